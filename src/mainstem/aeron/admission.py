@@ -1,7 +1,7 @@
-"""Which sources may send streams to a driver: addresses by prefix, allowed and denied networks, a rate for each prefix.
+"""Which sources may send streams to a driver: address prefixes, allowed and denied networks, a rate for each prefix.
 
-The media driver calls an ``EndpointFilter`` before it allocates anything for an unknown stream. A stream that is refused gets
-no log, no image and no response.
+The driver calls an ``EndpointFilter`` before it allocates anything for an unknown stream. A refused stream gets no log, no image
+and no response.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ class RateLimit:
         return True
 
     def has(self, prefix: Hashable, now_ns: int) -> bool:
-        """Whether the prefix has a token left."""
         return self._full_ns.get(prefix, now_ns) - now_ns <= self._tolerance_ns
 
     def __len__(self) -> int:
@@ -53,23 +52,20 @@ class RateLimit:
 
 
 class EndpointFilter(Protocol):
-    """Decides about streams that a driver's receiver has no image for. Called in the receiver's thread."""
+    """Decides about streams that the receiver has no image for, in the receiver's thread."""
 
-    def admits(self, address: str) -> bool:
-        """Returns whether datagrams from that address are processed."""
-        ...
+    def admits(self, address: str) -> bool: ...
 
     def admits_stream(self, address: str, *, term_length: int, now_ns: int) -> bool:
-        """Returns whether a new stream of that address may have an image; called once for each SETUP that would create one."""
+        """Whether a new stream from that address may have an image; called once for each SETUP that would create one."""
         ...
 
 
 class SourceFilter:
-    """An ``EndpointFilter`` of networks and rates.
+    """An `EndpointFilter` of networks and rates.
 
-    An address must be in one of ``allow`` (left out: any) and in none of ``deny``. Each of ``prefixes`` may begin ``rate`` streams
-    a second and ``burst`` at once; all together ``total_rate`` and ``total_burst``. A stream with a longer term than
-    ``max_term_length`` is refused: its log would have three of them.
+    An address must be in ``allow`` (None: any) and not in ``deny``. Each of ``prefixes`` may start ``rate`` streams a second and
+    ``burst`` at once, all together ``total_rate`` and ``total_burst``. Terms longer than ``max_term_length`` are refused.
     """
 
     def __init__(
@@ -92,7 +88,6 @@ class SourceFilter:
         self._prefixes = prefixes or AddressPrefixes()
 
     def admits(self, address: str) -> bool:
-        """Decides by the networks alone."""
         try:
             parsed = unmapped(address)
         except ValueError:
@@ -102,7 +97,7 @@ class SourceFilter:
         return not self._allow or any(parsed in one for one in self._allow)
 
     def admits_stream(self, address: str, *, term_length: int, now_ns: int) -> bool:
-        """Decides by networks, term and rates; a source beyond its own rate uses up nothing of the total one."""
+        """Check networks, term and rates. A source over its own rate takes nothing from the total."""
         return (
             self.admits(address)
             and term_length <= self._max_term_length
@@ -112,7 +107,6 @@ class SourceFilter:
 
 
 def network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    """Returns the network of ``192.0.2.0/24`` or of a single address. Raises ConfigurationError."""
     try:
         return ipaddress.ip_network(text.strip(), strict=False)
     except ValueError:
@@ -120,7 +114,6 @@ def network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
 
 
 def networks(text: str) -> list[str]:
-    """Returns the networks of a text that separates them by commas. Raises ConfigurationError."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     for part in parts:
         network(part)

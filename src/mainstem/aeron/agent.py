@@ -1,4 +1,4 @@
-"""Agents: work in small duty cycles, and what runs them. The runner starts a thread."""
+"""Agents do work in small duty cycles; an invoker or a runner's thread runs them."""
 
 from __future__ import annotations
 
@@ -23,16 +23,14 @@ class Agent(Protocol):
     """Work in small duty cycles that never wait."""
 
     @property
-    def role_name(self) -> str:
-        """The agent's name in logs and thread names."""
-        ...
+    def role_name(self) -> str: ...
 
     def do_work(self, now_ns: int) -> int:
-        """Runs one duty cycle at the monotonic time ``now_ns`` and returns how much was done, 0 for nothing."""
+        """Run one duty cycle at the monotonic time ``now_ns``; return the amount of work, 0 for none."""
         ...
 
     def on_close(self) -> None:
-        """Releases what the agent holds; called once, after the last duty cycle, in the same thread."""
+        """Release resources: called once, after the last duty cycle, in the same thread."""
         ...
 
 
@@ -41,16 +39,13 @@ class AgentTerminated(Exception):
 
 
 def log_error(error: BaseException) -> None:
-    """Logs an error, a repeated one as a line with a count: the default error handler."""
+    """Log an error, the default handler; repeats become one line with a count."""
     text = f"agent failed in a duty cycle: {type(error).__name__}: {error}"
     _limit.log(logging.ERROR, kind_of(error), text, SYSTEM_CLOCK.monotonic_ns(), error=error)
 
 
 class AgentInvoker:
-    """Runs an agent in the caller's own thread: each ``invoke`` is one duty cycle.
-
-    Errors go to the handler, as they do in a runner; ``AgentTerminated`` closes. Closing twice does nothing.
-    """
+    """Runs an agent in the caller's thread. `AgentTerminated` closes it; other errors go to the handler."""
 
     def __init__(
         self, agent: Agent, *, clock: Clock = SYSTEM_CLOCK, error_handler: Callable[[BaseException], None] = log_error
@@ -61,7 +56,6 @@ class AgentInvoker:
         self._error_handler = error_handler
 
     def invoke(self) -> int:
-        """Runs one duty cycle and returns how much was done. Does nothing once closed."""
         if self.is_closed:
             return 0
         try:
@@ -90,10 +84,9 @@ class AgentInvoker:
 
 
 class AgentRunner:
-    """Runs an agent in a thread of its own, until it is closed or the agent ends itself.
+    """Runs an agent in a daemon thread, until it is closed or ends itself.
 
-    After each duty cycle the idle strategy decides how to wait. An error in a duty cycle goes to the handler and the agent
-    goes on; what the handler itself raises ends the agent. The thread is a daemon: a program that forgets to close ends.
+    Errors of a duty cycle go to the handler, and the agent continues. An error of the handler ends the agent.
     """
 
     def __init__(
@@ -116,11 +109,9 @@ class AgentRunner:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the agent has been closed."""
         return self._closed.is_set()
 
     def start(self) -> AgentRunner:
-        """Starts the thread. An agent runs once."""
         if self._thread is not None:
             raise RuntimeError(f"agent {self.agent.role_name} has been started already")
         self._running = True
@@ -154,15 +145,14 @@ class AgentRunner:
             self._closed.set()
 
     def stop(self) -> None:
-        """Ends the thread after the current duty cycle, without waiting for it."""
+        """Ask the thread to stop after its duty cycle; does not wait."""
         self._running = False
 
     def join(self, timeout: float | None = None) -> bool:
-        """Waits until the agent has been closed; false when ``timeout`` seconds were not enough."""
         return self._closed.wait(timeout)
 
     def close(self, timeout: float | None = 10.0) -> bool:
-        """Stops the thread, waits for it, and returns whether it ended. May be called twice, and by the agent itself."""
+        """Stop the thread and wait for it; return whether it ended. Idempotent; the agent may call it too."""
         self._running = False
         thread = self._thread
         if thread is None:

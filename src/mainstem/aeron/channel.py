@@ -1,8 +1,7 @@
 """Channel URIs: ``[aeron-spy:]aeron:<udp|ipc>[?key=value|key=value...]`` (docs/protocols/aeron.md, 23).
 
-The driver accepts what the reference driver accepts. A value is read when it is asked for, so that a parameter that the command
-does not use may have any value, and an unknown key any name. A client of Mainstem's checks more before a command is sent:
-``check_channel`` refuses likely mistakes that the driver would not use.
+The driver accepts what the reference driver accepts. Values are parsed on access, so a parameter that a command does not use may
+have any value, and an unknown key any name. Before it sends a command, the client also refuses likely mistakes (`check_channel`).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ T = TypeVar("T")
 
 
 class Value(Generic[T]):
-    """One parameter: ``uri.mtu`` is its value, None where the URI leaves it out. Raises ChannelUriError for a wrong one."""
+    """One parameter: ``uri.mtu`` is its value, None if the URI lacks it. Raises ChannelUriError if it is invalid."""
 
     def __init__(self, key: str, read: Callable[[str], T]) -> None:
         self.key = key
@@ -59,7 +58,7 @@ class Value(Generic[T]):
 class ChannelUri:
     """A channel: its medium, and its parameters as attributes. Sizes are in bytes, names that end in ``_ns`` in nanoseconds.
 
-    ``values`` are the parameters' texts by their keys, ``places`` where each begins in ``text``.
+    ``values`` are the texts of the parameters by key, ``places`` their offsets in ``text``.
     """
 
     text: str
@@ -108,7 +107,7 @@ class ChannelUri:
 
     @classmethod
     def parse(cls, text: str) -> ChannelUri:
-        """Takes a channel apart. Raises ChannelUriError; its values are not read yet."""
+        """Split a channel into parameters, without parsing their values. Raises ChannelUriError."""
         spy = text.startswith(SPY_PREFIX)
         start = len(SPY_PREFIX) if spy else 0
         length = len(text[start:].encode("utf-8", "surrogateescape"))
@@ -134,16 +133,14 @@ class ChannelUri:
 
     @property
     def is_ipc(self) -> bool:
-        """Whether the channel stays on this machine, in shared memory."""
         return self.media == IPC
 
     @property
     def endpoint_address(self) -> kinds.Address | None:
-        """The endpoint as host and port."""
         return None if self.endpoint is None else self.address_of("endpoint", self.endpoint)
 
     def address_of(self, key: str, text: str) -> kinds.Address:
-        """``text``, what stands for the value of ``key``, as host and port."""
+        """Parse ``text``, which replaces the value of ``key``, as host and port."""
         try:
             return kinds.address(text)
         except ValueError as error:
@@ -151,14 +148,13 @@ class ChannelUri:
 
     @property
     def network_interface(self) -> kinds.Interface | None:
-        """The interface as its parts."""
         return self._parsed_interface
 
     _parsed_interface = Value("interface", kinds.interface)
 
     @property
     def channel_tag(self) -> int | None:
-        """The tag that the channel's sockets are shared by. Raises ChannelUriError for what is not a number."""
+        """The tag by which channels share sockets. Raises ChannelUriError if it isn't a number."""
         text = None if self.tags is None else self.tags.channel
         if text is None:
             return None
@@ -169,7 +165,6 @@ class ChannelUri:
 
     @property
     def entity_tag(self) -> int | None:
-        """The tag of the publication."""
         text = None if self.tags is None else self.tags.entity
         if text is None:
             return None
@@ -180,7 +175,7 @@ class ChannelUri:
 
     @property
     def session_id(self) -> int | None:
-        """The session, where a number names it. ``tag:N`` names one on a publication only: see ``session_id_tag``."""
+        """The session id, if given as a number; see `session_id_tag` for ``tag:N``."""
         return self._session_id
 
     @property
@@ -195,7 +190,7 @@ class ChannelUri:
             raise self.fault(f"session-id: {error}", "session-id") from None
 
     def check_udp(self) -> None:
-        """Raises ChannelUriError where the channel has neither an address nor a mode that adds one later."""
+        """Raise ChannelUriError unless the channel has an address, or a mode that adds one later."""
         mode = self.control_mode
         if mode is ControlMode.DYNAMIC and self.control is None:
             raise ChannelUriError(
@@ -208,7 +203,7 @@ class ChannelUri:
             )
 
     def check_timestamps(self) -> None:
-        """Raises ChannelUriError where two timestamps would be written over one another."""
+        """Raise ChannelUriError if one timestamp would overwrite another."""
         seen: list[tuple[str, int]] = []
         for key, offset in (
             ("media-rcv-ts-offset", self.media_receive_timestamp_offset),
@@ -223,12 +218,12 @@ class ChannelUri:
             seen.append((key, offset))
 
     def check_ats(self) -> None:
-        """Raises ChannelUriError where the channel is to be encrypted."""
+        """Raise ChannelUriError if encryption is requested."""
         if self.ats:
             raise self.fault("the encrypted transport is not available", "ats")
 
     def check_destination(self) -> None:
-        """Raises ChannelUriError where this cannot be one destination among others."""
+        """Raise ChannelUriError if this cannot be a destination."""
         for key in ("mtu", "rcv-wnd", "so-rcvbuf", "so-sndbuf", "response-correlation-id"):
             if key in self.values:
                 raise ChannelUriError(
@@ -238,7 +233,6 @@ class ChannelUri:
             raise ChannelUriError(self.text, "a destination cannot be a response channel", self.places["control-mode"])
 
     def fault(self, reason: str, key: str = "") -> ChannelUriError:
-        """The error for a value that cannot be used; ``key`` is whose."""
         return ChannelUriError(self.text, reason, self.places.get(key, -1))
 
 
@@ -249,11 +243,7 @@ class _Pair(NamedTuple):
 
 
 def _pairs(text: str, rest: str, start: int) -> list[_Pair]:
-    """The parameters with their places.
-
-    What follows the last ``|`` may be nothing, or a key alone, which is not read; the last value may be missing too, and is
-    empty then.
-    """
+    """The parameters with their offsets; like the reference, allows a trailing ``|`` or key, and an empty last value."""
     pairs = []
     at = start
     parts = rest.split("|")
@@ -293,11 +283,10 @@ LONG_KEY = 8  # letters: from here on two of them may be wrong
 
 
 def check_channel(channel: str, stream_id: int | None = None) -> None:
-    """Raises ChannelUriError for what drivers ignore and is a likely mistake.
+    """Raise ChannelUriError for likely mistakes that drivers ignore.
 
-    These are a key that is a typing error of a known one, a parameter without a value, a control mode that does not exist, and a
-    stream-id that is not the stream's. Any other unknown key is for a newer driver. What is not a channel at all is for the driver
-    to refuse.
+    These are a misspelled key, a parameter without a value, an unknown control mode, and a stream-id that differs from the
+    stream's. Other unknown keys may be for a newer driver.
     """
     head, _, rest = channel.partition("?")
     for pair in _pairs_of_anything(rest, len(head) + 1):
@@ -324,7 +313,7 @@ def _pairs_of_anything(rest: str, at: int) -> list[_Pair]:
 
 
 def _likely(key: str) -> str | None:
-    """The known key that ``key`` is a typing error of, if there is one."""
+    """The known key that ``key`` is probably a misspelling of, if any."""
     plain = _plain(key)
     for known in sorted(KEYS):
         if _plain(known) == plain:
@@ -340,7 +329,6 @@ def _plain(key: str) -> str:
 
 
 def _distance(one: str, other: str) -> int:
-    """How many letters were left out, added, changed, or changed places with the next."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, a in enumerate(one, 1):

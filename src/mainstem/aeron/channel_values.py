@@ -1,6 +1,6 @@
-"""Kinds of values in a channel URI: how the driver reads each (docs/protocols/aeron.md, 23). Readers raise ValueError.
+"""The values in a channel URI, read as the reference driver reads them (docs/protocols/aeron.md, 23). Readers raise ValueError.
 
-A value means what it means to the reference driver: the numbers of C, with what C leaves unread behind some of them.
+Numbers follow C: some may have a suffix that is ignored.
 """
 
 from __future__ import annotations
@@ -40,23 +40,17 @@ DURATION_FACTORS = {"n": 1, "u": 1_000, "m": 1_000_000, "s": 1_000_000_000}
 
 
 class ControlMode(StrEnum):
-    """How destinations come and go."""
-
     MANUAL = "manual"
     DYNAMIC = "dynamic"
     RESPONSE = "response"
 
 
 class CongestionControlChoice(StrEnum):
-    """How a receiver chooses its window."""
-
     STATIC = "static"
     CUBIC = "cubic"
 
 
 class FlowControlStrategy(StrEnum):
-    """How a sender to several receivers chooses its limit."""
-
     MAX = "max"
     MIN = "min"
     TAGGED = "tagged"
@@ -64,7 +58,7 @@ class FlowControlStrategy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FlowControlParams:
-    """The value of ``fc``: a strategy and its options; None leaves an option to the driver's setting."""
+    """The value of ``fc``: a strategy and its options. None leaves an option to the driver's setting."""
 
     strategy: FlowControlStrategy
     group_tag: int | None = None
@@ -85,8 +79,6 @@ class FlowControlParams:
 
 
 class Address(NamedTuple):
-    """A host (a name or an IP address, without brackets) and a port."""
-
     host: str
     port: int
 
@@ -95,7 +87,7 @@ class Address(NamedTuple):
 
 
 class Interface(NamedTuple):
-    """Which network interface: an address, how many of its bits count, and a port to bind; or a name in place of an address."""
+    """A network interface: an address, its prefix length and a port to bind; or a name in place of the address."""
 
     host: str
     prefix_length: int | None
@@ -104,7 +96,7 @@ class Interface(NamedTuple):
 
 
 class Tags(NamedTuple):
-    """The value of ``tags``, as text: a part that is not there is None."""
+    """The value of ``tags``, as texts; None for a missing part."""
 
     channel: str | None
     entity: str | None
@@ -166,7 +158,6 @@ def _whole(text: str, low: int, high: int) -> int:
 
 
 def within(value: int, low: int, high: int, show: Callable[[int], str] = str) -> int:
-    """The value, if it is in the range."""
     if not low <= value <= high:
         raise ValueError(f"{show(value)} is not in {show(low)} to {show(high)}")
     return value
@@ -176,7 +167,7 @@ def within(value: int, low: int, high: int, show: Callable[[int], str] = str) ->
 
 
 def leading_number(text: str, base: int) -> tuple[int, str]:
-    """The number that a text begins with, and what is behind it. Base 0 also reads ``0x10`` and ``010``."""
+    """Split a leading number off a text. Base 0 also reads ``0x10`` and ``010``."""
     match = NUMBER[base].match(text)
     if match is None:
         raise ValueError(f"{text!r} is not a whole number")
@@ -198,23 +189,21 @@ def _number(text: str, low: int, high: int, base: int = 0) -> int:
 
 
 def int32(text: str) -> int:
-    """A whole number of 32 bits."""
     return _number(text, *INT32)
 
 
 def int64(text: str) -> int:
-    """A whole number of 64 bits."""
     return _number(text, *INT64)
 
 
 def _unsigned(text: str) -> tuple[int, str]:
-    """A number of 64 bits without a sign; a negative one wraps, a larger one is the largest."""
+    """An unsigned 64-bit number. Negative ones wrap, larger ones saturate."""
     value, rest = leading_number(text, 0)
     return (UINT64_MAX if abs(value) > UINT64_MAX else value & UINT64_MAX), rest
 
 
 def size(text: str) -> int:
-    """A size in bytes, with k, m or g after it; what is behind that letter is not read."""
+    """A size in bytes, with an optional k, m or g; anything after that letter is ignored."""
     try:
         value, rest = leading_number(text, 10)
         factor = SIZE_FACTORS[rest[0].lower()] if rest else 1
@@ -227,7 +216,7 @@ def size(text: str) -> int:
 
 
 def mtu(text: str) -> int:
-    """A length that frames with a payload fit."""
+    """A length that has room for a payload."""
     value = within(size(text), layout.MTU_MIN_LENGTH, layout.MTU_MAX_LENGTH, format_size)
     if value % layout.FRAME_ALIGNMENT:
         raise ValueError(f"{value} is not a multiple of {layout.FRAME_ALIGNMENT}")
@@ -235,7 +224,6 @@ def mtu(text: str) -> int:
 
 
 def term_length(text: str) -> int:
-    """A length that a term may have."""
     value = within(size(text), layout.TERM_MIN_LENGTH, layout.TERM_MAX_LENGTH, format_size)
     if value & (value - 1):
         raise ValueError(f"{value} is not a power of two")
@@ -243,7 +231,7 @@ def term_length(text: str) -> int:
 
 
 def term_offset(text: str) -> int:
-    """A multiple of a frame's alignment. There is no suffix: ``64k`` is 64."""
+    """A multiple of the frame alignment. Suffixes are ignored: ``64k`` is 64."""
     value, _ = _unsigned(text)
     if value % layout.FRAME_ALIGNMENT:
         raise ValueError(f"{value} is not a multiple of {layout.FRAME_ALIGNMENT}")
@@ -251,12 +239,12 @@ def term_offset(text: str) -> int:
 
 
 def max_resend(text: str) -> int:
-    """How many retransmissions may be under way."""
+    """How many retransmissions may be in flight."""
     return within(size(text), 1, MAX_RESEND)
 
 
 def duration(text: str) -> int:
-    """Nanoseconds from a duration with ns, us, ms or s after it; one that is too long is the longest there is."""
+    """Nanoseconds from a duration in ns, us, ms or s; saturates."""
     try:
         value, unit = leading_number(text, 10)
         factor = 1
@@ -273,7 +261,7 @@ def duration(text: str) -> int:
 
 
 def boolean(text: str) -> bool:
-    """``true`` or ``false``, whatever is behind it."""
+    """``true`` or ``false``; anything after it is ignored."""
     if text.startswith(("true", "false")):
         return text.startswith("true")
     raise ValueError(f"{text!r} is neither true nor false")
@@ -285,12 +273,10 @@ def group(text: str) -> bool | None:
 
 
 def control_mode(text: str) -> ControlMode | None:
-    """A mode, or None for a text that is none."""
     return ControlMode(text) if text in tuple(ControlMode) else None
 
 
 def congestion_control(text: str) -> CongestionControlChoice:
-    """A strategy's name."""
     try:
         return CongestionControlChoice(text)
     except ValueError:
@@ -298,7 +284,7 @@ def congestion_control(text: str) -> CongestionControlChoice:
 
 
 def hops(text: str) -> int:
-    """How far multicast goes: at most 255, and 0 (the system's own) for what is not a number."""
+    """The TTL: at most 255; 0 (the system's default) if it isn't a number."""
     try:
         return min(_unsigned(text)[0], 255)
     except ValueError:
@@ -311,7 +297,7 @@ def response_correlation_id(text: str) -> int:
 
 
 def timestamp_offset(text: str) -> int:
-    """An offset into the payload, or ``reserved``; 32 bits count, and below 0 only ``reserved`` is an offset."""
+    """An offset into the payload, or ``reserved``. Only 32 bits count; of the negative values, only ``reserved`` is valid."""
     if text == "reserved":
         return RESERVED_VALUE_OFFSET
     value, rest = leading_number(text, 0)
@@ -322,18 +308,17 @@ def timestamp_offset(text: str) -> int:
 
 
 def written_offset(offset: int | None) -> int | None:
-    """Where a timestamp is written; None where there is no place for one."""
+    """Where a timestamp is written, or None."""
     return offset if offset is not None and (offset >= 0 or offset == RESERVED_VALUE_OFFSET) else None
 
 
 def tags(text: str) -> Tags:
-    """The channel's tag and the entity's, which are numbers where they are read."""
+    """The channel's and the entity's tag, as texts."""
     channel, _, entity = text.partition(",")
     return Tags(channel or None, entity or None)
 
 
 def channel_tag(text: str) -> int:
-    """The tag of a channel: the number that the text begins with."""
     value, _ = leading_number(text, 10)
     value = UINT64_MAX if abs(value) > UINT64_MAX else value & UINT64_MAX
     value = value - (1 << 64) if value >> 63 else value
@@ -343,7 +328,6 @@ def channel_tag(text: str) -> int:
 
 
 def entity_tag(text: str) -> int:
-    """The tag of a publication."""
     return _number(text, *INT64, base=10)
 
 
@@ -351,7 +335,7 @@ def entity_tag(text: str) -> int:
 
 
 def address(text: str) -> Address:
-    """``host:port``: the port is what follows the last colon. A v6 address need not stand in brackets."""
+    """``host:port``, split at the last colon. Brackets around a v6 address are optional."""
     host, port, _ = _split(text)
     return Address(host, _udp_port(port))
 
@@ -380,7 +364,7 @@ def _named_interface(text: str) -> Interface:
 
 
 def _split(text: str, *, prefix: bool = False) -> tuple[str, str, str]:
-    """Host, port and prefix, each as text: empty where it is not there."""
+    """Host, port and prefix as texts, empty if missing."""
     opened, closed = text.rfind("["), text.rfind("]")
     is_v6 = opened > 0 or closed > 0
     if is_v6 and (opened < 0 or closed < opened):
@@ -446,7 +430,7 @@ def flow_control(text: str) -> FlowControlParams:
 
 
 def _multiple(text: str) -> int:
-    """Windows of a receiver's that one retransmission may have; more than any term has is as good as any number."""
+    """Windows per retransmission; saturates."""
     return min(within(leading_number(text, 10)[0], 1, INT64[1]), INT32[1])
 
 

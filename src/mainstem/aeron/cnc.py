@@ -1,16 +1,16 @@
-"""The command-and-control file: the memory that a driver shares with its clients (docs/protocols/aeron.md, 2; CnC version 0.2.0).
+"""The command-and-control file, shared by a driver and its clients (docs/protocols/aeron.md, 2; CnC version 0.2.0).
 
-Theory of operation. One file, ``cnc.dat``, has a metadata section and five others, one after the other: the to-driver ring
-buffer, the to-clients broadcast buffer, the counters' metadata, the counters' values, and the error log.
+Theory of operation. ``cnc.dat`` has a metadata section and five others: the to-driver ring buffer, the to-clients broadcast
+buffer, the counters' metadata, the counters' values, and the error log.
 
-Who writes what: the driver's conductor creates the file, writes the metadata once, and is the only writer of the to-clients
-buffer, of the counters' metadata and of the error log. Clients append to the to-driver buffer, many at once, and write the
-values of their own counters, their heartbeats among them. The driver's agents write the values of all other counters.
+The driver's conductor creates the file, writes the metadata once, and is the only writer of the to-clients buffer, the counters'
+metadata and the error log. Clients append to the to-driver buffer and write the values of their own counters, heartbeats included.
+The driver's agents write all other counters.
 
-The version is stored last, with a release store, when everything else is there and the driver has given its first heartbeat; a
-client that reads version 0 maps the file again later. The driver's heartbeat is the consumer heartbeat of the to-driver buffer:
-0 before the first one, -1 after a clean shutdown. A restarted driver makes a new file under the same name, so that a client
-maps afresh while it waits, and recognises the end of its driver by the old file's heartbeat.
+The version is stored last, with release, when the rest is complete and the driver has written its first heartbeat. A client
+that reads version 0 maps the file again later. The heartbeat is 0 before the first one and -1 after a clean shutdown. A
+restarted driver creates a new file under the same name: a client that waits maps it again, and a client of the old driver sees
+the old heartbeat stop.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MAX_CNC_LENGTH = (1 << 31) - 1  # readers in other languages index the file with
 
 @frozen
 class CncLayout:
-    """Lengths of the five sections in bytes, trailers included, and the page size that the file is rounded up to."""
+    """Lengths of the five sections in bytes, trailers included, and the page size of the file."""
 
     to_driver_length: int = (1 << 20) + layout.RING_TRAILER_LENGTH
     to_clients_length: int = (1 << 20) + layout.BROADCAST_TRAILER_LENGTH
@@ -79,7 +79,6 @@ class CncLayout:
 
     @property
     def sections(self) -> tuple[int, int, int, int, int]:
-        """The lengths in the order in which the sections lie in the file."""
         return (
             self.to_driver_length,
             self.to_clients_length,
@@ -90,20 +89,17 @@ class CncLayout:
 
     @property
     def content_length(self) -> int:
-        """Metadata and sections, before the file is rounded up to whole pages."""
         return layout.CNC_METADATA_LENGTH + sum(self.sections)
 
     @property
     def file_length(self) -> int:
-        """The length of the file."""
         return -(-self.content_length // self.page_size) * self.page_size
 
 
 class CncFile:
-    """A mapped CnC file. Created by ``create`` (the driver) or ``map`` (every other process); ``close`` unmaps it.
+    """A mapped CnC file, from `create` (the driver) or `map` (everyone else).
 
-    ``to_driver`` is the commands' ring buffer. The other sections are buffers: ``to_clients_buffer``,
-    ``counters_metadata``, ``counters_values`` and ``error_log``; the methods build what reads or writes them.
+    ``to_driver`` is the ring buffer of commands. The other sections are raw buffers; methods wrap them.
     """
 
     def __init__(self, files: Files, path: str, buffer: AtomicBuffer, cnc_layout: CncLayout) -> None:
@@ -131,7 +127,7 @@ class CncFile:
         pid: int,
         cnc_layout: CncLayout | None = None,
     ) -> CncFile:
-        """Creates the file in the directory, complete but for its version: clients wait until ``signal_ready``."""
+        """Create the complete file, except for the version: clients wait for `signal_ready`."""
         cnc_layout = cnc_layout or CncLayout()
         path = cnc_path(directory)
         # Of its 45 MB, most of which are rooms for counters, few pages are ever touched.
@@ -152,9 +148,9 @@ class CncFile:
 
     @classmethod
     def map(cls, files: Files, directory: str) -> CncFile | None:
-        """Maps the directory's file; returns None while it is missing, too short or not ready.
+        """Map the file; return None while it is missing, too short or not ready.
 
-        Raises ConfigurationError when it cannot be opened, its major version is another one or its lengths make no sense.
+        Raises ConfigurationError if it cannot be opened, has another major version, or has impossible lengths.
         """
         path = cnc_path(directory)
         try:
@@ -190,7 +186,7 @@ class CncFile:
             raise
 
     def signal_ready(self) -> None:
-        """Stores the version: from here on clients attach. The driver's last step, after its first heartbeat."""
+        """Store the version, so that clients attach: the driver's last step, after its first heartbeat."""
         self.buffer.put_i32_release(layout.CNC_VERSION_OFFSET, layout.CNC_VERSION)
 
     @property
@@ -200,38 +196,32 @@ class CncFile:
 
     @property
     def client_liveness_timeout_ns(self) -> int:
-        """How long a client may be silent before the driver times it out."""
         return self.buffer.get_i64(layout.CNC_CLIENT_LIVENESS_TIMEOUT_OFFSET)
 
     @property
     def start_timestamp_ms(self) -> int:
-        """When the driver started, in epoch milliseconds."""
         return self.buffer.get_i64(layout.CNC_START_TIMESTAMP_OFFSET)
 
     @property
     def pid(self) -> int:
-        """The driver's process id."""
         return self.buffer.get_i64(layout.CNC_PID_OFFSET)
 
     def transmitter(self) -> BroadcastTransmitter:
-        """Returns the driver's end of the to-clients buffer."""
         return BroadcastTransmitter(self.to_clients_buffer)
 
     def receiver(self) -> BroadcastReceiver:
-        """Returns a client's end of the to-clients buffer."""
         return BroadcastReceiver(self.to_clients_buffer)
 
     def counters(self) -> CountersReader:
-        """Returns a reader of all counters."""
         return CountersReader(self.counters_metadata, self.counters_values)
 
     def is_driver_active(self, *, now_ms: int, timeout_ms: int) -> bool:
-        """Returns whether the driver's heartbeat is there and younger than ``timeout_ms``; ``now_ms`` is epoch time."""
+        """Whether the driver's heartbeat is younger than ``timeout_ms``; ``now_ms`` is epoch time."""
         heartbeat = self.to_driver.consumer_heartbeat_ms
         return heartbeat > 0 and now_ms - heartbeat <= timeout_ms
 
     def close(self) -> None:
-        """Unmaps the file. Whatever was built over it raises IndexError from then on; may be called twice."""
+        """Unmap the file. Users of its buffers raise IndexError from then on."""
         if self._parts:
             for part in self._parts:
                 part.close()
@@ -240,10 +230,9 @@ class CncFile:
 
 
 class CncAttach:
-    """Waits for a driver, step by step, without sleeping (docs/protocols/aeron.md, 2.3).
+    """Waits for a driver in non-blocking steps (docs/protocols/aeron.md, 2.3).
 
-    Call ``step`` about every ``ATTACH_POLL_INTERVAL_NS`` until it returns the file. The wait is bounded by ``timeout_ns`` and by
-    the driver timeout, counted from ``now_ns``.
+    Call ``step`` about every ``ATTACH_POLL_INTERVAL_NS``. ``timeout_ns`` and the driver timeout bound the wait, from ``now_ns``.
     """
 
     def __init__(
@@ -257,7 +246,7 @@ class CncAttach:
         self._deadline_ns = now_ns + self._wait_ns
 
     def step(self, now_ns: int, *, epoch_ms: int) -> CncFile | None:
-        """Returns the file once its driver is ready and alive, else None. Raises DriverTimeout when the wait is over."""
+        """Return the file once its driver is alive, else None. Raises DriverTimeout once the time is over."""
         cnc = CncFile.map(self._files, self._directory)
         if cnc is None:
             waiting_for = f"{cnc_path(self._directory)} is not there or not ready"

@@ -26,7 +26,7 @@ _I64 = struct.Struct("<q")
 
 
 class DescribedId(IntEnum):
-    """An id, what labels begin with (empty if that differs from counter to counter), and what is counted."""
+    """An id, the prefix of its labels (empty if they vary), and its meaning."""
 
     label: str
     meaning: str
@@ -40,8 +40,6 @@ class DescribedId(IntEnum):
 
 
 class CounterType(DescribedId):
-    """The reference's types of counters."""
-
     SYSTEM = 0, "", "what the driver itself counts"
     PUBLISHER_LIMIT = 1, "pub-lmt", "the position up to which publishers may claim"
     SENDER_POSITION = 2, "snd-pos", "the position up to which was sent"
@@ -66,7 +64,7 @@ class CounterType(DescribedId):
 
 
 class OwnCounterType(DescribedId):
-    """Types of counters that the reference does not have. The reference leaves ids from 1000 on to applications."""
+    """Counter types that the reference does not have. It leaves ids from 1000 on to applications."""
 
     ENDPOINT_FILTER = (
         1900,
@@ -119,14 +117,12 @@ class ChannelStatus(IntEnum):
 
 
 class Gauge(Protocol):
-    """A counter that shows the current value of a figure."""
+    """A counter that shows a current value."""
 
     def set_release(self, value: int) -> None: ...
 
 
 class CounterSpec(NamedTuple):
-    """What a counter is allocated with."""
-
     type_id: int
     key: bytes
     label: str
@@ -141,7 +137,7 @@ class CounterSpec(NamedTuple):
         reference_id: int = 0,
         value: int = 0,
     ) -> int:
-        """Allocates the counter and returns its id; ``now_ms`` is epoch time. Raises BufferError when there is no room."""
+        """Allocate the counter and return its id; ``now_ms`` is epoch time. Raises BufferError if there is no space."""
         return manager.allocate(
             self.type_id,
             self.key,
@@ -155,7 +151,7 @@ class CounterSpec(NamedTuple):
 
 
 class StreamKey(NamedTuple):
-    """The key of a stream's counter; the channel may have been cut."""
+    """The key of a stream's counter; the channel may be truncated."""
 
     registration_id: int
     session_id: int
@@ -166,7 +162,7 @@ class StreamKey(NamedTuple):
 def stream_counter(
     type_id: CounterType, registration_id: int, *, session_id: int, stream_id: int, channel: str, name: str = ""
 ) -> CounterSpec:
-    """A counter of one stream. ``name`` is needed for PER_IMAGE counters only; the other types have theirs."""
+    """A counter of one stream. Only PER_IMAGE counters need ``name``."""
     name = name or type_id.label
     data = _text(channel, STREAM_CHANNEL_LENGTH)
     key = _STREAM_KEY.pack(registration_id, session_id, stream_id, len(data)) + data
@@ -185,7 +181,7 @@ def publisher_position(
 def subscriber_position(
     registration_id: int, *, session_id: int, stream_id: int, channel: str, join_position: int
 ) -> CounterSpec:
-    """How far a subscriber has read; the label ends with where it joined."""
+    """How far a subscriber has read; the label ends with its join position."""
     kind = CounterType.SUBSCRIBER_POSITION
     spec = stream_counter(kind, registration_id, session_id=session_id, stream_id=stream_id, channel=channel)
     suffix = f" @{join_position}"
@@ -193,17 +189,16 @@ def subscriber_position(
 
 
 def send_channel_status(channel: str, bind_address: str) -> CounterSpec:
-    """The state of a send endpoint (ChannelStatus), with the address that it is bound to."""
+    """The status of a send endpoint, with its bound address."""
     return _channel_counter(CounterType.SEND_CHANNEL_STATUS, "snd-channel", channel, bind_address)
 
 
 def receive_channel_status(channel: str, bind_address: str) -> CounterSpec:
-    """The state of a receive endpoint (ChannelStatus), with the address that it is bound to."""
+    """The status of a receive endpoint, with its bound address."""
     return _channel_counter(CounterType.RECEIVE_CHANNEL_STATUS, "rcv-channel", channel, bind_address)
 
 
 def destinations(channel: str) -> CounterSpec:
-    """How many destinations a multi-destination publication has."""
     return _channel_counter(CounterType.DESTINATIONS, "mdc-num-dest", channel, "")
 
 
@@ -214,7 +209,7 @@ def _channel_counter(type_id: CounterType, name: str, channel: str, address: str
 
 
 def local_address(channel_status_id: int, address: str, *, receive: bool) -> CounterSpec:
-    """An address that an endpoint is bound to (its port resolved); the value is a ChannelStatus."""
+    """A bound address of an endpoint, with its actual port; the value is a ChannelStatus."""
     data = _text(address, ADDRESS_LENGTH)
     name = "rcv-local-sockaddr" if receive else "snd-local-sockaddr"
     key = _I32_I32.pack(channel_status_id, len(data)) + data
@@ -222,7 +217,7 @@ def local_address(channel_status_id: int, address: str, *, receive: bool) -> Cou
 
 
 def client_heartbeat(client_id: int) -> CounterSpec:
-    """The time of a client's last heartbeat, in epoch milliseconds; the client writes it."""
+    """When the client last wrote its heartbeat, in epoch milliseconds."""
     return CounterSpec(CounterType.CLIENT_HEARTBEAT, _I64.pack(client_id), f"client-heartbeat: id={client_id}")
 
 
@@ -237,20 +232,19 @@ def resolver_cache_entries(name: str) -> CounterSpec:
 
 
 def bootstrap_neighbor(name: str, address: str = "") -> CounterSpec:
-    """Whether a bootstrap neighbour has sent anything: 1, else 0. ``address`` is its resolved address, once there is one."""
+    """1 once a bootstrap neighbor has sent something, else 0. ``address`` is its resolved address, if known."""
     return CounterSpec(
         CounterType.BOOTSTRAP_NEIGHBOR, b"", _label(f"Bootstrap neighbor: name={name} resolved={address}")
     )
 
 
 def parse_stream_key(key: bytes) -> StreamKey:
-    """Reads the key of a stream's counter."""
     registration_id, session_id, stream_id, length = _STREAM_KEY.unpack_from(key)
     return StreamKey(registration_id, session_id, stream_id, _cut(key, 20, length))
 
 
 def parse_local_address_key(key: bytes) -> tuple[int, str]:
-    """The channel status counter's id, and the address, in the key of a local address counter."""
+    """The id of the channel status counter, and the address."""
     channel_status_id, length = _I32_I32.unpack_from(key)
     return channel_status_id, _cut(key, 8, length)
 
@@ -268,7 +262,7 @@ def _cut(key: bytes, start: int, length: int) -> str:
 
 
 def find_local_addresses(reader: CountersReader, channel_status_id: int) -> list[str]:
-    """Returns the addresses that an endpoint is bound to and active on."""
+    """The active addresses of an endpoint."""
     addresses = []
     for counter_id in reader:
         if reader.type_id(counter_id) != CounterType.LOCAL_ADDRESS:
@@ -281,8 +275,6 @@ def find_local_addresses(reader: CountersReader, channel_status_id: int) -> list
 
 @frozen
 class CounterSnapshot:
-    """One counter as it was when it was read."""
-
     counter_id: int
     type_id: int
     value: int
@@ -294,7 +286,6 @@ class CounterSnapshot:
 
 
 def snapshot(reader: CountersReader) -> Iterator[CounterSnapshot]:
-    """Yields every allocated counter, in the order of ids."""
     for counter_id in reader:
         yield CounterSnapshot(
             counter_id=counter_id,

@@ -22,12 +22,12 @@ _MADE_BY_DRIVERS = re.compile(rf"{LOSS_REPORT_FILE}|({PUBLICATIONS}|{IMAGES})/\d
 
 
 def default_directory(environ: Mapping[str, str] = os.environ) -> str:
-    """Returns the directory of a driver and its clients: ``AERON_DIR``, else ``user_directory``."""
+    """``AERON_DIR``, or else `user_directory`."""
     return environ.get("AERON_DIR") or user_directory(environ)
 
 
 def user_directory(environ: Mapping[str, str] = os.environ) -> str:
-    """Returns the default directory: ``/dev/shm/aeron-USER`` where there is shared memory, else in the temporary directory."""
+    """``/dev/shm/aeron-USER`` if there is shared memory, else the same in the temporary directory."""
     user = environ.get("USER", "")
     if not user or "/" in user:  # what has a slash would name another place
         user = _user_name()
@@ -47,10 +47,9 @@ def _user_name() -> str:
 
 
 def check_deletable(files: Files, directory: str) -> None:
-    """Raises ConfigurationError unless a driver may delete the directory: it is missing, or a driver's own.
+    """Raise ConfigurationError unless the directory is missing or a driver's, and so may be deleted.
 
-    A driver's own directory has a CnC file, or no other files than those that drivers make; it belongs to this user and is no
-    symbolic link.
+    A driver's directory has a CnC file, or only files that drivers create. It belongs to this user and is not a symbolic link.
     """
     info = files.inspect(directory)
     if info is None:
@@ -70,20 +69,17 @@ def check_deletable(files: Files, directory: str) -> None:
 
 
 def cnc_path(directory: str) -> str:
-    """The command-and-control file."""
     return f"{directory}/{CNC_FILE}"
 
 
 def loss_report_path(directory: str) -> str:
-    """The loss report."""
     return f"{directory}/{LOSS_REPORT_FILE}"
 
 
 def publication_path(directory: str, registration_id: int) -> str:
-    """The log of a publication, named after the command that created it."""
+    """The log of a publication, named after the correlation id of the command that created it."""
     return f"{directory}/{PUBLICATIONS}/{registration_id}.logbuffer"
 
 
 def image_path(directory: str, registration_id: int) -> str:
-    """The log of an image."""
     return f"{directory}/{IMAGES}/{registration_id}.logbuffer"

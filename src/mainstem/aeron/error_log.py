@@ -1,4 +1,4 @@
-"""The distinct error log of the CnC file: each error once, with how often and when it occurred (docs/protocols/aeron.md, 9.1)."""
+"""The distinct error log of the CnC file: each error once, with count and times (docs/protocols/aeron.md, 9.1)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ErrorObservation:
 
 
 class DistinctErrorLog:
-    """Writes the log; one thread of one process. Errors are the same when their whole texts are."""
+    """Writes the log from one thread of one process. Errors with the same text are the same."""
 
     def __init__(self, buffer: AtomicBuffer) -> None:
         self.capacity = buffer.capacity
@@ -41,10 +41,7 @@ class DistinctErrorLog:
             self._next = _align(offset + length)
 
     def record(self, text: str, *, now_ms: int, reserve: int = 0) -> bool:
-        """Records one observation of an error at the epoch time ``now_ms``.
-
-        Returns False when a new one no longer fits, or would leave less than ``reserve`` bytes.
-        """
+        """Record an error at the epoch time ``now_ms``; return False if a new one would leave less than ``reserve`` bytes."""
         buffer = self._buffer
         offset = self._offsets.get(text)
         if offset is not None:
@@ -67,7 +64,7 @@ class DistinctErrorLog:
 
 
 def read_errors(buffer: AtomicBuffer, *, since_ms: int = 0) -> list[ErrorObservation]:
-    """Returns the errors in the log that were last observed at ``since_ms`` or later, oldest entry first; any process."""
+    """The errors last observed at ``since_ms`` or later, oldest entry first; for any process."""
     errors = []
     for offset, length in _entries(buffer):
         last = buffer.get_i64_acquire(offset + LAST_OBSERVATION_OFFSET)
@@ -84,7 +81,7 @@ def read_errors(buffer: AtomicBuffer, *, since_ms: int = 0) -> list[ErrorObserva
 
 
 def _entries(buffer: AtomicBuffer) -> list[tuple[int, int]]:
-    """Offset and length of every whole entry; the log ends at a length of zero, or one that makes no sense."""
+    """Offset and length of every whole entry, up to a length that is zero or impossible."""
     entries = []
     offset = 0
     while offset + TEXT_OFFSET <= buffer.capacity:

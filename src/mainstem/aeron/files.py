@@ -1,7 +1,7 @@
 """Files and mapped memory: the only module that maps shared memory.
 
-``MappedFiles`` are files that other processes map too. ``MemoryFiles`` are the same in one process without a file system,
-for simulation and for a driver without other processes.
+``MappedFiles`` are shared with other processes. ``MemoryFiles`` live in one process, for simulation and drivers that need no
+others.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ BLOCK_LENGTH = 512  # the unit of st_blocks, whatever the file system's own is
 
 
 class DirectoryInfo(NamedTuple):
-    """What there is under the name of a directory.
+    """What exists under a directory's name.
 
-    ``files`` are the paths of all files below it, relative to it; ``owner`` is the user who owns it, empty for this one.
+    ``files`` are the relative paths of all files below it; ``owner`` is its user, empty for this one.
     """
 
     is_directory: bool
@@ -41,77 +41,76 @@ class Files(Protocol):
     is_sparse: bool  # whether a page takes its space when it is first touched
 
     def create(self, path: str, length: int, *, sparse_length: int = 0, prefault: bool = True) -> AtomicBuffer:
-        """Creates and maps a zeroed file of ``length`` bytes.
+        """Create and map a zeroed file of ``length`` bytes.
 
-        The first ``sparse_length`` bytes take their space when they are first touched: where the file system is full by
-        then, that ends the process by a bus error. The rest is allocated now, and with ``prefault`` its pages are entered into
-        this process's page table, which saves the first to touch each a microsecond. Raises FileExistsError, and
-        StorageSpaceError when there is too little room.
+        The first ``sparse_length`` bytes are allocated when they are first touched, which raises SIGBUS if the file system is
+        full. The rest is allocated now. ``prefault`` also enters its pages into this process's page table, which saves a
+        microsecond per page later. Raises FileExistsError, and StorageSpaceError if there is too little space.
         """
         ...
 
     def allocated_length(self, path: str) -> int:
-        """Returns how many bytes of the file have taken their space."""
+        """How many bytes of the file are allocated."""
         ...
 
     def allocate(self, path: str, offset: int, length: int) -> None:
-        """Has the file system set blocks aside for a part of a file. Raises StorageSpaceError where there are too few."""
+        """Allocate blocks for a part of a file. Raises StorageSpaceError."""
         ...
 
     def map(self, path: str) -> AtomicBuffer:
-        """Maps a whole existing file, shared with every process that maps it."""
+        """Map a whole existing file, shared with every process that maps it."""
         ...
 
     def unmap(self, buffer: AtomicBuffer) -> None:
-        """Closes a buffer of ``create`` or ``map``. Views that still exist keep the memory mapped until they are gone."""
+        """Close a buffer of ``create`` or ``map``. Existing views keep the memory mapped."""
         ...
 
     def delete(self, path: str) -> None:
-        """Removes the name, if it is there; a process that maps the file keeps its memory."""
+        """Remove the name, if it exists; processes that map the file keep its memory."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Returns whether there is such a file or directory."""
+        """Whether there is such a file or directory."""
         ...
 
     def size(self, path: str) -> int:
-        """Returns the file's length in bytes."""
+        """The file's length in bytes."""
         ...
 
     def read_bytes(self, path: str) -> bytes:
-        """Returns the file's whole content."""
+        """The file's whole content."""
         ...
 
     def write_bytes(self, path: str, data: bytes) -> None:
-        """Writes a plain file, replacing one that is there."""
+        """Write a plain file, replacing an existing one."""
         ...
 
     def make_directory(self, path: str, *, mode: int | None = None, group: str = "") -> None:
-        """Makes the directory and those above it, where they are missing, with a mode and a group for it and its files.
+        """Make the directory and missing parents, with a mode and a group for it and its files.
 
-        Without a mode it is the umask's, as the reference has it. Raises ConfigurationError where either cannot be given.
+        Without a mode, the umask applies, as in the reference. Raises ConfigurationError if either cannot be set.
         """
         ...
 
     def delete_directory(self, path: str) -> None:
-        """Removes the directory and all in it, if it is there."""
+        """Remove the directory and everything in it, if it exists."""
         ...
 
     def inspect(self, path: str) -> DirectoryInfo | None:
-        """Returns what there is under that name, without following a link; None when there is nothing."""
+        """Inspect that name, without following a link; None if nothing is there."""
         ...
 
     def foreign_owner(self, path: str) -> str:
-        """Returns the user who owns what the name leads to; empty for this user, for root, and where there is nothing."""
+        """The owner of the file that the name leads to; empty for this user, for root, and if it doesn't exist."""
         ...
 
     def free_space(self, path: str) -> int:
-        """Returns the bytes that a new file under that directory may still take."""
+        """The bytes that a new file under that directory may still take."""
         ...
 
 
 def other_owner(status: os.stat_result) -> str:
-    """Returns the name of the user who owns a file; empty for the user of this process."""
+    """The name of a file's owner, empty for this process's user."""
     return "" if status.st_uid == os.geteuid() else _user_name(status.st_uid)
 
 
@@ -240,10 +239,7 @@ class MappedFiles:
 
 
 class MemoryFiles:
-    """A file system in memory: one process, nothing left behind.
-
-    ``space`` is how many bytes all files together may take, so that a full disk can be tried.
-    """
+    """A file system in memory. ``space`` limits its size in bytes, to simulate a full disk."""
 
     is_sparse = False
 

@@ -1,4 +1,4 @@
-"""The group of receivers that ``min`` and ``tagged`` flow control wait for before a publication is connected."""
+"""The receiver group that ``min`` and ``tagged`` flow control require before a publication is connected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from mainstem.errors import ChannelUriError
 
 
 def group_size(channel: str) -> int | None:
-    """Returns the number of receivers that a channel requires (``fc=min,g:/3``); None where it names none."""
     try:
         flow_control = ChannelUri.parse(channel).flow_control
     except ChannelUriError:
@@ -16,6 +15,6 @@ def group_size(channel: str) -> int | None:
 
 
 def incomplete_group(receivers: int, size: int | None) -> str:
-    """Returns the sentence about a group that is not complete."""
+    """The sentence about an incomplete group."""
     count = f"{receivers} of {size}" if size else f"too few ({receivers})"
     return f"its group has {count} receivers, where all subscriptions on one driver are one receiver"

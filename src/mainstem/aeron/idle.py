@@ -1,8 +1,8 @@
-"""Idle strategies: what an agent does when there is no work. These sleep.
+"""Idle strategies: what an agent does when there is no work.
 
-What a pause costs differs a hundredfold: giving up the processor takes a fraction of a microsecond, while the shortest
-sleep takes some 80, however short a time was asked for, because the kernel's timers are that coarse. So only the last step of
-a strategy sleeps, and a sleep of zero is never used to yield.
+Yielding the processor takes a fraction of a microsecond. The shortest sleep takes about 80 µs, however short it was meant to
+be, because the kernel's timers are that coarse. So only the last step of a strategy sleeps, and a sleep of zero is never used
+to yield.
 """
 
 from __future__ import annotations
@@ -27,17 +27,15 @@ DEFAULT_SLEEP_NS = NS_PER_MS
 
 
 class IdleStrategy(Protocol):
-    """Called after each duty cycle with how much work it did."""
+    """Called after each duty cycle with its amount of work."""
 
     name: str
 
     def idle(self, work_count: int) -> None:
-        """Returns at once when there was work; else pauses."""
-        ...
+        """Return at once if there was work; else pause."""
 
     def reset(self) -> None:
-        """Forgets earlier idling, after work was done."""
-        ...
+        """Start over, after work was done."""
 
 
 class BusySpinIdle:
@@ -46,10 +44,10 @@ class BusySpinIdle:
     name = "spin"
 
     def idle(self, work_count: int) -> None:
-        """Nothing."""
+        pass
 
     def reset(self) -> None:
-        """Nothing to forget."""
+        pass
 
 
 class NoOpIdle(BusySpinIdle):
@@ -68,7 +66,7 @@ class YieldIdle:
             os.sched_yield()
 
     def reset(self) -> None:
-        """Nothing to forget."""
+        pass
 
 
 class SleepIdle:
@@ -84,7 +82,7 @@ class SleepIdle:
             time.sleep(self.sleep_ns / NS_PER_SECOND)
 
     def reset(self) -> None:
-        """Nothing to forget."""
+        pass
 
 
 class BackoffIdle:
@@ -181,10 +179,10 @@ IDLE_STRATEGIES = tuple(_MAKERS)
 
 
 def idle_strategy(name: str, arguments: str = "") -> IdleStrategy:
-    """Returns the strategy of that name (docs/protocols/aeron.md, 24): backoff, spin, noop, yield or sleep-ns.
+    """The strategy of that name (docs/protocols/aeron.md, 24): backoff, spin, noop, yield or sleep-ns.
 
-    ``arguments`` are a duration for ``sleep-ns``; max spins, max yields, shortest and longest park, as in ``10-20-1us-1ms``, for
-    ``backoff``. Raises ConfigurationError.
+    ``arguments`` are a duration for ``sleep-ns``; max spins, max yields, shortest and longest park for ``backoff``, as in
+    ``10-20-1us-1ms``. Raises ConfigurationError.
     """
     maker = _MAKERS.get(_ALIASES.get(name, name))
     if maker is None:

@@ -22,7 +22,7 @@ MAX_TEXT_LENGTH = 4095
 
 @frozen
 class LossEntry:
-    """What one image lost; times are epoch milliseconds."""
+    """The losses of one image; times are epoch milliseconds."""
 
     observation_count: int
     total_bytes_lost: int
@@ -35,14 +35,12 @@ class LossEntry:
 
 
 class LossEntryWriter:
-    """One image's entry, from ``LossReport.create_entry``."""
-
     def __init__(self, buffer: AtomicBuffer, offset: int) -> None:
         self._buffer = buffer
         self._offset = offset
 
     def record(self, bytes_lost: int, *, now_ms: int) -> None:
-        """Records one more observation at the epoch time ``now_ms``; ``bytes_lost`` are those that were not counted yet."""
+        """Record ``bytes_lost`` that were not counted yet, at the epoch time ``now_ms``."""
         buffer, offset = self._buffer, self._offset
         buffer.put_i64_release(offset + LAST_OBSERVATION_OFFSET, now_ms)
         total = buffer.get_i64(offset + TOTAL_BYTES_LOST_OFFSET) + bytes_lost
@@ -51,7 +49,7 @@ class LossEntryWriter:
 
 
 class LossReport:
-    """Writes the report, from one thread of one process. It appends to existing entries."""
+    """Writes the report from one thread of one process, after existing entries."""
 
     def __init__(self, buffer: AtomicBuffer) -> None:
         self._buffer = buffer
@@ -60,7 +58,7 @@ class LossReport:
     def create_entry(
         self, bytes_lost: int, *, now_ms: int, session_id: int, stream_id: int, channel: str, source: str
     ) -> LossEntryWriter | None:
-        """Creates an entry with its first observation, on an image's first gap; None when the report is full."""
+        """Create an image's entry at its first gap; None if the report is full."""
         buffer, offset = self._buffer, self._next
         first, second = (text.encode("utf-8", "replace")[:MAX_TEXT_LENGTH] for text in (channel, source))
         source_offset = _pad(CHANNEL_OFFSET + 4 + len(first))
@@ -82,12 +80,12 @@ class LossReport:
 
 
 def read_losses(buffer: AtomicBuffer) -> list[LossEntry]:
-    """Returns every entry of the report, oldest first; any process."""
+    """All entries of the report, oldest first; for any process."""
     return _scan(buffer)[0]
 
 
 def _scan(buffer: AtomicBuffer) -> tuple[list[LossEntry], int]:
-    """The whole entries, and where the next one goes; an entry whose lengths make no sense ends the report."""
+    """The whole entries, and where the next one goes; impossible lengths end the report."""
     entries: list[LossEntry] = []
     offset = 0
     while offset + CHANNEL_OFFSET + 4 <= buffer.capacity:

@@ -17,11 +17,11 @@ CONTROL_PROTOCOL_VERSION = 0x010000  # 1.0.0: get-next-available-session-id is u
 
 
 class SystemCounter(DescribedId):
-    """The reference's system counters. An id is the counter's key and its place in the table.
+    """The reference's system counters. An id is the counter's key and its index in the table.
 
-    To add one of a newer reference, add its line; if a compiled cycle moves it, also a ``SYSTEM_`` constant in ``_core/layout.py``.
-    A counter that the reference does not have is not a system counter, because the reference will give the next id to one of its
-    own. Give it a type in `mainstem.aeron.counters.OwnCounterType`.
+    For one of a newer reference, add a line, and if a compiled cycle moves it, a ``SYSTEM_`` constant in ``_core/layout.py``. A
+    counter that the reference does not have needs a type in `mainstem.aeron.counters.OwnCounterType`: the next id here will be
+    the reference's.
     """
 
     BYTES_SENT = 0, "Bytes sent", "bytes of datagrams sent, retransmits and control frames too"
@@ -112,14 +112,14 @@ _KEY_LENGTH = 4
 
 
 def system_counter(counter: SystemCounter, *, suffix: str = "") -> CounterSpec:
-    """The counter's type, key and label; the suffix is what this driver adds to the label."""
+    """The counter's type, key and label, with this driver's suffix."""
     return CounterSpec(CounterType.SYSTEM, int(counter).to_bytes(_KEY_LENGTH, "little"), counter.label + suffix)
 
 
 def cycle_time_suffixes(threading_mode: str, thresholds_ns: Mapping[SystemCounter, int]) -> dict[SystemCounter, str]:
-    """What the labels of the cycle time counters (26 to 31) end with: the threading mode, and the threshold of each.
+    """The label suffixes of the cycle time counters (26 to 31): the threading mode, and the threshold of each.
 
-    ``thresholds_ns`` is by the counter that counts the excess (27, 29 and 31).
+    ``thresholds_ns`` is keyed by the counters of the excess (27, 29 and 31).
     """
     suffixes = {}
     for exceeded, threshold_ns in thresholds_ns.items():
@@ -129,7 +129,7 @@ def cycle_time_suffixes(threading_mode: str, thresholds_ns: Mapping[SystemCounte
 
 
 class SystemCounters:
-    """The system counters of one driver, allocated; ``counters[SystemCounter.ERRORS]`` is a cell."""
+    """The allocated system counters of one driver; ``counters[SystemCounter.ERRORS]`` is a cell."""
 
     def __init__(
         self, manager: CountersManager, *, now_ms: int, suffixes: Mapping[SystemCounter, str] | None = None
@@ -148,5 +148,5 @@ class SystemCounters:
         return self._cells[counter]
 
     def increment(self, counter: SystemCounter, delta: int = 1) -> None:
-        """Adds atomically: several agents count in one table."""
+        """Add atomically: several agents may count at once."""
         self._cells[counter].add(delta)

@@ -1,1 +1,1 @@
-"""Aeron's client for asyncio; ``mainstem.aio`` is its public door."""
+"""Aeron's client for asyncio; users import ``mainstem.aio``."""

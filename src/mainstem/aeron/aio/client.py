@@ -1,4 +1,4 @@
-"""The client whose waiting is the event loop's, and how it attaches to a driver."""
+"""The asyncio client, and how it attaches to a driver."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ T = TypeVar("T")
 class Aeron(AeronBase, Closing):
     """A client of a media driver for asyncio.
 
-    ``connect`` and every ``add_...`` return an object to await, or to use with ``async with``, which closes what it opened. One
-    that is cancelled has added nothing.
+    ``connect`` and every ``add_...`` return an object for ``await``, or for ``async with``, which also closes what it opened. A
+    cancelled call has added nothing.
 
     Example:
         >>> async with mainstem.aio.Aeron.connect() as aeron:
@@ -145,7 +145,7 @@ class Aeron(AeronBase, Closing):
     ) -> Opening[Counter]:
         """Add a counter that outlives this client, like :meth:`mainstem.Aeron.add_static_counter`.
 
-        One that is cancelled may have added it.
+        A cancelled call may have added it.
         """
         send = partial(self._conductor.add_counter, Counter, type_id, key, label, registration_id)
         return self._adding("add_static_counter", send, timeout)
@@ -157,7 +157,7 @@ class Aeron(AeronBase, Closing):
     async def close(self) -> None:
         """End the client with its publications, subscriptions and counters.
 
-        The client is closed at once, also if the call is cancelled. It then waits for the conductor's thread to end.
+        The client is closed at once, even if the call is cancelled; then it waits for the conductor's thread to end.
         """
         self._conductor.close()
         if self._runner is None:

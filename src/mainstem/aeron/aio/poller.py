@@ -1,4 +1,4 @@
-"""Many subscriptions read in one loop, whose waiting is the event loop's."""
+"""Many subscriptions read in one asyncio loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests and responses whose waiting is the event loop's (``mainstem.aeron.client.requests`` has the theory)."""
+"""Requests and responses for asyncio (see ``mainstem.aeron.client.requests``)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ S = TypeVar("S", bound="RequesterState | ResponderState")
 
 
 class Opened(Exchange[S], Closing, Generic[S]):
-    """What ``await`` or ``async with`` opens. Like a coroutine, one that is dropped before that warns."""
+    """What ``await`` or ``async with`` opens. Warns if it is dropped before, as a coroutine does."""
 
     _opening: Opening[S] | None = None
 
@@ -63,7 +63,7 @@ class Opened(Exchange[S], Closing, Generic[S]):
 class Requester(Opened[RequesterState], RequesterBase):
     """Sends requests and returns the response to each. Any number of tasks may call ``request``.
 
-    Await it, or use it with ``async with``, to open it.
+    Open it with ``await`` or ``async with``.
 
     Example:
         >>> async with Requester(
@@ -131,7 +131,7 @@ class Request(RequestBase):
 class Responder(Opened[ResponderState], ResponderBase):
     """Receives requests, and responds to each requester over a publication of its own.
 
-    Await it, or use it with ``async with``, to open it.
+    Open it with ``await`` or ``async with``.
 
     Example:
         >>> async with Responder(
@@ -178,15 +178,15 @@ class Responder(Opened[ResponderState], ResponderBase):
         conductor.raise_failure()
 
     async def serve(self, handler: Callable[[bytes], Awaitable[Any]], *, max_concurrent: int = MAX_CONCURRENT) -> None:
-        """Respond to every request with what a coroutine function returns, until the responder is closed.
+        """Respond to every request with the result of a coroutine function, until the responder is closed.
 
         Each handler runs in a task of its own, and responses may overtake one another. While ``max_concurrent`` handlers run,
-        further requests wait in their logs, and requesters feel back pressure. When the responder is closed or the call cancelled,
-        running handlers are cancelled.
+        further requests wait in their logs, and requesters get back pressure. Closing the responder or cancelling the call
+        cancels running handlers.
 
         Args:
             handler: Called with each request; returns the response, any buffer of bytes.
-            max_concurrent: The most handlers that run at once (64 by default); 1 responds in the order of the requests.
+            max_concurrent: How many handlers may run at once (64 by default); 1 responds in the order of the requests.
 
         Raises:
             ConfigurationError: ``max_concurrent`` is less than 1.

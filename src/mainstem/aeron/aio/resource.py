@@ -1,4 +1,4 @@
-"""What publications, subscriptions and counters for asyncio share: an end, and destinations."""
+"""Common to publications, subscriptions and counters for asyncio."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Closing:
-    """The end of what an asyncio program holds."""
+    """A resource of an asyncio client that can be closed."""
 
     def _end(self) -> None:
         raise NotImplementedError
@@ -35,10 +35,10 @@ class Destinations(Resource, Closing):
     """A resource with several channels."""
 
     async def add_destination(self, channel: str, *, timeout: float | None = None) -> int:
-        """Add a destination. A call that is cancelled has added none."""
+        """Add a destination. A cancelled call has added none."""
         return await result_of(self._conductor, self._conductor.add_destination(self, channel), timeout)
 
     async def remove_destination(self, destination: str | int, *, timeout: float | None = None) -> None:
-        """Remove a destination. A call that is cancelled may have removed it."""
+        """Remove a destination. A cancelled call may have removed it."""
         timeout = timeout_of(timeout)
         await result_of(self._conductor, self._conductor.remove_destination(self, destination), timeout)

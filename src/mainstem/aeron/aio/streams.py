@@ -1,4 +1,4 @@
-"""Publications, subscriptions and counters whose waiting is the event loop's."""
+"""Publications, subscriptions and counters for asyncio."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Sending(PublicationBase, Destinations):
         *,
         reserved_value: int | Callable[[memoryview], int] | None = None,
     ) -> int:
-        """Offer a message until there is room. A call that is cancelled has sent nothing."""
+        """Offer a message until there is space. A cancelled call has sent nothing."""
         if timeout is not None and timeout != timeout:
             raise ValueError(NOT_A_TIME)
         pause: Pause | None = None
@@ -79,7 +79,7 @@ class Image(ImageBase):
     subscription: Subscription
 
     async def reject(self, reason: str, *, timeout: float | None = None) -> None:
-        """Reject the stream. A call that is cancelled may have rejected it."""
+        """Reject the stream. A cancelled call may have rejected it."""
         timeout, owner = timeout_of(timeout), self.subscription._conductor
         await result_of(owner, owner.reject_image(self, reason), timeout)
 
@@ -99,7 +99,6 @@ class Subscription(SubscriptionBase[Image], Destinations):
     _image_kind = Image
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """Iterate over `messages` without a timeout."""
         return self.messages()
 
     @overload
@@ -142,7 +141,7 @@ class Subscription(SubscriptionBase[Image], Destinations):
         return True
 
     async def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
-        """Wait for messages and return them as a record batch. A call that is cancelled has taken none."""
+        """Wait for messages and return them as a record batch. A cancelled call has taken none."""
         if not await self.wait_for_data(timeout=timeout):
             self._conductor.raise_failure()
             raise Timeout(f"no message arrived on {self!r}", timeout=timeout)

@@ -23,7 +23,7 @@ MAX_SLEEP = 0.002
 
 
 class Pause:
-    """Idles for one waiting call: first turns of the loop, then sleeps."""
+    """The idling of one call: first turns of the event loop, then sleeps."""
 
     def __init__(self, clock: Clock, timeout: float | None, invokers: tuple[Callable[[], int], ...] = ()) -> None:
         self._clock = clock
@@ -33,11 +33,9 @@ class Pause:
 
     @classmethod
     def of(cls, owner: ResourceOwner, timeout: float | None) -> Pause:
-        """Return the pause of one call of a client, which runs the client's invokers."""
         return cls(owner.context.clock, timeout, owner.invokers)
 
     def restart(self) -> None:
-        """Start over after a success."""
         self._turns = 0
         self._sleep = MIN_SLEEP
         self._deadline_ns = 0
@@ -45,7 +43,7 @@ class Pause:
             self._deadline_ns = self._clock.monotonic_ns() + self._timeout_ns
 
     async def step(self) -> bool:
-        """Idle once; false when the time is over."""
+        """Idle once; return False once the time is over."""
         if self._timeout_ns is not None and self._clock.monotonic_ns() >= self._deadline_ns:
             return False
         for invoke in self._invokers:
@@ -60,7 +58,7 @@ class Pause:
 
 
 async def result_of(owner: ResourceOwner, operation: Operation[T], timeout: float | None) -> T:
-    """Return the result of a command; if anything ends the wait early, the command is cancelled."""
+    """Wait for a command's result; cancel the command if the wait ends early."""
     try:
         pause = Pause.of(owner, timeout)
         while not operation.is_done:

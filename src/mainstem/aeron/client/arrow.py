@@ -1,4 +1,4 @@
-"""Messages as Arrow arrays. pyarrow is imported only here, when it is needed."""
+"""Messages as Arrow arrays. pyarrow is imported on first use."""
 
 from __future__ import annotations
 
@@ -19,15 +19,12 @@ COLUMNS = layout.COLUMN_POSITION | layout.COLUMN_SESSION_ID | layout.COLUMN_RESE
 
 
 class ColumnSource(Protocol):
-    """What messages are gathered from: an image."""
-
     def _gather_columns(self, columns: Columns, limit: int) -> None: ...
 
 
 def arrow_buffers(
     column: pa.Array[Any] | pa.ChunkedArray[Any], first: int, count: int
 ) -> Iterator[tuple[tuple[Any, Any], int, int, bool]]:
-    """Yield ((data, offsets), first row, rows, wide) for each chunk with some of ``count`` rows from ``first`` on."""
     with needs_extras():
         import pyarrow as pa
 
@@ -50,7 +47,7 @@ def arrow_buffers(
 
 
 def poll_arrow(images: Iterable[ColumnSource], limit: int, columns: Columns) -> pa.RecordBatch:
-    """Return whole messages of several images as one batch, moving their positions. ``columns`` remembers the size of batches."""
+    """Return whole messages of several images as one batch and move their positions. ``columns`` remembers the batch size."""
     for image in images:
         if columns.rows >= limit:
             break

@@ -1,4 +1,4 @@
-"""What the clients of both variants have: a conductor, what it knows, and an end."""
+"""Common to the blocking and asyncio clients."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ BUSY_SLEEP_NS = 1 * NS_PER_MS  # how long the conductor sleeps while a command i
 
 
 class _ConductorIdle:
-    """Sleeps as long as the settings say, and briefly while a command is pending; writing a command ends a sleep."""
-
     name = "conductor"
 
     def __init__(self, conductor: ClientConductor) -> None:
@@ -41,7 +39,7 @@ class _ConductorIdle:
 
 
 class Attaching:
-    """Waits for the context's driver, in steps that never wait themselves."""
+    """Waits for the context's driver, in non-blocking steps."""
 
     def __init__(self, context: ClientContext, timeout: float | None = None) -> None:
         self._context = context
@@ -54,11 +52,6 @@ class Attaching:
         )
 
     def step(self) -> ClientConductor | None:
-        """Return the client's conductor once its driver is ready, else None.
-
-        Raises DriverTimeout once the time is over, and ConfigurationError if the driver's CnC version is unknown, or if its
-        directory belongs to another user and ``require_own_driver`` is set.
-        """
         clock = self._context.clock
         foreign = foreign_driver(self._context)
         cnc = self._attach.step(clock.monotonic_ns(), epoch_ms=clock.epoch_ms())
@@ -69,7 +62,7 @@ class Attaching:
 
 
 class AeronBase:
-    """The part of a client that never waits."""
+    """The non-blocking part of a client."""
 
     def __init__(self, conductor: ClientConductor) -> None:
         self._conductor = conductor
@@ -109,7 +102,7 @@ class AeronBase:
 
     @property
     def error(self) -> Exception | None:
-        """What ended the client without ``close``: a DriverTimeout or a ClientTimeout; else None."""
+        """The error that ended the client without ``close``: a DriverTimeout or a ClientTimeout; else None."""
         return self._conductor.failure
 
     @property
@@ -118,13 +111,10 @@ class AeronBase:
         return self._conductor.counters
 
     def stats(self) -> ClientStats:
-        """Return the client's publications, subscriptions and images with their positions. It costs the streams nothing.
+        """Return the client's publications, subscriptions and images with their positions. This doesn't slow the streams down.
 
         Returns:
             The numbers; ``print`` shows them in a few lines.
-
-        Example:
-            >>> print(aeron.stats())
         """
         conductor = self._conductor
         with conductor.lock:
@@ -168,7 +158,7 @@ class AeronBase:
             self._runner.close()
 
     def _leave_to_parent(self) -> None:
-        """End the client in a forked child, in this process only: the driver is told nothing."""
+        """Close in a forked child without notifying the driver."""
         self._conductor.leave_to_parent()
         self._invoker = self._runner = None
 

@@ -1,4 +1,4 @@
-"""Aeron: a program's connection to the media driver of its machine."""
+"""Aeron: an application's connection to the media driver of its machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Aeron(AeronBase, Closing):
     """A client of a media driver: it adds publications, subscriptions and counters.
 
     Create one with ``connect``, and use it as a context manager. Every ``add_...`` waits for the driver's response; its
-    ``async_add_...`` form returns at once with an operation to poll. That is Aeron's name; for asyncio use ``mainstem.aio``.
+    ``async_add_...`` form (Aeron's name, unrelated to asyncio) returns at once with an operation to poll.
 
     Example:
         >>> with Aeron.connect() as aeron, aeron.add_publication("aeron:ipc", 1001) as publication:
@@ -98,17 +98,10 @@ class Aeron(AeronBase, Closing):
     def async_add_publication(self, channel: str, stream_id: int) -> Operation[Publication]:
         """Add a concurrent publication without waiting.
 
-        Args:
-            channel: The channel URI.
-            stream_id: The stream id, an int32.
+        ``channel`` and ``stream_id`` are those of `add_publication`, as are the errors it raises at once.
 
         Returns:
             The pending operation.
-
-        Raises:
-            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value, another stream-id.
-            DriverTimeout: The driver's command buffer is full.
-            ClosedError: The client is closed.
 
         Example:
             >>> operation = aeron.async_add_publication("aeron:ipc", 1001)
@@ -139,19 +132,10 @@ class Aeron(AeronBase, Closing):
         return self._conductor.add_publication(ExclusivePublication, channel, stream_id)._wait_or_cancel(timeout)
 
     def async_add_exclusive_publication(self, channel: str, stream_id: int) -> Operation[ExclusivePublication]:
-        """Add an exclusive publication without waiting.
-
-        Args:
-            channel: The channel URI.
-            stream_id: The stream id, an int32.
+        """Add an exclusive publication without waiting: ``channel`` and ``stream_id`` are those of `add_exclusive_publication`.
 
         Returns:
             The pending operation.
-
-        Raises:
-            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value, another stream-id.
-            DriverTimeout: The driver's command buffer is full.
-            ClosedError: The client is closed.
         """
         return self._conductor.add_publication(ExclusivePublication, channel, stream_id)
 
@@ -203,20 +187,20 @@ class Aeron(AeronBase, Closing):
     ) -> PersistentSubscription:
         """Add a subscription that begins with recorded messages and continues with the live stream.
 
-        While a recorder runs, no message is missing and none comes twice, however slow the reader is. The live stream is joined
-        when nearly all recorded messages have been read.
+        While a recorder runs, no message is lost or repeated, however slow the reader is. The subscription joins the live
+        stream when nearly all recorded messages have been read.
 
         Args:
             channel: The channel URI of the live stream.
             stream_id: The stream id, an int32.
             recordings: The location of the recordings: a directory or a URL.
-            start: ``earliest``; ``latest``, for new messages only; a time (``datetime``, or ISO 8601 in UTC), exact to an entry of
-                the index; a position, for the messages after it; or positions by recording id, as ``positions`` of an earlier
+            start: ``earliest``; ``latest`` for new messages only; a time (``datetime``, or ISO 8601 in UTC), as precise as the
+                index; a position, for the messages after it; or positions by recording id, as in ``positions`` of an earlier
                 subscription.
-            recorded_channel: The channel that was recorded, if the location has this stream of several; by default ``channel``.
+            recorded_channel: The recorded channel, if the location has this stream from several; by default ``channel``.
             strict: Whether missing or corrupt positions raise; if not, they are logged and skipped.
             options: Options of the store, for a URL.
-            timeout: Seconds to open: to read the catalog, and to wait for the driver. A read that has begun is not interrupted. By
+            timeout: Seconds to read the catalog and to wait for the driver. A read that has begun is not interrupted. By
                 default the store's own retries and the driver timeout are the limits.
 
         Returns:
@@ -224,7 +208,7 @@ class Aeron(AeronBase, Closing):
 
         Raises:
             Timeout: The recordings were not read in time.
-            ConfigurationError: ``start`` is not possible, or several recordings fit.
+            ConfigurationError: ``start`` is not possible, or several recordings match.
             RecordingError: There are no recordings, or they are corrupt.
             StoreError: The store cannot be read.
             RegistrationError: The driver refused; ``code`` is Aeron's error code.
@@ -262,19 +246,10 @@ class Aeron(AeronBase, Closing):
     ) -> Operation[Subscription]:
         """Add a subscription without waiting.
 
-        Args:
-            channel: The channel URI.
-            stream_id: The stream id, an int32.
-            on_available_image: Called with each image that becomes available; by default the context's handler.
-            on_unavailable_image: Called with each image that became unavailable; by default the context's handler.
+        ``channel``, ``stream_id``, ``on_available_image`` and ``on_unavailable_image`` are those of `add_subscription`.
 
         Returns:
             The pending operation.
-
-        Raises:
-            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value, another stream-id.
-            DriverTimeout: The driver's command buffer is full.
-            ClosedError: The client is closed.
         """
         return self._conductor.add_subscription(
             Subscription, channel, stream_id, on_available_image, on_unavailable_image
@@ -305,20 +280,10 @@ class Aeron(AeronBase, Closing):
         return self._conductor.add_counter(Counter, type_id, key, label)._wait_or_cancel(timeout)
 
     def async_add_counter(self, type_id: int, label: str, *, key: bytes = b"") -> Operation[Counter]:
-        """Add a counter without waiting.
-
-        Args:
-            type_id: The type; ids from 1000 on are for applications.
-            label: The text that tools show, at most 380 bytes.
-            key: Bytes that identify the counter to programs, at most 112.
+        """Add a counter without waiting: ``type_id``, ``label`` and ``key`` are those of `add_counter`.
 
         Returns:
             The pending operation.
-
-        Raises:
-            LocalProtocolError: The key or the label is too long.
-            DriverTimeout: The driver's command buffer is full.
-            ClosedError: The client is closed.
         """
         return self._conductor.add_counter(Counter, type_id, key, label)
 

@@ -1,7 +1,6 @@
 """The client's conductor: handles the driver's responses, keeps the client alive, and notices the driver's end.
 
-``registry`` has the theory of operation. Responses are lost only by an overrun of the broadcast buffer, which ends the client:
-it could never know what it missed.
+See ``registry``. An overrun of the broadcast buffer loses responses and ends the client, which cannot know what it missed.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class ClientConductor(ClientRegistry):
         self._last_work_ns = self._next_keepalive_ns = now_ns
 
     def do_work(self, now_ns: int) -> int:
-        """Handle responses, then what is due. Raises AgentTerminated once the client has ended."""
+        """Run one duty cycle. Raises AgentTerminated once the client has ended."""
         with self.lock:
             if self.closed:
                 raise AgentTerminated
@@ -63,7 +62,7 @@ class ClientConductor(ClientRegistry):
             return work
 
     def on_close(self) -> None:
-        """Unmap everything, in the thread that worked last."""
+        """Unmap everything, in the conductor's thread."""
         with self.lock:
             self._close_all()
             for _, buffer in self._lingering:
@@ -119,7 +118,7 @@ class ClientConductor(ClientRegistry):
             )
 
     def _keep_alive(self) -> None:
-        """Write the heartbeat counter, which the driver allocates with this client's first command."""
+        """Update the heartbeat counter, which the driver allocates on this client's first command."""
         if self.closed:
             return
         kind, counters = CounterType.CLIENT_HEARTBEAT, self.counters

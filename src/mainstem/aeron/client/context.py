@@ -1,4 +1,4 @@
-"""What a client is connected with: settings, clock, files, and handlers."""
+"""The parameters of a client: settings, clock, files and handlers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _limit = LogThrottle(logging.getLogger(__name__))
 
 
 def log_error(error: BaseException) -> None:
-    """Log an error; the default ``on_error``. Repeated errors become one line with a count."""
+    """Log an error, the default ``on_error``; repeats become one line with a count."""
     text = f"{type(error).__name__}: {error}"
     _limit.log(logging.ERROR, kind_of(error), text, SYSTEM_CLOCK.monotonic_ns())
 
@@ -36,10 +36,10 @@ class ClientContext:
 
     Attributes:
         settings: The client's settings; by default those of the environment.
-        use_invoker: Whether there is no conductor thread: the program calls ``Aeron.invoke`` at least every second.
+        use_invoker: Whether there is no conductor thread: the application calls ``Aeron.invoke`` at least every second.
         driver_invoker: Called while the client waits, for a driver that runs in the same thread.
-        files: What maps the driver's files.
-        clock: Where the time is read.
+        files: Maps the driver's files.
+        clock: Tells the time.
         on_available_image: Called with each image that becomes available, if its subscription has no handler of its own.
         on_unavailable_image: Called with each image that became unavailable.
         on_available_counter: Called with the counters, the registration id and the counter id of each new counter.

@@ -1,4 +1,4 @@
-"""Counters of a client: 64-bit numbers that every program beside the driver can read."""
+"""A client's counters: 64-bit numbers that every process with access to the driver's directory can read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CounterBase(Resource, CounterCell):
-    """The part of a counter that never waits."""
+    """The non-blocking part of a counter."""
 
     _removal = commands.RemoveCounter
 

@@ -1,4 +1,4 @@
-"""What the images of both variants have: one publication's stream as one subscription receives it."""
+"""Common to blocking and asyncio images: one publication's stream as one subscription receives it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ImageBase(ImageReader):
-    """The part of an image that never waits."""
+    """The non-blocking part of an image."""
 
     subscription: Any
 
@@ -42,14 +42,14 @@ class ImageBase(ImageReader):
         self._columns = Columns(COLUMNS)
 
     def scan_into(self, offsets: Any, lengths: Any, limit: int = -1) -> tuple[int, int]:
-        """Write the places of fragments into the caller's buffers, without copying or moving the position.
+        """Write offsets and lengths of fragments into the caller's buffers, without copying or moving the position.
 
         The payloads stay until ``release(position)``.
 
         Args:
             offsets: A writable buffer for int64 offsets into ``log``.
             lengths: A writable buffer for int32 payload lengths.
-            limit: The most fragments; -1 for as many as fit.
+            limit: The maximum number of fragments; -1 for as many as fit.
 
         Returns:
             The number of fragments, and the position after the last.
@@ -75,7 +75,6 @@ class ImageBase(ImageReader):
         return poll_arrow([self], limit, self._columns)
 
     def _gather_columns(self, columns: Columns, limit: int) -> None:
-        """Add whole messages to columns and move the position past them."""
         if self.closed:
             return
         position = self.position

@@ -1,4 +1,4 @@
-"""What offers return instead of a position, and what handlers of controlled polls return."""
+"""The status codes of offers, and the actions of controlled polls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class OfferStatus(IntEnum):
-    """What an offer returns instead of a position (docs/protocols/aeron.md, 11.1).
+    """The negative result of an offer (docs/protocols/aeron.md, 11.1).
 
     Attributes:
         NOT_CONNECTED: No subscriber is connected.
@@ -41,7 +41,7 @@ class OfferStatus(IntEnum):
 
 
 class Action(IntEnum):
-    """What the handler of a controlled poll returns; None means CONTINUE.
+    """The result of a controlled poll's handler; None means CONTINUE.
 
     Attributes:
         ABORT: Do not consume this fragment, and end the poll; the next poll delivers it again.
@@ -69,6 +69,5 @@ _REASONS: dict[OfferStatus, tuple[type[MainstemError], str]] = {
 
 
 def offer_error(status: int, subject: str, waited: str = "") -> MainstemError:
-    """Return the error for a status."""
     kind, reason = _REASONS[OfferStatus(status)]
     return kind(f"{subject}: {reason}{waited}")

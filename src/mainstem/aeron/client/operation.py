@@ -1,4 +1,4 @@
-"""A command that the driver has not responded to, and how a caller waits for it."""
+"""A command without a response yet, and how a caller waits for it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ LONGEST_WAIT_NS = 10 * NS_PER_MS  # ``_wait_for_data`` returns this often anyway
 
 
 class OperationRunner(Protocol):
-    """The part of the conductor that a pending operation calls."""
-
     dropped: deque[PendingCommand[Any]]
 
     def await_operation(self, pending: PendingCommand[Any], timeout: float | None) -> None: ...
@@ -34,7 +32,7 @@ class OperationRunner(Protocol):
 
 
 class PendingCommand(Generic[T]):
-    """A command without its response, and then its outcome; ``is_taken`` says that a caller has the result."""
+    """A pending command, then its outcome. ``is_taken``: a caller has the result."""
 
     def __init__(self, command: Command, *, what: str, deadline_ns: int, complete: Callable[[Response], T]) -> None:
         self.command = command
@@ -47,7 +45,7 @@ class PendingCommand(Generic[T]):
         self._complete = complete
 
     def succeed(self, response: Response) -> None:
-        """Make the result; an error while it is made is the command's own."""
+        """Build the result; an error while building it becomes the command's."""
         try:
             self.result = self._complete(response)
         except Exception as error:
@@ -55,13 +53,13 @@ class PendingCommand(Generic[T]):
         self.is_done = True
 
     def fail(self, error: BaseException) -> None:
-        """End it without a result that a caller can take."""
+        """End the command without a result."""
         if self.error is None:
             self.error = error
             self.is_done = True
 
     def take(self) -> T | None:
-        """Return the result, or raise the error; None while there is neither."""
+        """Return the result or raise the error; None if neither exists yet."""
         if self.error is not None:
             raise self.error.with_traceback(None)
         self.is_taken = self.is_done
@@ -71,8 +69,8 @@ class PendingCommand(Generic[T]):
 class Operation(Generic[T]):
     """A pending command: ``poll`` returns its result once there is one, ``wait`` waits for it.
 
-    Keep it until you have the result. If it is garbage-collected before, times out or is cancelled, the client removes what the
-    driver creates for it. A destination stays if the driver had responded already.
+    Keep it until you have the result. If it is garbage-collected, times out or is cancelled before that, the client removes
+    what the driver creates for it, except a destination that the driver has already added.
 
     Attributes:
         correlation_id: The command's correlation id.
@@ -131,7 +129,6 @@ class Operation(Generic[T]):
         return self.result()
 
     def _wait_or_cancel(self, timeout: float | None) -> T:
-        """Wait like ``wait``, and cancel the operation if that raises."""
         try:
             return self.wait(timeout)
         except BaseException:
@@ -139,11 +136,10 @@ class Operation(Generic[T]):
             raise
 
     def _give_up(self, timeout: float | None) -> None:
-        """End it with a DriverTimeout, unless it is done."""
         self._conductor.give_up(self._pending, timeout)
 
     def cancel(self) -> None:
-        """Give the operation up: the client removes what the driver creates for it. Does nothing once you have the result."""
+        """Cancel the command: the client removes what the driver creates for it. Does nothing once you have the result."""
         self._conductor.cancel_operation(self._pending)
 
     def result(self) -> T:
@@ -165,7 +161,7 @@ class Operation(Generic[T]):
 
 
 class Waiting:
-    """Idles between two checks, until a time limit."""
+    """Idles between two checks, until a timeout."""
 
     def __init__(
         self, idle: IdleStrategy, clock: Clock, timeout: float | None, invokers: tuple[Callable[[], int], ...]
@@ -177,12 +173,11 @@ class Waiting:
         self.restart()
 
     def restart(self) -> None:
-        """Start over after a success."""
         self._deadline_ns = None if self._timeout_ns is None else self._clock.monotonic_ns() + self._timeout_ns
         self._idle.reset()
 
     def step(self, subscription: SubscriptionReader | None = None) -> bool:
-        """Idle once; false when the time is over. Waiting for a subscription's data releases the interpreter's lock."""
+        """Idle once; return False once the time is over. Waiting for a subscription's data releases the GIL."""
         left_ns = None
         if self._deadline_ns is not None:
             left_ns = self._deadline_ns - self._clock.monotonic_ns()

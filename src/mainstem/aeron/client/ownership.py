@@ -1,4 +1,4 @@
-"""Whose driver a client attaches to: the owner of its directory can read and change all that the client sends and receives."""
+"""The owner of the driver's directory, who can read and change everything that the client sends and receives."""
 
 from __future__ import annotations
 
@@ -16,10 +16,6 @@ log = logging.getLogger("mainstem.aeron.client")
 
 
 def foreign_driver(context: ClientContext) -> str:
-    """Return a sentence if the driver's directory or CnC file belongs to another user who isn't root, else an empty string.
-
-    Raises ConfigurationError with that sentence if the settings require the user's own driver.
-    """
     directory = context.settings.dir
     for path in (directory, cnc_path(directory)):
         if owner := context.files.foreign_owner(path):
@@ -31,6 +27,5 @@ def foreign_driver(context: ClientContext) -> str:
 
 
 def warn_of(foreign: str) -> None:
-    """Log the sentence, once."""
     if foreign:
         warn_once(log, foreign)

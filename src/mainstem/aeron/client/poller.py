@@ -1,4 +1,4 @@
-"""Many subscriptions read by one loop, each in its turn."""
+"""Many subscriptions read in one loop, in turn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BATCH = 64  # messages of one subscription before the next has its turn
 
 
 class PollerBase(Generic[S]):
-    """The part of a poller that never waits."""
+    """The non-blocking part of a poller."""
 
     def __init__(self, subscriptions: Iterable[S] = (), *, batch: int = BATCH) -> None:
         if batch < 1:
@@ -40,7 +40,7 @@ class PollerBase(Generic[S]):
         return tuple(self._subscriptions)
 
     def add(self, subscription: S) -> None:
-        """Add a subscription, also while messages are iterated. Adding it again changes nothing.
+        """Add a subscription, even while messages are iterated. Adding it again changes nothing.
 
         Args:
             subscription: A subscription of the same client.
@@ -57,7 +57,7 @@ class PollerBase(Generic[S]):
             self._subscriptions.append(subscription)
 
     def remove(self, subscription: S) -> None:
-        """Remove a subscription; it stays open. It keeps the messages that were taken from it and not yielded.
+        """Remove a subscription without closing it. It keeps messages that were taken from it and not yielded.
 
         Args:
             subscription: The subscription; one that was not added changes nothing.
@@ -70,7 +70,7 @@ class PollerBase(Generic[S]):
         return all(each.closed or each.is_end_of_stream for each in self._subscriptions)
 
     def _take_messages(self, metadata: bool) -> tuple[S, Iterator[Any]] | None:
-        """Take the messages of the next subscription that has some; None if none has any."""
+        """Take messages of the next subscription that has some; None if none has."""
         for subscription in self.subscriptions:
             if subscription.closed:
                 self.remove(subscription)
@@ -92,11 +92,11 @@ class PollerBase(Generic[S]):
 class Poller(PollerBase[Subscription]):
     """Reads several subscriptions of one client in turn, so that a busy one cannot starve another. One thread uses it.
 
-    It does not own the subscriptions: the program closes them.
+    It does not own the subscriptions: the application closes them.
 
     Args:
         subscriptions: The subscriptions to start with.
-        batch: The most messages of one subscription before the next has its turn.
+        batch: The maximum number of messages of one subscription before the next has its turn.
 
     Raises:
         ConfigurationError: They belong to several clients, or ``batch`` is less than 1.
@@ -120,8 +120,8 @@ class Poller(PollerBase[Subscription]):
     def messages(self, *, timeout: float | None = None, metadata: bool = False) -> Iterator[tuple[Subscription, Any]]:
         """Yield whole messages as they arrive, until every subscription is closed or has ended.
 
-        A closed subscription drops out. One whose publishers have all ended stays as long as another has not, since new publishers
-        may come. Leaving the iterator, by ``break`` or a timeout, loses nothing.
+        A closed subscription drops out. One whose publishers have all ended stays until all others have too, since new
+        publishers may come. Leaving the iterator, by ``break`` or a timeout, loses nothing.
 
         Args:
             timeout: Seconds to wait for the next message; None waits forever.

@@ -1,4 +1,4 @@
-"""Publications. The compiled appenders do the work of each message; the rest is here."""
+"""Publications. The compiled appenders do the work per message."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["BufferClaim", "ExclusivePublication", "Publication"]
 
 
 class PublicationBase(Resource):
-    """The part of a publication that neither appends nor waits."""
+    """The part of a publication that neither appends nor blocks."""
 
     _removal = commands.RemovePublication
     _is_exclusive: ClassVar[bool] = False
@@ -107,10 +107,9 @@ class PublicationBase(Resource):
 
 
 def offer_error_of(publication: Any, status: int, subject: str, waited: str = "") -> MainstemError:
-    """Return the error for a status that an offer of a publication returned, with the reason as far as the client knows it.
+    """Explain the status of a failed offer as far as the client can.
 
-    NotConnected names an incomplete group of receivers. If the publication is closed because the client failed, the error is that
-    failure.
+    An incomplete receiver group makes `NotConnected` name it. If the client's failure closed the publication, return that.
     """
     owner = publication._conductor
     if status == OfferStatus.CLOSED and owner.failure is not None:
@@ -128,7 +127,7 @@ def offer_error_of(publication: Any, status: int, subject: str, waited: str = ""
 
 
 class Sending(PublicationBase, Destinations):
-    """A publication that waits by blocking."""
+    """A blocking publication's waiting calls."""
 
     def send(
         self: Any,
@@ -137,25 +136,6 @@ class Sending(PublicationBase, Destinations):
         *,
         reserved_value: int | Callable[[memoryview], int] | None = None,
     ) -> int:
-        """Offer a message until there is room.
-
-        Args:
-            message: Any buffer of bytes.
-            timeout: Seconds to wait for room; None waits forever.
-            reserved_value: An int64 for the frame header, or a function that computes it from the frame.
-
-        Returns:
-            The position after the message.
-
-        Raises:
-            BackPressured: The window stayed full: a subscriber is slower than the publisher.
-            NotConnected: No subscriber was connected, or the group of receivers was not complete.
-            AdminAction: The log was rotating when the time was over.
-            ClosedError: The publication is closed; DriverTimeout or ClientTimeout if that is why.
-            MaxPositionExceeded: The stream has used up its positions.
-            ValueError: The message is longer than ``max_message_length``, or ``timeout`` is NaN.
-            TypeError: The message is text or another object without a buffer of bytes.
-        """
         if timeout is not None and timeout != timeout:
             raise ValueError(NOT_A_TIME)
         position: int = self.offer(message, reserved_value=reserved_value)
@@ -172,10 +152,7 @@ class Sending(PublicationBase, Destinations):
         return position
 
     def close(self) -> None:
-        """Close the publication. Messages that were sent are still delivered; ``revoke`` drops them instead.
-
-        Calling it again does nothing.
-        """
+        """Close the publication. Messages that were sent are still delivered; ``revoke`` drops them instead. Idempotent."""
         self._end()
 
 

@@ -1,28 +1,27 @@
-"""What a client has at its driver: the commands it has sent, the resources that came of them, and their memory.
+"""The client's commands, the resources that came of them, and their memory.
 
-Theory of operation. A client and its driver share nothing but memory: the to-driver ring buffer (this client appends commands,
-as every other client does; the driver reads), the to-clients broadcast buffer (the driver writes; every client reads all of
-it), the counters, and the logs. There is no connection: a client exists for the driver from its first command until its
-heartbeat counter is older than the client liveness timeout.
+Theory of operation. A client and its driver share only memory: the to-driver ring buffer (all clients append commands), the
+to-clients broadcast buffer (all clients read all responses), the counters, and the logs. For the driver, a client exists from its
+first command until its heartbeat counter is older than the client liveness timeout.
 
 Threads. The conductor's ``do_work`` runs in its thread, or in the caller's with ``use_invoker``. ``add_...``, ``close`` and
-``close_resource`` run in the callers' threads. ``lock`` guards all state of this class (``resources``, ``pending``, the
-lingering logs); it is reentrant, because handlers run under it and may call ``close`` or an ``async_add_...``. Offers and polls
-never take it: they use a log's memory directly, and a subscription's images are replaced as a whole tuple.
+``close_resource`` run in the callers' threads. ``lock`` guards all state of this class. It is reentrant, because handlers run
+under it and may call ``close`` or an ``async_add_...``. Offers and polls never take it: they use a log's memory directly, and a
+subscription's tuple of images is replaced as a whole.
 
-A command is a ``PendingCommand`` in ``pending`` under its correlation id from before it is written until its response, its
-deadline, its cancellation, or the client's end; exactly one of these completes it. Its result is made in ``do_work``, under the
-lock, so that a publication is in ``resources`` before the caller sees it. A caller that waits never holds the lock, and a handler
-must not wait: the response could only arrive in the duty cycle that the handler blocks.
+A command is a ``PendingCommand`` in ``pending`` from before it is written until exactly one of these completes it: its response,
+its deadline, its cancellation, or the client's end. Its result is made in ``do_work`` under the lock, so a publication is in
+``resources`` before the caller sees it. A waiting caller never holds the lock. A handler must not wait, because the response could
+only arrive in the duty cycle that the handler blocks.
 
-The caller's handle is an ``Operation``, which ``pending`` does not keep alive. A command that nobody waits for any more moves
-to ``abandoned``: after its response the client removes what the driver created, as it removes a result that nobody can take.
+The caller holds an ``Operation``, which ``pending`` does not keep alive. If nobody waits for a command any more, it moves to
+``abandoned``: after its response, the client removes what the driver created.
 
 Invariants:
 
 - Once ``closed`` is set, ``resources`` and ``pending`` are empty and stay so; ``failure`` is set before ``closed``.
-- A publication's log is unmapped when it closes. An image's log lingers for ``client_resource_linger_duration_ns``, since a poll
-  in another thread may be reading it; the CnC file is unmapped last, in the conductor's ``on_close``.
+- A publication's log is unmapped when it closes. An image's log lingers for ``client_resource_linger_duration_ns``, since another
+  thread may be polling it. The CnC file is unmapped last, in the conductor's ``on_close``.
 """
 
 from __future__ import annotations
@@ -101,14 +100,13 @@ class ClientRegistry:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def terminate(self, error: MainstemError) -> None:
-        """End the client because of ``error``: close everything, and call the error handler."""
+        """Close everything because of ``error``, and call the error handler."""
         self.failure = error
         self._close_all()
         with suppress(Exception):
             self.context.on_error(error)
 
     def close(self) -> None:
-        """End the client and notify the driver."""
         with self.lock:
             if not self.closed:
                 self._announce_end()
@@ -135,10 +133,10 @@ class ClientRegistry:
             )
 
     def leave_to_parent(self) -> None:
-        """End the client in a forked child without notifying the driver: it belongs to the parent, and continues there.
+        """End the client in a forked child, without notifying the driver.
 
-        Neither the conductor's thread nor any thread that held the lock or waited inside a poll is in this process. So the lock is
-        a new one, and images are released without waiting for their readers.
+        The conductor's thread, and any thread that held the lock or was polling, does not exist in the child. So the lock is
+        replaced and images are released without waiting for readers.
         """
         self.lock = threading.RLock()
         if self.closed:
@@ -154,7 +152,6 @@ class ClientRegistry:
             operation.fail(self.failure)
 
     def raise_failure(self) -> None:
-        """Raise the error that ended the client, if one did."""
         if self.failure is not None:
             raise self.failure.with_traceback(None)
 
@@ -201,7 +198,7 @@ class ClientRegistry:
             self._undo(abandoned)
 
     def cancel_operation(self, pending: PendingCommand[Any]) -> None:
-        """Remove what the driver creates for a command, unless a caller has its result."""
+        """Undo a command in the driver, unless a caller has its result."""
         with self.lock:
             if pending.is_taken or pending.error is not None:
                 return
@@ -231,7 +228,7 @@ class ClientRegistry:
                 self.cancel_operation(pending)
 
     def _undo(self, pending: PendingCommand[Any]) -> None:
-        """Remove what the driver created for a command, and the resource that was made of it."""
+        """Undo a command in the driver, and its resource."""
         if isinstance(pending.result, Resource):
             self.close_resource(pending.result)
             return
@@ -242,7 +239,7 @@ class ClientRegistry:
             self._remove(REMOVALS[type(command)], registration_id=command.correlation_id)
 
     def _undo_destination(self, command: commands.AddDestination | commands.AddReceiveDestination) -> None:
-        """Remove a destination, unless its resource was closed, which removed it too."""
+        """Remove a destination, unless closing its resource did."""
         owner = command.registration_id
         if owner not in {resource._destinations_id() for resource in self.resources.values()}:
             return
@@ -256,7 +253,7 @@ class ClientRegistry:
             )
 
     def _remove(self, kind: type[Command], **fields: Any) -> None:
-        """Send a command whose response nobody waits for, once the command buffer has room."""
+        """Send a command without waiting for its response, once the buffer has room."""
         correlation_id = self.cnc.to_driver.next_correlation_id()
         self._removals.append(kind(client_id=self.client_id, correlation_id=correlation_id, **fields))
         self._write_removals()
@@ -266,18 +263,17 @@ class ClientRegistry:
             self._removals.popleft()
 
     def sleep(self, seconds: float) -> None:
-        """Sleep until a command is written, at most this long; for the conductor's thread."""
         self._written.wait(seconds)
         self._written.clear()
 
     def request_cycle(self) -> int:
-        """Wake the conductor. Once ``cycles`` is what this returns, it has handled every response that is there now."""
+        """Wake the conductor. Once ``cycles`` reaches the returned value, it has handled all responses of now."""
         with self.lock:
             self._written.set()
             return self.cycles + 1
 
     def add_publication(self, kind: type[P], channel: str, stream_id: int) -> Operation[P]:
-        """Add a publication of a class: concurrent or exclusive, of either variant."""
+        """Add a publication of class ``kind``."""
         check_arguments(channel, stream_id)
         exclusive = kind._is_exclusive
         command: type[Command] = commands.AddExclusivePublication if exclusive else commands.AddPublication
@@ -303,7 +299,7 @@ class ClientRegistry:
         on_available_image: Callable[[Any], object] | None = None,
         on_unavailable_image: Callable[[Any], object] | None = None,
     ) -> Operation[S]:
-        """Add a subscription of a class; its handlers are the context's by default."""
+        """Add a subscription of class ``kind``; its handlers default to the context's."""
         check_arguments(channel, stream_id)
 
         def complete(response: Response) -> S:
@@ -326,7 +322,7 @@ class ClientRegistry:
     def add_counter(
         self, kind: type[C], type_id: int, key: bytes, label: str, registration_id: int | None = None
     ) -> Operation[C]:
-        """Add a counter of this client, or a static one if there is a registration id."""
+        """Add a counter, a static one if ``registration_id`` is given."""
         static = registration_id is not None
 
         def complete(response: Any) -> C:
@@ -341,8 +337,6 @@ class ClientRegistry:
         return self.send(commands.AddCounter, what, complete, **fields)
 
     def next_session_id(self, stream_id: int) -> Operation[int]:
-        """Return a session id that is free for a stream."""
-
         def complete(response: Response) -> int:
             assert isinstance(response, OnNextAvailableSessionId)
             return response.session_id
@@ -351,7 +345,6 @@ class ClientRegistry:
         return self.send(kind, f"the next session id of stream {stream_id}", complete, stream_id=stream_id)
 
     def add_destination(self, resource: Resource, channel: str) -> Operation[int]:
-        """Add a destination of a publication or of a subscription; the result is its id."""
         check_channel(channel)
         kind = commands.AddReceiveDestination if resource._receives else commands.AddDestination
         registration_id = self._registration_of(resource)
@@ -365,7 +358,6 @@ class ClientRegistry:
         return self.send(kind, what, complete, registration_id=registration_id, channel=channel)
 
     def remove_destination(self, resource: Resource, destination: str | int) -> Operation[None]:
-        """Remove a destination by its channel or its id."""
         registration_id = self._registration_of(resource)
         what = f"removing the destination {destination}"
         fields: dict[str, Any]
@@ -395,7 +387,7 @@ class ClientRegistry:
         return resource._destinations_id()
 
     def close_resource(self, resource: Resource, *, revoke: bool = False) -> None:
-        """Close a publication, subscription or counter, and notify the driver."""
+        """Close a publication, subscription or counter and notify the driver."""
         with self.lock:
             if self.resources.pop(resource.registration_id, None) is None:
                 return
@@ -407,7 +399,6 @@ class ClientRegistry:
     # -- waiting ---------------------------------------------------------------------------------------------------
 
     def waiting(self, timeout: float | None) -> Waiting:
-        """Return the idling of one blocking call."""
         return Waiting(BackoffIdle(), self.context.clock, timeout, self.invokers)
 
     def await_operation(self, operation: PendingCommand[Any], timeout: float | None) -> None:
@@ -421,14 +412,14 @@ class ClientRegistry:
                 self.give_up(operation, timeout)
 
     def give_up(self, pending: PendingCommand[Any], timeout: float | None) -> None:
-        """End a command whose caller has waited long enough."""
+        """End a command whose caller timed out."""
         error = DriverTimeout(f"the driver did not answer {pending.what} within {timeout:g} s", timeout=timeout)
         with self.lock:
             if not pending.is_done:
                 self._abandon(pending, error)
 
     def guard(self, handler: Callable[..., object], *arguments: object) -> None:
-        """Call one of the application's handlers; what it raises goes to the error handler."""
+        """Call an application's handler; its errors go to the error handler."""
         before, self._in_handler = self._in_handler, True
         try:
             handler(*arguments)
@@ -441,7 +432,7 @@ class ClientRegistry:
     # -- memory ----------------------------------------------------------------------------------------------------
 
     def map_log(self, path: str) -> AtomicBuffer:
-        """Map a log, touching every page if ``client_pre_touch_mapped_memory`` is set."""
+        """Map a log; touch every page if ``client_pre_touch_mapped_memory`` is set."""
         log = self.context.files.map(path)
         if self._settings.client_pre_touch_mapped_memory:
             for offset in range(0, log.capacity, self.context.files.page_size):
@@ -450,7 +441,7 @@ class ClientRegistry:
 
     @contextmanager
     def naming_log(self, log: AtomicBuffer, path: str) -> Iterator[None]:
-        """Unmap a log that its reader or writer refuses, and raise a CorruptLogError that names it."""
+        """Unmap a log that turns out to be corrupt, and raise CorruptLogError with its path."""
         try:
             yield
         except (ValueError, IndexError) as error:
@@ -458,13 +449,13 @@ class ClientRegistry:
             raise CorruptLogError(f"{path}: {error}", log_file=path, position=-1) from None
 
     def unmap(self, buffer: AtomicBuffer | None) -> None:
-        """Unmap a log; a view that still exists keeps its memory."""
+        """Unmap a log; existing views keep its memory alive."""
         if buffer is not None:
             with suppress(BufferError):
                 self.context.files.unmap(buffer)
 
     def release_image(self, image: ImageBase) -> None:
-        """Close an image; its memory lingers, since a poll in another thread may be reading it."""
+        """Close an image. Its memory lingers, since another thread may be polling it."""
         if image.closed:
             return
         log = image.log

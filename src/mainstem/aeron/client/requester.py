@@ -1,4 +1,4 @@
-"""The blocking requester and responder, and what those for asyncio share with them."""
+"""The blocking requester and responder, and their common part with asyncio."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RESPONSE_TIMEOUT = 5.0  # seconds that a response waits for room before the resp
 
 
 class Exchange(Generic[S]):
-    """What requesters and responders of both variants are: a state that somebody drives, once it is open."""
+    """Common to requesters and responders of both variants."""
 
     _made: S | None = None
 
@@ -50,7 +50,7 @@ class Exchange(Generic[S]):
 
     @property
     def error(self) -> Exception | None:
-        """What ended it without ``close``: a DriverTimeout or a ClientTimeout; else None."""
+        """The error that ended it without ``close``: a DriverTimeout or a ClientTimeout; else None."""
         error: Exception | None = None if self._made is None else self._made.subscription.error
         return error
 
@@ -64,10 +64,10 @@ class Exchange(Generic[S]):
 
 
 class RequesterBase(Exchange[RequesterState]):
-    """The part of a requester that never waits."""
+    """The non-blocking part of a requester."""
 
     def stats(self) -> RequesterStats:
-        """Return the number of requests in flight and of responses that came too late.
+        """Return the numbers of requests in flight and of late responses.
 
         Returns:
             The numbers.
@@ -76,13 +76,11 @@ class RequesterBase(Exchange[RequesterState]):
 
 
 class ResponderBase(Exchange[ResponderState]):
-    """The part of a responder that never waits."""
-
     _undelivered = 0
     _handling = 0
 
     def stats(self) -> ResponderStats:
-        """Return the number of connected and of refused requesters, and what ``serve`` is doing.
+        """Return the numbers of connected and refused requesters, and of running handlers.
 
         Returns:
             The numbers.
@@ -95,7 +93,7 @@ class Requester(RequesterBase, Closing):
     """Sends requests and returns the response to each. Any number of threads may call ``request``.
 
     Requests go over a publication, and responses come over a response channel. The reserved value of the frames carries the
-    correlation id, so the payload is the application's alone.
+    correlation id, so the payload belongs to the application alone.
 
     Args:
         aeron: The client.
@@ -151,10 +149,10 @@ class Requester(RequesterBase, Closing):
             The response.
 
         Raises:
-            Timeout: The request was sent, and no response came in time. The text says whether the responder is still connected.
-                It may have received the request, so ``may_retry`` is false.
+            Timeout: The request was sent, and no response came in time. The responder may have received it, so ``may_retry`` is
+                false. The message says whether the responder is still connected.
             NotConnected: No responder was connected in time; nothing was sent.
-            BackPressured: There was no room in time, or ``max_in_flight`` requests are waiting already; nothing was sent.
+            BackPressured: There was no space in time, or ``max_in_flight`` requests are already waiting; nothing was sent.
             ClosedError: The requester is closed.
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
@@ -190,7 +188,7 @@ class Requester(RequesterBase, Closing):
 
 
 class RequestBase:
-    """What a request carries in both variants."""
+    """The contents of a request, in both variants."""
 
     def __init__(self, message: Message, publication: Any) -> None:
         self.payload = message.payload
@@ -208,7 +206,7 @@ class Request(RequestBase):
 
     Attributes:
         payload (bytes): The request.
-        correlation_id (int): The reserved value of the request, which its response has too.
+        correlation_id (int): The reserved value of the request and of its response.
         session_id (int): The requester's session id.
         source_identity (str): Where it came from: ``ip:port``, or ``aeron:ipc``.
     """
@@ -218,7 +216,7 @@ class Request(RequestBase):
 
         Args:
             payload: The response, any buffer of bytes.
-            timeout: Seconds to wait for room; None waits forever.
+            timeout: Seconds to wait for space; None waits forever.
 
         Raises:
             ClosedError: The requester has gone, or the responder is closed.
@@ -272,7 +270,7 @@ class Responder(ResponderBase, Closing):
         )
 
     def close(self) -> None:
-        """Close it, which ends ``requests`` and ``serve``; any thread may call this. Calling it again does nothing."""
+        """Close it, which ends ``requests`` and ``serve``. Any thread may call this, repeatedly."""
         self._end()
 
     def requests(self, *, timeout: float | None = None) -> Iterator[Request]:
@@ -311,9 +309,9 @@ class Responder(ResponderBase, Closing):
         state.subscription._conductor.raise_failure()
 
     def serve(self, handler: Callable[[bytes], Any]) -> None:
-        """Respond to every request with what a function returns, until the responder is closed, by another thread or a handler.
+        """Respond to every request with the result of a function, until another thread or a handler closes the responder.
 
-        Requests are handled one at a time, in this thread, so a slow handler delays every requester. For handlers that wait, use
+        Requests are handled one at a time in this thread, so a slow handler delays every requester. For handlers that wait, use
         ``aio.Responder.serve``, which runs many at once. If the function raises, or the response cannot be sent, the client's
         ``on_error`` gets the error, the request gets no response, and serving continues.
 

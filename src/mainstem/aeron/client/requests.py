@@ -1,15 +1,14 @@
 """Requests and responses over response channels (docs/protocols/aeron.md, 20).
 
-Theory of operation. A requester has a publication for requests and a subscription for responses; a responder has one subscription
-for requests and a publication for each requester, which the driver joins to that requester's subscription. The reserved value of a
-frame's header carries the correlation id: the requester numbers its requests, and a response has the reserved value of its request.
-The payload is the program's alone, so any Aeron peer can respond by copying the reserved value.
+Theory of operation. A requester has a publication for requests and a subscription for responses. A responder has one
+subscription for requests and one publication per requester, which the driver joins to that requester's subscription. The
+reserved value of a frame's header carries the correlation id: the requester numbers its requests, and a response copies its
+request's value. The payload belongs to the application, so any Aeron peer can respond by copying the reserved value.
 
-A responder reads a requester's requests only once the way back is connected: until then they wait in the log, and the requester
-feels back pressure. So a request that was read can be answered at once; a responder holds no request but the batch it has read.
+A responder reads a requester's requests only once its response publication is connected. Until then they wait in the log, and the
+requester gets back pressure. So every request that was read can be answered at once, and a responder holds only the batch it read.
 
-A signal handler may raise in the thread that polls. Messages come from the log into a queue within one call of C, and leave it in a
-statement that calls nothing (``polled.py``), so that no response to another thread and no request is lost.
+A signal handler may raise in the polling thread. Messages enter and leave queues as ``polled.py`` describes, so none is lost.
 
 Nothing here waits; ``requester.py`` and ``aeron/aio/requests.py`` do.
 """
@@ -41,18 +40,14 @@ BATCH = 16  # requests that a responder takes of one requester before it turns t
 
 
 def with_parameter(channel: str, parameter: str) -> str:
-    """Return a channel with one more parameter."""
     return f"{channel}{'|' if '?' in channel else '?'}{parameter}"
 
 
 def response_mode(channel: str) -> str:
-    """Return the channel with ``control-mode=response``."""
     return channel if "control-mode=" in channel else with_parameter(channel, "control-mode=response")
 
 
 class Slot:
-    """One request that waits for its response."""
-
     __slots__ = ("correlation_id", "response")
 
     def __init__(self, correlation_id: int) -> None:
@@ -61,8 +56,6 @@ class Slot:
 
 
 class RequesterState:
-    """The slots of the requests in flight, and their responses."""
-
     def __init__(self, publication: Any, subscription: Any, max_in_flight: int) -> None:
         self.publication = publication
         self.subscription = subscription
@@ -73,7 +66,7 @@ class RequesterState:
         self._next_id = 1
 
     def open_slot(self) -> Slot:
-        """Return the slot of a new request. Raises BackPressured or ClosedError."""
+        """Reserve a slot for a new request. Raises BackPressured or ClosedError."""
         self.check_open(Delivery.NONE)
         if len(self.slots) >= self.max_in_flight:
             raise BackPressured(f"{len(self.slots)} requests wait for their responses, as many as max_in_flight allows")
@@ -82,7 +75,7 @@ class RequesterState:
         return slot
 
     def check_open(self, delivery: Delivery) -> None:
-        """Raise what ended the client, or ClosedError; ``delivery`` says how much of the request may have reached the responder."""
+        """Raise the error that ended the client, or ClosedError with ``delivery``."""
         if self.subscription.closed:
             self.subscription._conductor.raise_failure()
             error = ClosedError("the requester is closed")
@@ -97,7 +90,7 @@ class RequesterState:
         return Timeout(f"no response came within {timeout:g} s: the request was sent, and {why}", timeout=timeout)
 
     def poll(self) -> int:
-        """Give each response to its slot; one thread at a time."""
+        """Match responses with slots; one thread at a time."""
         arrived = self._arrived
         arrived.extend(polled(self.subscription.poll_with_metadata, RESPONSES))
         count = len(arrived)
@@ -113,7 +106,7 @@ class RequesterState:
         return count
 
     def free(self, slot: Slot) -> None:
-        """Give a slot up: a later response is counted and dropped."""
+        """Free a slot; a later response is counted and dropped."""
         self.slots.pop(slot.correlation_id, None)
 
     def close(self) -> None:
@@ -123,7 +116,7 @@ class RequesterState:
 
 
 class ResponderState:
-    """The connected requesters, each with its response publication, and the requests that were read."""
+    """The connected requesters, each with its response publication, and the requests read so far."""
 
     def __init__(
         self,
@@ -152,7 +145,7 @@ class ResponderState:
         return len(self._publications)
 
     def work(self) -> bool:
-        """Follow the images, and read requests if none is waiting; true if there is one."""
+        """Follow the images and read requests if none is waiting; return whether one is."""
         images = self.subscription.images
         self._follow(images)
         if not self.queue and images:
@@ -208,7 +201,7 @@ class ResponderState:
         self._conductor.reject_image(image, reason)
 
     def close(self) -> None:
-        """Close the subscription and every way back; any thread may call this, while another one works."""
+        """Close the subscription and all response publications; any thread may call this."""
         self.subscription._end()
         # One at a time: the thread that works takes from both, too.
         with suppress(KeyError):

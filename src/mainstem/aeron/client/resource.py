@@ -1,4 +1,4 @@
-"""What publications, subscriptions and counters share: a registration, a channel's status, and an end."""
+"""Common to publications, subscriptions and counters: a registration, a channel's status, and an end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_CHANNEL_STATUS = -1  # IPC has no endpoint, and so no counter for its state
 
 
 class ResourceOwner(Protocol):
-    """The part of the conductor that resources call; they know nothing else of it."""
+    """The part of the conductor that resources call."""
 
     context: ClientContext
     counters: CountersReader
@@ -53,9 +53,10 @@ class ResourceOwner(Protocol):
 
 
 class StreamEnd:
-    """Whether streams have ended, for an iterator: a new publisher's image may be announced while nobody has read that yet.
+    """Tells an iterator whether all its streams have ended.
 
-    So an end counts once the conductor has handled the responses that were there when the end was first seen.
+    The image of a new publisher may be announced but not handled yet. So an end counts only once the conductor has handled the
+    responses that existed when the end was first seen.
     """
 
     def __init__(self, conductor: ResourceOwner, has_ended: Callable[[], bool]) -> None:
@@ -65,11 +66,11 @@ class StreamEnd:
 
     @property
     def is_seen(self) -> bool:
-        """Whether the last check found an end, which may not count yet."""
+        """Whether the last check saw an end, which may not count yet."""
         return self._cycle is not None
 
     def is_reached(self) -> bool:
-        """Check once more; the iterator waits between two checks."""
+        """Check again."""
         # In this order: an image that the cycle adds is seen by the second line.
         is_current = self._conductor.closed or (self._cycle is not None and self._conductor.cycles >= self._cycle)
         if not self._has_ended():
@@ -81,11 +82,7 @@ class StreamEnd:
 
 
 class Resource:
-    """Something that the driver holds for this client until it is closed.
-
-    How it is closed is the variant's: a blocking resource is a ``Closing`` of this module, an asyncio one a ``Closing`` of
-    ``aeron.aio``.
-    """
+    """A resource that the driver holds for this client until it is closed."""
 
     _conductor: ResourceOwner
     _closed = True
@@ -106,12 +103,12 @@ class Resource:
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed: by this program, by the driver's end, or because the client timed out."""
+        """Whether it is closed: by this application, by the driver's end, or because the client timed out."""
         return self._closed
 
     @property
     def error(self) -> Exception | None:
-        """What ended it without ``close``: a DriverTimeout or a ClientTimeout; else None."""
+        """The error that ended it without ``close``: a DriverTimeout or a ClientTimeout; else None."""
         return self._conductor.failure if self._closed else None
 
     @property
@@ -131,15 +128,13 @@ class Resource:
         return find_local_addresses(self._conductor.counters, self.channel_status_id)
 
     def _destinations_id(self) -> int:
-        """The id by which the driver finds its destinations."""
         return self.registration_id
 
     def _release(self) -> None:
-        """Give up shared memory, once; afterwards it is closed."""
+        """Release shared memory, once."""
         raise NotImplementedError
 
     def _leave_to_parent(self) -> None:
-        """Close it in a forked child, in this process's memory only."""
         self._release()
 
     def _end(self) -> None:
@@ -158,13 +153,13 @@ class Resource:
 
 
 class Closing:
-    """The end of what a blocking program holds."""
+    """A resource of a blocking client that can be closed."""
 
     def _end(self) -> None:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Close it. Calling it again does nothing."""
+        """Close it. Idempotent."""
         self._end()
 
     def __enter__(self) -> Self:
@@ -198,16 +193,10 @@ class Destinations(Resource, Closing):
         return self._conductor.add_destination(self, channel)._wait_or_cancel(timeout)
 
     def async_add_destination(self, channel: str) -> Operation[int]:
-        """Add a destination without waiting.
-
-        Args:
-            channel: The destination, such as ``aeron:udp?endpoint=host:port``; a subscription's may be IPC or a spy.
+        """Add a destination without waiting: ``channel`` is that of `add_destination`.
 
         Returns:
             The pending operation; its result is the destination's id.
-
-        Raises:
-            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value, another stream-id.
         """
         return self._conductor.add_destination(self, channel)
 
@@ -229,20 +218,19 @@ class Destinations(Resource, Closing):
 
 
 def raise_error_of(resource: Any) -> None:
-    """Raise what ended a resource without ``close``, if anything did."""
+    """Raise the error that ended a resource, if it did not end by ``close``."""
     if resource.error is not None:
         raise resource.error.with_traceback(None)
 
 
 def check_channel(channel: Any, stream_id: int | None = None) -> None:
-    """Raise TypeError for anything but a str, and ChannelUriError for a likely mistake, before a command is sent."""
+    """Raise TypeError unless it is a str, and ChannelUriError for a likely mistake."""
     if not isinstance(channel, str):
         raise TypeError(f"channel must be a str such as 'aeron:ipc' (got {channel!r})")
     channels.check_channel(channel, stream_id)
 
 
 def check_arguments(channel: Any, stream_id: Any) -> None:
-    """Check a channel and a stream id."""
     if not isinstance(stream_id, int):
         raise TypeError(f"stream_id must be an int (got {stream_id!r})")
     check_channel(channel, stream_id)

@@ -1,4 +1,4 @@
-"""What the client does with each of the driver's responses (docs/protocols/aeron.md, 6)."""
+"""The client's handling of each response (docs/protocols/aeron.md, 6)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def handle(client: ClientRegistry, response: responses.Response) -> None:
-    """Handle one response. Every client reads the responses to all of them, and skips those with ids of other clients."""
+    """Handle one response. All clients read all responses; those with ids of others are skipped."""
     _handle(response, client)
 
 

@@ -1,4 +1,4 @@
-"""The settings of an Aeron client (docs/protocols/aeron.md, 24), under the reference's own environment names."""
+"""The settings of an Aeron client (docs/protocols/aeron.md, 24), under the reference's environment names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_PROGRAM_NAME = 80  # letters: the reference's clients have names of at most 
 
 
 def default_client_name() -> str:
-    """Return the program's name and its process id, as in ``prices.py-4711``."""
+    """The program's name and process id, as in ``prices.py-4711``."""
     path = sys.argv[0] if getattr(sys, "argv", None) else ""
     name = os.path.basename(path)
     if name == "__main__.py":

@@ -1,4 +1,4 @@
-"""What ``stats`` returns: what a client has, and how far each of its streams is."""
+"""The results of ``stats``."""
 
 from __future__ import annotations
 
@@ -14,12 +14,9 @@ class PublicationStats:
         stream_id: Its stream id.
         session_id: Its session id.
         is_exclusive: Whether it is the only publication of its session.
-        is_connected: Whether a subscriber is there.
-        position: The position of the stream, in bytes, up to which it was published, by all publications of the session.
+        is_connected: Whether it has a subscriber.
+        position: The stream's position in bytes, as published by all publications of the session.
         available_window: How many bytes may be published before back pressure.
-
-    Example:
-        >>> [publication.available_window for publication in aeron.stats().publications]
     """
 
     channel: str
@@ -38,12 +35,9 @@ class ImageStats:
     Attributes:
         session_id: The publisher's session id.
         source_identity: Where it comes from: ``ip:port``, or ``aeron:ipc``.
-        join_position: The position of the stream, in bytes, at which the subscription joined.
+        join_position: The position, in bytes, at which the subscription joined.
         position: The position, in bytes, up to which the subscription has read.
-        is_end_of_stream: Whether the publisher has ended and all was read.
-
-    Example:
-        >>> sum(image.position - image.join_position for image in subscription.images)
+        is_end_of_stream: Whether the publisher has ended and everything was read.
     """
 
     session_id: int
@@ -61,9 +55,6 @@ class SubscriptionStats:
         channel: Its channel.
         stream_id: Its stream id.
         images: Its publishers' streams.
-
-    Example:
-        >>> [len(subscription.images) for subscription in aeron.stats().subscriptions]
     """
 
     channel: str
@@ -73,13 +64,13 @@ class SubscriptionStats:
 
 @dataclass(frozen=True, slots=True)
 class ClientStats:
-    """What a client has at one moment; ``str`` is some lines for people.
+    """A client at one moment; ``str`` formats it in a few lines.
 
     Attributes:
         client_id: The client's id at the driver.
         name: Its name.
         directory: The driver's directory.
-        driver_heartbeat_age_ms: Milliseconds since the driver's last sign of life; -1 after its clean end.
+        driver_heartbeat_age_ms: Milliseconds since the driver's last heartbeat; -1 after its clean end.
         publications: Its publications.
         subscriptions: Its subscriptions.
         counters: How many counters it has.
@@ -123,15 +114,12 @@ class ClientStats:
 
 @dataclass(frozen=True, slots=True)
 class RequesterStats:
-    """What a requester waits for.
+    """The numbers of a requester.
 
     Attributes:
         in_flight: How many requests wait for their responses.
-        late_responses: How many responses came after their request had been given up, and were dropped. Responses are read
-            while a request waits, so the next request counts them.
-
-    Example:
-        >>> requester.stats().in_flight
+        late_responses: How many responses arrived after their request had timed out, and were dropped. Responses are read while a
+            request waits, so the next request counts them.
     """
 
     in_flight: int
@@ -140,16 +128,13 @@ class RequesterStats:
 
 @dataclass(frozen=True, slots=True)
 class ResponderStats:
-    """Who uses a responder.
+    """The numbers of a responder.
 
     Attributes:
-        clients: How many requesters have a way back.
+        clients: How many requesters have a response publication.
         refused_clients: How many publishers were rejected: without a response channel, or beyond ``max_clients``.
         undelivered_responses: How many responses ``serve`` could not deliver: their requester had gone, or did not read.
         handling: How many handlers of ``serve`` run.
-
-    Example:
-        >>> responder.stats().clients
     """
 
     clients: int

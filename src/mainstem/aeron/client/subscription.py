@@ -1,4 +1,4 @@
-"""Subscriptions. The compiled readers do the polls; the rest is here."""
+"""Subscriptions. The compiled readers poll."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MESSAGES_AT_ONCE = 256  # how many messages an iterator takes from the log befor
 
 
 class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
-    """The part of a subscription that never waits."""
+    """The non-blocking part of a subscription."""
 
     _removal = commands.RemoveSubscription
     _receives = True
@@ -68,7 +68,7 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
 
     @property
     def is_end_of_stream(self) -> bool:
-        """Whether there were images, and all of them have ended and were read."""
+        """Whether there were images, and all of them have ended and been read."""
         return self._had_image and all(image.is_end_of_stream for image in self.images)
 
     def image_by_session_id(self, session_id: int) -> I | None:
@@ -78,7 +78,7 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
             session_id: The publication's session id.
 
         Returns:
-            The image; None if there is none.
+            The image, or None.
         """
         return next((image for image in self.images if image.session_id == session_id), None)
 
@@ -91,7 +91,7 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
         return SubscriptionStats(self.channel, self.stream_id, tuple(image.stats() for image in self.images))
 
     def _taken_messages(self, metadata: bool) -> Iterator[Any]:
-        """Return the messages that an iterator took and did not yield: one iterator, which all callers share.
+        """Return the messages that an iterator took and did not yield; all callers share one iterator.
 
         Raises LocalProtocolError if they were taken without metadata and are wanted with it.
         """
@@ -113,9 +113,9 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
         return self._taken
 
     def _take_messages(self, limit: int, metadata: bool) -> Iterator[Any] | None:
-        """Take at most ``limit`` messages, first those that another iterator took; None if there are none.
+        """Take up to ``limit`` messages, leftovers of other iterators first; None if there are none.
 
-        Messages that are not yielded stay with the subscription. Raises LocalProtocolError like ``messages``.
+        Messages that are not yielded stay with the subscription. Raises LocalProtocolError as ``messages`` does.
         """
         rest = self._taken_messages(metadata)
         if length_hint(rest):
@@ -155,7 +155,7 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
         return image
 
     def _leave_to_parent(self) -> None:
-        """Close it in a forked child: its images stay open, since their positions are the parent's."""
+        """Close in a forked child: images stay open, because their positions belong to the parent."""
         self._closed = True
         self._taken = iter(())
         self._set_images(())
@@ -203,10 +203,7 @@ class Image(ImageBase):
         self.async_reject(reason).wait(timeout)
 
     def async_reject(self, reason: str) -> Operation[None]:
-        """Reject the stream without waiting.
-
-        Args:
-            reason: The reason, at most 1023 bytes.
+        """Reject the stream without waiting: ``reason`` has at most 1023 bytes.
 
         Returns:
             The pending operation.

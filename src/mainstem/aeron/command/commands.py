@@ -1,4 +1,4 @@
-"""Commands: client to driver (docs/protocols/aeron.md, 5). Each class is one record; its fields are the layout."""
+"""Commands, client to driver (docs/protocols/aeron.md, 5). Each class is one record; its fields are the layout."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CommandType(IntEnum):
 
 @frozen
 class Command(wire.Message):
-    """What every command begins with: the client's id, and the correlation id that the response will carry."""
+    """The fields of every command: the client id, and the correlation id that the response will carry."""
 
     client_id: wire.I64
     correlation_id: wire.I64
@@ -72,7 +72,7 @@ class AddExclusivePublication(Command):
 
 @frozen
 class RemovePublication(Command):
-    """Remove a publication of either kind; older clients leave the flags out."""
+    """Remove a publication. Older clients send no flags."""
 
     TYPE: ClassVar[int] = CommandType.REMOVE_PUBLICATION
     registration_id: wire.I64
@@ -96,15 +96,13 @@ class AddSubscription(Command):
 
 @frozen
 class RemoveSubscription(Command):
-    """Remove a subscription."""
-
     TYPE: ClassVar[int] = CommandType.REMOVE_SUBSCRIPTION
     registration_id: wire.I64
 
 
 @frozen
 class ClientKeepalive(Command):
-    """Keep the client alive; modern clients write their heartbeat counter instead."""
+    """Keep the client alive; only older clients send it."""
 
     TYPE: ClassVar[int] = CommandType.CLIENT_KEEPALIVE
 
@@ -120,8 +118,6 @@ class AddDestination(Command):
 
 @frozen
 class RemoveDestination(Command):
-    """Remove a publication's destination, matched by its resolved address."""
-
     TYPE: ClassVar[int] = CommandType.REMOVE_DESTINATION
     registration_id: wire.I64
     channel: wire.Channel
@@ -129,8 +125,6 @@ class RemoveDestination(Command):
 
 @frozen
 class AddCounter(Command):
-    """Add a counter that lives as long as its client."""
-
     TYPE: ClassVar[int] = CommandType.ADD_COUNTER
     type_id: wire.I32
     key: CounterKey
@@ -139,16 +133,12 @@ class AddCounter(Command):
 
 @frozen
 class RemoveCounter(Command):
-    """Free a counter."""
-
     TYPE: ClassVar[int] = CommandType.REMOVE_COUNTER
     registration_id: wire.I64
 
 
 @frozen
 class ClientClose(Command):
-    """End the client."""
-
     TYPE: ClassVar[int] = CommandType.CLIENT_CLOSE
 
 
@@ -163,8 +153,6 @@ class AddReceiveDestination(Command):
 
 @frozen
 class RemoveReceiveDestination(Command):
-    """Remove a subscription's destination."""
-
     TYPE: ClassVar[int] = CommandType.REMOVE_RCV_DESTINATION
     registration_id: wire.I64
     channel: wire.Channel
@@ -172,15 +160,13 @@ class RemoveReceiveDestination(Command):
 
 @frozen
 class TerminateDriver(Command):
-    """Terminate the driver, if its termination validator agrees."""
-
     TYPE: ClassVar[int] = CommandType.TERMINATE_DRIVER
     token: Token
 
 
 @frozen
 class AddStaticCounter(Command):
-    """Add a counter that belongs to no client; added again with the same type and registration it is the same counter."""
+    """Add a counter without an owner. Adding the same type and registration id again returns the same counter."""
 
     TYPE: ClassVar[int] = CommandType.ADD_STATIC_COUNTER
     registration_id: wire.I64
@@ -211,7 +197,7 @@ class RemoveDestinationById(Command):
 
 @frozen
 class GetNextAvailableSessionId(Command):
-    """Request a session id that is free for that stream (control protocol 1.0.0 or later)."""
+    """Request a session id that is free for the stream (control protocol 1.0.0 or later)."""
 
     TYPE: ClassVar[int] = CommandType.GET_NEXT_AVAILABLE_SESSION_ID
     stream_id: wire.I32
@@ -244,9 +230,9 @@ UNKNOWN_COMMAND_TYPE_ID = 6  # the error code of docs/protocols/aeron.md, 6.1
 
 
 def decode_command(type_id: int, payload: bytes | memoryview) -> Command:
-    """Return the command in a record of the to-driver buffer.
+    """Decode a record of the to-driver buffer.
 
-    Raises RemoteProtocolError: code 6 when the type is unknown, code 7 when the record is malformed.
+    Raises RemoteProtocolError with code 6 for an unknown type and code 7 for a malformed record.
     """
     cls = COMMANDS.get(type_id)
     if cls is None:
@@ -257,7 +243,7 @@ def decode_command(type_id: int, payload: bytes | memoryview) -> Command:
 
 
 def correlation_id_of(payload: bytes | memoryview) -> int | None:
-    """Return the correlation id in a record of any type, malformed or not; None if the record ends before it."""
+    """The correlation id in a record of any type, even a malformed one; None if it is too short."""
     try:
         return Command.decode(payload).correlation_id
     except RemoteProtocolError:

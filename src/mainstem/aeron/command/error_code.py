@@ -6,8 +6,6 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Why the driver refused."""
-
     UNKNOWN = -1
     UNUSED = 0
     INVALID_CHANNEL = 1

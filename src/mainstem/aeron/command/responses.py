@@ -1,4 +1,4 @@
-"""Responses: driver to every client (docs/protocols/aeron.md, 6). Each class is one record; its fields are the layout."""
+"""Responses, driver to all clients (docs/protocols/aeron.md, 6). Each class is one record; its fields are the layout."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ResponseType(IntEnum):
 
 @frozen
 class Response(wire.Message):
-    """Every response; clients select theirs by the ids in it."""
+    """The common base; clients select their responses by the ids in them."""
 
 
 @frozen
@@ -54,13 +54,13 @@ class OnError(Response):
 
     @property
     def code(self) -> ErrorCode:
-        """The error code; UNKNOWN where the number means nothing here."""
+        """The error code; UNKNOWN for numbers of other versions."""
         return ErrorCode(self.error_code)
 
 
 @frozen
 class OnAvailableImage(Response):
-    """A stream can be read: its log, and the counter that holds the subscriber's position."""
+    """A stream can be read: its log and the subscriber's position counter."""
 
     TYPE: ClassVar[int] = ResponseType.ON_AVAILABLE_IMAGE
     image_correlation_id: wire.I64
@@ -74,9 +74,9 @@ class OnAvailableImage(Response):
 
 @frozen
 class OnPublicationReady(Response):
-    """A publication can be written: its log, and the counter that limits it.
+    """A publication can be written: its log and its limit counter.
 
-    ``original_registration_id`` differs from the command's own id where an existing publication is shared.
+    ``original_registration_id`` differs from the command's id if the publication is shared.
     """
 
     TYPE: ClassVar[int] = ResponseType.ON_PUBLICATION_READY
@@ -91,23 +91,19 @@ class OnPublicationReady(Response):
 
 @frozen
 class OnExclusivePublicationReady(OnPublicationReady):
-    """The same for an exclusive publication."""
+    """Like `OnPublicationReady`, for an exclusive publication."""
 
     TYPE: ClassVar[int] = ResponseType.ON_EXCLUSIVE_PUBLICATION_READY
 
 
 @frozen
 class OnOperationSuccess(Response):
-    """A command without a response of its own succeeded."""
-
     TYPE: ClassVar[int] = ResponseType.ON_OPERATION_SUCCESS
     correlation_id: wire.I64
 
 
 @frozen
 class OnUnavailableImage(Response):
-    """A stream ended for that subscription."""
-
     TYPE: ClassVar[int] = ResponseType.ON_UNAVAILABLE_IMAGE
     image_correlation_id: wire.I64
     subscription_registration_id: wire.I64
@@ -117,7 +113,7 @@ class OnUnavailableImage(Response):
 
 @frozen
 class OnSubscriptionReady(Response):
-    """A subscription is there; ``channel_status_id`` is -1 for IPC."""
+    """A subscription exists; ``channel_status_id`` is -1 for IPC."""
 
     TYPE: ClassVar[int] = ResponseType.ON_SUBSCRIPTION_READY
     correlation_id: wire.I64
@@ -126,7 +122,7 @@ class OnSubscriptionReady(Response):
 
 @frozen
 class OnCounterReady(Response):
-    """A counter was allocated; a client's heartbeat counter comes with the client id as correlation id."""
+    """A counter was allocated. For a client's heartbeat counter, the correlation id is the client id."""
 
     TYPE: ClassVar[int] = ResponseType.ON_COUNTER_READY
     correlation_id: wire.I64
@@ -144,15 +140,13 @@ class OnUnavailableCounter(Response):
 
 @frozen
 class OnClientTimeout(Response):
-    """The driver timed that client out."""
-
     TYPE: ClassVar[int] = ResponseType.ON_CLIENT_TIMEOUT
     client_id: wire.I64
 
 
 @frozen
 class OnStaticCounter(Response):
-    """A counter that belongs to no client is there."""
+    """A static counter exists."""
 
     TYPE: ClassVar[int] = ResponseType.ON_STATIC_COUNTER
     correlation_id: wire.I64
@@ -178,12 +172,12 @@ class OnPublicationError(Response):
 
     @property
     def code(self) -> ErrorCode:
-        """The error code; UNKNOWN where the number means nothing here."""
+        """The error code; UNKNOWN for numbers of other versions."""
         return ErrorCode(self.error_code)
 
     @property
     def source(self) -> str:
-        """The receiver as ``ip:port`` or ``[v6]:port``; empty when the record names no address."""
+        """The receiver as ``ip:port`` or ``[v6]:port``; empty if the record names no address."""
         if self.address_type == ADDRESS_IPV4:
             return f"{IPv4Address(self.source_address[:4])}:{self.source_port}"
         if self.address_type == ADDRESS_IPV6:
@@ -193,7 +187,7 @@ class OnPublicationError(Response):
 
 @frozen
 class OnNextAvailableSessionId(Response):
-    """A session id that is free."""
+    """A free session id."""
 
     TYPE: ClassVar[int] = ResponseType.ON_NEXT_AVAILABLE_SESSION_ID
     correlation_id: wire.I64
@@ -221,9 +215,9 @@ RESPONSES: dict[int, type[Response]] = {
 
 
 def decode_response(type_id: int, payload: bytes | memoryview) -> Response | None:
-    """Return the response in a record of the to-clients buffer; None for an unknown type, which a newer driver may send.
+    """Decode a record of the to-clients buffer; None for an unknown type, which a newer driver may send.
 
-    Raises RemoteProtocolError (code 7) when the record is malformed.
+    Raises RemoteProtocolError (code 7) for a malformed record.
     """
     cls = RESPONSES.get(type_id)
     return None if cls is None else cls.decode(payload)

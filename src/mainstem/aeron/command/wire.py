@@ -1,7 +1,6 @@
-"""Records as dataclasses whose fields, in their order, are the layout: ``stream_id: I32`` is a little-endian int32.
+"""Records as dataclasses whose fields are the layout: ``stream_id: I32`` is a little-endian int32.
 
-Texts and byte strings carry an int32 length before them. They are UTF-8 with undecodable bytes preserved (file names may contain
-them); what the reference writes is ASCII.
+Texts and byte strings have an int32 length before them. They are UTF-8 with undecodable bytes preserved, as in file names.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ MAX_CHANNEL_LENGTH = 65535
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A number of fixed size."""
+    """A fixed-size number."""
 
     layout: struct.Struct
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Bytes behind their int32 length; ``align`` is what the next field is aligned to (from the start of the record).
+    """Bytes with an int32 length before them. ``align`` aligns the next field, relative to the record.
 
-    Bytes beyond ``limit`` make a record malformed, or with ``truncates`` are dropped.
+    More than ``limit`` bytes make a record malformed, or are dropped if ``truncates`` is set.
     """
 
     limit: int
@@ -55,7 +54,7 @@ _LENGTH = struct.Struct("<i")
 
 @frozen
 class Message:
-    """A record: ``TYPE`` is its type id, ``MIN_LENGTH`` the least length that the driver accepts (shorter ones are padded)."""
+    """A record: ``TYPE`` is its type id. Records shorter than ``MIN_LENGTH``, which the driver requires, are padded."""
 
     TYPE: ClassVar[int]
     MIN_LENGTH: ClassVar[int] = 0
@@ -82,7 +81,7 @@ class Message:
 
     @classmethod
     def decode(cls, payload: bytes | memoryview) -> Self:
-        """Parse a record's payload. Raises RemoteProtocolError (code 7) when it is too short or a length in it is wrong."""
+        """Parse a record's payload. Raises RemoteProtocolError (code 7) if it is too short or a length in it is wrong."""
         at = 0
         values: dict[str, Any] = {}
         for name, kind, optional in _layout(cls):
@@ -119,7 +118,7 @@ _LAYOUTS: dict[type[Any], tuple[tuple[str, Fixed | Counted, bool], ...]] = {}
 
 
 def _layout(cls: type[Any]) -> tuple[tuple[str, Fixed | Counted, bool], ...]:
-    """Name, kind, and whether it may be absent: the last field, when it has a default. Worked out once a class."""
+    """Name, kind, and whether the field may be absent: only the last one, if it has a default."""
     if cls not in _LAYOUTS:
         hints = get_type_hints(cls, include_extras=True)
         declared = fields(cls)

@@ -1,1 +1,1 @@
-"""Private, but for ``settings``: the media driver, the process between clients and the network."""
+"""Private, except ``settings``: the media driver, the process between clients and the network."""

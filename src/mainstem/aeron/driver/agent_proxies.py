@@ -1,18 +1,15 @@
-"""The sender and the receiver as the conductor sees them: every command that crosses to another agent's thread.
+"""Every command that the conductor sends to the sender's or the receiver's thread.
 
-The conductor never changes what the sender or the receiver owns. It calls a method of a proxy; the call is queued with its
-arguments and run at the beginning of the other agent's next duty cycle. Each command is one method of that agent, named
-``on_...``, and one line here; its signature and its meaning are the method's.
+The conductor never changes what another agent owns. A proxy method queues the call, which runs at the start of the other agent's
+next duty cycle, in order: an endpoint is registered before its publications are added and closed after they are removed. Each
+command is one ``on_...`` method of the agent, which has the signature and the meaning.
 
-Commands of one agent are run in the order in which they were queued, so that an endpoint is registered before its publications
-are added and closed after they were removed. Nothing is returned: where the conductor must know that a command was carried
-out, the agent sends a message (``conductor_proxy``). What a command hands over (an endpoint, a publication's or an image's part in
-the agent) belongs to the agent from then on, until such a message gives it back: ``EndpointClosed``,
-``DestinationClosed``, ``PublicationReleased``, ``ImageReleased``.
+Nothing is returned. If the conductor needs to know that a command is done, the agent sends a message (``conductor_proxy``). What a
+command hands over belongs to the agent until ``EndpointClosed``, ``DestinationClosed``, ``PublicationReleased`` or
+``ImageReleased`` gives it back.
 
-Three things are shared without messages, because they were made for it: the counters and the logs, whose words are written
-with the orderings of ``_core``'s atomics; a stream's set of subscriber positions, which one thread changes and others read; and
-positions of compiled paths, which the conductor reads and never writes.
+Three things are shared without messages: counters and logs, through ``_core``'s atomics; a stream's set of subscriber positions,
+which one thread changes and others read; and positions of compiled paths, which the conductor only reads.
 """
 
 from __future__ import annotations
@@ -31,8 +28,6 @@ P = ParamSpec("P")
 
 
 class AgentProxy(Generic[A]):
-    """An agent as other threads see it."""
-
     def __init__(self, agent: A) -> None:
         self._agent: A = agent
 
@@ -41,8 +36,6 @@ class AgentProxy(Generic[A]):
 
 
 def command(handler: Callable[Concatenate[A, P], None]) -> Callable[Concatenate[AgentProxy[A], P], None]:
-    """Return a method of a proxy that queues ``handler``, a method of the agent."""
-
     @wraps(handler)
     def queue(proxy: AgentProxy[A], /, *args: P.args, **kwargs: P.kwargs) -> None:
         proxy.call(handler, *args, **kwargs)
@@ -51,8 +44,6 @@ def command(handler: Callable[Concatenate[A, P], None]) -> Callable[Concatenate[
 
 
 class SenderProxy(AgentProxy[Sender]):
-    """The commands to the sender."""
-
     register_endpoint = command(Sender.on_register_endpoint)
     close_endpoint = command(Sender.on_close_endpoint)
     add_publication = command(Sender.on_add_publication)
@@ -68,8 +59,6 @@ class SenderProxy(AgentProxy[Sender]):
 
 
 class ReceiverProxy(AgentProxy[Receiver]):
-    """The commands to the receiver."""
-
     register_endpoint = command(Receiver.on_register_endpoint)
     close_endpoint = command(Receiver.on_close_endpoint)
     add_subscription = command(Receiver.on_add_subscription)

@@ -1,4 +1,4 @@
-"""The queue into an agent's thread: the only way in which one agent makes another do something."""
+"""The queue into an agent's thread, the only way for one agent to make another do something."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ COMMANDS_PER_CYCLE = 64
 
 
 class AgentQueue(deque[T]):
-    """A queue that any thread appends to and that one agent takes from.
+    """A queue that any thread appends to and one agent takes from.
 
-    Appending to and taking from a deque are atomic, which is all that two threads need here. ``on_append``, once set, is
-    called after each item is appended: it wakes the agent's compiled loop.
+    Deque operations are atomic, so no lock is needed. ``on_append``, if set, is called after each append to wake the agent's loop.
     """
 
     on_append: Callable[[], None] | None = None
@@ -30,10 +29,8 @@ class AgentQueue(deque[T]):
 
 
 class CommandQueue(AgentQueue["Callable[[], None]"]):
-    """The commands to the sender or to the receiver."""
-
     def run(self) -> int:
-        """Run what is queued, in the agent's thread; return how many calls there were. One that raises is not run again."""
+        """Run the queued calls in the agent's thread; return how many there were. A call that raises is not repeated."""
         done = 0
         while self and done < COMMANDS_PER_CYCLE:
             done += 1

@@ -1,7 +1,6 @@
-"""What the sender and the receiver report to the conductor: put on its queue, handled in its next duty cycle.
+"""Messages of the sender and the receiver to the conductor, handled in its next duty cycle.
 
-Streams are named by the registration id that the conductor gave them, endpoints by themselves. A message is never changed after
-it was put on the queue.
+Streams are named by registration id, endpoints by themselves. Messages are immutable once queued.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
 
 @frozen
 class CreateImage:
-    """A SETUP of a session for which there is interest and no image; ``add_image`` or ``refuse_image`` follows.
+    """A SETUP of a subscribed session without an image, from the packed address ``source``.
 
-    ``source`` is the packed address that the SETUP came from.
+    The conductor responds with ``add_image`` or ``refuse_image``.
     """
 
     endpoint: ReceiveChannelEndpoint
@@ -39,9 +38,9 @@ class CreateImage:
 
 @frozen
 class PublicationError:
-    """A receiver refused a publication with an ERR frame (docs/protocols/aeron.md, 21).
+    """A receiver sent an ERR frame (docs/protocols/aeron.md, 21).
 
-    ``destination_registration_id`` is that of the command that added the receiver's destination, -1 if none did.
+    ``destination_registration_id`` is that of the command that added the destination, or -1.
     """
 
     registration_id: int
@@ -64,14 +63,14 @@ class ResponseSetupReceived:
 
 @frozen
 class ResponseConnected:
-    """A response publication has its first receiver: its session need not be announced any more."""
+    """A response publication has its first receiver, so its session need not be announced any more."""
 
     registration_id: int
 
 
 @frozen
 class LossObserved:
-    """Bytes of an image were found missing; bytes reported before are not counted again."""
+    """Bytes of an image were found missing for the first time."""
 
     registration_id: int
     bytes_lost: int
@@ -80,7 +79,7 @@ class LossObserved:
 
 @frozen
 class ImageEndOfStream:
-    """Every live connection of an image carried the end of the stream."""
+    """All live connections of an image carried the end of the stream."""
 
     registration_id: int
     position: int
@@ -89,7 +88,7 @@ class ImageEndOfStream:
 
 @frozen
 class EndpointClosed:
-    """An endpoint's sockets are closed; its counters may go."""
+    """An endpoint's sockets are closed, so its counters can be freed."""
 
     endpoint: SendChannelEndpoint | ReceiveChannelEndpoint
 
@@ -117,7 +116,7 @@ class ImageReleased:
 
 @frozen
 class ResolveAgain:
-    """A peer has been silent: its name may have another address by now. ``destination`` is the id of one of many, else -1."""
+    """A peer is silent, so its name may have a new address. ``destination`` is the id of one of many, else -1."""
 
     endpoint: SendChannelEndpoint | ReceiveChannelEndpoint
     name: str
@@ -127,14 +126,14 @@ class ResolveAgain:
 
 @frozen
 class NetworkFault:
-    """Something for the error log: what could not be done, and where."""
+    """Something for the error log: the failed action and where."""
 
     text: str
 
 
 @frozen
 class PeerFault:
-    """Something for the error log that a peer did: one entry for each ``kind`` and source. ``source`` is packed."""
+    """A peer's fault for the error log: one entry per ``kind`` and packed ``source``."""
 
     kind: str
     source: bytes
@@ -143,7 +142,7 @@ class PeerFault:
 
 @dataclass(frozen=True, slots=True)
 class AgentFailed:
-    """An agent raised in its duty cycle, and goes on."""
+    """An agent raised in its duty cycle and continues."""
 
     agent: str
     error: Exception
@@ -168,7 +167,7 @@ Message = (
 
 
 class ConductorQueue(Protocol):
-    """Where messages to the conductor go: a ``DriverConductorProxy``, or any queue that is appended to."""
+    """A `DriverConductorProxy`, or any queue of messages to the conductor."""
 
     def append(self, item: Message, /) -> None: ...
 

@@ -1,4 +1,4 @@
-"""What a driver is made with: its settings, its directory and its I/O boundaries."""
+"""The parameters of a driver: settings, directory and I/O boundaries."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def seeded_rng() -> Random:
 class DriverContext:
     """One driver's I/O boundaries. The defaults are the machine itself; the simulator has its own.
 
-    ``directory`` is where the CnC file and the logs go; ``pid`` is the CnC file's. ``transports`` left out are UDP
-    sockets, with the loss that the settings configure. ``endpoint_filter`` decides which addresses may send streams here, in place
-    of the settings' networks and rates.
+    ``directory`` holds the CnC file and the logs; ``pid`` is written to the CnC file. ``transports`` defaults to UDP sockets,
+    with the loss that the settings configure. ``endpoint_filter`` decides which addresses may send streams here, instead of the
+    settings' networks and rates.
     """
 
     directory: str

@@ -1,4 +1,4 @@
-"""The driver's allocation of counters: the manager, with the clock that decides when a freed id may be used again."""
+"""The driver's allocation of counters, with the clock that decides when a freed id may be reused."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
 
 class DriverCounters:
-    """Allocates and frees counters; the conductor's thread only."""
-
     def __init__(self, manager: CountersManager, clock: Clock) -> None:
         self.manager = manager
         self._clock = clock
@@ -26,7 +24,7 @@ class DriverCounters:
         reference_id: int = 0,
         value: int = 0,
     ) -> CounterCell:
-        """A new counter, of no client unless ``owner_id`` is one's. Raises BufferError when all are in use."""
+        """Allocate a counter, without an owner by default. Raises BufferError if all are in use."""
         counter_id = spec.allocate(
             self.manager,
             now_ms=self._clock.epoch_ms(),
@@ -41,5 +39,5 @@ class DriverCounters:
         self.manager.set_label(cell.counter_id, spec.label)
 
     def free(self, cell: CounterCell) -> None:
-        """Give the counter back; its id rests for a while before it is used again."""
+        """Free a counter; its id is reused after a while."""
         self.manager.free(cell.counter_id, self._clock.epoch_ms())

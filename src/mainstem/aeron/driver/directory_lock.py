@@ -1,6 +1,6 @@
-"""Taking a directory for a new driver (docs/protocols/aeron.md, 1): never from one that is alive.
+"""Takes a directory for a new driver, never from a live one (docs/protocols/aeron.md, 1).
 
-The distinct errors of a dead one are kept beside it.
+The distinct errors of a dead driver are kept beside the directory.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ def claim_directory(
     mode: int | None = None,
     group: str = "",
 ) -> None:
-    """Make ``directory`` fresh and empty for a driver, with a mode and a group for all in it.
+    """Make ``directory`` empty for a driver; all files in it get the mode and group.
 
-    Raises ConfigurationError when what is there is not a driver's directory, and ActiveDriverError when a driver's heartbeat
-    there is younger than ``driver_timeout_ms``, unless
-    ``delete_on_start`` overrides that.
+    Raises ConfigurationError if it isn't a driver's directory, and ActiveDriverError if a driver's heartbeat is younger than
+    ``driver_timeout_ms``, unless ``delete_on_start`` overrides that.
     """
     check_deletable(files, directory)
     if files.exists(directory):
@@ -51,7 +50,7 @@ def claim_directory(
 
 
 def delete_own_directory(files: Files, directory: str) -> None:
-    """Delete the directory at a driver's end; what has taken its place meanwhile is left, with a warning."""
+    """Delete the directory at a driver's end; if something else has taken its place, warn and leave it."""
     try:
         check_deletable(files, directory)
     except ConfigurationError as error:

@@ -1,4 +1,4 @@
-"""One driver put together: its shared memory and its agents. Nothing runs them here."""
+"""One driver's shared memory and agents, not running yet."""
 
 from __future__ import annotations
 
@@ -43,10 +43,7 @@ if TYPE_CHECKING:
 
 
 class DriverCore:
-    """The agents of one driver over its CnC file.
-
-    Raises ActiveDriverError when the directory belongs to a driver that is alive.
-    """
+    """The agents of one driver over its CnC file. Raises ActiveDriverError if the directory belongs to a live driver."""
 
     def __init__(self, context: DriverContext) -> None:
         self.context = context
@@ -138,7 +135,7 @@ class DriverCore:
         )
 
     def attach(self, loop: Loop, agents: Iterable[str]) -> None:
-        """Have a compiled loop come back for what only the Python of these agents does."""
+        """Make a compiled loop return for the Python work of these agents."""
         if "conductor" in agents:
             ring = self.cnc.to_driver
             loop.watch(ring.buffer, ring.capacity + layout.RING_TAIL_OFFSET)
@@ -184,7 +181,7 @@ def _create_cnc(context: DriverContext, now_ms: int) -> CncFile:
 
 
 def cnc_layout(settings: DriverSettings) -> CncLayout:
-    """Return the lengths of the CnC file's sections. Raises ConfigurationError for lengths that cannot be."""
+    """The lengths of the CnC file's sections. Raises ConfigurationError if they are impossible."""
     return CncLayout(
         to_driver_length=settings.conductor_buffer_length,
         to_clients_length=settings.clients_buffer_length,

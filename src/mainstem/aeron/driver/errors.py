@@ -1,4 +1,4 @@
-"""Errors on their way to a response and to the distinct error log (docs/protocols/aeron.md, 6.1, 9.1)."""
+"""Turns errors into responses and into entries of the distinct error log (docs/protocols/aeron.md, 6.1, 9.1)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FURTHER_ERRORS = (
 
 
 def error_code_of(error: BaseException) -> ErrorCode:
-    """Return the code of the ON_ERROR response to ``error``."""
+    """The code of the ON_ERROR response to ``error``."""
     if isinstance(error, RegistrationError | RemoteProtocolError) and error.code is not None:
         return ErrorCode(error.code)
     if isinstance(error, ChannelUriError):
@@ -48,23 +48,23 @@ def error_code_of(error: BaseException) -> ErrorCode:
 
 
 def invalid_channel(message: str) -> RegistrationError:
-    """The error for a channel that contradicts what is there already, or that does not take what is asked of it."""
+    """The error for a channel that conflicts with existing streams or doesn't allow the command."""
     return RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
 
 
 def check_unused(registration_id: int, registrations: Container[int]) -> None:
-    """Raise RegistrationError if a command's correlation id is that of an existing registration."""
+    """Raise RegistrationError if a registration already has that id."""
     if registration_id in registrations:
         raise RegistrationError(f"registration id {registration_id} is already in use", code=ErrorCode.GENERIC_ERROR)
 
 
 class ErrorRecorder:
-    """Writes errors into the distinct error log, counts them and logs them.
+    """Writes errors to the distinct error log, counts them and logs them.
 
-    The log is never emptied, so nobody outside may choose how many entries it has. What a peer sends is one entry for each kind of
-    error and source, however it varies ids, ports and texts (``record_peer``). What nothing expects is one entry for each place in
-    the code (``bug``). All other texts, which name channels, files and ids that clients choose, leave a quarter of the log
-    to those; what does not fit is counted in one entry.
+    The log is never emptied, so nobody outside may choose its number of entries. Peers get one entry for each kind of error and
+    source, whatever ids, ports and texts they send (`record_peer`). Unexpected errors get one entry per place in the code
+    (``bug``). All other texts, which contain names that clients choose, leave a quarter of the log to those; the rest is
+    counted in one entry.
     """
 
     def __init__(
@@ -83,10 +83,9 @@ class ErrorRecorder:
         self._of_peers: dict[str, dict[str, str]] = {}
 
     def record(self, text: str, *, code: int = ErrorCode.GENERIC_ERROR, bug: BaseException | None = None) -> None:
-        """One observation of an error; the same code and text again only raises its count.
+        """Record an error; repeating code and text only raises the count.
 
-        ``bug`` is an error that no part expects: its first line in the log has the traceback, and the same error raised at
-        the same place again is a repeat of it, whatever its text says.
+        A ``bug`` is an unexpected error. Its first entry has the traceback; errors raised at the same place count as repeats.
         """
         text = f"{ErrorCode(code).name}: {text}"
         now_ms = self._clock.epoch_ms()
@@ -99,10 +98,10 @@ class ErrorRecorder:
         self._tell(logging.WARNING, text, text)
 
     def record_peer(self, kind: str, address: str, text: str, *, code: int = ErrorCode.GENERIC_ERROR) -> None:
-        """One observation of an error whose text a peer can choose or vary.
+        """Record an error whose text a peer can influence.
 
-        ``kind`` is one of a few, and ``address`` numeric. The entry has the text of the first error of that kind from that source,
-        an IPv4 address or an IPv6 /64; MAX_SOURCES of each kind have one, and all others share one.
+        There is one entry for each ``kind`` and source (an IPv4 address or an IPv6 /64), with the first text. Beyond
+        MAX_SOURCES of a kind, sources share one entry.
         """
         text = f"{ErrorCode(code).name}: {text}"
         entries, source = self._of_peers.setdefault(kind, {}), self._prefixes.prefix_of(address)
@@ -120,7 +119,7 @@ class ErrorRecorder:
             self._events.note("GENERIC_MESSAGE", text, now_ns)
 
     def warn(self, kind: str, text: str) -> None:
-        """Log what is not an error but what an operator should know, ``kind`` at most once in an interval."""
+        """Log a warning for operators, each ``kind`` at most once per interval."""
         self._limit.log(logging.WARNING, kind, text, self._clock.monotonic_ns())
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""A driver without threads: its duty cycles run in the caller's thread, one for each call.
+"""A driver without threads: each call runs one duty cycle in the caller's thread.
 
-Theory of operation. Most calls find nothing but frames to move, and a program calls as often as it can, so that its next call is
-what a message waits for. So a call runs the compiled cycles of all agents at once, as a driver's thread does, and Python's part of
-the agents only where the loop gives a reason (a command, a message between agents, an event of a cycle) or where a timer is due.
+Theory of operation. An application calls as often as it can, and most calls only have frames to move. So a call runs the
+compiled cycles of all agents, as a driver's thread does, and the agents' Python only if the loop gives a reason (a command, a
+message between agents, an event of a cycle) or a timer is due.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WOKEN, WATCHED = 2, 3
 
 
 class Invoker:
-    """The agents of one driver, driven by ``do_work``."""
+    """Runs the agents of one driver in ``do_work``."""
 
     def __init__(self, core: DriverCore, clock: Clock) -> None:
         self._loop = Loop([core.ipc_cycle, core.sender.cycle, core.receiver.cycle])
@@ -45,7 +45,7 @@ class Invoker:
 
     @property
     def next_due_ns(self) -> int:
-        """When ``do_work`` has something to do at the latest, where nothing arrives and no one writes until then."""
+        """When ``do_work`` must run next if nothing arrives and no one writes."""
         return min(self._due_ns, self._loop.due_ns())
 
     def _decide(self, now_ns: int) -> int:

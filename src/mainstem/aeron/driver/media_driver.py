@@ -1,4 +1,4 @@
-"""MediaDriver: starts a driver, in a process of its own, in threads of this process, or driven by the caller."""
+"""MediaDriver: a driver in a process of its own, in threads of this process, or invoked by the caller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def temporary_directory() -> str:
-    """A name for a driver's directory that no other process uses, in shared memory where there is some."""
+    """A unique name for a driver's directory, in shared memory if possible."""
     base = "/dev/shm"
     if not os.path.isdir(base):
         import tempfile
@@ -33,7 +33,7 @@ def temporary_directory() -> str:
 class MediaDriver:
     """A running media driver; clients connect to its ``directory``.
 
-    Start one with ``launch``. It is a context manager, and ``close`` may be called twice.
+    Start one with ``launch`` and use it as a context manager.
 
     Example:
         >>> with MediaDriver.launch() as driver, Aeron.connect(driver.directory) as aeron:
@@ -64,26 +64,26 @@ class MediaDriver:
     ) -> Self:
         """Start a driver, and return when clients can attach.
 
-        By default the driver has a process of its own, which ends with this one however this one ends. With ``threads`` it runs
-        in this process and shares its GIL. Programs for asyncio use the same class: it blocks for about 0.2 s here and in
-        `close`, so call it before the loop starts, or in `asyncio.to_thread`. The driver logs each refused command as a
-        warning of the logger ``mainstem.aeron.driver.errors``.
+        By default the driver has a process of its own, which ends with this one, even if this one is killed. With ``threads``
+        it runs in this process and shares its GIL. The same class serves asyncio: it blocks for about 0.2 s here and in
+        `close`, so call it before the loop starts, or in `asyncio.to_thread`. The driver logs each refused command as a warning
+        of the logger ``mainstem.aeron.driver.errors``.
 
         Args:
-            directory: The driver's directory; a temporary one, deleted at the end, when left out.
-            settings: All its settings; those of the environment by default.
-            threads: True runs the driver's threads in this process. With the threading mode INVOKER there is no thread at all:
-                the program calls ``do_work``.
-            context: Clock, transports and files of a driver in this process; it has settings and directory of its own.
+            directory: The driver's directory; by default a temporary one, deleted at the end.
+            settings: All its settings; by default those of the environment.
+            threads: Whether to run the driver's threads in this process. With the threading mode INVOKER there is no thread at
+                all: the application calls ``do_work``.
+            context: Clock, transports and files of a driver in this process; has settings and directory of its own.
             **overrides: Single settings, by name.
 
         Returns:
             The running driver.
 
         Raises:
-            ActiveDriverError: The directory belongs to a driver that is alive.
-            ConfigurationError: A setting is not accepted, settings contradict each other, or this is not Linux.
-            DriverTimeout: The process does not come up.
+            ActiveDriverError: The directory belongs to a live driver.
+            ConfigurationError: A setting is invalid, settings contradict each other, or this is not Linux.
+            DriverTimeout: The process did not start in time.
 
         Example:
             >>> driver = MediaDriver.launch("/dev/shm/aeron-prices", threading_mode="DEDICATED")
@@ -121,7 +121,7 @@ class MediaDriver:
 
     @property
     def is_running(self) -> bool:
-        """Whether the driver runs: neither closed nor ended by itself or from outside."""
+        """Whether the driver is running: not closed, and not ended from outside."""
         return self._running is not None and self._running.is_running
 
     @property
@@ -137,10 +137,6 @@ class MediaDriver:
 
         Raises:
             LocalProtocolError: The driver runs in a process or in threads of its own, or is closed.
-
-        Example:
-            >>> while running:
-            ...     driver.do_work()
         """
         if self._invoke is None:
             raise LocalProtocolError("do_work requires an open driver with threading mode INVOKER in this process")
@@ -148,22 +144,12 @@ class MediaDriver:
 
     @property
     def next_due_ns(self) -> int:
-        """When ``do_work`` of a driver in INVOKER mode has something to do at the latest, by its clock; 0 for any other.
-
-        What arrives or what a client writes may give it something to do before.
-
-        Example:
-            >>> due_ns = driver.next_due_ns
-        """
+        """When ``do_work`` must run next in INVOKER mode, by the driver's clock, unless something arrives; 0 in other modes."""
         invoker = getattr(self._running, "invoker", None)
         return 0 if invoker is None else invoker.next_due_ns
 
     def close(self) -> None:
-        """End the driver; its clients see at once that it was shut down. May be called twice.
-
-        Example:
-            >>> driver.close()
-        """
+        """End the driver; its clients notice the shutdown at once. Idempotent."""
         running, self._running, self._invoke = self._running, None, None
         if running is not None:
             running.close()
@@ -172,7 +158,7 @@ class MediaDriver:
                 self._remove(self._directory, ignore_errors=True)
 
     def _leave_to_parent(self) -> None:
-        """Forget the driver in a forked child: it runs on, and its directory stays."""
+        """Forget the driver in a forked child: it continues in the parent."""
         running, self._running, self._invoke = self._running, None, None
         self._left_to_parent = (
             running  # kept until the child ends: its finaliser would warn of a process that still runs

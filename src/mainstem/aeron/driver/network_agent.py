@@ -1,6 +1,6 @@
-"""What the sender and the receiver share: commands, a compiled cycle, its events, a check once a second.
+"""Common to the sender and the receiver: commands, a compiled cycle, its events, and a check once a second.
 
-A compiled loop drives ``cycle``; ``decide`` does the rest, in the loop's thread, where the loop has a reason to come back.
+A compiled loop drives ``cycle``; ``decide`` does the rest, in the loop's thread, when the loop has a reason to return.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class NetworkAgent(Generic[C, E]):
         self.cycle.set_deadline(self._check_due_ns)
 
     def decide(self, now_ns: int) -> int:
-        """Run commands and the events of the compiled cycle at the monotonic time ``now_ns``; return how many there were."""
+        """Run commands and the compiled cycle's events at monotonic ``now_ns``; return how many there were."""
         self._now_ns = now_ns
         work = self.commands.run()
         if not self.cycle.due(now_ns):
@@ -93,6 +93,6 @@ class NetworkAgent(Generic[C, E]):
         self._to_conductor.append(message)
 
     def _report(self, message: Message) -> None:
-        """Send what a peer can cause with each datagram: lost while the conductor is behind, as the datagram could have been."""
+        """Send a message that peers can cause with any datagram; dropped while the conductor is behind."""
         if len(self._to_conductor) < MAX_REPORTS:
             self._send(message)

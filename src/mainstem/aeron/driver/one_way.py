@@ -1,4 +1,4 @@
-"""One-way latency and the drift of the sender's clock, from measurements that have no reply (receiver id 0)."""
+"""One-way latency and clock drift, from measurements without a reply (receiver id 0)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ MAX_STEP_NS = 60 * 1_000_000_000
 
 
 class OneWayLatency:
-    """What a receiver learns from the times at which a sender sent, by its clock, and those at which the frames arrived.
+    """Estimates latency and clock drift from a sender's timestamps and their times of arrival.
 
-    Times are epoch nanoseconds of either machine: the latency is as true as their clocks agree, the drift is not affected
-    by how far they are apart. ``latency_gauge`` shows nanoseconds, ``drift_gauge`` parts in a thousand million by which the
-    sender's clock is slower than the receiver's.
+    Times are epoch nanoseconds of either machine. The latency is only as accurate as the clocks agree; the drift does not
+    depend on their offset. ``drift_gauge`` shows parts per billion by which the sender's clock is slower.
     """
 
     def __init__(self, *, latency_gauge: Gauge | None = None, drift_gauge: Gauge | None = None) -> None:
@@ -44,10 +43,7 @@ class OneWayLatency:
 
     @property
     def drift_ppb(self) -> int | None:
-        """The slope of the latency in parts in a thousand million: the clocks drift apart. None until it is known.
-
-        It is the slope of the straight line that fits the measurements best, so that jitter averages out.
-        """
+        """The drift in parts per billion, the slope of the least-squares line; None until it is known."""
         if len(self._samples) < 2 or self._samples[-1][0] - self._samples[0][0] < MIN_SPAN_NS:
             return None
         first = self._samples[0][0]

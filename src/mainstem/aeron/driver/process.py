@@ -1,8 +1,8 @@
-"""A driver in a process of its own, which ends with its parent: this file alone starts processes.
+"""A driver in a process of its own, which ends with its parent. Only this file starts processes.
 
-The child takes its settings from its environment, as any driver does, and writes one line of JSON: its directory, or why it
-did not start. The end of the pipe that the parent holds open, a changed parent or SIGTERM ends it; it closes cleanly and removes
-its directory where it is configured to. Not even ``kill -9`` of the parent leaves it behind.
+The child reads its settings from the environment and writes one line of JSON: its directory, or why it did not start. It ends
+when the parent's end of a pipe closes, its parent changes, or on SIGTERM. Then it closes cleanly and removes its directory if
+configured. Not even ``kill -9`` of the parent leaves it behind.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class DriverProcess:
 
 
 def watch_parent(stop: threading.Event, driver: DriverThreads) -> None:
-    """Return when ``stop`` is set, the driver was ended by a client, or the parent is gone."""
+    """Wait until ``stop`` is set, a client ended the driver, or the parent is gone."""
     parent = os.getppid()
     while driver.is_running and not stop.is_set() and os.getppid() == parent:
         ready, _, _ = select.select([sys.stdin.fileno()], [], [], PARENT_CHECK_S)
@@ -101,7 +101,7 @@ def watch_parent(stop: threading.Event, driver: DriverThreads) -> None:
 
 
 def main() -> int:
-    """The child: reads its settings, runs the driver until it is to end."""
+    """The child: read the settings and run the driver until it ends."""
     from mainstem.aeron.driver.context import DriverContext
     from mainstem.aeron.driver.settings import DriverSettings
     from mainstem.aeron.driver.threads import DriverThreads

@@ -1,6 +1,6 @@
-"""The settings of the media driver (docs/protocols/aeron.md, 24), under the reference's own environment names.
+"""The settings of the media driver (docs/protocols/aeron.md, 24), under the reference's environment names.
 
-An attribute is called as its environment variable, without ``AERON_``, in lower case; durations end in ``_ns``.
+An attribute is named as its environment variable, without ``AERON_``, in lower case; durations end in ``_ns``.
 """
 
 from __future__ import annotations
@@ -62,11 +62,7 @@ IDLE = "backoff, spin, noop, yield or sleep-ns"
 
 
 class ThreadingMode(StrEnum):
-    """Which agents share a thread; with INVOKER the caller's ``do_work`` runs all of them.
-
-    Example:
-        >>> driver = MediaDriver.launch(threading_mode=ThreadingMode.SHARED)
-    """
+    """Which agents share a thread; with INVOKER the caller's ``do_work`` runs all of them."""
 
     DEDICATED = "DEDICATED"
     SHARED_NETWORK = "SHARED_NETWORK"
@@ -75,22 +71,14 @@ class ThreadingMode(StrEnum):
 
 
 class ThreadNaming(StrEnum):
-    """The names of the driver's threads in the system's lists: ``driver-conductor``, or NEW for the reference's ``aeron-md-cnd``.
-
-    Example:
-        >>> settings = DriverSettings.load(thread_naming=ThreadNaming.NEW)
-    """
+    """The names of the driver's threads: ``driver-conductor``, or NEW for the reference's ``aeron-md-cnd``."""
 
     CLASSIC = "classic"
     NEW = "new"
 
 
 class GroupConsideration(StrEnum):
-    """Whether loss is handled as in a group of receivers; INFER follows the channel and the sender's SETUP.
-
-    Example:
-        >>> settings = DriverSettings.load(receiver_group_consideration=GroupConsideration.TRUE)
-    """
+    """Whether loss is handled as in a group of receivers; INFER follows the channel and the sender's SETUP."""
 
     TRUE = "true"
     FALSE = "false"
@@ -98,11 +86,7 @@ class GroupConsideration(StrEnum):
 
 
 class TerminationValidator(StrEnum):
-    """Whether a client may end the driver.
-
-    Example:
-        >>> settings = DriverSettings.load(driver_termination_validator=TerminationValidator.ALLOW)
-    """
+    """Whether a client may end the driver."""
 
     DENY = "deny"
     ALLOW = "allow"
@@ -125,7 +109,7 @@ def _wrong_congestion_control(value: str) -> str | None:
 
 
 def port_range(value: str) -> tuple[int, int] | None:
-    """Return the first and last port of ``20700 20799``; None when it is not a range, or ``0 0``, the system's own."""
+    """The first and last port of ``20700 20799``; None if it isn't a range, or is ``0 0``, the system's own."""
     match = re.fullmatch(r"\s*([0-9]{1,5})\s+([0-9]{1,5})\s*", value)
     if match is None:
         return None
@@ -154,7 +138,7 @@ def _wrong_networks(value: str) -> str | None:
 class DriverSettings(Settings):
     """The settings of a media driver. Sizes are in bytes, durations in nanoseconds; the TOML table is ``[driver]``.
 
-    What each one means, its default and its limits are printed by ``mainstem config explain``; ``explain`` returns the same.
+    ``mainstem config explain`` prints the meaning, default and limits of each one; ``explain`` returns the same.
 
     Example:
         >>> settings = DriverSettings.load(threading_mode="SHARED", term_buffer_length="4m")
@@ -559,7 +543,7 @@ class DriverSettings(Settings):
 
     @property
     def has_endpoint_filter(self) -> bool:
-        """Whether the addresses that may send streams here are restricted."""
+        """Whether only some addresses may send streams here."""
         return bool(
             self.endpoint_filter_allow
             or self.endpoint_filter_deny
@@ -569,13 +553,10 @@ class DriverSettings(Settings):
         )
 
     def validate(self) -> None:
-        """Refuse values that contradict one another; making the settings calls it.
+        """Refuse values that contradict one another; called when settings are made.
 
         Raises:
             ConfigurationError: Two values contradict one another; the message names both and the limit.
-
-        Example:
-            >>> DriverSettings(mtu_length=1408).validate()
         """
         if self.publication_unblock_timeout_ns <= self.client_liveness_timeout_ns:
             raise ConfigurationError(

@@ -1,8 +1,8 @@
-"""A driver in this process: its agents spread over threads by the threading mode.
+"""A driver in this process: its agents, spread over threads by the threading mode.
 
-A thread sleeps and works inside one compiled loop, without the GIL, and comes back to Python only when an agent must decide
-something: a busy program beside it takes nothing from the streams. The agents that share a thread are one agent of an
-``AgentRunner``, and the compiled loop is its idle strategy.
+A thread works and sleeps inside one compiled loop without the GIL, and returns to Python only when an agent must decide
+something, so a busy application takes nothing from the streams. The agents that share a thread are one agent of an
+``AgentRunner``, with the compiled loop as its idle strategy.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ SYSTEM_NAME_LENGTH = 15  # of a thread, in Linux
 
 
 def name_thread(name: str) -> None:
-    """Give the calling thread its name in the system's lists too, cut to what they show."""
+    """Name the calling thread in the system's lists too, truncated to their limit."""
     with suppress(OSError), open("/proc/thread-self/comm", "w", encoding="ascii") as comm:
         comm.write(name[:SYSTEM_NAME_LENGTH])
 
 
 class DriverAgent(Protocol):
-    """What a thread's compiled loop comes back to Python for."""
+    """The Python work that a thread's compiled loop returns for."""
 
     def decide(self, now_ns: int) -> int:
-        """Does what needs Python now; returns how much there was. The ordinary duty cycle is the loop's."""
+        """Do the Python work that is due; return how much there was. The loop does the ordinary duty cycle."""
         ...
 
 
 class DutyCycleTracker:
-    """The longest duty cycle of an agent and how many took longer than the threshold (counters 26 to 31)."""
+    """The longest duty cycle of an agent, and how many exceeded the threshold (counters 26 to 31)."""
 
     def __init__(
         self, system_counters: SystemCounters, longest: SystemCounter, exceeded: SystemCounter, *, threshold_ns: int
@@ -66,7 +66,7 @@ class DutyCycleTracker:
 
 
 class AgentGroup:
-    """The agents that share a thread. One that raises does not keep the others from their duty cycle."""
+    """The agents that share a thread. One that raises does not stop the others."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class LoopIdle:
 
 
 class AgentThread:
-    """Runs a group of agents in a thread of their own until ``close``; ``cpu`` is its processor, -1 for any."""
+    """Runs a group of agents in a thread until ``close``; ``cpu`` is its processor, -1 for any."""
 
     def __init__(self, group: AgentGroup, idle: LoopIdle, *, clock: Clock, cpu: int = -1) -> None:
         self._loop = idle.loop
@@ -137,7 +137,6 @@ class AgentThread:
 def duty_cycle_trackers(
     system_counters: SystemCounters, *, threshold_ns: tuple[int, int, int]
 ) -> dict[str, DutyCycleTracker]:
-    """The trackers of the conductor, the sender and the receiver."""
     pairs = {
         "conductor": (
             SystemCounter.CONDUCTOR_MAX_CYCLE_TIME,
@@ -179,7 +178,7 @@ _IDLE_NAMES = {**_LEADERS, ("sender", "receiver"): "sharednetwork", ("conductor"
 
 
 def pauses(settings: DriverSettings, agent: str) -> tuple[int, int, int, int]:
-    """Spin, yields, shortest and longest park of an agent's compiled loop, by its idle strategy."""
+    """Spins, yields, and shortest and longest park of an agent's compiled loop, by its idle strategy."""
     name = getattr(settings, f"{agent}_idle_strategy")
     strategy = idle_strategy(name, getattr(settings, f"{agent}_idle_strategy_init_args"))
     if isinstance(strategy, BackoffIdle):
@@ -191,7 +190,7 @@ def pauses(settings: DriverSettings, agent: str) -> tuple[int, int, int, int]:
 
 
 class DriverThreads:
-    """The agents, running. In INVOKER mode no thread runs them: ``invoke``, which is None else, is their duty cycle."""
+    """The running agents. In INVOKER mode there is no thread: ``invoke``, else None, is their duty cycle."""
 
     def __init__(self, context: DriverContext) -> None:
         self._core: DriverCore | None = DriverCore(context)

@@ -1,8 +1,7 @@
 """The arithmetic of log buffers: positions, term ids, offsets, partitions, frames, raw tails.
 
-A position counts bytes from the start of the stream: ``(term count << bits) + term offset``. A term id is an int32 that
-starts anywhere and wraps in two's complement; the term count, its distance from the initial term id, does not (transport
-spec, "Data Frame"; a stream ends after 2**31 terms).
+A position counts bytes from the start of the stream: ``(term count << bits) + term offset``. A term id is an int32 that starts
+anywhere and wraps; the term count, its distance from the initial term id, does not. A stream ends after 2**31 terms.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from mainstem.errors import ConfigurationError
 
 
 def wrap_i32(value: int) -> int:
-    """Return the int32 that has the low 32 bits of ``value``."""
     return ((value + 0x8000_0000) & 0xFFFF_FFFF) - 0x8000_0000
 
 
@@ -22,12 +20,11 @@ def align(value: int, alignment: int) -> int:
 
 
 def align_frame(length: int) -> int:
-    """Return the bytes that a frame takes in a term."""
     return (length + layout.FRAME_ALIGNMENT - 1) & -layout.FRAME_ALIGNMENT
 
 
 def framed_length(length: int, max_payload_length: int) -> int:
-    """Return the bytes that a message takes in a term, split into frames of at most ``max_payload_length``."""
+    """The bytes that a message takes in a term, in frames of at most ``max_payload_length``."""
     full, rest = divmod(length, max_payload_length)
     last = align_frame(rest + layout.DATA_HEADER_LENGTH) if rest or not full else 0
     return full * align_frame(max_payload_length + layout.DATA_HEADER_LENGTH) + last
@@ -50,60 +47,57 @@ def check_page_size(page_size: int) -> None:
 
 
 def log_length(term_length: int, page_size: int = 4096) -> int:
-    """Return the length of a log buffer file: three terms and the metadata, in whole pages."""
+    """The length of a log file: three terms and the metadata, in whole pages."""
     return align(layout.PARTITION_COUNT * term_length + layout.LOG_METADATA_LENGTH, page_size)
 
 
 def max_message_length(term_length: int) -> int:
-    """Return the longest message that can be offered: an eighth of a term, at most 16 MiB."""
+    """The longest message: an eighth of a term, at most 16 MiB."""
     return min(term_length // 8, layout.MAX_MESSAGE_LENGTH)
 
 
 def max_position(term_length: int) -> int:
-    """Return where a stream ends: after 2**31 terms."""
+    """Where a stream ends: after 2**31 terms."""
     return term_length << 31
 
 
 def position_bits(term_length: int) -> int:
-    """Return the binary logarithm of the term length, by which a term count is shifted to make a position."""
+    """log2(term length): the shift between term count and position."""
     return term_length.bit_length() - 1
 
 
 def term_count_of(term_id: int, initial_term_id: int) -> int:
-    """Return how many terms ``term_id`` is after the initial one (int32 wrap-around)."""
+    """How many terms ``term_id`` is after the initial one, wrapping at 32 bits."""
     return wrap_i32(term_id - initial_term_id)
 
 
 def position_of(term_id: int, term_offset: int, initial_term_id: int, bits: int) -> int:
-    """Return the position of an offset in a term."""
     return (wrap_i32(term_id - initial_term_id) << bits) + term_offset
 
 
 def term_id_at(position: int, initial_term_id: int, bits: int) -> int:
-    """Return the id of the term that holds ``position``."""
     return wrap_i32((position >> bits) + initial_term_id)
 
 
 def term_offset_at(position: int, bits: int) -> int:
-    """Return the offset of ``position`` in its term."""
     return position & ((1 << bits) - 1)
 
 
 def partition_index(position: int, bits: int) -> int:
-    """Return which of the three terms of the log holds ``position``."""
+    """Which of the log's three terms holds ``position``."""
     return (position >> bits) % layout.PARTITION_COUNT
 
 
 def raw_tail(term_id: int, term_offset: int) -> int:
-    """Return a tail counter: the term id above, the offset below, as a signed int64."""
+    """A tail counter: the term id in the high half, the offset in the low half, as a signed int64."""
     return (wrap_i32(term_id) << 32) | term_offset
 
 
 def tail_term_id(raw: int) -> int:
-    """Return the term id of a tail counter."""
+    """The term id of a tail counter."""
     return wrap_i32(raw >> 32)
 
 
 def tail_offset(raw: int, term_length: int) -> int:
-    """Return the offset of a tail counter, clamped: claims that met the end of the term have carried it further."""
+    """The offset of a tail counter, clamped: claims that met the end of the term have moved it beyond."""
     return min(raw & 0xFFFF_FFFF, term_length)

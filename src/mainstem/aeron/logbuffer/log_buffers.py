@@ -1,4 +1,4 @@
-"""A log buffer file: what the driver writes at its creation, and what both sides read and change while it exists."""
+"""A log buffer file: its constant metadata, and the fields that both sides read and change."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ END_OF_STREAM_UNKNOWN = (1 << 63) - 1
 
 
 class LogType(IntEnum):
-    """The kind of stream that a log belongs to."""
-
     CONCURRENT_PUBLICATION = 0
     EXCLUSIVE_PUBLICATION = 1
     IMAGE = 2
@@ -26,10 +24,10 @@ class LogType(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class LogParameters:
-    """The part of a log's metadata that does not change.
+    """The constant part of a log's metadata.
 
-    ``start_term_id`` and ``start_term_offset`` are where the stream begins, when that is not the start of the initial
-    term. Lengths are in bytes, durations in nanoseconds.
+    ``start_term_id`` and ``start_term_offset`` are where the stream begins, if not at the start of the initial term. Lengths are
+    in bytes, durations in nanoseconds.
     """
 
     correlation_id: int
@@ -116,10 +114,10 @@ _U8_FIELDS = (
 
 
 class LogBuffers:
-    """The metadata of a log over the memory of the whole file.
+    """The metadata of a log over the memory of the whole file. Raises ConfigurationError if it is not a log.
 
-    ``buffer`` is that memory; terms start at 0, ``term_length`` and twice that, the metadata at ``metadata_offset``.
-    Compiled code takes ``buffer`` and reads and writes it itself. Raises ConfigurationError when the memory is not a log.
+    Terms start at 0, ``term_length`` and twice that in ``buffer``, the metadata at ``metadata_offset``. Compiled code uses
+    ``buffer`` directly.
     """
 
     __slots__ = (
@@ -161,7 +159,7 @@ class LogBuffers:
 
     @classmethod
     def create(cls, buffer: AtomicBuffer, parameters: LogParameters) -> LogBuffers:
-        """Write all metadata, tails included, into zeroed memory of ``parameters.log_length`` bytes."""
+        """Write all metadata and tails into zeroed memory of ``parameters.log_length`` bytes."""
         descriptor.check_term_length(parameters.term_length)
         descriptor.check_page_size(parameters.page_size)
         if buffer.capacity != parameters.log_length:
@@ -179,24 +177,23 @@ class LogBuffers:
         return cls(buffer)
 
     def raw_tail(self, index: int) -> int:
-        """Return the tail counter of a partition (acquire)."""
+        """The tail counter of a partition (acquire)."""
         return self.buffer.get_i64_acquire(self.metadata_offset + layout.LOG_TAIL_COUNTERS_OFFSET + 8 * index)
 
     @property
     def active_term_count(self) -> int:
-        """How many terms came before the one that is written now (acquire)."""
+        """How many terms precede the current one (acquire)."""
         return self.buffer.get_i32_acquire(self.metadata_offset + layout.LOG_ACTIVE_TERM_COUNT_OFFSET)
 
     @property
     def producer_position(self) -> int:
-        """Where the next message will be appended."""
         raw = self.raw_tail(self.active_term_count % layout.PARTITION_COUNT)
         offset = descriptor.tail_offset(raw, self.term_length)
         return descriptor.position_of(descriptor.tail_term_id(raw), offset, self.initial_term_id, self.bits)
 
     @property
     def end_of_stream_position(self) -> int:
-        """Where the stream ends; 2**63 - 1 while that is not known."""
+        """Where the stream ends; 2**63 - 1 while unknown."""
         return self.buffer.get_i64_acquire(self.metadata_offset + layout.LOG_END_OF_STREAM_POSITION_OFFSET)
 
     @end_of_stream_position.setter
@@ -213,7 +210,6 @@ class LogBuffers:
 
     @property
     def active_transport_count(self) -> int:
-        """How many connections feed an image."""
         return self.buffer.get_i32_acquire(self.metadata_offset + layout.LOG_ACTIVE_TRANSPORT_COUNT_OFFSET)
 
     @active_transport_count.setter
@@ -222,7 +218,7 @@ class LogBuffers:
 
     @property
     def is_publication_revoked(self) -> bool:
-        """Whether the publication was withdrawn without draining."""
+        """Whether the publication was revoked."""
         return self.buffer.get_u8(self.metadata_offset + layout.LOG_IS_PUBLICATION_REVOKED_OFFSET) == 1
 
     @is_publication_revoked.setter
@@ -230,7 +226,7 @@ class LogBuffers:
         self.buffer.put_u8(self.metadata_offset + layout.LOG_IS_PUBLICATION_REVOKED_OFFSET, int(revoked))
 
     def read_parameters(self) -> LogParameters:
-        """Return the metadata as passed to ``create``, which does not include where the stream began."""
+        """The metadata as passed to ``create``, except where the stream began."""
         buffer, meta = self.buffer, self.metadata_offset
         values: dict[str, int | bool] = {name: buffer.get_i32(meta + offset) for offset, name in _I32_FIELDS}
         values |= {name: buffer.get_i64(meta + offset) for offset, name in _I64_FIELDS}

@@ -1,35 +1,28 @@
-"""The codec of Aeron's frames: a class for each, its bytes, and what is checked (docs/protocols/aeron.md, 13).
+"""The codec of Aeron's frames (docs/protocols/aeron.md, 13).
 
 Theory of operation
 -------------------
-A datagram holds either one control frame, or DATA and PAD frames of one stream back to back. Every frame begins with the
-same 8 bytes: length, version, flags, type. ``layouts.LAYOUTS`` says for each type where its fields lie; the numbers stand in
-``_core/layout.py``, which the compiled paths read too, so that an offset is written once in the project.
+A datagram holds one control frame, or DATA and PAD frames of one stream back to back. Every frame begins with the same 8 bytes:
+length, version, flags, type. ``layouts.LAYOUTS`` has the fields of each type; the offsets come from ``_core/layout.py``, which
+the compiled paths use too.
 
-Frames are read in two places of the running driver:
+The compiled paths (``_core/driver/send_path``, ``receive_path``; for captures ``_core/capture/aeron_frames``) read every
+datagram in place, check it, count malformed ones, and handle DATA, NAK and ordinary status messages themselves. This module
+reads and writes the rare frames that they hand to Python, frames that Python sends (requests for a SETUP, ERR, RTTM,
+RSP_SETUP), the resolver's RES frames, and the event log's text of any datagram. Both accept the same datagrams and read the
+same fields; ``tests/unit/aeron/protocol/test_compiled_agrees.py`` compares them and lists the deliberate differences.
 
-- The compiled paths (``_core/driver/send_path``, ``receive_path``; for captures ``_core/capture/aeron_frames``) read every
-  datagram where it lies. They check it, count what is malformed, and handle DATA, NAK and ordinary status messages themselves.
-- This module reads and writes what is rare: the frames that a compiled path hands to the sender's and the receiver's Python,
-  the frames that those send (a request for a SETUP, ERR, RTTM, RSP_SETUP), the resolver's RES frames, and the text that the
-  event log makes of any datagram. The unit tests and the fuzzer make and read their datagrams with it as well.
+There are three steps, which callers combine:
 
-Both accept the same datagrams and read the same fields; ``tests/unit/aeron/protocol/test_compiled_agrees.py`` compares them
-over generated and mutated frames and lists the few places where they differ on purpose.
-
-There are three steps, and a caller runs those that it needs:
-
-- ``read`` unpacks the fields and checks nothing but that the bytes are there. It is for a frame that a compiled path has
-  checked already (and may have cut: only the first 1088 bytes of a long datagram come to Python), and for the event log, which
-  has a text for whatever arrives.
+- ``read`` unpacks fields and only checks that the bytes are there. It is for frames that a compiled path has checked already
+  (and may have truncated to 1088 bytes), and for the event log.
 - ``decode`` and ``decode_datagram`` check all that can be checked without knowing the stream, then read. They raise
-  RemoteProtocolError, whose ``rule`` names what is broken.
-- ``check`` compares the values with what only the stream knows: its term length and its first term.
+  RemoteProtocolError, whose ``rule`` names the broken rule.
+- ``check`` compares the values with the stream's term length and first term.
 
-Frames are immutable, and nothing here keeps state, so that every thread may use it. ``encode`` of a decoded frame gives the
-bytes that were decoded where they are in canonical form: no options behind a status message, no bytes behind the frame. Lengths
-and offsets are in bytes. Text is UTF-8; what is not UTF-8 in an ERR text is replaced, since it is for people, and kept in a
-RES name, since it goes on to other drivers.
+Frames are immutable. ``encode`` of a decoded frame returns the same bytes if they were canonical: no options after a status
+message, no bytes after the frame. Lengths and offsets are in bytes. Text is UTF-8. Invalid UTF-8 is replaced in an ERR text,
+which is for people, and kept in a RES name, which is passed on to other drivers.
 """
 
 from __future__ import annotations
@@ -63,22 +56,20 @@ _ADDRESS_LENGTHS = {1: 4, 2: 16}  # of IPv4 and IPv6
 
 
 def align(length: int) -> int:
-    """Return the bytes that a frame takes in a term and on the wire."""
     return (length + UNALIGNED) & ~UNALIGNED
 
 
 def before_beginning(term_id: int, initial_term_id: int) -> bool:
-    """Whether a term is before its stream's first. Term ids wrap at 32 bits."""
+    """Whether a term is before the stream's first, wrapping at 32 bits."""
     return bool((term_id - initial_term_id) & 0x80000000)
 
 
 def protocol_error(rule: str, message: str) -> RemoteProtocolError:
-    """Return the error for a frame that breaks ``rule``."""
     return RemoteProtocolError(f"{rule}: {message}", rule=rule)
 
 
 def check_header(frame: Bytes) -> Header:
-    """Return the header of a frame. Raises RemoteProtocolError if it breaks a rule of every frame."""
+    """Return a frame's header. Raises RemoteProtocolError if it breaks a rule of every frame."""
     if len(frame) < HEADER_LENGTH:
         raise protocol_error("datagram length", f"{len(frame)} bytes are fewer than a frame header's {HEADER_LENGTH}")
     header = Header.read(frame)
@@ -100,25 +91,24 @@ def check_range(term_offset: int, length: int, term_length: int, rule: str) -> N
 
 
 def check_term(term_id: int, initial_term_id: int | None, rule: str) -> None:
-    """Raise RemoteProtocolError if a term is before the stream's first, if that is known."""
+    """Raise RemoteProtocolError if a term is before the stream's first, if known."""
     if initial_term_id is not None and before_beginning(term_id, initial_term_id):
         raise protocol_error(rule, f"term {term_id} lies before {initial_term_id}")
 
 
 @frozen
 class Frame:
-    """A type, flags, and the fields that the type's layout has."""
+    """A type, flags, and the fields of the type's layout."""
 
     type: ClassVar[FrameType]
     flags: int = 0
 
     @classmethod
     def read(cls, frame: Bytes) -> Self:
-        """Return the frame in checked bytes: at least as many as its layout has."""
         return cls(flags=frame[layout.FRAME_FLAGS_OFFSET], **LAYOUTS[cls.type].read(frame))
 
     def pack(self, frame_length: int, *, flags: int | None = None, **values: int) -> bytes:
-        """Return header and fixed part; ``values`` replace fields that are not attributes.
+        """The header and fixed part; ``values`` fill fields that are not attributes.
 
         Raises LocalProtocolError if a value does not fit its field.
         """
@@ -133,7 +123,7 @@ class Frame:
 
 @frozen
 class StreamFrame(Frame):
-    """A frame of a stream, and where in the stream it belongs (docs/protocols/aeron.md, 13.1)."""
+    """A frame with its place in a stream (docs/protocols/aeron.md, 13.1)."""
 
     session_id: int
     stream_id: int
@@ -157,8 +147,6 @@ class StreamFrame(Frame):
 
 @frozen
 class Data(StreamFrame):
-    """A message or a fragment of one."""
-
     type: ClassVar[FrameType] = FrameType.DATA
     payload: bytes = b""
 
@@ -171,13 +159,13 @@ class Data(StreamFrame):
         return align(self.frame_length)
 
     def encode(self) -> bytes:
-        """Return the bytes on the wire, padded with zeros to a multiple of 32."""
+        """The bytes on the wire, padded with zeros to a multiple of 32."""
         return (self.pack(self.frame_length) + self.payload).ljust(self.aligned_length, b"\0")
 
 
 @frozen
 class Pad(StreamFrame):
-    """A range of the term without messages; a sender transmits only its header."""
+    """A range of the term without messages; only its header is sent."""
 
     type: ClassVar[FrameType] = FrameType.PAD
     frame_length: int
@@ -187,7 +175,7 @@ class Pad(StreamFrame):
         return align(self.frame_length)
 
     def encode(self) -> bytes:
-        """Return the 32 bytes of the header. Raises LocalProtocolError if the length is below them."""
+        """The 32 bytes of the header. Raises LocalProtocolError if the length is smaller."""
         if self.frame_length < layout.DATA_HEADER_LENGTH:
             raise LocalProtocolError(f"padding of {self.frame_length} bytes is below 32", rule="frame length")
         return self.pack(self.frame_length)
@@ -195,18 +183,17 @@ class Pad(StreamFrame):
 
 @frozen
 class Heartbeat(StreamFrame):
-    """The sender's position while it has nothing to send: a frame of length 0, alone in its datagram."""
+    """The position of a sender without data: a frame of length 0, alone in its datagram."""
 
     type: ClassVar[FrameType] = FrameType.DATA
 
     @property
     def is_end_of_stream(self) -> bool:
-        """Whether the stream ends at this position."""
         return bool(self.flags & layout.FLAG_EOS)
 
     @property
     def is_revoked(self) -> bool:
-        """Whether the publication was revoked: the rest of the stream will not come."""
+        """Whether the publication was revoked, so that the rest of the stream will not come."""
         return bool(self.flags & layout.FLAG_REVOKED)
 
     @property
@@ -223,7 +210,7 @@ class ControlFrame(Frame):
 
     @classmethod
     def decode(cls, datagram: Bytes) -> Self:
-        """Return the frame of a datagram. Raises RemoteProtocolError, whose ``rule`` names what is broken."""
+        """Decode a datagram. Raises RemoteProtocolError, whose ``rule`` names the broken rule."""
         header, (name, length, _, _) = check_header(datagram), LAYOUTS[cls.type]
         if header.type != cls.type:
             raise protocol_error("frame type", f"{header.type:#x} is not {name}")
@@ -244,7 +231,7 @@ class ControlFrame(Frame):
 
 @frozen
 class Nak(ControlFrame):
-    """A receiver requests ``length`` bytes of the term from ``term_offset`` on, headers and alignment included (13.3)."""
+    """A receiver requests ``length`` bytes of the term from ``term_offset``, headers and alignment included (13.3)."""
 
     type: ClassVar[FrameType] = FrameType.NAK
     session_id: int
@@ -261,10 +248,10 @@ class Nak(ControlFrame):
 
 @frozen
 class StatusMessage(ControlFrame):
-    """A receiver's position and window (13.4): everything before the position was consumed; the window counts from there.
+    """A receiver's consumed position and the window after it (13.4).
 
-    With SM_FLAG_SEND_SETUP it requests a SETUP, and term and window are zero. ``group_tag`` is None if there is none; options
-    behind it are passed over.
+    With SM_FLAG_SEND_SETUP it requests a SETUP, and term and window are zero. ``group_tag`` may be None; options after it are
+    skipped.
     """
 
     type: ClassVar[FrameType] = FrameType.STATUS_MESSAGE
@@ -287,7 +274,7 @@ class StatusMessage(ControlFrame):
 
     @staticmethod
     def options_length(frame: Bytes) -> int:
-        """Return the bytes of a status message after its fixed part: 8 for a group tag."""
+        """The bytes of a status message after its fixed part: 8 for a group tag."""
         return min(Header.read(frame).frame_length, len(frame)) - layout.SM_LENGTH
 
     @classmethod
@@ -300,7 +287,7 @@ class StatusMessage(ControlFrame):
         )
 
     def encode(self) -> bytes:
-        """Return the 36 bytes, or 44 with a group tag."""
+        """The 36 bytes, or 44 with a group tag."""
         if self.group_tag is None:
             return self.pack(layout.SM_LENGTH)
         try:
@@ -320,10 +307,7 @@ class StatusMessage(ControlFrame):
             raise protocol_error("SM window", f"{window} is negative")
 
     def check(self, term_length: int, initial_term_id: int | None = None) -> None:
-        """Raise RemoteProtocolError unless position and window are possible in the stream.
-
-        A request for a SETUP passes: its position is not one of the stream.
-        """
+        """Raise RemoteProtocolError if position or window are impossible in the stream. A SETUP request has none and passes."""
         if self.requests_setup:
             return
         check_range(self.consumption_term_offset, 0, term_length, "SM position")
@@ -334,10 +318,7 @@ class StatusMessage(ControlFrame):
 
 @frozen
 class ErrorFrame(ControlFrame):
-    """A receiver refuses the stream (13.5): a code of the driver's (13 for a rejected image) and a text.
-
-    ``group_tag`` is None where the flags do not announce one.
-    """
+    """A receiver refuses the stream (13.5), with a code (13 for a rejected image) and a text. ``group_tag`` may be None."""
 
     type: ClassVar[FrameType] = FrameType.ERROR
     session_id: int
@@ -349,12 +330,12 @@ class ErrorFrame(ControlFrame):
 
     @staticmethod
     def cut(text: str) -> str:
-        """Return the longest beginning of a text that fits the frame, as UTF-8."""
+        """The longest prefix of a text that fits the frame as UTF-8."""
         return text.encode("utf-8", "surrogateescape")[: layout.ERR_MAX_TEXT_LENGTH].decode(errors="ignore")
 
     @classmethod
     def check_bytes(cls, datagram: Bytes, header: Header) -> None:  # noqa: ARG003
-        """Checks that the text lies in the datagram. Raises RemoteProtocolError."""
+        """Raise RemoteProtocolError unless the text is inside the datagram."""
         length = LAYOUTS[cls.type].read(datagram)["text_length"]
         if not 0 <= length <= layout.ERR_MAX_TEXT_LENGTH or layout.ERR_TEXT_OFFSET + length > len(datagram):
             limit = layout.ERR_MAX_TEXT_LENGTH
@@ -362,7 +343,7 @@ class ErrorFrame(ControlFrame):
 
     @classmethod
     def read(cls, frame: Bytes) -> Self:
-        """The ERR frame in bytes that were checked; a text that leaves them is cut there."""
+        """The ERR frame in checked bytes; a text that exceeds them is truncated."""
         values = LAYOUTS[cls.type].read(frame)
         flags, tag = frame[layout.FRAME_FLAGS_OFFSET], values.pop("group_tag")
         end = layout.ERR_TEXT_OFFSET + max(0, values.pop("text_length"))
@@ -370,7 +351,7 @@ class ErrorFrame(ControlFrame):
         return cls(flags=flags, group_tag=tag if flags & layout.ERR_FLAG_GROUP_TAG else None, text=text, **values)
 
     def encode(self) -> bytes:
-        """The 40 bytes and the text. Raises LocalProtocolError for a text of more than 1023 bytes."""
+        """The 40 bytes and the text. Raises LocalProtocolError if it has more than 1023 bytes."""
         data = self.text.encode()
         if len(data) > layout.ERR_MAX_TEXT_LENGTH:
             limit = layout.ERR_MAX_TEXT_LENGTH
@@ -387,7 +368,7 @@ class ErrorFrame(ControlFrame):
 
 @frozen
 class Setup(ControlFrame):
-    """A sender describes its stream (13.2). Active term and offset are where it is now; ``ttl`` is 0 for unicast."""
+    """A sender describes its stream and where it is now (13.2); ``ttl`` is 0 for unicast."""
 
     type: ClassVar[FrameType] = FrameType.SETUP
     session_id: int
@@ -406,7 +387,7 @@ class Setup(ControlFrame):
 
     @property
     def is_group(self) -> bool:
-        """Whether the sender has several receivers: multicast or multi-destination."""
+        """Whether the sender may have several receivers."""
         return bool(self.flags & layout.SETUP_FLAG_GROUP)
 
     def check(self) -> None:
@@ -422,7 +403,7 @@ class Setup(ControlFrame):
 
 @frozen
 class ResponseSetup(ControlFrame):
-    """A receiver names the session of the response stream (13.7); session and stream are those of the request."""
+    """A receiver names the session of the response stream (13.7); session and stream are the request's."""
 
     type: ClassVar[FrameType] = FrameType.RESPONSE_SETUP
     session_id: int
@@ -432,9 +413,9 @@ class ResponseSetup(ControlFrame):
 
 @frozen
 class Rttm(ControlFrame):
-    """A measurement of the round trip, in either direction (13.6).
+    """A round-trip measurement, in either direction (13.6).
 
-    ``echo_timestamp`` is the requester's clock and ``reception_delta`` the time that the reply took to leave, in nanoseconds.
+    ``echo_timestamp`` is the requester's clock and ``reception_delta`` the responder's delay, in nanoseconds.
     """
 
     type: ClassVar[FrameType] = FrameType.RTTM
@@ -454,10 +435,7 @@ class Rttm(ControlFrame):
 
 @frozen
 class ResolutionEntry:
-    """A driver's name, its address and port, and how many milliseconds ago it was heard of.
-
-    ``is_self`` marks the sender's own entry.
-    """
+    """A driver's name, address and port, and its age in milliseconds; ``is_self`` marks the sender's own entry."""
 
     name: str
     address: IPv4Address | IPv6Address
@@ -466,7 +444,7 @@ class ResolutionEntry:
     is_self: bool = False
 
     def encode(self) -> bytes:
-        """Return the entry, padded to a multiple of 8. Raises LocalProtocolError if the name is too long."""
+        """The entry, padded to a multiple of 8. Raises LocalProtocolError if the name is too long."""
         name = self.name.encode("utf-8", "surrogateescape")
         if len(name) > MAX_NAME_LENGTH:
             raise LocalProtocolError(f"RES: name of {len(name)} bytes exceeds {MAX_NAME_LENGTH}", rule="RES name")
@@ -480,7 +458,7 @@ class ResolutionEntry:
 
     @classmethod
     def decode(cls, datagram: Bytes, at: int, end: int) -> tuple[ResolutionEntry, int]:
-        """Return the entry at an offset, and where the next one begins. Raises RemoteProtocolError if it exceeds ``end``."""
+        """The entry at an offset, and where the next one begins. Raises RemoteProtocolError if it exceeds ``end``."""
         if at + _ENTRY.size > end:
             raise protocol_error("RES entry", f"{end - at} bytes are left for an entry")
         kind, flags, port, age_ms = _ENTRY.unpack_from(datagram, at)
@@ -504,7 +482,7 @@ class ResolutionEntry:
 
 @frozen
 class Resolution(ControlFrame):
-    """Names and addresses of drivers (13.8). It comes to the resolver's own socket."""
+    """Names and addresses of drivers (13.8), sent to the resolver's own socket."""
 
     type: ClassVar[FrameType] = FrameType.RESOLUTION
     entries: tuple[ResolutionEntry, ...]
@@ -529,10 +507,10 @@ CONTROL_FRAMES: Mapping[int, type[ControlFrame]] = {
 
 
 def decode_datagram(datagram: Bytes) -> list[Frame]:
-    """Return the frames of a datagram, in order.
+    """The frames of a datagram, in order.
 
-    Raises RemoteProtocolError, whose ``rule`` names what is broken; rules that depend on the stream are left to each frame's
-    ``check``.
+    Raises RemoteProtocolError, whose ``rule`` names the broken rule. Each frame's ``check`` covers rules that depend on the
+    stream.
     """
     header = check_header(datagram)
     if header.type in (FrameType.DATA, FrameType.PAD):
@@ -544,7 +522,7 @@ def decode_datagram(datagram: Bytes) -> list[Frame]:
 
 
 def _decode_stream_frames(datagram: Bytes) -> list[StreamFrame]:
-    """Return all frames of a datagram that begins with DATA or PAD: without gaps, and of one stream."""
+    """The frames of a datagram that begins with DATA or PAD: contiguous, and of one stream."""
     if len(datagram) < layout.DATA_HEADER_LENGTH or len(datagram) & UNALIGNED:
         raise protocol_error("datagram length", f"{len(datagram)} bytes are not a multiple of 32 and at least 32")
     frames: list[StreamFrame] = []
@@ -561,7 +539,7 @@ def _decode_stream_frames(datagram: Bytes) -> list[StreamFrame]:
 
 
 def _decode_stream_frame(rest: memoryview, *, is_first: bool) -> StreamFrame:
-    """Return the first frame in the rest of a datagram, whose length is a multiple of 32."""
+    """The first frame in the rest of a datagram, whose length is a multiple of 32."""
     header = check_header(rest)
     if header.type not in (FrameType.DATA, FrameType.PAD):
         raise protocol_error("frame type", f"{header.type:#x} is among DATA and PAD")

@@ -1,6 +1,6 @@
-"""The layouts of Aeron's frames: one table of types, their names, lengths and fields (docs/protocols/aeron.md, 13).
+"""The layouts of Aeron's frames: types, names, lengths and fields (docs/protocols/aeron.md, 13).
 
-The numbers are those of ``_core/layout.py``, which the compiled paths use. ``frames`` has the frames themselves.
+The numbers are those of ``_core/layout.py``, which the compiled paths use.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HEADER = Struct("<iBBH")
 
 
 class FrameType(IntEnum):
-    """The types of frames. Those of the encrypted transport (ATS) and the extension are reserved and refused."""
+    """The frame types. Those of ATS and the extension are reserved and refused."""
 
     PAD = layout.TYPE_PAD
     DATA = layout.TYPE_DATA
@@ -40,7 +40,7 @@ class FrameType(IntEnum):
 
 
 class FrameLayout(NamedTuple):
-    """The fixed part of one type of frame: its name, its least length in bytes, and its fields after the header."""
+    """The fixed part of a frame type: name, minimum length in bytes, and fields after the header."""
 
     name: str
     length: int
@@ -48,12 +48,12 @@ class FrameLayout(NamedTuple):
     struct: Struct
 
     def read(self, frame: Bytes) -> dict[str, int]:
-        """Return the fields of a frame of at least ``length`` bytes."""
+        """The fields of a frame of at least ``length`` bytes."""
         return dict(zip(self.fields, self.struct.unpack_from(frame), strict=True))
 
 
 def _layout(name: str, length: int, /, **fields: tuple[int, str]) -> FrameLayout:
-    """Make a layout from each field's offset and format; gaps between fields are skipped."""
+    """Make a layout from offsets and formats; gaps are skipped."""
     form, end = "<", 0
     for offset, code in fields.values():
         form += f"{offset - end}x{code}"
@@ -152,9 +152,9 @@ class Header(NamedTuple):
 
     @classmethod
     def read(cls, frame: Bytes) -> Header:
-        """Return the unchecked header of a frame of 8 bytes or more."""
+        """The unchecked header of a frame of 8 bytes or more."""
         return cls(*_HEADER.unpack_from(frame))
 
     def encode(self) -> bytes:
-        """Return the 8 bytes. Raises struct.error if a value does not fit."""
+        """The 8 bytes. Raises struct.error if a value does not fit."""
         return _HEADER.pack(*self)

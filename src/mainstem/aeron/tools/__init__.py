@@ -1,4 +1,4 @@
-"""Private: what the operator's commands compute from the files of a driver's directory, of any driver.
+"""Private: what the operator's commands compute from any driver's directory.
 
-``reading`` takes snapshots; everything else is arithmetic on snapshots and needs no process.
+``reading`` takes snapshots; everything else computes on snapshots and needs no process.
 """

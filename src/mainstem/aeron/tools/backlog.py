@@ -1,4 +1,4 @@
-"""How many bytes wait between one stage of a stream and the next, and how much room is left before back pressure."""
+"""How many bytes wait between the stages of a stream, and how much space is left before back pressure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ RECORDING = "recording"  # of an archive; its id is the recording's
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One stage on a stream's way.
+    """One stage of a stream.
 
-    ``backlog`` are the bytes that the stage before it has and it has not; ``room`` the bytes that it may still advance
-    before something stops it (a publisher at its limit, a sender at the receivers' window, a subscriber filling its
-    receiver's window); both in bytes, None where the driver has no figure.
+    ``backlog`` are the bytes that the previous stage has and this one lacks; ``room`` the bytes that it may still advance before a
+    limit or window stops it. Both are in bytes, None if unknown.
     """
 
     kind: str
@@ -34,10 +33,9 @@ class Stage:
 
 
 def stages(stream: Stream) -> tuple[Stage, ...]:
-    """The stages in the order in which a message meets them.
+    """The stages in the order in which a message passes them.
 
-    The step from sender to receiver is known only when both have the same driver: then a receiver's backlog is what
-    the sender has sent and the receiver has not put in order.
+    A receiver's backlog (bytes sent but not put in order) is known only if sender and receiver share a driver.
     """
     steps: list[Stage] = []
     publication = stream.publication
@@ -49,7 +47,6 @@ def stages(stream: Stream) -> tuple[Stage, ...]:
 
 
 def stage_row(stage: Stage) -> dict[str, object]:
-    """Return a stage as JSON has it."""
     return {
         "stage": stage.kind,
         "registration_id": stage.registration_id,

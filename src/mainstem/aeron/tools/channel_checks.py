@@ -1,4 +1,4 @@
-"""Checks of a channel before anything waits for a driver: what every driver refuses is refused here at once."""
+"""Checks of a channel before waiting for a driver: what every driver refuses is refused at once."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ OF_SUBSCRIPTIONS = ("receiver_window_length", "reliable", "tether", "rejoin", "g
 
 
 def check_publication(channel: str) -> None:
-    """Raise ChannelUriError for a channel that no driver publishes on."""
+    """Raise ChannelUriError if no driver can publish on the channel."""
     _check(channel, OF_PUBLICATIONS)
 
 
 def check_subscription(channel: str) -> None:
-    """Raise ChannelUriError for a channel that no driver subscribes to."""
+    """Raise ChannelUriError if no driver can subscribe to the channel."""
     _check(channel, OF_SUBSCRIPTIONS)
 
 

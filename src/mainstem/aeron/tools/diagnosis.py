@@ -1,4 +1,4 @@
-"""Several samples of a directory reduced to one diagnosis a stream: why it is stalled, since when, and what shows it."""
+"""Reduces several samples of a directory to one diagnosis per stream: why it is stalled, since when, and the evidence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STALLED_SHARE = 4  # a stream that is stalled in a quarter of the samples is cal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What one sample shows about one publication or image."""
+    """One sample of one publication or image."""
 
     rule: str
     cause: Cause
@@ -39,9 +39,9 @@ class Observation:
 class Diagnosis:
     """The diagnosis of one publication or image.
 
-    ``samples`` counts, for each rule, the samples in which it applied. ``since_ms`` (epoch) is the first
-    sample from which the rule applied to the end, the first sample with it where it came and went, or the exact moment where a
-    timestamp shows it; ``basis`` names which. ``not_before_ms`` is when the log was created.
+    ``samples`` counts the samples in which each rule applied. ``since_ms`` (epoch) is the first sample from which the rule
+    applied to the end, the first one in which it applied if it came and went, or a recorded time; ``basis`` says which.
+    ``not_before_ms`` is when the log was created.
     """
 
     kind: str
@@ -72,10 +72,9 @@ class Diagnosis:
 
 
 def diagnose(snapshots: Sequence[Snapshot], losses: Sequence[LossEntry] = ()) -> tuple[Diagnosis, ...]:
-    """Return one diagnosis for each publication and image of the last snapshot, from all snapshots in the order of time.
+    """Diagnose each publication and image of the last snapshot from all snapshots, in order of time.
 
-    ``losses`` is the loss report: it dates a gap. One snapshot is enough for what stands still by itself (no receiver,
-    a full window); two or more show movement.
+    ``losses``, the loss report, dates gaps. One snapshot shows a full window or a missing receiver; two or more show movement.
     """
     observations: dict[tuple[str, int], list[Observation]] = {}
     latest: dict[tuple[str, int], Publication | Image] = {}
@@ -107,7 +106,6 @@ def diagnose(snapshots: Sequence[Snapshot], losses: Sequence[LossEntry] = ()) ->
 
 
 def diagnosis_row(diagnosis: Diagnosis) -> dict[str, object]:
-    """Return a diagnosis as JSON has it."""
     return {
         "kind": diagnosis.kind,
         "registration_id": diagnosis.registration_id,
@@ -183,7 +181,7 @@ def _observe_image(status: ImageStatus) -> Observation:
 
 
 def _silent_since(snapshot: Snapshot, culprit: Client | None) -> int | None:
-    """Return the time of the client's last heartbeat, if that is longer ago than a living one's."""
+    """The time of the client's last heartbeat, if that is overdue."""
     if culprit is None or culprit.heartbeat_ms <= 0 or snapshot.epoch_ms - culprit.heartbeat_ms <= SILENT_MS:
         return None
     return culprit.heartbeat_ms

@@ -1,4 +1,4 @@
-"""What concerns the whole driver and not one stream, beside the diagnosis of the streams."""
+"""Warnings about the whole driver, in addition to the diagnosis of streams."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _RISING = (
 
 
 def driver_warnings(snapshots: Sequence[Snapshot], errors: Sequence[ErrorObservation] = ()) -> tuple[str, ...]:
-    """Return sentences about the driver, from all samples and its error log; they describe the last sample."""
+    """Warnings about the driver at the last sample, from all samples and the error log."""
     first, last = snapshots[0], snapshots[-1]
     warnings = []
     if not last.is_driver_alive(DRIVER_TIMEOUT_MS):

@@ -23,10 +23,9 @@ BLOCK = 512  # the unit of st_blocks, whatever the file system's own is
 class LogState:
     """One log buffer at one moment. Lengths are in bytes.
 
-    ``allocated`` is how much of the file has storage behind it; ``created_ms`` is when the driver created it (epoch), None where
-    the file system does not keep that.
-    ``next_frame_length`` is the length word at the position that the caller asked for: above 0 a whole frame, 0 nothing yet,
-    below 0 a claim that its producer has not finished; None without such a position, or when it has left the log.
+    ``allocated`` is the file's storage; ``created_ms`` (epoch) is None if the file system doesn't record it.
+    ``next_frame_length`` is the length word at the requested position: positive for a whole frame, 0 for nothing yet, negative
+    for an unfinished claim; None without a position, or if it has left the log.
     """
 
     path: str
@@ -68,7 +67,7 @@ class LogState:
 
 
 def read_log_state(path: str, *, next_position: int | None = None) -> LogState | None:
-    """Read one file; None when it is gone, too short, or no log buffer (yet)."""
+    """Read one file; None if it is gone, too short, or not a log buffer (yet)."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, PermissionError):
@@ -96,7 +95,7 @@ def read_log_state(path: str, *, next_position: int | None = None) -> LogState |
 
 
 def birth_ms(file: int, status: os.stat_result) -> int | None:
-    """Return when an open file was created (epoch), None where that is not known; its mtime moves with every store."""
+    """When an open file was created (epoch), or None; its mtime moves with every store."""
     if (birth := getattr(status, "st_birthtime", None)) is not None:
         return int(birth * 1000)
     statx = getattr(ctypes.CDLL(None), "statx", None)
@@ -111,7 +110,7 @@ def birth_ms(file: int, status: os.stat_result) -> int | None:
 def parse_metadata(
     page: bytes, *, path: str = "", length: int = 0, allocated: int = 0, created_ms: int | None = None
 ) -> LogState | None:
-    """Parse the 4096 bytes of a log's metadata; None when they describe no log."""
+    """Parse the 4096 bytes of a log's metadata; None if they don't describe a log."""
 
     def i32(offset: int) -> int:
         return int(struct.unpack_from("<i", page, offset)[0])

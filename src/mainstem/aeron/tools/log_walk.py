@@ -1,6 +1,6 @@
-"""The frames of a log buffer file, read as its subscribers would read them, without mapping it.
+"""The frames of a log buffer file, read as its subscribers would, without mapping it.
 
-Reading a hole of a sparse file through a mapping would take storage for it; reading with ``pread`` does not.
+Reading a hole of a sparse file through a mapping would allocate storage for it; ``pread`` does not.
 """
 
 from __future__ import annotations
@@ -31,10 +31,7 @@ _TYPES = {layout.TYPE_PAD: "PAD", layout.TYPE_DATA: "DATA"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFrame:
-    """One frame. ``length`` is the frame's with its header, negative while it is claimed and not committed.
-
-    ``position`` is where the frame begins in the stream.
-    """
+    """One frame. ``length`` includes the header and is negative for an uncommitted claim; ``position`` is where it begins."""
 
     position: int
     partition: int
@@ -51,7 +48,7 @@ class LogFrame:
 
     @property
     def flag_letters(self) -> str:
-        """B begin, E end, S end of stream, R revoked; a dash where the flag is not set."""
+        """B begin, E end, S end of stream, R revoked; a dash for each unset flag."""
         return "".join(letter if self.flags & bit else "-" for bit, letter in _FLAG_LETTERS)
 
     @property
@@ -60,7 +57,7 @@ class LogFrame:
 
 
 class LogFile:
-    """A log buffer file, open for reading. Raises ConfigurationError when the file is not a log."""
+    """A log buffer file, open for reading. Raises ConfigurationError if it is not a log."""
 
     def __init__(self, path: str) -> None:
         state = read_log_state(path)
@@ -85,10 +82,9 @@ class LogFile:
         return tuple(i for count, i in sorted(used) if count >= 0)
 
     def frames(self, partition: int, *, payload_limit: int = 0) -> Iterator[LogFrame]:
-        """The frames of one partition with up to ``payload_limit`` bytes of each payload.
+        """The frames of one partition, with up to ``payload_limit`` bytes of each payload.
 
-        Zeroes between frames (cleaned, missing, or not written yet) are passed over. A frame whose length leaves the
-        term, or a committed one whose header has another offset than its own, ends the walk: what follows cannot be trusted.
+        Zeros between frames are skipped. A frame that leaves the term, or a committed one with a wrong offset, ends the walk.
         """
         term_length = self.state.term_length
         offset = 0

@@ -1,4 +1,4 @@
-"""Messages as text and back: what `mainstem sub` prints and `mainstem pub` reads."""
+"""Messages as text and back: the output of `mainstem sub` and the input of `mainstem pub`."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ TEMPLATE_HELP = (
 
 
 def time_text(time_ns: int) -> str:
-    """Return a time in UTC, as in 2026-01-31T12:00:00.000000Z."""
+    """A time in UTC, as in 2026-01-31T12:00:00.000000Z."""
     return datetime.fromtimestamp(time_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def formatter(text: str) -> Callable[[Message], bytes]:
-    """Return a function that lays a message out by a format. Raises ConfigurationError for an unknown letter."""
+    """A function that formats messages. Raises ConfigurationError for an unknown letter."""
     parts: list[bytes | Callable[[Message], bytes]] = []
     letters = iter(text)
     for letter in letters:
@@ -77,7 +77,7 @@ def formatter(text: str) -> Callable[[Message], bytes]:
 
 
 def as_json(message: Message) -> bytes:
-    """Return a line of JSON: the message as text, or in base64 where it is not UTF-8, and its place."""
+    """A line of JSON: the message as text, or as base64 if it isn't UTF-8, and its place."""
     document: dict[str, Any] = {
         "time": time_text(message.time_ns),
         "session_id": message.session_id,
@@ -93,25 +93,25 @@ def as_json(message: Message) -> bytes:
 
 
 def with_length(message: Message) -> bytes:
-    """Return the message behind its length in four bytes, big-endian."""
+    """The message after its length in four bytes, big-endian."""
     return LENGTH.pack(len(message.payload)) + message.payload
 
 
 class Outgoing(NamedTuple):
-    """A message to publish; the reserved value is None where the publication's own is to be used."""
+    """A message to publish; ``reserved_value`` None means the publication's own."""
 
     payload: bytes
     reserved_value: int | None = None
 
 
 def read_lines(file: IO[bytes]) -> Iterator[Outgoing]:
-    """Yield lines without their line feed. Raises ConfigurationError for one that is longer than any message."""
+    """Yield lines without their line feed. Raises ConfigurationError for one longer than any message."""
     for _number, line in _lines(file):
         yield Outgoing(line)
 
 
 def read_json(file: IO[bytes]) -> Iterator[Outgoing]:
-    """Yield what lines of `mainstem sub --output json` hold. Raises ConfigurationError, with the line's number."""
+    """Yield the messages in lines of `mainstem sub --output json`. Raises ConfigurationError with the line's number."""
     for number, line in _lines(file):
         if line.strip():
             try:
@@ -121,7 +121,7 @@ def read_json(file: IO[bytes]) -> Iterator[Outgoing]:
 
 
 def read_with_length(file: IO[bytes]) -> Iterator[Outgoing]:
-    """Yield messages behind their lengths. Raises ConfigurationError for a cut one."""
+    """Yield length-prefixed messages. Raises ConfigurationError for a truncated one."""
     at = 0
     while head := file.read(LENGTH.size):
         if len(head) < LENGTH.size:

@@ -1,7 +1,7 @@
-"""What a driver's state is now, for a screen or a page: the driver, its clients, its streams with lag and rates, its errors.
+"""A driver's state for a screen or page: the driver, its clients, its streams with lag and rates, its errors.
 
-``overview`` makes it of one snapshot and the one before it. ``DriverMonitor`` takes the snapshots, keeps short histories for plots,
-and diagnoses a stream. Nothing of the driver's is written.
+``overview`` compares a snapshot with the previous one. ``DriverMonitor`` takes snapshots, keeps short histories for plots, and
+diagnoses a stream. Nothing is written to the driver's files.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ StreamName = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientState:
-    """One client: its name or id, the age of its last heartbeat, its publications, and its subscriptions that have an image."""
+    """One client: name or id, age of its heartbeat, its publications, and its subscriptions that have an image."""
 
     client_id: int
     name: str
@@ -51,9 +51,9 @@ class ClientState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamState:
-    """One stream. ``lag`` are the bytes between its first stage and its last, ``window`` how many there may be.
+    """One stream. ``lag`` is the distance from its first stage to its last in bytes, ``window`` its maximum.
 
-    ``rate`` is in bytes a second, ``naks`` counts those sent and received, ``lost`` is in bytes, of the loss report.
+    ``rate`` is in bytes per second, ``naks`` counts those sent and received, ``lost`` is in bytes, from the loss report.
     """
 
     name: StreamName
@@ -74,13 +74,13 @@ class StreamState:
 
     @property
     def fullness(self) -> float:
-        """The lag as a share of the window, from 0 to 1; 0 where the window is not known."""
+        """The lag as a share of the window, from 0 to 1; 0 if the window is unknown."""
         return min(1.0, self.lag / self.window) if self.window else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """How fast the driver's own counters rise, a second."""
+    """The driver's own counters, per second."""
 
     bytes_sent: float = 0.0
     bytes_received: float = 0.0
@@ -93,7 +93,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """A driver at one moment. ``problem`` says why it cannot be read; then everything else is empty."""
+    """A driver at one moment. If ``problem`` says why it cannot be read, everything else is empty."""
 
     directory: str
     epoch_ms: int
@@ -121,7 +121,7 @@ def overview(
     lost_before: int = 0,
     errors: Sequence[ErrorObservation] = (),
 ) -> Overview:
-    """Return the state that a snapshot shows; rates need the one before it."""
+    """The state that a snapshot shows; rates need the previous one."""
     if before is not None and (before.start_ms != now.start_ms or before.now_ns >= now.now_ns):
         before = None
     seconds = (now.now_ns - before.now_ns) / 1e9 if before is not None else 0.0
@@ -220,9 +220,9 @@ def _stream_state(stream: Stream, before: Stream | None, seconds: float, losses:
 
 
 class DriverMonitor:
-    """Samples one driver's directory. A driver may end, restart, or not be there yet: that is a state, and no error.
+    """Samples one driver's directory. The driver may be missing, end or restart.
 
-    ``history`` holds the last samples of the driver's own rates, ``stream_history`` those of each stream's rate, NAKs and lag.
+    ``history`` holds the last samples of the driver's rates, ``stream_history`` those of each stream's rate, NAKs and lag.
     """
 
     def __init__(self, directory: str) -> None:
@@ -278,7 +278,6 @@ class DriverMonitor:
 
 
 def document(state: Overview) -> dict[str, object]:
-    """Return a state as JSON has it."""
     row = asdict(state)
     streams = []
     for stream, plain in zip(state.streams, row["streams"], strict=True):

@@ -1,6 +1,6 @@
-"""Snapshots of a driver's directory. Nothing is ever written there, not even by mistake: files are mapped privately.
+"""Snapshots of a driver's directory. Files are mapped privately, so nothing is ever written there.
 
-Whoever owns the directory may cut its files short while they are read: then reading raises, and the process goes on.
+The directory's owner may truncate files while they are read; then reading raises ConfigurationError.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ MAX_LOSS_REPORT = 64 << 20  # bytes that are read of one; a driver's own is 1 Mi
 
 
 class ReadingFiles(MappedFiles):
-    """Maps files for reading only: read permission is enough, and a store would stay in this process."""
+    """Maps files read-only: read permission suffices, and stores stay in this process."""
 
     def map(self, path: str) -> AtomicBuffer:
-        """The file's memory as others write it; private to this process should it be written here. Raises OSError."""
+        """The file's memory as others write it. Raises OSError."""
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             # No room is set aside for pages that will never be written.
@@ -56,7 +56,7 @@ class ReadingFiles(MappedFiles):
 
     @contextmanager
     def reading(self, buffer: AtomicBuffer, path: str) -> Iterator[None]:
-        """Raise ConfigurationError where the file lost bytes that the block read, whatever it made of the zeros there."""
+        """Raise ConfigurationError if the file lost bytes that the block read, whatever it did with the zeros."""
         mapping = self._mappings[id(buffer)][1]
         try:
             yield
@@ -66,10 +66,9 @@ class ReadingFiles(MappedFiles):
 
 
 class DirectoryReader:
-    """A driver's directory, open for reading. Follows a driver that restarts in the same place.
+    """A driver's directory, open for reading; follows a driver that restarts there.
 
-    Raises DriverTimeout when there is no CnC file that a driver has finished writing. A directory whose driver is dead
-    can be read as it was left.
+    Raises DriverTimeout if there is no complete CnC file. The directory of a dead driver is readable too.
     """
 
     def __init__(self, directory: str) -> None:
@@ -110,7 +109,7 @@ class DirectoryReader:
 
     @property
     def cnc(self) -> CncFile:
-        """The CnC file as it is now: mapped again when another driver has put a new one in its place."""
+        """The current CnC file, mapped again if another driver has replaced it."""
         try:
             status = os.stat(places.cnc_path(self.directory))
         except FileNotFoundError:
@@ -162,7 +161,7 @@ class DirectoryReader:
 
 
 def read_error_file(path: str, *, offset: int = 0) -> list[ErrorObservation]:
-    """Return the distinct errors in any file with such a log at ``offset``. Raises ConfigurationError."""
+    """The distinct errors in any file that has such a log at ``offset``. Raises ConfigurationError."""
     try:
         with open(path, "rb") as file:
             file.seek(offset)
@@ -176,7 +175,7 @@ def read_error_file(path: str, *, offset: int = 0) -> list[ErrorObservation]:
 
 
 def read_counters(reader: CountersReader) -> tuple[CounterSnapshot, ...]:
-    """Return all allocated counters. The values are read first and together, so that they are of nearly one moment."""
+    """All allocated counters. The values are read first, so that they are of nearly one moment."""
     values = [(i, reader.value(i)) for i in reader]
     counters = []
     for counter_id, value in values:
@@ -196,7 +195,7 @@ def read_counters(reader: CountersReader) -> tuple[CounterSnapshot, ...]:
 
 
 def read_logs(directory: str, counters: tuple[CounterSnapshot, ...]) -> dict[int, LogState]:
-    """Return the logs of all streams that the counters name, each with the frame that its first consumer reads next."""
+    """The logs of all streams that the counters name, each with the frame that its first consumer reads next."""
     logs: dict[int, LogState] = {}
     for counter in counters:
         key = stream_key(counter)

@@ -1,7 +1,7 @@
-"""The decision table of ``mainstem why``: read from the top, the first rule that applies decides.
+"""The decision table of ``mainstem why``: the first rule that applies decides.
 
-Each rule has its name, its cause, its condition in words and as code, and the function that writes its sentence: what was observed,
-with the numbers that show it, and no more than they show. ``docs/why.md`` draws this table, and a test holds the two together.
+Each rule has its name, its cause, its condition in words and as code, and the function that writes its sentence: the
+observation, with the numbers that show it. A test keeps the table in ``docs/why.md`` equal to this one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Rule(Generic[T]):
-    """One row: ``when`` describes what ``applies`` computes, ``sentence`` writes it with the numbers."""
+    """One row: ``when`` describes ``applies``, ``sentence`` explains it with numbers."""
 
     name: str
     cause: Cause
@@ -51,12 +51,12 @@ class Rule(Generic[T]):
 
 
 class RuleTable(list[Rule[T]]):
-    """Rules in the order in which they are tried; the last one always applies."""
+    """Rules in order; the last one always applies."""
 
     def row(
         self, name: str, cause: Cause, when: str, applies: Callable[[T], bool]
     ) -> Callable[[Callable[[T], str]], Callable[[T], str]]:
-        """Add the decorated function as the sentence of a new rule."""
+        """Decorator: add a rule with the function as its sentence."""
 
         def add(sentence: Callable[[T], str]) -> Callable[[T], str]:
             self.append(Rule(name, cause, when, applies, sentence))
@@ -477,17 +477,17 @@ def _quiet(status: ImageStatus) -> str:
 
 
 def _count(value: int) -> str:
-    """Return a number of bytes, with its thousands apart."""
+    """A number of bytes with thousands separators."""
     return f"{value:,} bytes"
 
 
 def _client(who: Client) -> str:
-    """Return a client's id and, where it has one, its name."""
+    """A client's id, and its name if it has one."""
     return f"client {who.client_id} ({who.name})" if who.name else f"client {who.client_id}"
 
 
 def _reader(who: Subscriber) -> str:
-    """Return a subscription and its client."""
+    """A subscription and its client."""
     return f"subscription {who.registration_id} of {_client(who.client)}"
 
 

@@ -1,4 +1,4 @@
-"""Selections of counters, and counters as rows for a program, with names and not only numbers."""
+"""Selections of counters, and counters as rows with names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OF_ARCHIVES = {int(each): each.label for each in ArchiveCounterType}
 
 
 def type_name(counter: CounterSnapshot) -> str:
-    """Return the name of a counter's type: ``system``, ``snd-pos``, ``client-heartbeat`` …; its number where it has none."""
+    """The name of a counter's type, such as ``system`` or ``snd-pos``, or its number."""
     if counter.type_id == CounterType.SYSTEM:
         return "system"
     if counter.type_id in _OF_ARCHIVES:
@@ -32,9 +32,9 @@ def type_name(counter: CounterSnapshot) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """A condition on counters: all parts must match; an empty part matches any.
+    """A condition on counters. All parts must match; an empty part matches any.
 
-    ``types`` are names or numbers; ``channel`` is a part of the channel's text; ``label`` a regular expression.
+    ``types`` are names or numbers; ``channel`` is a substring; ``label`` a regular expression.
     """
 
     types: frozenset[str] = frozenset()
@@ -65,7 +65,6 @@ class Selection:
 
 
 def counter_row(counter: CounterSnapshot) -> dict[str, object]:
-    """Return a counter as JSON has it."""
     row: dict[str, object] = {
         "id": counter.counter_id,
         "type_id": counter.type_id,
@@ -87,7 +86,6 @@ def counter_row(counter: CounterSnapshot) -> dict[str, object]:
 
 
 def snapshot_header(snapshot: Snapshot) -> dict[str, object]:
-    """Return the driver's identity and state as JSON has it."""
     return {
         "directory": snapshot.directory,
         "cnc_version": snapshot.version_text,
@@ -100,7 +98,7 @@ def snapshot_header(snapshot: Snapshot) -> dict[str, object]:
 
 
 def rates(before: Snapshot | None, now: Snapshot, chosen: Iterable[CounterSnapshot]) -> dict[int, float]:
-    """Return how fast the chosen counters rise, a second, by counter id; those that are new or did not rise are left out."""
+    """Rates per second by counter id; counters that are new or did not rise are left out."""
     if before is None or now.now_ns <= before.now_ns:
         return {}
     seconds = (now.now_ns - before.now_ns) / 1e9

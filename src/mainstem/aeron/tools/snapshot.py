@@ -20,7 +20,7 @@ STREAM_TYPES = STREAM_COUNTER_TYPES | {CounterType.PER_IMAGE}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamKey:
-    """The key of a stream's counter. ``channel`` is the longest text of it that key and label hold."""
+    """The key of a stream's counter. ``channel`` is the longest text of it in key and label."""
 
     registration_id: int
     session_id: int
@@ -34,8 +34,8 @@ class Snapshot:
     """Everything read at one time.
 
     ``epoch_ms`` is that time by the wall clock, ``now_ns`` by the monotonic one. ``heartbeat_ms`` is the driver's last
-    heartbeat: 0 none yet, -1 shut down. ``logs`` are the log buffers by registration id, empty when they were not asked
-    for; ``free_space`` is what the directory's file system has left.
+    heartbeat: 0 none yet, -1 shut down. ``logs`` are the log buffers by registration id, if requested; ``free_space`` is that
+    of the directory's file system.
     """
 
     directory: str
@@ -67,10 +67,7 @@ class Snapshot:
 
 
 def stream_key(counter: CounterSnapshot) -> StreamKey | None:
-    """Return the key of a stream's counter, or None for a counter of another kind.
-
-    That of an archive's recording position has the recording's id for a registration id.
-    """
+    """The key of a stream's counter; None for other counters. A recording position has the recording's id as registration id."""
     if counter.type_id == ArchiveCounterType.RECORDING_POSITION:
         return _recording_key(counter.label)
     if counter.type_id not in STREAM_TYPES:
@@ -98,7 +95,7 @@ def _recording_key(label: str) -> StreamKey | None:
 
 
 def _channel_of_label(label: str) -> tuple[str, int | None]:
-    """Return channel and join position out of ``name: registration session stream channel[ @join]``: keys cut long channels."""
+    """Channel and join position in ``name: registration session stream channel[ @join]``: keys truncate long channels."""
     parts = label.partition(": ")[2].split(" ")
     if len(parts) < 4:
         return "", None

@@ -1,4 +1,4 @@
-"""The state of one stream, from one sample and the sample before it: what the rules of the decision table test."""
+"""The state of one stream, from one sample and the previous one, which the rules of the decision table test."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ LIMIT_STEP = 8
 
 @dataclass(frozen=True)
 class Status:
-    """What the statuses of images and publications share."""
-
     snapshot: Snapshot
 
     @property
@@ -40,14 +38,14 @@ class Status:
 
     @property
     def disk_is_full(self) -> bool:
-        """Whether there is no space for the next new page of the log."""
+        """Whether there is no space for the log's next page."""
         free, log = self.snapshot.free_space, self.log
         return free is not None and log is not None and log.unallocated > 0 and free < PAGE
 
 
 @dataclass(frozen=True)
 class ImageStatus(Status):
-    """An image now and in the sample before (None in the first one)."""
+    """An image now and in the previous sample (None in the first one)."""
 
     image: Image
     before: Image | None = None
@@ -78,7 +76,7 @@ class ImageStatus(Status):
 
     @property
     def has_gap(self) -> bool:
-        """Whether data after a gap waits for the gap to be repaired (not merely for the driver's next cycle)."""
+        """Whether data after a gap waits for its repair, not just for the driver's next cycle."""
         if self.missing == 0:
             return False
         return self.naks_sent > 0 or (self.before is not None and self.before.position == self.image.position)
@@ -89,7 +87,7 @@ class ImageStatus(Status):
 
     @property
     def window(self) -> int | None:
-        """What the receiver grants the sender: the congestion window where it is smaller than the configured one."""
+        """The receiver's window: the congestion window if it is smaller than the configured one."""
         windows = [w for w in (self.image.window, self.image.cubic_window) if w]
         return min(windows, default=None)
 
@@ -104,7 +102,7 @@ class ImageStatus(Status):
 
     @property
     def window_is_used_up(self) -> bool:
-        """Whether what arrived and was not read fills the window, but for the step in which progress is reported."""
+        """Whether unread data fills the window, up to the step in which progress is reported."""
         if self.window is None:
             return False
         return self.image.high_water_mark - self.consumed >= self.window - self.window // REPORTED_STEP
@@ -112,7 +110,7 @@ class ImageStatus(Status):
 
 @dataclass(frozen=True)
 class PublicationStatus(Status):
-    """A publication now and in the sample before (None in the first one), with the images of it that this driver has."""
+    """A publication now and in the previous sample (None in the first one), with its images on this driver."""
 
     publication: Publication
     before: Publication | None = None
@@ -150,7 +148,7 @@ class PublicationStatus(Status):
 
     @property
     def left_out(self) -> tuple[Subscriber, ...]:
-        """Subscribers further behind than the limit allows: untethered and resting, so that the stream does not wait for them."""
+        """Resting untethered subscribers, further behind than the limit allows."""
         return tuple(s for s in self.publication.subscribers if self._is_left_out(s))
 
     def _is_left_out(self, subscriber: Subscriber) -> bool:
@@ -165,7 +163,7 @@ class PublicationStatus(Status):
 
     @cached_property
     def consumer(self) -> int:
-        """The lowest position on which the limit stands: the sender's, a spy's, an IPC subscriber's."""
+        """The lowest position below the limit: the sender's, a spy's or an IPC subscriber's."""
         places = [s.position for s in self.counted]
         if self.publication.sender_position is not None:
             places.append(self.publication.sender_position)
@@ -187,7 +185,7 @@ class PublicationStatus(Status):
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the stream is stalled: offers are refused, or written bytes stand still."""
+        """Whether offers are refused or written bytes stand still."""
         if self.is_at_limit and (self.backlog > 0 or (self.is_connected and self.limit_lags)):
             return True
         return self.has_stopped
@@ -205,7 +203,7 @@ class PublicationStatus(Status):
 
     @property
     def spies_drive(self) -> bool:
-        """Whether spies alone move the sender: no receiver has ever granted what was sent."""
+        """Whether only spies move the sender: no receiver has granted what was sent."""
         sent, limit = self.publication.sender_position, self.publication.sender_limit
         if sent is None or limit is None or self.slowest is None or self.log is None:
             return False
@@ -231,17 +229,17 @@ class PublicationStatus(Status):
 
     @property
     def sender_is_out_of_window(self) -> bool:
-        """Whether the next frame does not fit into what the receivers granted."""
+        """Whether the next frame exceeds the receivers' window."""
         return self.sender_room is not None and self.sender_room < min(self.next_frame, self.mtu)
 
     @property
     def mtu(self) -> int:
-        """The longest datagram; a padding frame is longer in the log and goes out as its header."""
+        """The longest datagram; a padding frame is sent as its header only."""
         return self.log.mtu if self.log is not None else align_frame(1)
 
     @cached_property
     def limiting_image(self) -> ImageStatus | None:
-        """The image of this driver whose progress explains the sender's limit, if one does."""
+        """The image on this driver that explains the sender's limit, if any."""
         limit = self.publication.sender_limit
         if limit is None:
             return None
@@ -260,7 +258,7 @@ class PublicationStatus(Status):
 
     @property
     def status_message_is_late(self) -> bool:
-        """Whether that receiver's subscribers have read on, and the sender has no status message of it."""
+        """Whether that receiver's subscribers have advanced but the sender has no status message about it."""
         image, limit = self.only_image, self.publication.sender_limit
         if image is None or image.window is None or limit is None:
             return False
@@ -268,7 +266,7 @@ class PublicationStatus(Status):
 
     @property
     def reader(self) -> Subscriber | None:
-        """The subscriber for whom the stream waits: the slowest of an IPC log, or of the image that holds the window."""
+        """The subscriber that the stream waits for: the slowest of an IPC log, or of the image that holds the window."""
         if self.publication.is_ipc:
             return self.slowest if self.is_stalled and not self.limit_lags else None
         image = self.limiting_image

@@ -1,4 +1,4 @@
-"""The counters of a snapshot, grouped: publications with their stages, images with theirs, and the streams they carry."""
+"""The counters of a snapshot, grouped into publications and images with their stages, and the streams they carry."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """A receiver's stages. ``cubic_window`` is the congestion window in bytes, where there is one."""
+    """A receiver's stages; ``cubic_window`` is the congestion window in bytes, if any."""
 
     key: StreamKey
     high_water_mark: int
@@ -99,7 +99,7 @@ class Image:
 
     @property
     def window(self) -> int | None:
-        """How far the sender may be ahead of the slowest subscriber, in bytes, as the receiver was set up."""
+        """How far the sender may be ahead of the slowest subscriber, in bytes, as configured."""
         if self.log is None or self.log.receiver_window_length <= 0:
             return None
         # The metadata keeps what the receiver was set up with; half a term is the most that it ever grants.
@@ -156,7 +156,7 @@ class _Index:
         return tuple(self._clients.values())
 
     def labelled(self, type_id: int, registration_id: int, word: str) -> int | None:
-        """Return the value of the counter of that type with the word in its label: some types have several counters."""
+        """The counter of that type with ``word`` in its label: some types have several counters."""
         for counter in self.by_type.get(type_id, ()):
             key = self.keys.get(counter.counter_id)
             if key and key.registration_id == registration_id and word in counter.label.partition(":")[0]:
@@ -170,12 +170,12 @@ def _client_name(label: str) -> str:
 
 
 def clients(snapshot: Snapshot) -> tuple[Client, ...]:
-    """Return the clients that have a heartbeat, ordered by name and id."""
+    """The clients with a heartbeat, ordered by name and id."""
     return tuple(sorted(_Index(snapshot).clients, key=lambda client: (client.name, client.client_id)))
 
 
 def group_streams(snapshot: Snapshot) -> tuple[Stream, ...]:
-    """Return all streams, ordered by stream id, session id and channel."""
+    """All streams, ordered by stream id, session id and channel."""
     index = _Index(snapshot)
     followers = _subscribers(index)
     publications = [
@@ -273,7 +273,7 @@ def _image(
 
 
 def _channel_status(index: _Index, key: StreamKey) -> int | None:
-    """Return the send channel's status; a channel shared by several publications is registered under the first of them."""
+    """The send channel's status, which is registered under the first publication that shares the channel."""
     status = index.value(CounterType.SEND_CHANNEL_STATUS, key.registration_id)
     if status is not None:
         return status

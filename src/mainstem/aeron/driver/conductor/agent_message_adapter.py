@@ -1,4 +1,4 @@
-"""The messages of the sender and the receiver: taken from the conductor's queue and passed to what they concern."""
+"""Dispatches messages of the sender and the receiver from the conductor's queue."""
 
 from __future__ import annotations
 
@@ -31,8 +31,6 @@ IMAGES_PER_CYCLE = 2
 
 
 class AgentMessageAdapter:
-    """Routes each message by its class."""
-
     def __init__(
         self,
         resources: Resources,
@@ -63,7 +61,7 @@ class AgentMessageAdapter:
         }
 
     def poll(self, now_ns: int) -> int:
-        """Handle up to MESSAGES_PER_CYCLE messages, IMAGES_PER_CYCLE images among them; return how many."""
+        """Handle up to MESSAGES_PER_CYCLE messages, up to IMAGES_PER_CYCLE images among them; return how many."""
         count = images = 0
         while count < MESSAGES_PER_CYCLE and images < IMAGES_PER_CYCLE and self._queue:
             message = self._queue.popleft()
@@ -84,7 +82,7 @@ class AgentMessageAdapter:
         return count
 
     def _on_resolve_again(self, message: messages.ResolveAgain, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """Resolve the name of a silent peer (docs/protocols/aeron.md, 19.8). One that is unknown now keeps its address."""
+        """Resolve the name of a silent peer again (docs/protocols/aeron.md, 19.8); if that fails, it keeps its address."""
         resources = self._resources
         endpoint = message.endpoint
         key = "endpoint" if isinstance(endpoint, SendChannelEndpoint) else "control"

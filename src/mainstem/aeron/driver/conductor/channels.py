@@ -1,7 +1,6 @@
-"""The channels that are open (docs/protocols/aeron.md, 8.3, 19.7).
+"""The open channels (docs/protocols/aeron.md, 8.3, 19.7).
 
-Each has its endpoint (the sockets), its status and address counters, and its users; publications, or subscriptions, whose
-channels match share one.
+Each has its endpoint (the sockets), its counters and its users. Publications or subscriptions whose channels match share one.
 """
 
 from __future__ import annotations
@@ -39,10 +38,7 @@ if TYPE_CHECKING:
 
 
 class OpenChannel:
-    """What both kinds share: the resolved channel, the status counter and one address counter for each bound socket.
-
-    ``counters`` are all of the channel's counters. ``users`` counts the publications, or the images, that hold the endpoint open.
-    """
+    """Common to both kinds: the resolved channel, its counters, and ``users``, the streams that keep the endpoint open."""
 
     def __init__(self, udp: UdpChannel, status: CounterCell, counters: list[CounterCell]) -> None:
         self.udp = udp
@@ -53,7 +49,7 @@ class OpenChannel:
 
 
 class SendChannel(OpenChannel):
-    """A channel that publications are sent to; ``endpoint`` is the sender's from ``register_endpoint`` on."""
+    """A channel for sending. ``endpoint`` belongs to the sender from ``register_endpoint`` on."""
 
     def __init__(
         self, udp: UdpChannel, endpoint: SendChannelEndpoint, status: CounterCell, counters: list[CounterCell]
@@ -67,10 +63,9 @@ class SendChannel(OpenChannel):
 
 
 class ReceiveChannel(OpenChannel):
-    """A channel that streams arrive through; ``endpoint`` is the receiver's from ``register_endpoint`` on.
+    """A channel for receiving. ``endpoint`` belongs to the receiver from ``register_endpoint`` on.
 
-    ``interest`` counts subscriptions by (stream id, session id or None for all). ``destinations`` are the sockets that the
-    conductor opened and did not have closed.
+    ``interest`` counts subscriptions by (stream id, session id or None for all). ``destinations`` are the open sockets.
     """
 
     def __init__(
@@ -96,18 +91,18 @@ class ReceiveChannel(OpenChannel):
         return min((each.receive_buffer_length for each in self.destinations), default=0)
 
     def find_destination(self, udp: UdpChannel) -> ReceiveDestination | None:
-        """Return the newest socket that was opened for that channel."""
+        """The newest socket that was opened for that channel."""
         return next((each for each in reversed(self.destinations) if each.is_of(udp)), None)
 
     def add_interest(self, stream_id: int, session_id: int | None) -> None:
-        """One subscription more; the first of its kind is passed on to the receiver."""
+        """Count one more subscription; tell the receiver about the first of its kind."""
         key = (stream_id, session_id)
         self.interest[key] += 1
         if self.interest[key] == 1:
             self._resources.receiver.add_subscription(self.endpoint, stream_id, session_id)
 
     def remove_interest(self, stream_id: int, session_id: int | None) -> None:
-        """One subscription fewer; the last of its kind is passed on to the receiver."""
+        """Count one subscription less; tell the receiver about the last of its kind."""
         key = (stream_id, session_id)
         self.interest[key] -= 1
         if self.interest[key] <= 0:
@@ -119,8 +114,6 @@ C = TypeVar("C", SendChannel, ReceiveChannel)
 
 
 class Channels:
-    """Opens and closes channels and finds them again."""
-
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._sends: list[SendChannel] = []
@@ -218,7 +211,7 @@ class Channels:
         return next((channel for channel in self._receives if channel.endpoint is endpoint), None)
 
     def close_if_unused(self, channel: SendChannel | ReceiveChannel) -> None:
-        """Have the agent close the sockets once no publication, subscription or image is left."""
+        """Close the sockets once no publication, subscription or image uses them."""
         assert channel.users >= 0
         if not channel.is_unused:
             return
@@ -257,9 +250,9 @@ class Channels:
 
     @contextmanager
     def opening(self) -> Iterator[None]:
-        """Raise RegistrationError where a socket cannot be opened.
+        """Turn failures to open a socket into RegistrationError.
 
-        While a socket is being closed, an address in use may be its own, however it is spelled: the command is tried again.
+        While another socket is closing, it may be what uses the address, so the command is retried.
         """
         try:
             yield
@@ -273,7 +266,7 @@ class Channels:
             raise _not_opened(error) from error
 
     def _buffer(self, uri: ChannelUri, key: str) -> int:
-        """The length of a socket's buffer that the channel specifies, or else the settings; 0 for the system's own."""
+        """The length of a socket buffer: the channel's, else the setting; 0 for the system default."""
         return getattr(uri, key) or int(getattr(self._resources.settings, f"socket_{key}"))
 
     def _check_agrees(self, udp: UdpChannel, params: SubscriptionParams, existing: ReceiveChannel) -> None:
@@ -299,7 +292,7 @@ class Channels:
             )
 
     def _check_mtu(self, udp: UdpChannel, params: PublicationParams, existing: SendChannel | None) -> None:
-        """The MTU must fit the socket's buffer: that of the socket that is open, else the one that is asked for."""
+        """Check that the MTU fits the buffer of the open socket, or of the requested one."""
         asked = 0 if existing is None else self._buffer(existing.udp.uri, "so_sndbuf")
         length = asked or self._buffer(udp.uri, "so_sndbuf") or self._resources.buffer_limits.default_send
         if params.mtu > length:
@@ -308,7 +301,7 @@ class Channels:
             )
 
     def _check_window(self, udp: UdpChannel, params: SubscriptionParams, asked: int) -> None:
-        """The window must fit the buffer that is asked for; what the system gives may be less."""
+        """Check that the window fits the requested buffer; the system may give less."""
         length = asked or self._resources.buffer_limits.default_receive
         if params.receiver_window_length > length:
             raise udp.uri.fault(
@@ -320,7 +313,7 @@ class Channels:
     def _closed_without_counters(
         self, endpoint: SendChannelEndpoint | ReceiveChannelEndpoint
     ) -> Iterator[list[CounterCell]]:
-        """Yield the list of a new channel's counters. When they run out, frees those and closes the endpoint's sockets."""
+        """Yield a list for a new channel's counters. If they run out, free them and close the sockets."""
         counters: list[CounterCell] = []
         try:
             yield counters

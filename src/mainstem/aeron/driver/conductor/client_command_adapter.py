@@ -1,7 +1,4 @@
-"""From a record in the to-driver buffer to its handler, and from what the handler raises to a response.
-
-See docs/protocols/aeron.md, 3, 5.
-"""
+"""Decodes client commands, runs their handlers, and turns errors into responses (docs/protocols/aeron.md, 3, 5)."""
 
 from __future__ import annotations
 
@@ -26,10 +23,7 @@ WAIT_LIMIT_NS = 2 * NS_PER_SECOND
 
 
 class ClientCommandAdapter:
-    """Reads commands and calls ``handlers[type(command)](command, now_ns)``.
-
-    A record that cannot be decoded and an error of a handler are sent as ON_ERROR, and logged.
-    """
+    """Reads commands and calls ``handlers[type(command)](command, now_ns)``; failures are sent as ON_ERROR and logged."""
 
     def __init__(
         self, resources: Resources, handlers: Mapping[type[Command], Callable[[Any, int], None]], now_ns: int
@@ -47,7 +41,7 @@ class ClientCommandAdapter:
         return self._waiting is not None or self._resources.to_driver.size > 0
 
     def poll(self, now_ns: int) -> int:
-        """Handle up to COMMANDS_PER_CYCLE commands; return how many. Behind one that must wait, the others wait too."""
+        """Handle up to COMMANDS_PER_CYCLE commands; return how many. If one must wait, so do those after it."""
         self._now_ns = now_ns
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
@@ -56,9 +50,9 @@ class ClientCommandAdapter:
         return self._resources.to_driver.read(self._on_record, COMMANDS_PER_CYCLE)
 
     def on_timer(self, now_ns: int) -> None:
-        """Unblock the buffer once its head has stood still for the client liveness timeout with something to read.
+        """Unblock the buffer if its head has not moved for the client liveness timeout although there is something to read.
 
-        A client died then between claiming a record and finishing it.
+        A client died then between claiming a record and committing it.
         """
         ring = self._resources.to_driver
         head = ring.consumer_position

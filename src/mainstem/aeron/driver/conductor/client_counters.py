@@ -1,4 +1,4 @@
-"""Counters that clients ask for: their own, which go with them, and static ones (docs/protocols/aeron.md, 5)."""
+"""Counters that clients request: their own, which go with them, and static ones (docs/protocols/aeron.md, 5)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ STATIC_OWNER = -1  # the owner of counters that outlive the clients that add the
 
 
 class ClientCounters:
-    """Counters by registration id; a static one by type id and registration id."""
-
     def __init__(self, resources: Resources, clients: Clients) -> None:
         self._resources = resources
         self._clients = clients

@@ -1,4 +1,4 @@
-"""The clients as the conductor sees them: each response is one record in the to-clients buffer (docs/protocols/aeron.md, 4, 6)."""
+"""Sends responses to clients through the to-clients buffer (docs/protocols/aeron.md, 4, 6)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ClientProxy:
-    """Sends responses to every client; each client picks its own by the ids in them."""
+    """Sends responses, which every client receives."""
 
     def __init__(
         self, transmitter: BroadcastTransmitter, clock: Clock, instrument: Instrument, events: EventLog | None = None
@@ -34,7 +34,7 @@ class ClientProxy:
             self._events.record(response, now_ns)
 
     def send_error(self, correlation_id: int, code: int, text: str) -> None:
-        """Send ON_ERROR. A text too long for a record of the broadcast buffer is truncated: every command has its response."""
+        """Send ON_ERROR, with the text truncated to fit a record: every command gets a response."""
         empty = OnError(offending_correlation_id=correlation_id, error_code=code, message="")
         room = min(MAX_MESSAGE_LENGTH, self._transmitter.max_message_length - len(empty.encode()))
         message = text.encode("utf-8", "surrogateescape")[:room].decode("utf-8", "surrogateescape")

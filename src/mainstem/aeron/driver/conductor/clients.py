@@ -1,6 +1,6 @@
-"""Client sessions: created by their first ADD command, kept by their heartbeat counter (docs/protocols/aeron.md, 7).
+"""Client sessions: created by a first ADD command, kept alive by a heartbeat counter (docs/protocols/aeron.md, 7).
 
-A client whose counter goes stale is reaped, with everything that it registered.
+When the counter goes stale, the client is released with everything that it registered.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ClientSession:
-    """One client: its id and the counter in which it stores the epoch's milliseconds twice a second."""
+    """One client: its id, and the counter in which it stores epoch milliseconds twice a second."""
 
     __slots__ = ("client_id", "closed", "heartbeat")
 
@@ -32,10 +32,7 @@ class ClientSession:
 
 
 class Clients:
-    """The clients of this driver.
-
-    ``release`` is called with a client id when the client is gone, to release what it owned.
-    """
+    """The clients of this driver. ``release`` frees what a gone client owned."""
 
     def __init__(self, resources: Resources, *, liveness_timeout_ns: int, release: Callable[[int], None]) -> None:
         self._resources = resources
@@ -50,7 +47,7 @@ class Clients:
         return len(self._sessions)
 
     def get_or_add(self, client_id: int) -> ClientSession:
-        """The session of ``client_id``; a new one gets its heartbeat counter, announced before anything else."""
+        """The session of ``client_id``. A new client's heartbeat counter is announced before anything else."""
         session = self._sessions.get(client_id)
         if session is None:
             heartbeat = self._resources.counters.allocate(
@@ -65,13 +62,13 @@ class Clients:
         return session
 
     def on_keepalive(self, command: ClientKeepalive, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """CLIENT_KEEPALIVE: the heartbeat of clients that do not write the counter themselves."""
+        """CLIENT_KEEPALIVE: the heartbeat of older clients."""
         session = self._sessions.get(command.client_id)
         if session is not None:
             session.heartbeat.set_release(self._resources.clock.epoch_ms())
 
     def on_close(self, command: ClientClose, now_ns: int) -> None:  # noqa: ARG002
-        """CLIENT_CLOSE: the next timer tick reaps the client, and it does not count as a timeout."""
+        """CLIENT_CLOSE: the next timer tick releases the client, without counting a timeout."""
         session = self._sessions.get(command.client_id)
         if session is not None:
             session.closed = True

@@ -1,25 +1,23 @@
-"""The conductor: takes commands and what the other agents report, and walks every resource through its life.
+"""The conductor: runs client commands, handles reports of the other agents, and manages every resource's life.
 
-The driver has three agents. The sender and the receiver move frames; the conductor makes, links and ends everything that they
-move frames through, and is the only agent that allocates counters, creates and deletes logs, resolves names, opens sockets and
-talks to clients. It is not on the way of a message: limits, positions, cleaning, status messages and NAKs belong to compiled
-cycles, which do not wait for it. (IPC publications' cycle runs in the conductor's thread, yet without its Python.)
+The sender and the receiver move frames. The conductor makes, links and ends everything they use: it alone allocates counters,
+creates and deletes logs, resolves names, opens sockets and talks to clients. No message waits for it: limits, positions, cleaning,
+status messages and NAKs belong to compiled cycles.
 
 One duty cycle, in this order:
 
-1. At most one command of a client (``client_command_adapter``). Commands are carried out in the order of the to-driver buffer. A
-   command that needs a socket which is just being closed waits, and all others behind it.
+1. At most one client command (``client_command_adapter``). A command that needs a socket which is being closed waits, and so do
+   those after it.
 2. Messages of the sender and the receiver (``agent_message_adapter``).
-3. Name resolution between drivers, where it is configured.
-4. Deleting a log that nothing uses any more. Unmapping a large one takes milliseconds, so there is a limit for each cycle.
-5. Once in each timer interval: the heartbeat in the CnC file, clients that are gone, one step in the life of each stream, a
-   to-driver buffer that a dead client blocks.
+3. Name resolution between drivers, if configured.
+4. Deleting unused logs. Unmapping a large one takes milliseconds, so there is a limit per cycle.
+5. Once per timer interval: the heartbeat, clients that are gone, one step in the life of each stream, and a to-driver buffer
+   that a dead client blocks.
 
-What a client registers is a link: ``PublicationLink``, ``SubscriptionLink``, a counter. A link belongs to one client and goes with
-it. What links refer to is shared and counted: a publication has ``references``, an open channel has ``users`` and interest. It ends
-when its count is 0, by the states of ``life_cycle`` for streams, by ``Channels`` for sockets.
+A client's registration is a link: ``PublicationLink``, ``SubscriptionLink`` or a counter, and goes with the client. What links
+refer to is counted: a publication has ``references``, an open channel ``users`` and interest. It ends when its count is 0.
 
-Ending something that another agent uses takes a round trip, and memory is given back in this order alone:
+Ending something that another agent uses takes a round trip, and memory is freed only in this order:
 
     conductor                       sender or receiver
     state DONE, or unused
@@ -27,11 +25,8 @@ Ending something that another agent uses takes a round trip, and memory is given
                              <---   PublicationReleased, ImageReleased, EndpointClosed
     frees counters, deletes the log
 
-A counter's id is used again only after a cool-down, because clients in other processes may still read it.
-
-All state here is the conductor's thread's own. What it shares with other threads is listed in ``agent_proxies``.
-
-This file only routes: each concern has a file of its own.
+A counter's id is reused only after a cool-down, because other processes may still read it. All state here belongs to the
+conductor's thread; ``agent_proxies`` lists what it shares. This file only routes.
 """
 
 from __future__ import annotations
@@ -73,7 +68,7 @@ COMMAND_PAUSE_NS = 1_000_000
 
 
 class DriverConductor:
-    """The agent that clients talk to. ``decide`` is its duty cycle; ``next_timer_ns`` is when it must run at the latest."""
+    """The agent that clients talk to. It must run by ``next_timer_ns`` at the latest."""
 
     def __init__(self, resources: Resources, to_conductor: DriverConductorProxy, now_ns: int) -> None:
         self._resources = resources
@@ -159,7 +154,7 @@ class DriverConductor:
         return work
 
     def close(self) -> None:
-        """Store the heartbeat that means "shut down", and unmaps every log; the files go with the directory."""
+        """Store the "shut down" heartbeat and unmap every log; the files go with the directory."""
         self._resources.to_driver.consumer_heartbeat_ms = DRIVER_SHUT_DOWN
         self._resources.names.close()
         self._resources.logs.free_some(sys.maxsize)
@@ -182,10 +177,7 @@ class DriverConductor:
             self._resources.errors.record(text, code=ErrorCode.STORAGE_SPACE)
 
     def _on_terminate(self, command: TerminateDriver, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """TERMINATE_DRIVER, accepted by the validator ``allow`` alone. There is no response either way.
-
-        See docs/protocols/aeron.md, 5.
-        """
+        """TERMINATE_DRIVER: only the validator ``allow`` accepts it. No response either way (docs/protocols/aeron.md, 5)."""
         if self._resources.settings.driver_termination_validator == "allow":
             logger.info("client %d asked the driver to terminate", command.client_id)
             self.is_termination_requested = True

@@ -1,4 +1,4 @@
-"""Destinations that clients add and remove, of publications and of subscriptions (docs/protocols/aeron.md, 19)."""
+"""Adding and removing destinations of publications and subscriptions (docs/protocols/aeron.md, 19)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class SendDestinationCommands:
-    """ADD_DESTINATION, REMOVE_DESTINATION and REMOVE_DESTINATION_BY_ID, for publications with ``control-mode=manual``."""
+    """The destinations of publications with ``control-mode=manual``."""
 
     def __init__(self, resources: Resources, publications: PublicationCommands, channels: Channels) -> None:
         self._resources = resources
@@ -43,7 +43,7 @@ class SendDestinationCommands:
         self._channels = channels
 
     def add(self, command: AddDestination, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """ADD_DESTINATION; the command's correlation id is the destination's from now on."""
+        """ADD_DESTINATION; the destination keeps the command's correlation id."""
         channel = self._send_channel(command.client_id, command.registration_id)
         uri, name = self._uri(command.channel)
         address = self._address(uri, name)
@@ -58,7 +58,7 @@ class SendDestinationCommands:
         self._done(command.correlation_id)
 
     def remove(self, command: RemoveDestination, now_ns: int) -> None:  # noqa: ARG002
-        """REMOVE_DESTINATION: the one with the same resolved address; an unknown name is matched by its text."""
+        """REMOVE_DESTINATION, by resolved address; an unknown name is matched by its text."""
         channel = self._send_channel(command.client_id, command.registration_id)
         uri, name = self._uri(command.channel)
         address = self._address(uri, name)
@@ -66,7 +66,6 @@ class SendDestinationCommands:
         self._done(command.correlation_id)
 
     def remove_by_id(self, command: RemoveDestinationById, now_ns: int) -> None:  # noqa: ARG002
-        """REMOVE_DESTINATION_BY_ID."""
         channel = self._send_channel(command.client_id, command.resource_registration_id)
         self._resources.sender.remove_destination_by_id(channel.endpoint, command.destination_registration_id)
         self._done(command.correlation_id)
@@ -82,7 +81,7 @@ class SendDestinationCommands:
         return publication.send_channel
 
     def _uri(self, channel: str) -> tuple[ChannelUri, str]:
-        """The destination and its endpoint; of the rest of its parameters none is used."""
+        """The destination and its endpoint; other parameters are ignored."""
         uri = ChannelUri.parse(channel)
         if uri.spy:
             raise ChannelUriError(channel, "a destination of a publication must be aeron:udp")
@@ -95,7 +94,7 @@ class SendDestinationCommands:
         return uri, name
 
     def _address(self, uri: ChannelUri, name: str) -> InetAddress | None:
-        """The endpoint's address; None, with an entry in the error log, where it has none (yet)."""
+        """The endpoint's address. If it has none (yet), log an error and return None."""
         names = self._resources.names
         try:
             address = uri.address_of("endpoint", names.lookup(name, "endpoint"))
@@ -111,7 +110,7 @@ class SendDestinationCommands:
 
 
 class ReceiveDestinationCommands:
-    """ADD_RCV_DESTINATION and REMOVE_RCV_DESTINATION, for subscriptions with ``control-mode=manual``."""
+    """The destinations of subscriptions with ``control-mode=manual``."""
 
     def __init__(
         self,
@@ -149,7 +148,7 @@ class ReceiveDestinationCommands:
         self._network.link_all(now_ns)
 
     def remove(self, command: RemoveReceiveDestination, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """REMOVE_RCV_DESTINATION: a socket by its canonical channel; IPC and a spy by their text, as the reference does."""
+        """REMOVE_RCV_DESTINATION: a socket by its canonical channel; IPC and spies by their text, as the reference does."""
         uri = ChannelUri.parse(command.channel)
         if uri.is_ipc or uri.spy:
             self._remove_local(self._manual(command.client_id, command.registration_id), command.channel)
@@ -186,7 +185,7 @@ class ReceiveDestinationCommands:
         self._channels.close_destination(channel, destination)
 
     def _remove_local(self, subscription: SubscriptionLink, channel: str) -> None:
-        """Unlink what the subscription read through ``channel``, unless another of its channels reads it too."""
+        """Unlink streams that the subscription read through ``channel``, unless it also reads them through another one."""
         removed = next((each for each in subscription.local if each.channel == channel), None)
         if removed is None:
             raise RegistrationError(

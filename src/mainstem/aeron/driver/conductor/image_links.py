@@ -1,4 +1,4 @@
-"""The links between subscriptions and the streams they match, and the notifications of their clients."""
+"""Links between subscriptions and matching streams, and their notifications."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ IPC_CHANNEL = "aeron:ipc"
 
 
 class ImageLinks:
-    """Makes and breaks the links between subscriptions and sources, as commands and the sources' lives require."""
+    """Links subscriptions and sources as commands and streams come and go."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
 
     def link(self, subscription: SubscriptionLink, source: StreamSource, now_ns: int) -> SubscriberPosition:
-        """Give ``subscription`` a position in ``source``; ``announce`` notifies its client, once the source is ready."""
+        """Give ``subscription`` a position in ``source``; ``announce`` tells the client once the source is ready."""
         assert source not in subscription.positions
         interest = source.interest_of(subscription)
         assert interest is not None
@@ -80,7 +80,7 @@ class ImageLinks:
         self._state_changed(source, position, TetherState.ACTIVE)
 
     def enter_resting(self, source: StreamSource, position: SubscriberPosition) -> None:
-        """Flow control waits for it no longer."""
+        """Flow control no longer waits for it."""
         source.rest_subscriber(position)
         self._state_changed(source, position, TetherState.LINGER)
 
@@ -91,7 +91,7 @@ class ImageLinks:
         self._state_changed(source, position, TetherState.RESTING)
 
     def _announce_end(self, source: StreamSource, position: SubscriberPosition) -> None:
-        """Tell a subscriber that its image is gone by itself; over IPC the channel is bare then, as the reference has it."""
+        """Tell a subscriber that its image is gone; over IPC, with the bare channel, as the reference does."""
         self.announce_gone(source, position, IPC_CHANNEL if source.is_ipc else None)
 
     def announce_gone(self, source: StreamSource, position: SubscriberPosition, channel: str | None = None) -> None:

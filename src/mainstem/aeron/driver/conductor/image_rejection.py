@@ -1,4 +1,4 @@
-"""REJECT_IMAGE: a subscriber refuses a stream, and its publisher is sent the reason (docs/protocols/aeron.md, 21)."""
+"""REJECT_IMAGE: a subscriber refuses a stream, and its publisher gets the reason (docs/protocols/aeron.md, 21)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOOPBACK = IPv4Address("127.0.0.1").packed.ljust(16, b"\0")
 
 
 class ImageRejection:
-    """Rejects images by their correlation ids; for IPC that is the publication's registration id."""
+    """Rejects images by correlation id (for IPC, the publication's registration id)."""
 
     def __init__(self, resources: Resources, ipc: IpcPublications, images: Images, links: ImageLinks) -> None:
         self._resources = resources

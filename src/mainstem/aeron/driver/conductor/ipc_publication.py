@@ -1,7 +1,6 @@
-"""IPC publications: active while clients refer to them, drained, lingering, done (docs/protocols/aeron.md, 14.6).
+"""IPC publications: active while referenced, then draining, lingering, done (docs/protocols/aeron.md, 14.6).
 
-The limits, positions and cleaning of a log are the compiled ``IpcPath``'s, which the conductor's own thread drives; here is what is
-rare.
+The compiled ``IpcPath`` moves limits and positions and cleans the log, in the conductor's thread.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 class IpcPublication(Publication):
     """One log that local clients write and read.
 
-    After a rejection it takes no subscribers until ``cool_down_until_ns``; ``cooled_down`` says that this is just over.
+    After a rejection it takes no subscribers until ``cool_down_until_ns``; ``cooled_down`` marks the end of that.
     """
 
     is_ipc = True
@@ -105,14 +104,12 @@ class IpcPublication(Publication):
 
 
 class IpcPublications(PublicationRegistry[IpcPublication]):
-    """The IPC publications of this driver."""
-
     def find_or_create(self, request: PublicationRequest, now_ns: int) -> tuple[IpcPublication, bool]:
         shared = None if request.is_exclusive else self._find_shared(request, self.streams)
         return (self._create(request, now_ns), True) if shared is None else (shared, False)
 
     def matching(self, stream: IpcPublication) -> list[SubscriptionLink]:
-        """Return the subscriptions to the stream; responses and the subscriptions that wait for them are kept apart."""
+        """The subscriptions to the stream; those that wait for responses match only responses."""
         subscriptions = super().matching(stream)
         if not stream.params.is_response:
             return [each for each in subscriptions if not each.params.is_response]

@@ -1,36 +1,31 @@
-"""The life that every stream of the conductor has, and what all of them share.
+"""The life of a stream: an IPC publication, a network publication, or an image.
 
-Three things are streams: an IPC publication, a network publication, and an image (a publication as it is rebuilt by a receiver).
-The conductor makes them, links subscriptions to them, and takes each through the same states:
+The conductor takes each stream through the same states:
 
-    ACTIVE      producers write, or packets come; subscribers may join
-    DRAINING    the end is known; what has been written is sent, and read, up to it
-    LINGER      subscribers have lost it; the log stays for those that map it still, and for retransmission
-    DONE        nothing needs it: the log and the counters are given back
+    ACTIVE      producers write, or packets arrive; subscribers may join
+    DRAINING    the end is known; everything before it is sent and read
+    LINGER      subscribers have lost it; the log stays for those that still map it, and for retransmission
+    DONE        nothing needs it: log and counters are freed
 
-A stream moves forward only, and only in the conductor's thread, on a command, on a message of another agent, or on a timer tick.
-A revoked one skips DRAINING: what has not been read is lost. Each kind of stream decides by itself when it moves:
+A stream only moves forward, in the conductor's thread, on a command, a message of another agent, or a timer tick. A revoked one
+skips DRAINING, and unread data is lost.
 
     ACTIVE -> DRAINING      a publication when its last registration is released; an image when no packet came for its
                             liveness timeout, when no subscriber is left, or when the end of the stream has been rebuilt
-    DRAINING -> LINGER      every subscriber that counts has read to the end; a network publication has also sent to it, and
-                            an image has announced it in status messages for a while
-    LINGER -> DONE          after the linger time; an image at once where no subscriber is left
+    DRAINING -> LINGER      every subscriber that counts has read to the end; a network publication has also sent everything, and
+                            an image has announced the end in status messages for a while
+    LINGER -> DONE          after the linger time; an image at once if no subscriber is left
 
-When a stream enters LINGER its subscribers' clients are notified that the image is unavailable, once, whichever way led there.
+On entering LINGER, the subscribers' clients are notified once that the image is unavailable.
 
-What happens per frame is not here. The log is written by clients or by the receiver; the limits, the positions and the cleaning
-of a log are moved by a compiled path: ``IpcPath`` in the conductor's own thread, ``SendPath`` in the sender's, ``ReceivePath`` in
-the receiver's. The conductor reads the positions of these paths from its own thread and may see them late, never too far
-ahead. What it wants changed in a path of another thread it requests by a command (``agent_proxies``), so between a move here
-and its effect there lies at most one duty cycle of that agent: a stream that is DRAINING here may still be handed a frame
-there, which is why the end is read again from the log's tail on each timer tick. A path of another thread, the log and the counters
-under it are given back only after that agent has reported that it let go of them.
+Clients or the receiver write the log. Compiled paths move limits and positions and clean it: ``IpcPath`` in the conductor's
+thread, ``SendPath`` in the sender's, ``ReceivePath`` in the receiver's. The conductor may see their positions late, but never
+too far ahead. It changes the path of another thread by a command (``agent_proxies``), which takes up to one duty cycle. A
+stream that is DRAINING here may still get a frame there, so the end is read again from the log's tail on each timer tick. A
+path, its log and its counters are freed only after the other agent has reported that it released them.
 
-Subscribers are the exception: a path's set of subscriber positions is made for one writer, the conductor, and concurrent
-readers. A position is stored in its counter before the counter is added to the set.
-
-Untethered subscribers are the other exception: one that falls too far behind no longer counts, and joins again after a rest
+A path's set of subscriber positions has one writer, the conductor, and concurrent readers. A position is stored in its counter
+before the counter is added to the set. Untethered subscribers that fall too far behind stop counting, and rejoin after a rest
 (docs/protocols/aeron.md, 19.6).
 """
 
@@ -87,7 +82,7 @@ P = TypeVar("P", bound="PublicationParams | SubscriptionParams")
 
 
 class StuckPosition:
-    """Detects that a position has stood still for too long while the producer is ahead of it (docs/protocols/aeron.md, 11.7)."""
+    """Detects a position that has not moved for too long although the producer is ahead (docs/protocols/aeron.md, 11.7)."""
 
     __slots__ = ("_position", "_since_ns", "_timeout_ns")
 
@@ -109,7 +104,7 @@ class StuckPosition:
 
 @frozen
 class StreamMemory:
-    """What a stream owns of shared memory: its log, the path of the log's file, and its counters."""
+    """A stream's shared memory: its log with path, and its counters."""
 
     log: LogBuffers
     log_file: str
@@ -117,7 +112,7 @@ class StreamMemory:
 
 
 class Stream(Generic[P]):
-    """What the three kinds of streams share: identity, memory, state and subscribers.
+    """Common to all three kinds of streams: identity, memory, state and subscribers.
 
     ``channel`` is the text of the client that created it; ``positions`` are the subscribers that its path waits for.
     """
@@ -144,7 +139,7 @@ class Stream(Generic[P]):
 
     @property
     def accepts_subscribers(self) -> bool:
-        """Whether a new subscription may link to it: to one that drains while another subscriber is still reading it."""
+        """Whether new subscribers may link: to a draining stream, only while another subscriber still reads it."""
         return self.state is StreamState.ACTIVE or (self.state is StreamState.DRAINING and self._is_being_read())
 
     def _is_being_read(self) -> bool:
@@ -202,7 +197,7 @@ class Stream(Generic[P]):
         return have_read(self.subscribers, end, self.params.tether_timeouts, draining_ns=now_ns - self.since_ns)
 
     def _unblock(self, stuck: StuckPosition, position: int, producer_position: int, now_ns: int) -> bool:
-        """Turn a claim that its producer never finished into padding, once ``position`` has been stuck at it."""
+        """Turn an unfinished claim into padding, once ``position`` is stuck at it."""
         log = self.log
         if not stuck.is_stuck(position, producer_position, now_ns):
             return False
@@ -226,16 +221,16 @@ class Stream(Generic[P]):
 
 
 def untethered_limit(reference_position: int, window_length: int) -> int:
-    """Below this an untethered subscriber is eligible for eviction: the last quarter of the window behind the reference."""
+    """The position below which an untethered subscriber may be evicted: the last quarter of the window behind the reference."""
     return reference_position - window_length + window_length // 4
 
 
 def untethered_image_limit(reference_position: int, window_length: int, reported_position: int, mtu: int) -> int:
-    """The same at a receiver, which reports to its sender every quarter of the window only.
+    """Like `untethered_limit`, for a receiver, which reports to its sender only every quarter of the window.
 
-    A subscriber that is inactive less than a quarter beyond ``reported_position`` keeps the receiver from reporting more: once
-    the sender has used up what was reported, down to the last quarter or the last datagram, it is eligible too. By the
-    plain limit it would hold the stream up forever.
+    An inactive subscriber less than a quarter beyond ``reported_position`` keeps the receiver from reporting more. Once the sender
+    has used up the reported window, down to the last quarter or datagram, it may be evicted too; otherwise it would stall the
+    stream forever.
     """
     limit = untethered_limit(reference_position, window_length)
     quarter = window_length // 4
@@ -249,7 +244,7 @@ def have_read(
 ) -> bool:
     """Whether every subscriber that a draining stream waits for has read to ``end``.
 
-    An untethered subscriber has as long as it may be far behind; an inactive one does not keep a stream from ending.
+    Untethered subscribers get the window limit timeout; inactive ones are not waited for.
     """
     patient = draining_ns < timeouts.window_limit_ns
     return all(
@@ -262,7 +257,7 @@ def have_read(
 def check_untethered(
     source: StreamSource, limit: int, timeouts: TetherTimeouts, links: ImageLinks, *, now_ns: int
 ) -> None:
-    """Move every untethered subscriber of ``source`` one state on where its time has come."""
+    """Move every untethered subscriber of ``source`` to its next state if it is time."""
     for position in list(source.subscribers):
         if position.interest.params.tether:
             continue

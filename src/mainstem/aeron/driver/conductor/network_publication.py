@@ -1,6 +1,6 @@
 """Network publications: active, draining, lingering, done (docs/protocols/aeron.md, 14.6).
 
-Sending, limits, cleaning and connection are the compiled ``SendPath``'s, which the sender drives; here is what is rare.
+The compiled ``SendPath`` sends, moves limits, cleans the log and tracks the connection, in the sender's thread.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class NetworkPublication(Publication):
     """One log that local clients write and the sender sends; ``subscribers`` are spies.
 
-    ``sender_publication`` is its part in the sender, which alone changes that part and its path.
+    Only the sender changes ``sender_publication`` and its path.
     """
 
     def __init__(
@@ -97,15 +97,13 @@ class NetworkPublication(Publication):
         return self.path.received_unicast_eos or now_ns - self.since_ns >= self.params.linger_ns
 
     def _announce_end(self) -> None:
-        """Heartbeats announce the end from now on, unless the channel does not ask for that (``eos=false``)."""
+        """Announce the end in heartbeats from now on, unless ``eos=false``."""
         if self.params.signal_eos and not self._is_end_announced:
             self._is_end_announced = True
             self._resources.sender.end_publication(self.sender_publication)
 
 
 class NetworkPublications(PublicationRegistry[NetworkPublication]):
-    """The network publications of this driver."""
-
     def __init__(
         self,
         resources: Resources,
@@ -196,7 +194,7 @@ class NetworkPublications(PublicationRegistry[NetworkPublication]):
             self._resources.sender.remove_publication(stream.sender_publication)
 
     def on_released(self, message: PublicationReleased, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """The sender released a publication: its log and counters can go, and its channel with the last one."""
+        """The sender released a publication: free its log and counters, and its channel with the last one."""
         publication = self._leaving.pop(message.registration_id)
         self._give_back(publication, "publication", "REMOVE_PUBLICATION_CLEANUP")
         publication.send_channel.users -= 1

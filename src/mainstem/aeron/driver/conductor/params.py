@@ -1,6 +1,6 @@
 """The parameters of publications and subscriptions: from the channel, or else the settings (docs/protocols/aeron.md, 23, 24).
 
-This is the one place where a default is picked: what follows takes the value from these parameters.
+Defaults are chosen here and nowhere else.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_RESPONSE = -1
 
 @frozen
 class TetherTimeouts:
-    """How long an untethered subscriber may be below the limit, counts after that, and rests."""
+    """How long an untethered subscriber may be below the limit, lingers, and rests."""
 
     window_limit_ns: int
     linger_ns: int
@@ -33,7 +33,7 @@ class TetherTimeouts:
 
     @classmethod
     def of(cls, uri: ChannelUri, settings: DriverSettings) -> TetherTimeouts:
-        """The timeouts of a channel; the linger is as long as the window limit unless something else is set."""
+        """A channel's timeouts; the linger defaults to the window limit timeout."""
         window_limit_ns = pick(uri.untethered_window_limit_timeout_ns, settings.untethered_window_limit_timeout_ns)
         linger_ns = uri.untethered_linger_timeout_ns or settings.untethered_linger_timeout_ns
         return cls(
@@ -51,7 +51,7 @@ class TetherTimeouts:
 
 
 class TaggedSession(NamedTuple):
-    """What ``session-id=tag:N`` takes from the publication with that tag."""
+    """The values that ``session-id=tag:N`` takes from the tagged publication."""
 
     session_id: int
     mtu: int
@@ -60,8 +60,6 @@ class TaggedSession(NamedTuple):
 
 @frozen
 class PublicationParams:
-    """One publication's parameters. Lengths are in bytes."""
-
     term_length: int
     mtu: int
     publication_window_length: int
@@ -83,10 +81,7 @@ class PublicationParams:
 
     @classmethod
     def of(cls, uri: ChannelUri, settings: DriverSettings, tagged: TaggedSession | None = None) -> PublicationParams:
-        """The parameters of a publication with that channel. Raises ChannelUriError for a wrong value.
-
-        ``tagged`` is what ``session-id=tag:N`` names.
-        """
+        """Parse a channel's parameters; ``tagged`` is the publication of ``session-id=tag:N``. Raises ChannelUriError."""
         ipc = uri.is_ipc
         term_length, mtu = settings.term_buffer_length, settings.mtu_length
         if ipc:
@@ -136,7 +131,7 @@ class PublicationParams:
 
 @frozen
 class SubscriptionParams:
-    """One subscription's parameters. ``session_id`` None takes every session; ``group`` None follows the sender."""
+    """One subscription's parameters. ``session_id`` None means all sessions; ``group`` None follows the sender."""
 
     session_id: int | None
     reliable: bool
@@ -174,7 +169,6 @@ class SubscriptionParams:
 
 
 def pick(requested: T | None, default: T) -> T:
-    """Return what the channel specifies, or else the default."""
     return default if requested is None else requested
 
 
@@ -209,7 +203,7 @@ def _start(uri: ChannelUri, term_length: int) -> tuple[int | None, int | None, i
 
 
 def first_term_ids(params: PublicationParams, rng: Random) -> tuple[int, int, int]:
-    """Initial term id, first term id and offset in it: as asked, or a random term from its start."""
+    """Initial term id, first term id and its offset: as requested, or a random term from its start."""
     if params.initial_term_id is None or params.term_id is None:
         initial = random_i32(rng)
         return initial, initial, 0

@@ -1,4 +1,4 @@
-"""What IPC and network publications share: how they are registered, ended and revoked (docs/protocols/aeron.md, 7, 14.6)."""
+"""Registering, ending and revoking publications of both media (docs/protocols/aeron.md, 7, 14.6)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FIRST_AHEAD = 8 << 20
 
 @frozen
 class PublicationRequest:
-    """What a client asks for: ``channel`` is its text, ``uri``, ``udp`` (None for IPC) and ``params`` its meaning."""
+    """A client's request: ``channel`` is its text; ``uri``, ``udp`` (None for IPC) and ``params`` are parsed from it."""
 
     registration_id: int
     client_id: int
@@ -58,8 +58,8 @@ class PublicationRequest:
 class Publication(Stream[PublicationParams]):
     """One log that local clients write. ``references`` counts the registrations that keep it active.
 
-    ``path`` moves its limits and positions, ``positions`` are the subscribers that the path waits for, and ``limit`` is the counter
-    in which its publishers' limit stands.
+    ``path`` moves its limits and positions, ``positions`` are the subscribers that the path waits for, and ``limit`` is the
+    publishers' limit counter.
     """
 
     path: IpcPath | SendPath
@@ -89,14 +89,14 @@ class Publication(Stream[PublicationParams]):
 
     @property
     def furthest_position(self) -> int:
-        """Where the consumer that is furthest is: the sender, or the fastest subscriber of an IPC log."""
+        """The position of the furthest consumer: the sender, or the fastest subscriber of an IPC log."""
         raise NotImplementedError
 
     def producer_position(self) -> int:
         return self.path.producer_position()
 
     def release(self, now_ns: int) -> None:
-        """One registration fewer; the last one begins the drain: nothing more can be offered, and the end is known."""
+        """Remove one registration. The last one starts the drain: no more offers, and the end is known."""
         self.references -= 1
         if self.references == 0 and self.state is StreamState.ACTIVE:
             self._end_at_producer_position()
@@ -130,8 +130,6 @@ B = TypeVar("B", bound=Publication)
 
 
 class PublicationRegistry(StreamRegistry[B]):
-    """The publications of one medium."""
-
     def __init__(
         self, resources: Resources, links: ImageLinks, subscriptions: SubscriptionRegistry, session_ids: SessionIds
     ) -> None:
@@ -139,7 +137,7 @@ class PublicationRegistry(StreamRegistry[B]):
         self._session_ids = session_ids
 
     def find_or_create(self, request: PublicationRequest, now_ns: int) -> tuple[B, bool]:
-        """Return the publication for a registration, and whether it is new: its subscribers are linked, not announced."""
+        """Return the publication for a registration, and whether it is new: its subscribers are linked but not announced."""
         raise NotImplementedError
 
     def _find_shared(self, request: PublicationRequest, candidates: Iterable[B]) -> B | None:
@@ -166,10 +164,10 @@ class PublicationRegistry(StreamRegistry[B]):
         return session_id
 
     def _allocate(self, memory: StreamMemory, request: PublicationRequest, start: int) -> BlockAllocator | None:
-        """What takes the blocks of the log ahead of its publishers. Raises StorageSpaceError where there is no room.
+        """Make the allocator of the log's blocks. Raises StorageSpaceError if there is no space.
 
-        Publishers that race overrun the limit by a claim each: there is room for two of the greatest length, and for
-        thousands of ordinary ones. A new publication can write its first window, or ``FIRST_AHEAD`` of it, at once.
+        Racing publishers overrun the limit by a claim each, so the margin has space for two of the greatest length, or
+        thousands of ordinary ones. Up to ``FIRST_AHEAD`` of the first window is allocated at once.
         """
         log = memory.log
         longest = log.max_message_length + layout.DATA_HEADER_LENGTH * (

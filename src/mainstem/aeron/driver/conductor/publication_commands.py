@@ -44,8 +44,6 @@ class PublicationLink:
 
 
 class PublicationCommands:
-    """Every registration of a publication, by its id."""
-
     def __init__(
         self,
         resources: Resources,
@@ -68,7 +66,7 @@ class PublicationCommands:
         self._registrations: dict[int, PublicationLink] = {}
 
     def of_client(self, client_id: int, registration_id: int) -> Publication:
-        """Return a client's publication, by the id of its own registration or of the one that created the publication.
+        """A client's publication, by the id of its own registration or of the one that created the publication.
 
         Raises RegistrationError (UNKNOWN_PUBLICATION).
         """
@@ -125,10 +123,7 @@ class PublicationCommands:
             self._response_channels.on_added(publication)
 
     def _tagged(self, uri: ChannelUri) -> TaggedSession | None:
-        """``session-id=tag:N`` takes session, mtu and term length from the network publication with entity tag N.
-
-        See docs/protocols/aeron.md, 19.7.
-        """
+        """The session, MTU and term length of the network publication with entity tag N (docs/protocols/aeron.md, 19.7)."""
         tag = uri.session_id_tag
         if tag is None:
             return None
@@ -158,7 +153,7 @@ class PublicationCommands:
             self._links.unlink_all(publication)
 
     def next_session_id(self, command: GetNextAvailableSessionId, now_ns: int) -> None:  # noqa: ARG002
-        """GET_NEXT_AVAILABLE_SESSION_ID: an id that no publication of that stream has, on any channel."""
+        """GET_NEXT_AVAILABLE_SESSION_ID: an id that no publication of that stream uses on any channel."""
         in_use = {p.session_id for p in self._all() if p.stream_id == command.stream_id}
         self._resources.clients.send(
             OnNextAvailableSessionId(correlation_id=command.correlation_id, session_id=self._session_ids.take(in_use))

@@ -1,9 +1,8 @@
 """ERR frames: a receiver refuses a publication, and its clients are told (docs/protocols/aeron.md, 21).
 
-Every host that reaches a publication's socket can send ERR frames, with any text and any receiver id. The to-clients buffer is
-shared by all clients of the driver, and one that it laps is closed. So what ERR frames put there is limited: of one source
-for each publication, so that one peer's frames do not crowd out another's, and in all. What is not told is counted all the
-same (``ERROR_FRAMES_RECEIVED``), and so is the source's entry in the error log.
+Any host that reaches a publication's socket can send ERR frames with any text and receiver id. All clients share the to-clients
+buffer, and one that it laps is closed. So ERR responses are limited, per source and publication and in total. The rest is still
+counted (``ERROR_FRAMES_RECEIVED``) and in the error log.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ MAX_RESPONSE_LENGTH = 1_152
 
 
 class PublicationErrors:
-    """Handles what the sender reports of ERR frames."""
+    """Handles ERR frames that the sender received."""
 
     def __init__(self, resources: Resources, network: NetworkPublications) -> None:
         self._resources = resources

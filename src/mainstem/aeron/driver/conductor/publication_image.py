@@ -1,6 +1,6 @@
-"""Images: created when a SETUP meets a subscription, active, draining, lingering, done (docs/protocols/aeron.md, 15).
+"""Images: created when a SETUP meets a subscription, then active, draining, lingering, done (docs/protocols/aeron.md, 15).
 
-What arrives is inserted, acknowledged and NAKed by the compiled ``ReceivePath`` and the receiver; here is what is rare.
+The compiled ``ReceivePath`` and the receiver insert, acknowledge and NAK.
 """
 
 from __future__ import annotations
@@ -44,18 +44,16 @@ EOS_STATUS_MESSAGES = 5
 
 
 class DrainReason(Enum):
-    """Why an image is no longer active."""
-
     NO_SUBSCRIBER = "no subscriber is left"
     TIMEOUT = "no packet came within the image liveness timeout"
     END_OF_STREAM = "the stream ended and all of it arrived"
 
 
 class PublicationImage(Stream[SubscriptionParams]):
-    """A publication as it is rebuilt here. ``params`` are those of the oldest subscription that matched it.
+    """A publication as rebuilt here. ``params`` are those of the oldest matching subscription.
 
-    ``receiver_image`` is its part in the receiver, which alone changes that part and its path, until ``is_released``.
-    ``needs_response`` is true where its sender waits for a response channel.
+    Only the receiver changes ``receiver_image`` and its path, until ``is_released``. ``needs_response``: the sender waits for a
+    response channel.
     """
 
     def __init__(
@@ -99,7 +97,7 @@ class PublicationImage(Stream[SubscriptionParams]):
         return subscription.interest_in_received(self.receive_channel, self.session_id)
 
     def on_revoked(self, now_ns: int) -> bool:
-        """The sender withdrew the stream: nothing is drained. False when the image was already on its way out."""
+        """The sender revoked the stream: do not drain. Returns False if the image was ending already."""
         if self.state not in (StreamState.ACTIVE, StreamState.DRAINING):
             return False
         self._resources.count(SystemCounter.IMAGES_REVOKED)
@@ -107,10 +105,7 @@ class PublicationImage(Stream[SubscriptionParams]):
         return True
 
     def on_loss(self, bytes_lost: int) -> None:
-        """Enter bytes that were found missing, and not reported before, in the loss report (docs/protocols/aeron.md, 9.2).
-
-        The image's entry is made at its first loss; nothing is recorded once the report is full.
-        """
+        """Enter newly missing bytes in the loss report (docs/protocols/aeron.md, 9.2), unless it is full."""
         now_ms = self._resources.clock.epoch_ms()
         if self._loss_entry is not None:
             self._loss_entry.record(bytes_lost, now_ms=now_ms)
@@ -161,8 +156,6 @@ FOR_EVER_NS = 1 << 62
 
 
 class Images(StreamRegistry[PublicationImage]):
-    """The images of this driver."""
-
     def __init__(
         self, resources: Resources, links: ImageLinks, subscriptions: SubscriptionRegistry, channels: Channels
     ) -> None:
@@ -194,7 +187,7 @@ class Images(StreamRegistry[PublicationImage]):
     def _create(
         self, channel: ReceiveChannel, oldest: SubscriptionLink, message: CreateImage, now_ns: int
     ) -> PublicationImage:
-        """The image as the oldest matching subscription's channel asks for, not yet linked to any."""
+        """Create the image as the oldest matching subscription requests it, without links."""
         resources, params = self._resources, oldest.params
         window_length = min(params.receiver_window_length, message.term_length // 2)
         if channel.receive_buffer_length:  # the system may give a socket less than the channel asked for
@@ -278,9 +271,9 @@ class Images(StreamRegistry[PublicationImage]):
         return StreamMemory(log=log, log_file=log_file, counters=counters)
 
     def _check(self, channel: ReceiveChannel, message: CreateImage, window_length: int) -> None:
-        """The sender's frames must fit the window and the socket's buffer. Raises ConfigurationError.
+        """Check that frames fit the configured window and the socket buffer. Raises ConfigurationError.
 
-        The window is the one that is configured: that of a short term may be below the MTU. See docs/protocols/aeron.md, 15.1.
+        A short term's window may be below the MTU (docs/protocols/aeron.md, 15.1).
         """
         buffer = channel.receive_buffer_length
         if message.mtu > window_length or (buffer and message.mtu > buffer):
@@ -303,7 +296,7 @@ class Images(StreamRegistry[PublicationImage]):
         self._delete_when_done(stream)
 
     def on_end_of_stream(self, message: ImageEndOfStream, now_ns: int) -> None:
-        """Every connection of an image carried the end of the stream; a revoked one is not drained."""
+        """All connections of an image carried the end of the stream; a revoked one is not drained."""
         image = self.get(message.registration_id)
         if message.revoked and image is not None and image.on_revoked(now_ns):
             self._resources.changed(f"image {image.registration_id}", "ACTIVE", "REVOKED")

@@ -1,23 +1,21 @@
-"""The driver's log buffer files: made with a check of the storage, deleted when unused (docs/protocols/aeron.md, 10).
+"""Creates the driver's log files after checking the storage, and deletes unused ones (docs/protocols/aeron.md, 10).
 
 Theory of operation
 -------------------
-A page of a mapped file that has no block yet takes one when it is first touched, by a load as by a store. Where the file system
-is full by then, the process that touches it, the driver or a client, is ended by SIGBUS. So nothing may be touched that has no
-block, unless there is certain to be one:
+The first load or store of a mapped page allocates its block. If the file system is full, SIGBUS kills the process that touched it,
+driver or client. So nothing touches a page that may not get a block:
 
-- What the driver writes without being asked to (the CnC file, the loss report, the metadata of each log) has its blocks from the
-  start, and so has a log that is not sparse. Too little room is an error where the file is made: StorageSpaceError.
-- The terms of a sparse log take their blocks as they are written: the paths take them before anyone may touch them
-  (``_core/driver/block_allocator.py``). Where that fails the stream waits: its publishers see back pressure, its senders a closed
-  window, and it goes on when there is space.
-- A sparse log has what it needs to begin before its client learns of it. A new log is made only where the free space covers its
-  own length. Where the kernel cannot take blocks ahead, the whole length of each log is reserved for it besides.
+- Files that the driver writes on its own (the CnC file, the loss report, the metadata of each log), and logs that are not sparse,
+  are allocated when they are created. Too little space raises StorageSpaceError.
+- The terms of a sparse log are allocated by the paths before anyone may touch them (``_core/driver/block_allocator.py``). If that
+  fails, the stream waits for space: publishers see back pressure, senders a closed window.
+- A sparse log gets its first blocks before its client learns of it. A new log is made only if the free space covers its whole
+  length. Where the kernel cannot allocate ahead, the whole length of each log is also reserved.
 
-Without storage checks nothing is reserved, and nothing waits.
+Without storage checks, nothing is reserved and nothing waits.
 
-``_reserved`` is the sum of the reservations as they were made, an upper bound: what each log has taken since is read from the file
-system only where the free space does not cover that.
+``_reserved`` is an upper bound, the sum of the reservations. The space that logs have taken since is read from the file system
+only if the free space does not cover that bound.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ MIN_AHEAD = 128 * 1024
 
 
 class RawLogFactory:
-    """Creates and deletes ``publications/<id>.logbuffer`` and ``images/<id>.logbuffer`` in the driver's directory."""
+    """Creates and deletes log files in the driver's directory."""
 
     def __init__(
         self,
@@ -89,10 +87,9 @@ class RawLogFactory:
         return LogBuffers.create(buffer, parameters), path
 
     def allocate(self, log: LogBuffers, path: str, start: int, *, margin: int, ahead: int) -> BlockAllocator | None:
-        """What takes the blocks of a sparse log ahead of its writers; None for a log that has all of them, or is not checked.
+        """Make the allocator of a sparse log; None if the log is not sparse or not checked.
 
-        ``ahead`` bytes from the position ``start``, or as many as a share of the free space has room for, have their blocks when
-        this returns. Raises StorageSpaceError where there is no room for them.
+        Allocates ``ahead`` bytes from position ``start`` at once, limited by a share of the free space. Raises StorageSpaceError.
         """
         if not self._check_storage or not self._files.is_sparse or path not in self._reservations:
             return None
@@ -110,7 +107,7 @@ class RawLogFactory:
         return allocator
 
     def awaiting_space(self) -> list[str]:
-        """The paths of logs that wait for space since the last call."""
+        """The paths of logs that have started to wait for space since the last call."""
         for path in [path for path, allocator in self._allocators.items() if allocator.is_complete]:
             del self._allocators[path]
         before, self._waiting = (
@@ -120,7 +117,7 @@ class RawLogFactory:
         return sorted(self._waiting - before)
 
     def delete(self, log: LogBuffers, path: str) -> None:
-        """Have ``free_some`` unmap the log and remove its file; what other processes have mapped stays mapped there."""
+        """Queue a log to be unmapped and deleted by ``free_some``; other processes keep their mappings."""
         self._allocators.pop(path, None)
         self._deleted.append((log, path))
 

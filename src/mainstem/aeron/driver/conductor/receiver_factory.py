@@ -1,4 +1,4 @@
-"""An image's part in the receiver, as its subscription and the settings specify (docs/protocols/aeron.md, 16.2, 18)."""
+"""An image's part in the receiver (docs/protocols/aeron.md, 16.2, 18)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MAX_NAK_DELAY_NS = 3_600 * NS_PER_SECOND  # longer than any image waits; times t
 def is_group(
     channel: ReceiveChannel, params: SubscriptionParams, message: CreateImage, settings: DriverSettings
 ) -> bool:
-    """Whether loss is handled as in a group of receivers: as the channel specifies, the settings, the network or the sender."""
+    """Whether loss is handled as in a group of receivers: the channel decides, else the settings, the network or the sender."""
     if params.group is not None:
         return params.group
     if settings.receiver_group_consideration is not GroupConsideration.INFER:

@@ -1,4 +1,4 @@
-"""What every part of the conductor uses: one object instead of a dozen arguments."""
+"""The objects that every part of the conductor uses."""
 
 from __future__ import annotations
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 @frozen
 class Resources:
-    """I/O boundaries, shared memory, and the proxies of clients and of the other agents."""
-
     settings: DriverSettings
     clock: Clock
     rng: Random

@@ -27,7 +27,7 @@ PROTOTYPE = -2
 
 
 class ResponseChannels:
-    """Connects requests and responses by their correlation ids."""
+    """Connects requests and responses by correlation id."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class ResponseChannels:
         self._images = images
 
     def check(self, uri: ChannelUri, params: PublicationParams) -> PublicationParams:
-        """Refuse a response to nothing, and a request whose response no subscription waits for.
+        """Refuse responses to nothing, and requests whose response no subscription waits for. Raises RegistrationError.
 
-        Raises RegistrationError. Returns the parameters that hold: over IPC what does not respond is an ordinary publication.
+        Returns the effective parameters: over IPC, anything but a response is an ordinary publication.
         """
         if uri.is_ipc:
             is_response = params.is_response and self._ipc.find(params.response_correlation_id) is not None
@@ -80,7 +80,7 @@ class ResponseChannels:
                 self._resources.receiver.set_response_session(image.receiver_image, publication.session_id)
 
     def on_response_setup(self, message: ResponseSetupReceived, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """The other side announced the session that responds to a request: the waiting subscription takes that session alone."""
+        """The peer announced the response session: the waiting subscription takes only that session."""
         publication = self._network.get(message.registration_id)
         if publication is None:
             return

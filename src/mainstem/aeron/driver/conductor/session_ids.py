@@ -1,4 +1,4 @@
-"""Session ids of publications: random start, then one by one, around a reserved range (docs/protocols/aeron.md, 7)."""
+"""Session ids: a random start, then counting up around a reserved range (docs/protocols/aeron.md, 7)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ MAX_DRAWS = 64  # for a start outside the reserved range, unless that leaves har
 
 
 def random_i32(rng: Random) -> int:
-    """Any int32, all equally likely."""
     return wrap_i32(rng.getrandbits(32))
 
 
@@ -37,7 +36,7 @@ class SessionIds:
             self._next = random_i32(rng)
 
     def take(self, in_use: Collection[int]) -> int:
-        """The next id that is neither reserved nor ``in_use`` on that endpoint and stream. Raises RegistrationError."""
+        """The next id that is neither reserved nor ``in_use`` on the endpoint and stream. Raises RegistrationError."""
         # The draws are distinct, so one more than there are ids in use finds a free one.
         for _ in range(min(self._unreserved, len(in_use) + 1)):
             candidate = self._next

@@ -1,4 +1,4 @@
-"""The counters of streams and endpoints, allocated and freed together (docs/protocols/aeron.md, 8.3, 8.4)."""
+"""The counters of streams, allocated and freed together (docs/protocols/aeron.md, 8.3, 8.4)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ OWNERLESS = (CounterType.FLOW_CONTROL_RECEIVERS, CounterType.PER_IMAGE)
 
 
 class StreamCounters:
-    """Allocates the counters of one stream and frees them together.
+    """Allocates and frees the counters of one stream.
 
-    ``registration_id`` is the publication's or the image's; it is both in the key and the counter's registration id.
-    ``client_id`` is the client's that added the publication, or the image's oldest subscription: it owns the counters,
-    except those of flow control and congestion control, which have no owner.
+    ``registration_id`` is the publication's or the image's. ``client_id`` owns the counters: the client that added the
+    publication, or the image's oldest subscription. Counters of flow control and congestion control have no owner.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class StreamCounters:
         self._cells: list[CounterCell] = []
 
     def allocate(self, type_id: CounterType, *, name: str = "", value: int = 0) -> CounterCell:
-        """A new counter of the stream, starting at ``value``; ``name`` is for PER_IMAGE counters."""
+        """Allocate a counter of the stream; only PER_IMAGE counters need ``name``."""
         return self._allocate(
             stream_counter(
                 type_id,
@@ -81,8 +80,6 @@ class StreamCounters:
 
 @frozen
 class SendCounters:
-    """The counters of a network publication, in the order in which the reference allocates them."""
-
     publisher_position: CounterCell
     publisher_limit: CounterCell
     sender_position: CounterCell
@@ -104,8 +101,6 @@ class SendCounters:
 
 @frozen
 class ReceiveCounters:
-    """The counters of an image."""
-
     high_water_mark: CounterCell
     position: CounterCell
     naks_sent: CounterCell

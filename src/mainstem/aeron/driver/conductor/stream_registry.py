@@ -1,4 +1,4 @@
-"""What the registries of IPC publications, network publications and images share: find, link, step and give back."""
+"""Common to the registries of IPC publications, network publications and images: find, link, step and free."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ S = TypeVar("S", bound=Stream[Any])
 
 
 class StreamRegistry(Generic[S]):
-    """The streams of one kind. ``streams`` holds those that are not DONE, and images until the receiver released them."""
+    """The streams of one kind that are not DONE; images stay until the receiver has released them."""
 
     def __init__(self, resources: Resources, links: ImageLinks, subscriptions: SubscriptionRegistry) -> None:
         self._resources = resources
@@ -43,9 +43,9 @@ class StreamRegistry(Generic[S]):
             self._links.announce(stream, position)
 
     def _link_matching(self, stream: S, now_ns: int) -> list[SubscriberPosition]:
-        """Link without announcing: all must be linked when the first client learns of the stream and may move it on.
+        """Link without announcing: all must be linked before a client learns of the stream and may move it.
 
-        Without a counter for its position a subscription stays unlinked: that is not a failure of the command that led here.
+        If counters run out, a subscription stays unlinked; the command does not fail.
         """
         linked = []
         for subscription in self.matching(stream):
@@ -73,7 +73,7 @@ class StreamRegistry(Generic[S]):
 
     @contextmanager
     def _given_back_on_error(self, memory: StreamMemory) -> Iterator[None]:
-        """Give log and counters back when what follows fails: counters may run out half way."""
+        """Free log and counters if the next steps fail."""
         try:
             yield
         except BaseException:
@@ -92,7 +92,7 @@ class StreamRegistry(Generic[S]):
         self._resources.logs.delete(stream.log, stream.log_file)
 
     def _socket_fields(self, *, sndbuf: int, rcvbuf: int) -> dict[str, Any]:
-        """A log's fields of its sockets' buffers: what the channel asks for, 0 for nothing, and what the system gives."""
+        """A log's socket buffer fields: the channel's request (0 for none) and the system's values."""
         limits = self._resources.buffer_limits
         return {
             "socket_sndbuf_length": sndbuf,

@@ -25,8 +25,6 @@ NO_CHANNEL_STATUS = -1
 
 
 class SubscriptionCommands:
-    """Registers subscriptions and links each to the streams that exist already."""
-
     def __init__(
         self,
         resources: Resources,

@@ -1,4 +1,4 @@
-"""The readers of a stream: subscriptions, their positions in one source, and what a source of frames is to the conductor."""
+"""Subscriptions, their positions in a source, and the conductor's view of a source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class TetherState(Enum):
-    """The states of a subscriber that may be cut off when it holds the others back (docs/protocols/aeron.md, 19.6)."""
+    """The states of a subscriber that may be cut off when it stalls the others (docs/protocols/aeron.md, 19.6)."""
 
     ACTIVE = auto()
     LINGER = auto()
@@ -36,7 +36,7 @@ _TETHER_SUCCESSORS = {
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class Interest:
-    """One channel that a subscription reads: its own, or a destination. ``channel`` is the text that the client sent."""
+    """One channel that a subscription reads: its own or a destination. ``channel`` is the client's text."""
 
     channel: str
     params: SubscriptionParams
@@ -44,7 +44,7 @@ class Interest:
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class LocalInterest(Interest):
-    """A channel of this driver's publications: ``spied`` is a network publication's channel, None for IPC."""
+    """A local publication's channel; ``spied`` is the network publication's channel, None for IPC."""
 
     spied: UdpChannel | None
 
@@ -52,10 +52,7 @@ class LocalInterest(Interest):
         return self.spied is None and self._accepts_session(session_id)
 
     def reads_sent(self, channel: UdpChannel, session_id: int) -> bool:
-        """Whether it spies on the publications of a session that are sent through ``channel``.
-
-        A tag identifies the channel whatever the session is (docs/protocols/aeron.md, 19.5).
-        """
+        """Whether it spies on a session sent through ``channel``. A tag matches any session (docs/protocols/aeron.md, 19.5)."""
         if self.spied is None:
             return False
         if self.spied.tag is not None and self.spied.tag == channel.tag:
@@ -70,8 +67,8 @@ class LocalInterest(Interest):
 class SubscriptionLink:
     """One registered subscription. ``interest`` is the channel that it was added with.
 
-    ``receive_channel`` is where its network streams arrive, and ``session_id`` the only session of them that it takes, None for
-    all. ``local`` are the channels of this driver's publications that it reads: its own if it is IPC or a spy, and destinations.
+    ``receive_channel`` is where its network streams arrive; ``session_id`` limits them to one session, None to all. ``local``
+    are the channels of this driver's publications that it reads.
     """
 
     registration_id: int
@@ -98,7 +95,7 @@ class SubscriptionLink:
         return next((each for each in self.local if each.reads_sent(channel, session_id)), None)
 
     def interest_in_received(self, channel: ReceiveChannel, session_id: int) -> Interest | None:
-        """Return its own channel if the streams of a session that arrive through ``channel`` are its own.
+        """Its own channel, if that receives the session's streams arriving through ``channel``.
 
         A subscription that waits for a response takes none before the session is known.
         """
@@ -111,7 +108,7 @@ class SubscriptionLink:
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class SubscriberPosition:
-    """How far one subscription has read one source, and through which of its channels."""
+    """One subscription's position in a source, and the channel it reads it through."""
 
     subscription: SubscriptionLink
     interest: Interest
@@ -125,7 +122,7 @@ class SubscriberPosition:
 
 
 class StreamSource(Protocol):
-    """A log that subscriptions read: an IPC publication, an image, or a network publication that is spied on."""
+    """A log that subscriptions read: an IPC publication, an image, or a spied network publication."""
 
     registration_id: int
     session_id: int

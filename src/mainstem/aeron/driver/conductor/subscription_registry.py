@@ -1,4 +1,4 @@
-"""The subscriptions of this driver, and which of them match a stream."""
+"""The driver's subscriptions, and which of them match a stream."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SubscriptionRegistry:
-    """Every subscription by its registration id, in the order of registration."""
+    """All subscriptions by registration id, in order of registration."""
 
     def __init__(self) -> None:
         self._by_id: dict[int, SubscriptionLink] = {}
@@ -66,10 +66,7 @@ class SubscriptionRegistry:
         check_unused(registration_id, self._by_id)
 
     def check_no_clash(self, candidate: SubscriptionLink) -> None:
-        """``reliable``, ``rejoin`` and being a response must agree on one channel, stream and session.
-
-        See docs/protocols/aeron.md, 7.
-        """
+        """Check that ``reliable``, ``rejoin`` and being a response agree (docs/protocols/aeron.md, 7)."""
         for other in self:
             if (
                 other.receive_channel is not candidate.receive_channel

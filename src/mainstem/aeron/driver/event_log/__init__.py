@@ -1,4 +1,4 @@
-"""The event log: lines for frames, commands, responses and changes, as the settings name them (docs/protocols/aeron.md, 24, 25)."""
+"""The event log: lines for frames, commands, responses and changes (docs/protocols/aeron.md, 24, 25)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A frame as a line of the event log: the reference driver's words and order. Whatever the bytes are, there is a text."""
+"""A frame as a line of the event log, in the reference driver's words and order; never fails on malformed bytes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def flag_text(flags: int) -> str:
 
 
 def frame_text(datagram: bytes, *, with_data: bool = False) -> str:
-    """The first frame of a datagram, with its payload in hexadecimal on request; of one that is cut short only the header."""
+    """Describe the first frame of a datagram, optionally with its payload in hexadecimal; if truncated, only the header."""
     if len(datagram) < HEADER_LENGTH:
         return f"type=unknown frame type length={len(datagram)}"
     header = Header.read(datagram)
@@ -76,7 +76,7 @@ def frame_text(datagram: bytes, *, with_data: bool = False) -> str:
 
 
 def read_nak(datagram: bytes) -> Nak | None:
-    """The NAK frame in a datagram; None where it holds another, or none that is whole."""
+    """The NAK frame in a datagram; None if it holds something else or is truncated."""
     if len(datagram) < layout.NAK_LENGTH:
         return None
     header = Header.read(datagram)
@@ -84,7 +84,6 @@ def read_nak(datagram: bytes) -> Nak | None:
 
 
 def nak_text(nak: Nak) -> str:
-    """The range that a NAK requests."""
     return " ".join(f"{word}={getattr(nak, field)}" for word, field in _SHOWN[FrameType.NAK].items())
 
 

@@ -1,4 +1,4 @@
-"""The lines themselves, and the file they go to."""
+"""The lines of the event log and their file."""
 
 from __future__ import annotations
 
@@ -26,11 +26,9 @@ ENTRY_HEADER = 16
 
 
 class EventLog:
-    """Writes lines to an unbuffered file, started again when it would exceed ``max_length`` (0 for never).
+    """Writes lines to an unbuffered file and starts it over at ``max_length`` (0 for never).
 
-    ``with_data`` has the payloads of data frames in them.
-
-    Every thread of the driver may write: a line is one write. A file that cannot be written to ends the log, not the driver.
+    ``with_data`` includes payloads. All threads may write: a line is one write. If writing fails, the log ends, not the driver.
     """
 
     def __init__(self, events: set[str], file: BinaryIO, *, max_length: int = 0, with_data: bool = False) -> None:
@@ -80,7 +78,7 @@ class EventLog:
 
 
 def event_log(settings: DriverSettings) -> EventLog | None:
-    """The event log of the settings, None where they name no event. Raises ConfigurationError."""
+    """The event log of the settings; None if they name no event. Raises ConfigurationError."""
     events = chosen_events(settings.event_log, setting="AERON_EVENT_LOG")
     events -= chosen_events(settings.event_log_disable, setting="AERON_EVENT_LOG_DISABLE")
     if not events:

@@ -1,4 +1,4 @@
-"""What events are called, and which of them the settings choose. Names and numbers are the reference driver's."""
+"""The names and numbers of events, as in the reference driver, and the settings' choice of them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ EVERY_EVENT_FROM = 0xFFFF  # a mask of the old kind that sets all these bits mea
 
 
 def record_event(name: str) -> str:
-    """The event of a command or a response by its class's name: ``AddPublication``, ``OnAvailableImage``."""
+    """The event of a command or response class, such as ``AddPublication``."""
     if name in IRREGULAR:
         return IRREGULAR[name]
     side, rest = ("OUT", name[2:]) if name.startswith("On") else ("IN", name)
@@ -84,16 +84,13 @@ def record_event(name: str) -> str:
 
 
 def known_events() -> set[str]:
-    """Every event that can be logged: the reference's, and those of records for which it has none."""
+    """Every event that can be logged: the reference's, and those of records that it has no event for."""
     records = [*commands.COMMANDS.values(), *responses.RESPONSES.values()]
     return set(NUMBERS.values()) | {record_event(kind.__name__) for kind in records}
 
 
 def chosen_events(text: str, *, setting: str) -> set[str]:
-    """The events of ``all``, ``admin`` (all but frames), or names and numbers separated by commas.
-
-    Raises ConfigurationError for anything else.
-    """
+    """The events of ``all``, ``admin`` (all but frames), or comma-separated names and numbers. Raises ConfigurationError."""
     known = known_events()
     chosen: set[str] = set()
     for name in filter(None, (part.strip() for part in text.split(","))):

@@ -1,4 +1,4 @@
-"""A command or a response as a line of the event log: the reference driver's words, order included."""
+"""A command or response as a line of the event log, in the reference driver's words and order."""
 
 from __future__ import annotations
 
@@ -56,7 +56,6 @@ FIELDS = {
 
 
 def record_text(record: object) -> str:
-    """Return the text of a command or a response."""
     parts = []
     for each in FIELDS[type(record).__name__].split():
         field, _, word = each.partition("=")

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 
 class StreamEvents:
-    """Used in the sender's thread."""
-
     def __init__(self, log: EventLog, clock: Clock, path: SendPath, channel: str) -> None:
         self._log = log
         self._clock = clock
@@ -27,7 +25,7 @@ class StreamEvents:
             self._path.on_resend = self._resent
 
     def receivers(self, ids: Iterable[int]) -> None:
-        """Log the differences to the receivers that are waited for now."""
+        """Log changes to the receivers that flow control waits for."""
         now = set(ids)
         for receiver_id in sorted(now - self._receivers):
             self._receivers.add(receiver_id)

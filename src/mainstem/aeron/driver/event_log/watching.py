@@ -1,4 +1,4 @@
-"""Frames for the event log: sockets whose datagrams are logged as they arrive and leave."""
+"""Logs the datagrams of sockets as they arrive and leave."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SocketLogger:
-    """Logs the datagrams of one socket. ``peer`` is the packed address that it is connected to."""
+    """Logs the datagrams of one socket; ``peer`` is the packed address of a connected one."""
 
     def __init__(self, log: EventLog, clock: Clock, channel: str, peer: bytes) -> None:
         self._log = log
@@ -43,7 +43,7 @@ class SocketLogger:
 
 
 class LoggedTransports:
-    """Transports whose sockets log what passes through them; all else is done by ``inner``."""
+    """Wraps transports so that their sockets log datagrams."""
 
     def __init__(self, inner: Transports, log: EventLog, clock: Clock) -> None:
         self._inner = inner
@@ -72,7 +72,7 @@ class LoggedTransports:
 
 
 def watched(transports: Transports, log: EventLog | None, clock: Clock) -> Transports:
-    """``transports`` themselves, unless the log has events that only sockets see."""
+    """Wrap ``transports`` if the log has events of sockets."""
     if log is None or not log.includes(*AT_THE_SOCKETS):
         return transports
     return LoggedTransports(transports, log, clock)

@@ -1,1 +1,1 @@
-"""The driver's meeting with the network: addresses, channels, sockets and what they are grouped into."""
+"""The driver's network side: addresses, channels, sockets and endpoints."""

@@ -1,4 +1,4 @@
-"""IP addresses with ports, packed as the kernel and the compiled code use them; network interfaces; what resolves names."""
+"""Packed IP addresses with ports, network interfaces, and name resolution."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _parsed(ip: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 class InetAddress(NamedTuple):
-    """An IP address (numeric, without brackets) and a port. ``scope`` is the interface's index of a link-local v6 one."""
+    """An IP address (numeric, without brackets) and a port. ``scope`` is the interface's index for a link-local v6 address."""
 
     ip: str
     port: int
@@ -76,14 +76,13 @@ class InetAddress(NamedTuple):
 
 
 def wildcard(*, v6: bool, port: int = 0) -> InetAddress:
-    """Every address of the machine."""
     return InetAddress("::" if v6 else "0.0.0.0", port)
 
 
 def control_group(data: InetAddress) -> InetAddress:
-    """Return the multicast group of control frames (docs/protocols/aeron.md, 19.2).
+    """The multicast group of control frames (docs/protocols/aeron.md, 19.2).
 
-    It is the data's address plus one in its last byte, which wraps: that of 224.10.9.255 is 224.10.9.0.
+    It is the data's address plus one in the last byte, which wraps: for 224.10.9.255 it is 224.10.9.0.
     """
     packed = bytearray(_parsed(data.ip).packed)
     packed[-1] = (packed[-1] + 1) & 0xFF
@@ -91,7 +90,6 @@ def control_group(data: InetAddress) -> InetAddress:
 
 
 def has_odd_last_byte(address: InetAddress) -> bool:
-    """Whether it may be a multicast data address."""
     return bool(_parsed(address.ip).packed[-1] & 1)
 
 
@@ -105,7 +103,7 @@ def text_of(packed: bytes) -> str:
 
 @frozen
 class NetworkInterface:
-    """One address of one of the machine's network interfaces. ``name`` is the address's label, which an alias may have."""
+    """One address of a network interface. ``name`` is the address's label, which an alias may have."""
 
     name: str
     index: int
@@ -116,10 +114,8 @@ class NetworkInterface:
 
 
 class Resolver(Protocol):
-    """Resolves names and lists the machine's network interfaces."""
-
     def resolve(self, host: str) -> str:
-        """The numeric IP address of a name, v4 where there is one. Raises LookupError when there is none."""
+        """The numeric IP address of a name, preferably v4. Raises LookupError."""
         ...
 
     def interfaces(self) -> Sequence[NetworkInterface]: ...
@@ -129,7 +125,7 @@ LOOPBACK = NetworkInterface(name="lo", index=1, ip="127.0.0.1", is_loopback=True
 
 
 class LiteralResolver:
-    """Resolves numeric addresses, ``localhost`` and a table of names, without a network: for the simulator and tests."""
+    """Resolves numeric addresses, ``localhost`` and a table of names, without a network."""
 
     def __init__(
         self, names: Mapping[str, str] | None = None, *, interfaces: Sequence[NetworkInterface] = (LOOPBACK,)

@@ -1,4 +1,4 @@
-"""The destinations of a channel with many: added by commands, or learned from status messages (docs/protocols/aeron.md, 19.3)."""
+"""A channel's destinations: added by commands, or learned from status messages (docs/protocols/aeron.md, 19.3)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNKNOWN_RECEIVER = -1
 
 @dataclass(slots=True, kw_only=True)
 class Destination:
-    """One destination. ``name`` is its ``host:port`` as the command has it, empty for one that was learned."""
+    """One destination. ``name`` is the command's ``host:port``, empty if the destination was learned."""
 
     packed: bytes
     name: str
@@ -30,10 +30,9 @@ class Destination:
 
 
 class DestinationTracker:
-    """Keeps the compiled endpoint's list of destinations; used in the sender's thread.
+    """The compiled endpoint's destinations, in the sender's thread.
 
-    A learned destination is removed when it is silent for ``timeout_ns``; one that was added by a command stays, and its name is
-    resolved again.
+    Learned destinations are removed after ``timeout_ns`` of silence. Those added by a command stay, and are resolved again.
     """
 
     def __init__(
@@ -60,10 +59,7 @@ class DestinationTracker:
         return list(self._entries)
 
     def on_status(self, packed: bytes, receiver_id: int, now_ns: int) -> None:
-        """Handle a status message of an address or a receiver that the list does not have.
-
-        Raises OverflowError if it would be one learned destination too many.
-        """
+        """Handle a status message of an unknown address or receiver. Raises OverflowError if there are too many."""
         for index, (address, known_receiver, _) in enumerate(self._core.destinations.rows()):
             if address == packed and (self._is_manual or known_receiver in (UNKNOWN_RECEIVER, receiver_id)):
                 self._core.destinations.touch(index, receiver_id, now_ns)
@@ -76,7 +72,7 @@ class DestinationTracker:
             self._add(Destination(packed=packed, name="", registration_id=-1), receiver_id, now_ns)
 
     def registration_of(self, packed: bytes, receiver_id: int) -> int:
-        """Return the registration id of the destination that a receiver's frame came from; -1 if no command added it."""
+        """The registration id of the destination that a receiver's frame came from; -1 if no command added it."""
         for (address, known_receiver, _), entry in zip(self._core.destinations.rows(), self._entries, strict=True):
             if address == packed and known_receiver in (UNKNOWN_RECEIVER, receiver_id):
                 return entry.registration_id
@@ -86,7 +82,7 @@ class DestinationTracker:
         self._add(Destination(packed=packed, name=name, registration_id=registration_id), UNKNOWN_RECEIVER, now_ns)
 
     def add_unresolved(self, *, name: str, registration_id: int) -> None:
-        """Add the destination of a command whose name has no address yet; ``move`` gives it one."""
+        """Add a destination whose name has no address yet; ``move`` sets it."""
         self._unresolved[registration_id] = (Destination(packed=b"", name=name, registration_id=registration_id), 0)
 
     def _add(self, entry: Destination, receiver_id: int, now_ns: int) -> None:
@@ -120,7 +116,7 @@ class DestinationTracker:
                 return
 
     def on_time(self, now_ns: int) -> list[Destination]:
-        """Drop learned destinations that are silent. Return those of commands whose names are to be resolved again."""
+        """Drop silent learned destinations. Return those of commands whose names should be resolved again."""
         rows = self._core.destinations.rows()
         silent = [index for index, row in enumerate(rows) if now_ns - row[2] > self._timeout_ns]
         if self._is_manual:

@@ -1,4 +1,4 @@
-"""The sockets of a channel with what belongs to them, for the sender and for the receiver."""
+"""The sockets of a channel, for the sender and for the receiver."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _keys = itertools.count(1)
 
 
 class SendChannelEndpoint:
-    """The socket that publications of one channel send through; it receives their control frames (docs/protocols/aeron.md, 19).
+    """The socket of one sending channel, which also receives its control frames (docs/protocols/aeron.md, 19).
 
-    Opened by the conductor, then the sender's until ``EndpointClosed``. Raises ConfigurationError when the socket cannot be
-    opened. ``connect`` is AERON_DRIVER_CONNECT.
+    The conductor opens it and then passes it to the sender until ``EndpointClosed``. Raises ConfigurationError if the socket
+    cannot be opened. ``connect`` is AERON_DRIVER_CONNECT.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class SendChannelEndpoint:
         return self._open.local_address
 
     def move_to(self, address: InetAddress) -> None:
-        """Send to the peer's new address from now on. Raises OSError when the system refuses to connect to it."""
+        """Send to the peer's new address from now on. Raises OSError if the system refuses to connect."""
         if self.is_connected:
             self._open.reconnect(address)
         else:
@@ -129,7 +129,7 @@ class ReceiveDestination:
 
     @property
     def elicits_setup(self) -> bool:
-        """Whether a SETUP must be requested before the sender knows of this receiver."""
+        """Whether to request a SETUP before the sender knows of this receiver."""
         return self.channel.has_explicit_control and not self.channel.is_multicast
 
     @property
@@ -152,10 +152,10 @@ class ReceiveDestination:
 
 
 class ReceiveChannelEndpoint:
-    """The sockets that streams of one channel arrive at: one, or with ``control-mode=manual`` any number of them.
+    """The sockets of one receiving channel: one, or any number with ``control-mode=manual``.
 
-    Opened by the conductor, then the receiver's until ``EndpointClosed``. Raises ConfigurationError when the socket cannot be
-    opened. ``receiver_id`` distinguishes this endpoint from all others in the group.
+    The conductor opens it and then passes it to the receiver until ``EndpointClosed``. Raises ConfigurationError if the socket
+    cannot be opened. ``receiver_id`` is unique within the group.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The addresses of the machine's network interfaces, from the kernel by rtnetlink: secondary ones and aliases too."""
+"""The addresses of network interfaces, secondary ones and aliases included, from rtnetlink."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DATAGRAM_LENGTH = 1 << 16
 
 
 def system_interfaces() -> list[NetworkInterface]:
-    """Return the addresses of all interfaces that are up, in the kernel's order. Raises OSError."""
+    """The addresses of all interfaces that are up, in the kernel's order. Raises OSError."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE) as sock:
         sock.bind((0, 0))
         links = dict(map(_link, _dump(sock, RTM_GETLINK, RTM_NEWLINK)))

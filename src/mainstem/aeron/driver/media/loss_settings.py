@@ -1,4 +1,4 @@
-"""The settings that make a driver lose datagrams on purpose, for demonstrations and tests (docs/protocols/aeron.md, 24)."""
+"""Settings that make a driver lose datagrams on purpose (docs/protocols/aeron.md, 24)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DATA_TYPES = 1 << FrameType.PAD | 1 << FrameType.DATA | 1 << FrameType.SETUP
 
 
 def incoming_loss(settings: DriverSettings) -> Callable[[int], LossGenerator] | None:
-    """Make what a transport loses on the way in: data for receivers, control frames for senders. Raises ConfigurationError."""
+    """The loss generators for incoming datagrams: data at receivers, control frames at senders. Raises ConfigurationError."""
     return _loss_factory(
         settings.udp_channel_incoming_interceptors,
         settings,
@@ -29,7 +29,7 @@ def incoming_loss(settings: DriverSettings) -> Callable[[int], LossGenerator] | 
 
 
 def outgoing_loss(settings: DriverSettings) -> Callable[[int], LossGenerator] | None:
-    """Make what a transport loses on the way out: data of senders, control frames of receivers. Raises ConfigurationError."""
+    """The loss generators for outgoing datagrams: data of senders, control frames of receivers. Raises ConfigurationError."""
     return _loss_factory(
         settings.udp_channel_outgoing_interceptors,
         settings,
@@ -41,10 +41,10 @@ def outgoing_loss(settings: DriverSettings) -> Callable[[int], LossGenerator] | 
 def _loss_factory(
     interceptors: str, settings: DriverSettings, *, data: tuple[float, int], control: tuple[float, int]
 ) -> Callable[[int], LossGenerator] | None:
-    """Make a loss generator for each transport, from its number; None when nothing is to be lost.
+    """Make a loss generator from each transport's number; None if nothing is to be lost.
 
-    ``interceptors`` names ``loss``, ``fixed-loss`` and ``multi-gap-loss``, separated by commas. ``data`` and ``control`` are a rate
-    and a seed. Every transport loses other datagrams, and the same ones in every run.
+    ``interceptors`` are ``loss``, ``fixed-loss`` and ``multi-gap-loss``, separated by commas. ``data`` and ``control`` are
+    pairs of rate and seed. Each transport loses different datagrams, the same in every run.
     """
     random = [
         (rate, seed, mask) for (rate, seed), mask in ((data, DATA_TYPES), (control, EVERY_TYPE ^ DATA_TYPES)) if rate
@@ -99,7 +99,7 @@ def _make(name: str, settings: DriverSettings, number: int, then: LossGenerator 
 
 
 def _arguments(text: str, known: set[str], name: str) -> dict[str, str]:
-    """``key=value|key=value``; all keys must be there, but those of ``loss`` have defaults."""
+    """``key=value|key=value``; all keys are required, except those of ``loss``."""
     values = {}
     for part in filter(None, text.split("|")):
         key, equals, value = part.partition("=")

@@ -1,4 +1,4 @@
-"""The driver's I/O boundary to the network: sockets are opened here and nowhere else in the driver."""
+"""The driver's I/O boundary to the network: the only place where it opens sockets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LEAST_SEND_BUFFER, LEAST_RECEIVE_BUFFER = 4608, 2304
 
 
 class BufferLimits(NamedTuple):
-    """Lengths in bytes, as the system reports them: a socket's default, and the most that it may request."""
+    """Socket buffer lengths in bytes, as the system reports them: the default, and the maximum that may be requested."""
 
     default_send: int
     max_send: int
@@ -42,18 +42,18 @@ class BufferLimits(NamedTuple):
     max_receive: int
 
     def granted_send(self, requested: int) -> int:
-        """What a send buffer is in fact, when a length is requested; 0 requests none."""
+        """The effective length of a send buffer; a request of 0 leaves the default."""
         return max(LEAST_SEND_BUFFER, GRANT_FACTOR * min(requested, self.max_send)) if requested else self.default_send
 
     def granted_receive(self, requested: int) -> int:
-        """The same of a receive buffer."""
+        """The effective length of a receive buffer; a request of 0 leaves the default."""
         if not requested:
             return self.default_receive
         return max(LEAST_RECEIVE_BUFFER, GRANT_FACTOR * min(requested, self.max_receive))
 
 
 def check_buffers(settings: DriverSettings, limits: BufferLimits) -> None:
-    """Raise ConfigurationError when the MTU or the initial window is larger than the buffer that a socket will have."""
+    """Raise ConfigurationError if the MTU or the initial window exceeds the socket's buffer."""
     send = limits.granted_send(settings.socket_so_sndbuf)
     receive = limits.granted_receive(settings.socket_so_rcvbuf)
     if settings.mtu_length > send:
@@ -72,11 +72,11 @@ def check_buffers(settings: DriverSettings, limits: BufferLimits) -> None:
 class TransportRequest:
     """The socket to open.
 
-    ``bind`` is the local address; ``connect`` the only peer, None for a socket that sends anywhere; ``group`` a multicast
-    group to join on the interface that has ``interface_ip``. Buffer lengths are in bytes, 0 for the system's. A port of 0
-    is taken from ``port_range`` (low, high) where it is given. ``timestamps``: the kernel records when datagrams arrive.
-    ``channel`` is the channel URI that the socket is for. ``send_to`` is a multicast address that datagrams go to, through a
-    socket of their own with a port of the system's choosing.
+    ``bind`` is the local address; ``connect`` the only peer, None for a socket that sends anywhere; ``group`` a multicast group
+    to join on the interface that has ``interface_ip``. Buffer lengths are in bytes, 0 for the system's. A port of 0 is taken
+    from ``port_range`` (low, high), if given. With ``timestamps`` the kernel records when datagrams arrive. ``channel`` is the
+    socket's channel URI. ``send_to`` is a multicast address for datagrams, which go through a socket of their own on a port of
+    the system's choice.
     """
 
     bind: InetAddress
@@ -95,7 +95,7 @@ class TransportRequest:
 
 @dataclass(slots=True)
 class OpenTransport:
-    """A transport and the properties of its socket. ``close`` may be called twice, by the thread that uses it.
+    """A transport and the properties of its socket. The thread that uses it may call ``close`` repeatedly.
 
     ``reconnect`` gives a connected one another peer.
     """
@@ -120,10 +120,10 @@ class AddressInUse(ConfigurationError):
 
 
 class Transports(Protocol):
-    """The I/O boundary: opens transports, resolves names, lists the interfaces."""
+    """The I/O boundary for sockets, names and network interfaces."""
 
     def open(self, request: TransportRequest) -> OpenTransport:
-        """Open one. Raises ConfigurationError with the address and the reason when the system refuses; AddressInUse."""
+        """Open a transport. Raises ConfigurationError with address and reason, or AddressInUse."""
         ...
 
     def resolve(self, host: str) -> str: ...
@@ -136,10 +136,8 @@ class Transports(Protocol):
 class SystemTransports:
     """UDP sockets of this machine.
 
-    ``incoming_loss`` and ``outgoing_loss`` make a loss generator for each transport that is opened, from its number: a
-    demonstration or a test drops datagrams here. ``offload=False`` does without the kernel's segmentation.
-
-    ``slots`` is how many datagrams, or coalesced runs of them, are read from a socket at once; 0 for as many as is usual.
+    ``incoming_loss`` and ``outgoing_loss`` make a loss generator from each transport's number. ``offload=False`` disables the
+    kernel's segmentation. ``slots`` is how many datagrams, or coalesced runs, are read at once; 0 for the default.
     """
 
     def __init__(
@@ -274,7 +272,7 @@ def _set_buffers(sock: socket.socket, request: TransportRequest) -> None:
 
 
 def _buffer_length(sock: socket.socket, option: int) -> int:
-    """The length that was requested: Linux doubles it for its own book-keeping and reports the double."""
+    """The length as requested: Linux doubles it for its own use and reports the double."""
     return sock.getsockopt(socket.SOL_SOCKET, option) // 2
 
 
@@ -301,7 +299,7 @@ def _new_socket(*, v6: bool) -> socket.socket:
 
 
 def _send_through_interface(sock: socket.socket, request: TransportRequest) -> None:
-    """Have multicast datagrams leave through the request's interface, with its hops."""
+    """Send multicast datagrams through the request's interface, with its hops."""
     if request.bind.is_v6:
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, request.interface_index)
         if request.ttl > 0:
@@ -313,7 +311,7 @@ def _send_through_interface(sock: socket.socket, request: TransportRequest) -> N
 
 
 def _bind_group(sock: socket.socket, request: TransportRequest) -> None:
-    """Join a multicast group, or only send to one (no ``group``), on one interface (docs/protocols/aeron.md, 19.2)."""
+    """Join a multicast group, or just send to it, on one interface (docs/protocols/aeron.md, 19.2)."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     group = request.group

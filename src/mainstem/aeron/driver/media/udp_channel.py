@@ -1,4 +1,4 @@
-"""A channel URI as addresses: where data goes and comes from, where control frames do (docs/protocols/aeron.md, 19)."""
+"""A channel URI resolved to addresses for data and control frames (docs/protocols/aeron.md, 19)."""
 
 from __future__ import annotations
 
@@ -33,9 +33,8 @@ def _unchanged(text: str, key: str) -> str:  # noqa: ARG001 - where there is no 
 class UdpChannel:
     """A network channel with its names resolved.
 
-    A sender binds ``local_control`` and sends to ``remote_data``; a receiver binds ``remote_data`` and sends control frames to
-    ``remote_control``, or to a datagram's source where control is not explicit. ``canonical_form`` is the channel's identity:
-    channels with the same one share their sockets. ``interface_ip`` and ``interface_index`` identify the network interface.
+    A sender binds ``local_control`` and sends to ``remote_data``. A receiver binds ``remote_data`` and sends control frames to
+    ``remote_control``, or to the source if control is not explicit. Channels with the same ``canonical_form`` share sockets.
     """
 
     uri: ChannelUri
@@ -62,11 +61,10 @@ class UdpChannel:
         lookup: Callable[[str, str], str] = _unchanged,
         is_destination: bool = False,
     ) -> UdpChannel:
-        """Resolve the names of a channel. Raises ChannelUriError for what cannot be resolved or does not fit together.
+        """Resolve the names of a channel, and read all parameters that sockets depend on. Raises ChannelUriError.
 
-        ``lookup`` returns the text to resolve in place of a parameter's value (docs/protocols/aeron.md, 22.2). Every parameter
-        that sockets depend on is read here, so that a wrong one is refused. A destination with port 0 is not made unique,
-        because it is removed by its text.
+        ``lookup`` may replace a parameter's value before it is resolved (docs/protocols/aeron.md, 22.2). A destination with
+        port 0 is not made unique, because it is removed by its text.
         """
         uri.check_udp()
         control = _resolve(uri, uri.control, "control", resolver, lookup)
@@ -179,11 +177,11 @@ class UdpChannel:
 
     @property
     def has_group_semantics(self) -> bool:
-        """Whether there may be several receivers, as a sender sees it (docs/protocols/aeron.md, 16.4)."""
+        """Whether there may be several receivers, from the sender's view (docs/protocols/aeron.md, 16.4)."""
         return self.is_multicast or self.has_many_destinations
 
     def has_tag_of(self, other: UdpChannel) -> bool:
-        """Whether ``other`` names this channel by its tag. Raises ChannelUriError where the rest of it differs."""
+        """Whether ``other`` names this channel by its tag. Raises ChannelUriError if the rest of it differs."""
         if other.tag is None or self.tag != other.tag:
             return False
         if other.control_mode not in (None, self.control_mode):
@@ -197,11 +195,11 @@ class UdpChannel:
 
     @property
     def is_nowhere(self) -> bool:
-        """Whether the channel names no address, so that only its tag identifies it."""
+        """Whether the channel has no address, so that only its tag identifies it."""
         return all(each.is_wildcard and each.port == 0 for each in (self.remote_data, self.local_control))
 
     def matches(self, other: UdpChannel) -> bool:
-        """Whether two channels share their sockets: the same identity, and no tags that differ."""
+        """Whether two channels share sockets: the same identity, and no differing tags."""
         if self.tag is not None and other.tag is not None and self.tag != other.tag:
             return False
         return self.canonical_form == other.canonical_form
@@ -237,7 +235,7 @@ def _local(uri: ChannelUri, v6: bool, resolver: Resolver) -> InetAddress:
 def _find_interface(uri: ChannelUri, interface: Interface | None, v6: bool, resolver: Resolver) -> NetworkInterface:
     """The interface of the channel's network or name (docs/protocols/aeron.md, 19.2).
 
-    Of several in the network it is the one whose own network is the smallest; those without multicast come later, loopback last.
+    The smallest matching network wins; interfaces without multicast come later, loopback last.
     """
     if interface is not None and interface.name:
         named = [each for each in resolver.interfaces() if each.name == interface.name]
@@ -257,15 +255,12 @@ def _find_interface(uri: ChannelUri, interface: Interface | None, v6: bool, reso
 
 
 def _canonical(uri: ChannelUri, local: InetAddress, remote: InetAddress) -> str:
-    """The identity of a unicast channel: the text of control and endpoint, and the interface's resolved address.
-
-    See docs/protocols/aeron.md, 19.7.
-    """
+    """The identity of a unicast channel: control, endpoint and the interface's address (docs/protocols/aeron.md, 19.7)."""
     return f"UDP-{uri.control or local}-{uri.endpoint or remote}"
 
 
 def _suffix(endpoint: InetAddress | None, control: InetAddress | None, tag: int | None) -> str:
-    """What distinguishes a channel whose addresses do not: its tag, else a number of its own."""
+    """Distinguishes channels without an address: by tag, else by a unique number."""
     given = [address for address in (endpoint, control) if address is not None]
     if given and all(address.port for address in given):
         return ""

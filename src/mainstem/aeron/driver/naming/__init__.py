@@ -1,1 +1,1 @@
-"""Names into addresses: ``name_resolver`` for channels, ``driver_name_resolver`` for the names of other drivers."""
+"""Name resolution: ``name_resolver`` for channels, ``driver_name_resolver`` for the names of other drivers."""

@@ -1,27 +1,23 @@
-"""Drivers that exchange their names: RES frames over a UDP socket of their own (docs/protocols/aeron.md, 13.8 and 22.1).
+"""Drivers exchange their names in RES frames over a UDP socket of their own (docs/protocols/aeron.md, 13.8 and 22.1).
 
 Theory of operation
 -------------------
-Every driver with a name sends its own entry (name, address, port) to its neighbors once in the self-resolution interval, and all
-that it knows once in the neighbor-resolution interval: names spread through drivers that know each other, as gossip does. The
-drivers to begin with are the bootstrap neighbors of the settings; they are resolved again until they respond.
+A named driver sends its own entry (name, address, port) to its neighbors every self-resolution interval, and everything it
+knows every neighbor-resolution interval, so names spread as gossip. The first neighbors are the settings' bootstrap neighbors,
+which are resolved again until they respond.
 
-Two tables hold what was received. ``NameCache`` has an address for each (name, IP version), ``Neighbors`` the sockets of other
-drivers by address. Both drop what was not heard of for the neighbor timeout, and both have at most MAX_ENTRIES entries, so that
-invented names cannot grow the driver's memory.
+``NameCache`` has an address for each (name, IP version), ``Neighbors`` the sockets of other drivers. Both drop entries after
+the neighbor timeout and hold at most MAX_ENTRIES, so invented names cannot grow the driver's memory. Nor can they take its
+time: a duty cycle handles MAX_ENTRIES_PER_CYCLE entries and drops the rest, as a full socket buffer would, and sends at most
+MAX_SENDS_PER_CYCLE datagrams. An announcement is a generator that each cycle advances; the next one begins when it is done.
 
-Nor can they take its time. A duty cycle takes in MAX_ENTRIES_PER_CYCLE entries and drops what else it has read, as a full socket
-buffer would: names are repeated by every driver that knows them. At most MAX_SENDS_PER_CYCLE datagrams leave in a cycle: an
-announcement is a generator that is taken further in each, and the next one begins when it is through.
+All of it runs in the conductor's thread every ten milliseconds. Malformed datagrams are counted as invalid packets and dropped.
+Frames may be lost, repeated or reordered: an entry carries its age, and an older entry never replaces a newer one.
 
-All of it runs in the conductor's thread, every ten milliseconds, on a socket that belongs to this thread alone. Datagrams are
-read by the one codec (``aeron/protocol/frames.py``); a malformed one is counted as an invalid packet and dropped. Frames may be
-lost, repeated or reordered: an entry carries its age, and an older entry never replaces a newer one.
-
-- An entry's time is that of its driver's last activity, age included; it never lies in the future.
-- Only a driver's own entry (``is_self``) keeps a neighbor alive: what others repeat of it does not.
-- A driver's own name and port in another driver's frame is ignored, so that names do not come back as their own neighbors.
-- A wildcard address in an own entry stands for the address that the datagram came from.
+- An entry's time is that of its driver's last activity, age included; it is never in the future.
+- Only a driver's own entry (``is_self``) keeps a neighbor alive.
+- A driver ignores its own name and port in others' frames, so it never becomes its own neighbor.
+- A wildcard address in an own entry stands for the datagram's source address.
 """
 
 from __future__ import annotations
@@ -71,16 +67,12 @@ Datagram = tuple[bytes, InetAddress]
 
 @dataclass(slots=True)
 class CacheEntry:
-    """A name's address and when its driver was last heard of."""
-
     name: str
     address: InetAddress
     last_activity_ns: int
 
 
 class NameCache:
-    """Names by (name, IP version)."""
-
     def __init__(self) -> None:
         self._entries: dict[tuple[str, bool], CacheEntry] = {}
 
@@ -91,7 +83,7 @@ class NameCache:
         return iter(self._entries.values())
 
     def put(self, name: str, address: InetAddress, last_activity_ns: int) -> None:
-        """Store a name, unless something newer is known; beyond MAX_ENTRIES new names are dropped."""
+        """Store a name unless a newer entry exists; beyond MAX_ENTRIES, new names are dropped."""
         key = (name, address.is_v6)
         known = self._entries.get(key)
         if known is None:
@@ -110,8 +102,6 @@ class NameCache:
 
 
 class Neighbors:
-    """Other drivers' resolvers, by the address of their sockets."""
-
     def __init__(self) -> None:
         self._heard_ns: dict[InetAddress, int] = {}
 
@@ -125,7 +115,7 @@ class Neighbors:
         return address in self._heard_ns
 
     def heard(self, address: InetAddress, now_ns: int, *, is_self: bool) -> bool:
-        """Note an entry for that address; whether it is a new neighbor. Only a driver's own entry keeps one alive."""
+        """Note an entry for that address; return whether it is a new neighbor. Only a driver's own entry keeps it alive."""
         is_new = address not in self._heard_ns
         if is_new and len(self._heard_ns) >= MAX_ENTRIES:
             return False
@@ -149,9 +139,9 @@ class _Bootstrap:
 
 
 class DriverNameResolver:
-    """One driver's resolver; ``do_work`` is due every ten milliseconds.
+    """One driver's resolver. Run ``do_work`` every ten milliseconds.
 
-    ``settings.driver_resolver_name`` must be set. Raises ConfigurationError when the socket cannot be opened.
+    ``settings.driver_resolver_name`` must be set. Raises ConfigurationError if the socket cannot be opened.
     """
 
     def __init__(
@@ -210,7 +200,7 @@ class DriverNameResolver:
         self._open.close()
 
     def _announce(self, now_ns: int) -> int:
-        """Send up to the limit of due datagrams, and return how many. Its own name goes first: it keeps this driver known."""
+        """Send due datagrams up to the limit and return how many. Its own name, which keeps this driver known, goes first."""
         room = MAX_SENDS_PER_CYCLE
         sent = self._send(islice(self._sending_self, room))
         if sent < room and now_ns >= self._self_due_ns:
@@ -239,7 +229,7 @@ class DriverNameResolver:
         return count
 
     def _on_datagram(self, datagram: bytes, source: bytes, now_ns: int) -> int:
-        """Store the names of a datagram; how many entries it has, 1 for none, so that each one costs something."""
+        """Store the names of a datagram; return the number of entries, at least 1, so that each datagram costs something."""
         try:
             if len(datagram) > MAX_RECEIVED:
                 raise RemoteProtocolError(f"a RES frame of {len(datagram)} bytes is longer than {MAX_RECEIVED}")
@@ -253,7 +243,7 @@ class DriverNameResolver:
         return len(resolution.entries) or 1
 
     def _on_entry(self, entry: ResolutionEntry, source: InetAddress, now_ns: int) -> bool:
-        """Store one name; false for an address where no driver can be."""
+        """Store one name; return False for an address that no driver can have."""
         if entry.name == self.name and entry.port == self._local.port:
             return True
         address = InetAddress(str(entry.address), entry.port)
@@ -322,7 +312,7 @@ def _entry(name: str, address: InetAddress, age_ns: int) -> ResolutionEntry:
 
 
 def _datagrams(entries: list[ResolutionEntry], to: list[InetAddress]) -> Iterator[Datagram]:
-    """The entries to every address, but no entry to its own. Each is encoded once, and each group of them packed once."""
+    """Datagrams of the entries for every address, without its own. Entries are encoded once."""
     groups = _groups(entries)
     frames = [Resolution(entries=tuple(group)).encode() for group in groups]
     group_of: dict[tuple[str, int], set[int]] = {}

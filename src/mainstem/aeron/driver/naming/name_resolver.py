@@ -1,6 +1,6 @@
-"""Names into addresses as the settings say: by the system, a table, or other drivers (docs/protocols/aeron.md, 22).
+"""Name resolution by the system, a table, or other drivers (docs/protocols/aeron.md, 22).
 
-Runs in the conductor's thread. Look-ups are timed and counted (system counters 32 and 33), and reported to the event log.
+Runs in the conductor's thread. Lookups are timed and counted (system counters 32 and 33), and logged as events.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class _Row(NamedTuple):
 
 
 class CsvTableNameResolver:
-    """A table of names for tests and demonstrations, with another address for re-resolution (22.2).
+    """A table of names for tests and demonstrations, with another address for re-resolution (docs/protocols/aeron.md, 22.2).
 
-    ``name,uri-param,address,re-resolution-address|…``: the address that replaces a name in a URI parameter. A name is a host, or
-    a host with its port; an address without a port keeps that of the channel. Raises ConfigurationError for a row that is none.
+    Rows are ``name,uri-param,address,re-resolution-address|…``. A name is a host, or a host with its port; an address without a
+    port keeps the channel's. Raises ConfigurationError for an invalid row.
     """
 
     def __init__(self, text: str) -> None:
@@ -48,7 +48,7 @@ class CsvTableNameResolver:
             raise ConfigurationError("AERON_NAME_RESOLVER_INIT_ARGS: a csv_table resolver requires at least one row")
 
     def lookup(self, text: str, key: str, *, again: bool) -> str:
-        """The address that replaces ``text``, or ``text`` itself; ``again`` requests the one for re-resolution."""
+        """The address that replaces ``text``, or ``text`` itself; ``again`` selects the re-resolution address."""
         try:
             host, port = read_address(text)
         except ValueError:
@@ -61,10 +61,7 @@ class CsvTableNameResolver:
 
 
 class NameResolver:
-    """Resolves names by the table, by the drivers that are known, then by the system.
-
-    ``system`` resolves what the others do not have. ``table`` and ``drivers`` are there when the settings name such a resolver.
-    """
+    """Resolves names by the table, then by known drivers, then by the system."""
 
     def __init__(
         self,
@@ -100,7 +97,7 @@ class NameResolver:
         instrument: Instrument,
         events: EventLog | None = None,
     ) -> NameResolver:
-        """The resolver that AERON_NAME_RESOLVER_SUPPLIER names. Raises ConfigurationError."""
+        """The resolver of AERON_NAME_RESOLVER_SUPPLIER. Raises ConfigurationError."""
         table = drivers = None
         if settings.name_resolver_supplier == "csv_table":
             table = CsvTableNameResolver(settings.name_resolver_init_args)
@@ -132,7 +129,7 @@ class NameResolver:
             self._drivers.close()
 
     def lookup(self, text: str, key: str, *, again: bool = False) -> str:
-        """The table's replacement for ``text``, the value of URI parameter ``key``; the text itself if there is none."""
+        """The table's replacement for ``text``, the value of URI parameter ``key``, or ``text`` itself."""
         before_ns = self._clock.monotonic_ns()
         name = text if self._table is None else self._table.lookup(text, key, again=again)
         if self._events is not None:
@@ -142,7 +139,7 @@ class NameResolver:
         return name
 
     def resolve(self, host: str, *, again: bool = False) -> str:
-        """The numeric IP address of a name, which ``again`` was resolved before. Raises LookupError for an unknown name."""
+        """The numeric IP address of a name; ``again``: resolved before. Raises LookupError."""
         before_ns = self._clock.monotonic_ns()
         address = "unknown-address"
         try:
@@ -160,7 +157,7 @@ class NameResolver:
                 self._exceeded.add_release(1)
 
     def address(self, text: str, key: str, *, again: bool = False) -> InetAddress:
-        """``host:port`` as the value of ``key``, resolved. Raises LookupError, also for what is not an address."""
+        """Resolve ``host:port``, the value of ``key``. Raises LookupError, also if it is not an address."""
         try:
             host, port = read_address(self.lookup(text, key, again=again))
         except ValueError as error:

@@ -1,1 +1,1 @@
-"""The receiver agent: what runs in the thread that receives data and sends status messages and NAKs."""
+"""The receiver agent, whose thread receives data and sends status messages and NAKs."""

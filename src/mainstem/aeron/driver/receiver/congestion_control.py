@@ -1,7 +1,7 @@
-"""Congestion control: how a receiver chooses the window that it offers (docs/protocols/aeron.md, 18).
+"""Congestion control: a receiver chooses its window (docs/protocols/aeron.md, 18).
 
-Status messages carry the window; the compiled receive path sends them and reports losses. A congestion control runs in the
-receiver's thread, when there was a loss or its deadline has come.
+The compiled receive path sends status messages with that window and reports losses. A congestion control runs in the receiver's
+thread, on loss or at its deadline.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ MAX_ROUND_TRIP_NS = NS_PER_SECOND
 
 
 class CongestionControl:
-    """A window that stays as it is; CUBIC's follows loss.
+    """A window that stays the same; CUBIC's follows loss.
 
-    ``window_length`` is what the next status message offers, in bytes; ``deadline_ns`` is when ``on_time`` is due.
+    ``window_length`` is the next status message's window in bytes; ``deadline_ns`` is when ``on_time`` is due.
     """
 
     window_length: int
     deadline_ns = NEVER_NS
 
     def on_loss(self, now_ns: int) -> bool:  # noqa: ARG002
-        """Return whether a status message must be sent at once, because bytes are missing."""
+        """Return whether to send a status message at once."""
         return False
 
     def on_time(self, now_ns: int, *, progressed: bool) -> bool:  # noqa: ARG002
-        """Return whether a status message must be sent at once; ``progressed``: data came since the last call."""
+        """Return whether to send a status message at once; ``progressed``: data arrived since the last call."""
         return False
 
     def measures_at(self, now_ns: int) -> bool:  # noqa: ARG002
@@ -54,10 +54,7 @@ class StaticWindowCongestionControl(CongestionControl):
 
 
 class CubicCongestionControl(CongestionControl):
-    """The window grows with the cube of the time since the last loss (RFC 8312).
-
-    Counts in datagrams of ``mtu`` bytes, up to ``max_window_length``; times in nanoseconds.
-    """
+    """A window that grows with the cube of the time since the last loss (RFC 8312), counted in datagrams of ``mtu`` bytes."""
 
     def __init__(
         self,

@@ -1,14 +1,14 @@
-"""The sessions of the streams that an endpoint is subscribed to (docs/protocols/aeron.md, 15.1).
+"""The sessions of an endpoint's subscribed streams (docs/protocols/aeron.md, 15.1).
 
 Theory of operation
 -------------------
-A datagram of data belongs to an image by its session and stream. The compiled receive path finds the image and handles the
-datagram; what has no image comes here, once for each batch of datagrams, and SETUPs come always. The dispatcher decides for each
-(stream, session): is a SETUP to be requested, is an image to be made, is it to be ignored for a while.
+The compiled receive path finds a datagram's image by session and stream. Datagrams without an image come here, once per batch,
+and so do all SETUPs. The dispatcher decides for each (stream, session) whether to request a SETUP, make an image, or ignore it
+for a while.
 
-It owns two of the compiled endpoint's tables. ``interests`` has the streams that are subscribed to: data of others never
-leaves the compiled path. ``silences`` has the sessions about which a decision was taken, with the time until which their data is
-not reported again. Each entry of ``_sessions`` has one in ``silences``, with the same time.
+It owns two tables of the compiled endpoint. ``interests`` has the subscribed streams; data of others never leaves the compiled
+path. ``silences`` has the decided sessions, with the time until which their data is not reported again. Each entry of
+``_sessions`` has one in ``silences``, with the same time.
 
 A session without an image is in one of these states, or in none:
 
@@ -18,11 +18,11 @@ A session without an image is in one of these states, or in none:
     ├──the endpoint filter refused the source──► REFUSED: its data is ignored for a second, a SETUP is not
     └──image removed──► COOL_DOWN: its late data must not make it again
 
-Every state but NO_INTEREST ends by time, in ``on_time``. Data, SETUPs and the conductor's messages may arrive in any order: an
-image that is made twice is prevented by INIT_IN_PROGRESS alone, and a SETUP that is ignored is sent again by its sender.
+Every state but NO_INTEREST times out in ``on_time``. Data, SETUPs and the conductor's messages may arrive in any order.
+INIT_IN_PROGRESS prevents a second image; a sender repeats SETUPs that were ignored.
 
-Only the receiver's thread uses it. At most MAX_SESSIONS sessions are remembered, and those whose images are being made, which
-``ImageLimiter`` limits: a flood of invented sessions evicts those for which nothing is under way, or is ignored if there are none.
+Only the receiver's thread uses it. At most MAX_SESSIONS sessions are remembered, plus those whose images are being made, which
+``ImageLimiter`` limits. A flood of invented sessions evicts only sessions without work in progress, and is otherwise ignored.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Session = tuple[int, int]
 
 
 class SessionState(Enum):
-    """What is under way for a session that has no image."""
+    """The state of a session without an image."""
 
     PENDING_SETUP = "a SETUP was requested"
     INIT_IN_PROGRESS = "the conductor makes the image"
@@ -70,7 +70,7 @@ class _Interest:
 
 
 class DataPacketDispatcher:
-    """The subscribed sessions of one endpoint; its compiled tables report only what needs a decision."""
+    """The subscribed sessions of one endpoint; compiled tables report only what needs a decision."""
 
     def __init__(self, core: ReceiveEndpointCore) -> None:
         self._core = core
@@ -135,7 +135,7 @@ class DataPacketDispatcher:
         return True
 
     def on_refused(self, stream_id: int, session_id: int, now_ns: int) -> None:
-        """The filter refused it: its data is not reported for a while. A SETUP is, from any source."""
+        """Ignore the data of a refused session for a while, but not a SETUP from any source."""
         self._enter(stream_id, session_id, SessionState.REFUSED, now_ns + PENDING_SETUP_TIMEOUT_NS)
 
     def cool_down(self, stream_id: int, session_id: int, until_ns: int) -> None:

@@ -1,14 +1,14 @@
-"""How many images there are, of whom: what invented SETUPs may make the driver do.
+"""Limits the images that invented SETUPs can make the driver create.
 
-An image costs a log, counters and a place in every duty cycle, and a SETUP is a datagram that every host on the way can send. A
-publisher follows its SETUP with data, or with a heartbeat every 100 ms; a flood of SETUPs alone does not. So the images that have
-received nothing yet are limited, of one source and in all, and so are those that the conductor is making. A SETUP beyond these
-limits is ignored, and its sender repeats it every 100 ms: they delay a real stream, and never keep it out.
+An image costs a log, counters and a place in every duty cycle, and any host on the way can send a SETUP. A real publisher
+follows its SETUP with data, or with a heartbeat every 100 ms. So images that have received nothing yet, and those being made,
+are limited per source and in total. SETUPs beyond these limits are ignored; senders repeat them every 100 ms, so a real stream
+is only delayed.
 
-A host that keeps its invented streams alive looks like a publisher. Only the number of its images limits it, which is set above
-what deployments have. A source is an IPv4 address or an IPv6 /64 network (``mainstem._internal.address_prefixes``).
+A host that keeps invented streams alive looks like a publisher and is limited only by its total of images. A source is an IPv4
+address or an IPv6 /64 network (``mainstem._internal.address_prefixes``).
 
-Only the receiver's thread uses it. Every session that is counted is uncounted by its refusal or by the end of its image.
+Only the receiver's thread uses it. Every counted session is uncounted when it is refused or its image ends.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ Session = tuple[int, int, int]
 
 
 class Refusal(Enum):
-    """Why a SETUP makes no image."""
-
     BUSY = "the conductor is busy creating others; the sender will repeat it"
     SILENT_OF_SOURCE = f"{MAX_SILENT_OF_SOURCE} images of its source have received no data and no heartbeat yet"
     SILENT = f"{MAX_SILENT} images have received no data and no heartbeat yet"
@@ -48,8 +46,6 @@ class Refusal(Enum):
 
 
 class ImageLimiter:
-    """The images of a driver and those that are being made."""
-
     def __init__(
         self, *, stream_limit: int = NO_LIMIT, source_limit: int = NO_LIMIT, total_limit: int = NO_LIMIT
     ) -> None:
@@ -68,7 +64,7 @@ class ImageLimiter:
         return len(self._source_of)
 
     def refusal(self, session: Session, address: str) -> Refusal | None:
-        """Why no image of that session may be made for a source; None where it may, or where it is counted already."""
+        """Why a session of that source may not have an image; None if it may, or if it is counted already."""
         if session in self._source_of:
             return None
         if self._of_stream[session[:2]] >= self._stream_limit:

@@ -1,4 +1,4 @@
-"""The receiver agent: one compiled cycle for all images, then the events that it reported (docs/protocols/aeron.md, 15)."""
+"""The receiver agent: one compiled cycle for all images, then the events it reported (docs/protocols/aeron.md, 15)."""
 
 from __future__ import annotations
 
@@ -43,8 +43,6 @@ ERROR_FRAMES_SENT_OFFSET = SystemCounter.ERROR_FRAMES_SENT * layout.COUNTER_VALU
 
 
 class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
-    """The agent that receives streams into images and sends their status messages and NAKs."""
-
     def __init__(
         self,
         *,
@@ -205,7 +203,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
     def _connect(
         self, endpoint: ReceiveChannelEndpoint, image: ReceiverImage, index: int, source: bytes, now_ns: int
     ) -> None:
-        """Add a connection to the image's sender; over multicast and an explicit control address one for each socket."""
+        """Add a connection to the image's sender; over multicast and explicit control, one per socket."""
         transport = endpoint.core.transport(index)
         destination = endpoint.destinations.get(index)
         if transport is None or destination is None:
@@ -220,7 +218,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         )
 
     def _check(self, now_ns: int, *, resolves: bool) -> None:
-        """Check once a second for expired sessions, SETUPs to request (docs/protocols/aeron.md, 15.1), and sockets that fail."""
+        """Check once a second for expired sessions, due SETUP requests (docs/protocols/aeron.md, 15.1) and failing sockets."""
         self._note_heard(now_ns)
         self._refused.pop(Refusal.BUSY, None)
         for refusal, (source, setup) in self._refused.items():
@@ -302,9 +300,9 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
             dispatcher.forget(stream_id, session_id)
 
     def on_remove_image(self, image: ReceiverImage, *, cool_down_ns: int = 0) -> None:
-        """Take nothing in for an image any more, then reports ``ImageReleased``: its log may be unmapped then.
+        """Stop feeding an image, then report ``ImageReleased`` so that its log can be unmapped.
 
-        No image of its session is made again for ``cool_down_ns``.
+        Its session gets no new image for ``cool_down_ns``.
         """
         entry = self._images.pop(image.path.key, None)
         self._silent.pop(image.path.key, None)
@@ -334,7 +332,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
             self._elicit(endpoint, destination.index, b"", 0, 0)
 
     def on_remove_destination(self, endpoint: ReceiveChannelEndpoint, destination: ReceiveDestination) -> None:
-        """Close a socket of a subscription with several, then reports ``DestinationClosed``; images forget its connections."""
+        """Close one of a subscription's sockets, then report ``DestinationClosed``; images forget its connections."""
         for image, where in self._images.values():
             if where is endpoint:
                 image.path.remove_transport(destination.index, self._now_ns)

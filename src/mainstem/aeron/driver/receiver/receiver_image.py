@@ -1,25 +1,24 @@
-"""The rare part of one image in the receiver: windows, rejection, measurements (docs/protocols/aeron.md, 15.4, 18, 20, 21).
+"""The Python part of an image in the receiver: windows, rejection, measurements (docs/protocols/aeron.md, 15.4, 18, 20, 21).
 
 Theory of operation
 -------------------
-An image has two halves in the receiver's thread. The compiled ``ReceivePath`` does what happens for each datagram and each duty
-cycle: it validates and inserts data, moves rcv-hwm and rcv-pos, finds gaps and sends NAKs, sends status messages when they are
-due. This class does what is rare, and steers the path by its attributes:
+The compiled ``ReceivePath`` does the work of each datagram and duty cycle: it inserts data, moves rcv-hwm and rcv-pos, finds
+gaps, and sends NAKs and status messages. This class handles rare events, and steers the path by its attributes:
 
-- ``window_length`` is the window of the next status message; congestion control chooses it. ``force_status`` has one sent in the
-  next cycle: after a loss the sender must see the smaller window at once.
-- ``rejected`` stops insertion, status messages and NAKs. The path still reports the times at which a status message would be due;
-  at each of them an ERR frame is sent in its place, until the sender drops this receiver.
-- ``status_events`` has the path report each status message; at each an RSP_SETUP frame names the session of the response stream.
+- ``window_length`` is the next status message's window, from congestion control. ``force_status`` sends one in the next cycle:
+  after a loss the sender must see the smaller window at once.
+- ``rejected`` stops insertion, status messages and NAKs. Whenever a status message would be due, an ERR frame is sent instead,
+  until the sender drops this receiver.
+- ``status_events`` makes the path report each status message, so that an RSP_SETUP frame can name the response stream's session.
 - ``next_python_ns`` is when ``on_time`` is due. It is set after every call that may move a deadline.
 
-The conductor makes the object, hands it over with ``add_image`` and does not touch it again but by messages, until
-``ImageReleased`` returns it. Frames may be lost or repeated in either direction: a rejection and a response session are
-therefore sent again at the time of each status message, and repeated ones change nothing.
+The conductor makes the object, hands it over with ``add_image``, and only sends it messages until ``ImageReleased`` returns it.
+Frames may be lost or repeated, so a rejection and a response session are repeated with each status message, and repeats change
+nothing.
 
-Measurements of the round trip (RTTM) go both ways. A request with this receiver's id, or with 0 for all, is replied to at most
-once in MEASURE_SPACING_NS. A reply with this receiver's id goes to congestion control. A reply with id 0 that was not requested
-is the sender's clock, from which the one-way latency is estimated.
+Round-trip measurements (RTTM) go both ways. A request with this receiver's id, or 0 for all, is answered at most once per
+MEASURE_SPACING_NS. A reply with this receiver's id goes to congestion control. An unrequested reply with id 0 carries the sender's
+clock, from which the one-way latency is estimated.
 """
 
 from __future__ import annotations
@@ -50,10 +49,9 @@ _keys = itertools.count(1)
 
 
 class ReceiverImage:
-    """The rare part of one image. Made by the conductor, then used in the receiver's thread only.
+    """The Python part of one image, made by the conductor and used only in the receiver's thread.
 
-    ``message`` is the SETUP that it was made for. ``reliable=False`` fills gaps instead of requesting them. ``one_way``
-    estimates the latency from the sender's clock and ``epoch_ns``.
+    ``message`` is its SETUP. ``reliable=False`` fills gaps instead of requesting them. ``one_way`` estimates the latency.
     """
 
     def __init__(
@@ -114,7 +112,7 @@ class ReceiverImage:
         self._set_deadline()
 
     def on_measurement(self, measure: Rttm, now_ns: int) -> bool:
-        """Handle an RTTM frame of the sender's. Return False for a time that no clock shows."""
+        """Handle the sender's RTTM frame. Returns False if its time is impossible."""
         if measure.receiver_id == 0 and not measure.is_request:
             if self.one_way is not None and self._epoch_ns is not None:
                 return self.one_way.observe(measure.echo_timestamp, self._epoch_ns())
@@ -127,7 +125,7 @@ class ReceiverImage:
         return True
 
     def on_status_due(self, now_ns: int) -> bool:
-        """Send what goes in place of a status message, or beside it. Return whether an ERR frame has left."""
+        """Send frames that replace or accompany a status message. Returns whether an ERR frame was sent."""
         path = self.path
         if self._rejection is not None:
             error = ErrorFrame(
@@ -154,7 +152,7 @@ class ReceiverImage:
         self.path.status_now()
 
     def set_response_session(self, session_id: int | None) -> None:
-        """Send the session of the response stream with each status message from now on; None ends that."""
+        """Send the response stream's session with each status message from now on; None stops that."""
         self._response_session_id = session_id
         self.path.status_events = session_id is not None
         if session_id is not None:

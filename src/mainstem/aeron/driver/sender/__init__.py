@@ -1,1 +1,1 @@
-"""The sender agent: what runs in the thread that sends data and reads status messages and NAKs."""
+"""The sender agent, whose thread sends data and reads status messages and NAKs."""

@@ -1,8 +1,8 @@
-"""Flow control: how far a sender may go, by what its receivers report (docs/protocols/aeron.md, 17).
+"""Flow control: how far a sender may go, by its receivers' reports (docs/protocols/aeron.md, 17).
 
-The ordinary status message of a known receiver never gets here: the compiled send path moves the limit by itself, by the switches
-that a strategy has set in it. ``tracks_minimum`` makes the limit the least of what the counted receivers allow; without it the
-limit only rises. ``limit_frozen`` holds it while the group is incomplete, ``limit_cap`` holds it while a receiver joins.
+Ordinary status messages of known receivers never get here: the compiled send path moves the limit, as a strategy's switches
+tell it. ``tracks_minimum`` makes the limit the minimum of the counted receivers; without it the limit only rises.
+``limit_frozen`` holds it while the group is incomplete, ``limit_cap`` while a receiver joins.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ CHECKS = 8
 
 
 class FlowControl:
-    """Decides which receivers count towards the sender's limit; this one counts all. Used in the sender's thread.
+    """Decides which receivers count towards the sender's limit: here, all. Used in the sender's thread.
 
-    ``window_multiple`` is the multiple for the retransmit window, None for the reference's own default. ``deadline_ns`` is when
-    ``on_time`` is due. ``edge`` is a receiver's position plus the window from it.
+    ``window_multiple`` limits retransmission, None for the reference's default. ``deadline_ns`` is when ``on_time`` is due.
+    ``edge`` is a receiver's position plus its window.
     """
 
     tracks_minimum = False
@@ -39,7 +39,7 @@ class FlowControl:
         path.tracks_minimum = self.tracks_minimum
 
     def on_receiver(self, path: SendPath, status: StatusMessage, edge: int, now_ns: int) -> bool:  # noqa: ARG002
-        """Return whether a receiver that reported, and did not count before, counts from now on."""
+        """Return whether a new receiver that reported counts from now on."""
         return True
 
     def on_change(self, path: SendPath, now_ns: int) -> None: ...
@@ -63,10 +63,10 @@ class MaxMulticastFlowControl(UnicastFlowControl):
 
 
 class MinMulticastFlowControl(FlowControl):
-    """The slowest receiver sets the pace: of all of them (``fc=min``), or of those with one tag (``fc=tagged``).
+    """The slowest receiver sets the pace: of all (``fc=min``), or of those with one tag (``fc=tagged``).
 
-    ``group_tag`` None counts every receiver, else those whose status messages carry it. The publication is connected while
-    ``group_min_size`` or more are there; below that the limit stands still. A receiver is dropped after ``receiver_timeout_ns``.
+    ``group_tag`` None counts every receiver. The publication is connected while ``group_min_size`` receivers are present; below
+    that the limit stands still. A receiver is dropped after ``receiver_timeout_ns``.
     """
 
     tracks_minimum = True
@@ -111,7 +111,7 @@ class MinMulticastFlowControl(FlowControl):
             self._is_elicited = True
 
     def on_setup_sent(self, path: SendPath, now_ns: int) -> None:
-        """From here a joining receiver starts: until it reports, the others must not run away from it."""
+        """A joining receiver starts here: until it reports, the others must not run away from it."""
         if self._is_elicited:
             self._is_elicited = False
             path.limit_cap = path.sender_limit
@@ -148,7 +148,7 @@ class MinMulticastFlowControl(FlowControl):
 
 @frozen
 class FlowControlDefaults:
-    """What a channel's ``fc`` leaves open. ``group_tag`` -1 is the reference's own default."""
+    """Defaults for a channel's ``fc``. ``group_tag`` -1 is the reference's default."""
 
     strategy: FlowControlStrategy = FlowControlStrategy.MAX
     unicast: FlowControlStrategy = FlowControlStrategy.MAX
@@ -160,7 +160,7 @@ class FlowControlDefaults:
 
 
 def choose_flow_control(params: FlowControlParams | None, *, group: bool, defaults: FlowControlDefaults) -> FlowControl:
-    """The strategy of a channel. Its ``fc`` counts where there may be several receivers (``group``), else the setting does."""
+    """The strategy of a channel: its ``fc`` if there may be several receivers (``group``), else the setting."""
     if not group and defaults.unicast is FlowControlStrategy.MAX:
         return UnicastFlowControl(defaults.unicast_window_multiple)
     if not group or params is None:

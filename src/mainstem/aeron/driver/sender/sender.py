@@ -1,4 +1,4 @@
-"""The sender agent: one compiled cycle for all publications, then the events that it reported (docs/protocols/aeron.md, 14)."""
+"""The sender agent: one compiled cycle for all publications, then the events it reported (docs/protocols/aeron.md, 14)."""
 
 from __future__ import annotations
 
@@ -35,8 +35,6 @@ ERROR_FRAMES_RECEIVED_OFFSET = SystemCounter.ERROR_FRAMES_RECEIVED * layout.COUN
 
 
 class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
-    """The agent that sends publications and receives their status messages and NAKs."""
-
     def __init__(
         self,
         *,
@@ -138,7 +136,7 @@ class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
             self._report(PeerFault(kind="too many destinations", source=source, text=text))
 
     def _check(self, now_ns: int, *, resolves: bool) -> None:
-        """Check once a second for silent destinations, peers that may have moved, and sockets that fail."""
+        """Check once a second for silent destinations, peers that may have moved, and failing sockets."""
         for endpoint in self._endpoints.values():
             for entry in endpoint.destinations.on_time(now_ns):
                 self._send(
@@ -189,7 +187,7 @@ class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
         self._send(PublicationReleased(registration_id=publication.registration_id))
 
     def on_drain_publication(self, publication: SenderPublication) -> None:
-        """Hold the publishers' limit at what has been written: the rest of it is sent, and nothing new."""
+        """Freeze the publishers' limit at the written position; the rest is sent, and nothing new."""
         publication.path.draining = True
         publication.path.clamp_limit(publication.path.producer_position())
 

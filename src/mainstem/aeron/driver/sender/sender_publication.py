@@ -1,24 +1,23 @@
-"""The rare part of one publication in the sender: SETUPs, receivers, flow control (docs/protocols/aeron.md, 14 to 17).
+"""The Python part of a publication in the sender: SETUPs, receivers, flow control (docs/protocols/aeron.md, 14 to 17).
 
 Theory of operation
 -------------------
-A network publication has two halves in the sender's thread. The compiled ``SendPath`` does what happens in each duty cycle: it
-scans the term up to the sender's limit and sends, sends heartbeats, moves the limit by the status messages of known receivers,
-retransmits what a NAK requests, cleans the log, and moves the publishers' limit. This class does what is rare, and steers the path:
+The compiled ``SendPath`` does the work of each duty cycle: it sends data and heartbeats, moves the sender's limit by the status
+messages of known receivers, retransmits, cleans the log, and moves the publishers' limit. This class handles rare events:
 
 - A SETUP is due every 100 ms until the first receiver reports, and again when a receiver requests one. The path reports the time;
   ``on_setup_due`` sends it, with the flags for a group and for a response channel.
-- A status message of a receiver that the path does not know, or that does not count yet, comes to ``on_receiver``: flow control
-  decides whether it counts towards the limit, then the path tracks it. Ordinary status messages never get here.
+- ``on_receiver`` gets status messages of receivers that are unknown or don't count yet. Flow control decides whether one counts
+  towards the limit; then the path tracks it.
 - ``on_receiver_gone`` and ``on_error`` remove a receiver that is silent, leaves or refuses the stream.
 - ``next_python_ns`` is when ``on_time`` is due: the earliest deadline of flow control and of the time announcements.
 
-After every change of the receivers ``_changed`` runs: flow control sets the path's switches again, the counter of the group's
-receivers is published, and the deadline is set. The sender's limit itself is written by the path alone.
+``_changed`` runs after every change of the receivers: flow control sets the path's switches, and the counter of receivers and the
+deadline are updated. Only the path writes the sender's limit.
 
-The conductor makes the object, hands it over with ``add_publication``, and does not touch it again but by messages, until
-``PublicationReleased`` returns it. Status messages, NAKs and errors may be lost, repeated, reordered or forged: the path checks
-them against the stream first, and replies to measurements are limited per receiver.
+The conductor makes the object, hands it over with ``add_publication``, and only sends it messages until ``PublicationReleased``
+returns it. Status messages, NAKs and errors may be lost, repeated, reordered or forged: the path first checks them against the
+stream, and replies to measurements are limited per receiver.
 """
 
 from __future__ import annotations
@@ -54,12 +53,11 @@ _keys = itertools.count(1)
 
 
 class SenderPublication:
-    """The rare part of one publication. Made by the conductor, then used in the sender's thread only.
+    """The Python part of one publication, made by the conductor and used only in the sender's thread.
 
-    ``flow_control`` and ``retransmit`` default to those of the endpoint's channel. ``response_correlation_id`` is the
-    channel's, -1 for none; ``is_response`` marks the responding side of a
-    response channel, which sends to the receiver that requested a SETUP.
-    ``measurements`` is not None when the time is announced to receivers. ``events`` writes to the event log.
+    ``flow_control`` and ``retransmit`` default to those of the endpoint's channel. ``response_correlation_id`` is -1 for none.
+    ``is_response`` marks the responding side, which sends to the receiver that requested a SETUP. ``measurements`` is set if
+    receivers are told the time.
     """
 
     def __init__(
@@ -133,7 +131,7 @@ class SenderPublication:
         self._set_deadline()
 
     def on_receiver(self, status: frames.StatusMessage, now_ns: int) -> bool:
-        """A receiver that the path does not know, or that does not count yet, reported. Returns whether it is the first."""
+        """A receiver that is unknown or doesn't count yet reported. Returns whether it is the first."""
         path = self.path
         terms = _wrap32(status.consumption_term_id - path.initial_term_id)
         edge = terms * path.term_length + status.consumption_term_offset + status.receiver_window
