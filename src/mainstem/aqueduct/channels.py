@@ -259,6 +259,11 @@ class Pipe:
             self.runner.engine.finish(self.half.channel_id)
         self.wake()
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether messages that were taken from the engine wait to be read."""
+        return bool(self.batch)
+
     def writable(self) -> None:
         """There is room again."""
         if self.queue or self.finished:
@@ -273,7 +278,9 @@ class Pipe:
         self.end = state
         self._progress = progress + SendProgress(queued=queued) if queued else progress
         if messages + queued and state in (SenderState.NO_RECEIVERS, SenderState.LOST, SenderState.DISCONNECTED):
-            self._lost = f"; {messages + queued} messages of {size} bytes were not delivered"
+            # The acknowledgement of what was delivered may have been lost with the connection.
+            what = "acknowledged" if state is SenderState.DISCONNECTED else "delivered"
+            self._lost = f"; {messages + queued} messages of {size} bytes were not {what}"
             self.runner.not_delivered(self)
         self.queue.clear()
         self._ended()

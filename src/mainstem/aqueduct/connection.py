@@ -170,9 +170,10 @@ class Connection:
     async def close(self, reason: str = "", timeout: float | None = CLOSE_TIMEOUT_S) -> None:
         """Close the connection in order. May be called again.
 
-        Finish the entrypoint, wait until every message is acknowledged and until the server has seen the entrypoint's end
-        (at most one second, or 20 round trips), then close. Channels that are still open end with `ConnectionLost`. The
-        connection is also closed if the call fails or is cancelled.
+        Finish the entrypoint, wait until every message is acknowledged and until the server has seen the entrypoint's end,
+        or the client has the acknowledgements of what was received (at most one second, or 20 round trips), then close.
+        Channels that are still open end with `ConnectionLost`. The connection is also closed if the call fails or is
+        cancelled.
 
         Args:
             reason: A text for the peer.
@@ -180,7 +181,7 @@ class Connection:
 
         Raises:
             Timeout: Messages were not acknowledged in time.
-            ConnectionLost: The connection ended, and messages were not delivered.
+            ConnectionLost: The connection ended, and messages were not acknowledged.
             NoReceivers: A receiver was closed before it had all messages.
             LostInTransit: A receiver was lost on its way to the peer, with its messages.
 
@@ -191,6 +192,7 @@ class Connection:
             if not self._closed_here:
                 if self._is_client:
                     self.sender.finish()
+                self._runner.engine.acknowledge_taken()
                 await self._runner.flush_messages(timeout)
                 await self._hand_over_end()
         finally:
@@ -228,8 +230,14 @@ class Connection:
         await self.close()
 
     async def _hand_over_end(self) -> None:
-        """Wait until the server has seen the entrypoint's end: a close that overtakes it would cancel the handler at once."""
-        if self._is_client:
+        """Wait until the peer has what a close must not overtake.
+
+        A client's close that overtakes the entrypoint's end would cancel the handler at once. A server's that overtakes its
+        acknowledgements would make its client report messages as lost that the handler has received.
+        """
+        if not self._is_client:
+            await self._runner.hand_over()
+        else:
             with contextlib.suppress(TimeoutError, ChannelError):
                 async with asyncio.timeout(self._runner.flush_time):
                     await self.sender._wait_closed()

@@ -266,6 +266,14 @@ class AqueductEngine(ConnectionState):
         """Have a function called when the application's calls may have left something to send. It must not call the engine."""
         self.wake = self.plain.wake = wake
 
+    def acknowledge_taken(self) -> None:
+        """Have everything acknowledged that the application has taken: done before `close`, which overtakes what waits."""
+        if not self.is_ended:
+            # Of channels that came in this very turn.
+            streams.open_control_streams(self)
+            receive.acknowledge_taken(self)
+            self.wake()
+
     def close(self, *, reason: str = "") -> None:
         """Close the connection, with all its channels. May be called again."""
         if not self.is_ended:

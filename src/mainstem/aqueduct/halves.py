@@ -76,6 +76,10 @@ class ReceiverOwner(Protocol):
     def wake(self) -> None:
         """There may be something to receive."""
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether it holds messages that it took from the receiver and that nobody has read."""
+
     def receiver_ended(self, state: ReceiverState) -> None:
         """The receiver ceased to exist on the wire."""
 

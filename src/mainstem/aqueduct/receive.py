@@ -328,6 +328,21 @@ def acks_due(state: ConnectionState) -> None:
             flush_acks(state, receiver)
 
 
+def acknowledge_taken(state: ConnectionState) -> None:
+    """Acknowledge now what the application has taken, as far as that was delayed: the connection is about to be closed.
+
+    A receiver with unread messages is left alone: nobody will ever read them, and their sender is to learn of it.
+    """
+    for receiver in list(state.receivers.values()):
+        if receiver.control is not None and not receiver.state.is_final and not has_unread(receiver):
+            flush_acks(state, receiver)
+
+
+def has_unread(receiver: ReceiverHalf) -> bool:
+    """Whether the application has not taken all that was processed."""
+    return bool(receiver.queue) or (receiver.owner is not None and receiver.owner.has_unread)
+
+
 def declared(state: ConnectionState, receiver: ReceiverHalf, count: int) -> None:
     """Process a SentUnreliable frame: what it declares has a grace period in which to arrive."""
     if receiver.oneshot and receiver.declared + count > 1:

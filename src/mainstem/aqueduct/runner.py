@@ -394,7 +394,8 @@ class Runner:
     def close(self, reason: str = "") -> None:
         """Close the connection; what was not acknowledged may be lost."""
         if not self.engine.is_ended:
-            # Send what waits first: a close would overtake it.
+            # Send what waits first, and what the peer must know of: a close would overtake it.
+            self.engine.acknowledge_taken()
             self.flush()
             self.engine.close(reason=reason)
             self.flush()
@@ -408,7 +409,15 @@ class Runner:
         """Wait until no channel is left, or for ``timeout`` seconds; then until the peer has what was sent."""
         until = math.inf if timeout is None else self.loop.time() + timeout
         await self._wait_until(lambda: not self.engine.live_halves, timeout)
-        left = min(until - self.loop.time(), self.flush_time)
+        await self.hand_over(until - self.loop.time())
+
+    async def hand_over(self, timeout: float = math.inf) -> None:
+        """Acknowledge what the application has taken, and wait until the peer has that and all that was sent.
+
+        It waits for at most ``timeout`` seconds, and no longer than `flush_time`.
+        """
+        self.engine.acknowledge_taken()
+        left = min(timeout, self.flush_time)
         await self._wait_until(lambda: not (self._scheduled or self.adapter.is_in_flight), left)
 
     def _library_failed(self, error: Exception) -> None:
