@@ -23,7 +23,7 @@ MESSAGE = bytes(64)
 BYMUX_ECHO = 122
 JMUX_REQUEST = 253
 JMUX_REQUEST_OF_MANY = 202
-AQUEDUCT_RESPONSE = 510
+AQUEDUCT_RESPONSE = 430
 
 
 async def test_a_message_of_bymux() -> None:
