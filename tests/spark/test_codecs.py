@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql.types import StructType
 from tests.support.ingesting import ingest, log
 
 from mainstem.codecs import find_codec
@@ -89,6 +90,45 @@ def test_a_schema_is_inferred_or_named_and_what_cannot_be_is_refused(spark: Spar
         encode(df.selectExpr("payload", "1 as n"), "json", columns=["n"])
     with pytest.raises(Exception, match=r"row 0: .*CSV has no list"):
         encode(spark.sql("select array(1) as a"), "csv").collect()
+
+
+@pytest.mark.long
+def test_a_source_decodes_to_the_rows_of_decode_in_batch_stream_and_sql(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "recordings")
+    log(
+        tmp_path / "recordings", [b'{"id": 1, "at": "2026-01-31T12:00:00Z"}\n{"id": 2, "more": 5}', b'{"id": "x"}', b""]
+    )
+    columns = "id bigint not null, at timestamp, place struct<lat: double>"
+    expected = decode(spark.read.format("mainstem.recording").load(path), "json", columns)
+    declared = StructType.fromDDL(columns).json()
+    options = {"codec": "json", "codecSchema": declared}
+    decoded = spark.read.format("mainstem.recording").options(**options).load(path)
+    assert decoded.columns == expected.columns
+    assert texts(decoded) == texts(expected)
+    narrow = (
+        spark.read.format("mainstem.recording").option("codec", "json").schema("at timestamp, id bigint").load(path)
+    )
+    assert texts(narrow) == texts(expected.select("at", "id"))
+    assert narrow.count() == 4
+    query = (
+        spark.readStream.format("mainstem.recording")
+        .options(**options)
+        .load(path)
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "rows"))
+    )
+    assert query.awaitTermination(200)
+    assert texts(spark.read.parquet(str(tmp_path / "rows"))) == texts(expected)
+    spark.sql(
+        f"CREATE TABLE decoded USING mainstem.recording OPTIONS (path '{path}', codec 'json', codecSchema '{declared}')"
+    )
+    try:
+        assert texts(spark.table("decoded")) == texts(expected)
+        assert spark.sql("SELECT sum(id) FROM decoded WHERE problem IS NULL").collect() == [(3,)]
+    finally:
+        spark.sql("DROP TABLE decoded")
 
 
 def test_ingest_reads_what_a_codec_reads(spark: SparkSession, tmp_path: Path, options: dict[str, str]) -> None:

@@ -14,7 +14,7 @@ from mainstem.codecs.limits import as_nullable, within_limits
 from mainstem.errors import ConfigurationError, needs_extras
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 PROBLEM = "problem"
 # After the codec's columns: fields that the schema lacks, as JSON, and the message where there is a problem.
 RESCUE_COLUMNS = ("rescued", "payload")
+# Which row of its message a row is, from 0.
+ROW = "mainstem.message_row"
 EMPTY, NO_ROWS = "the message is empty", "the message has no rows"
 NULL_MESSAGE = "there is no message"
 # Characters. The whole message is in the row as well.
@@ -37,14 +39,23 @@ class DecodedRows:
         schema: The codec's columns.
         known: The columns of the messages that rows have too.
         payload: The column of the messages.
+        columns: The columns of the rows that are used, ``ROW`` among them where it is; None for all but ``ROW``.
 
     Raises:
         ConfigurationError: A column of the codec has the name of another one.
     """
 
-    def __init__(self, codec: Codec, schema: pa.Schema, known: Sequence[str], payload: str = "payload") -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        schema: pa.Schema,
+        known: Sequence[str],
+        payload: str = "payload",
+        columns: Collection[str] | None = None,
+    ) -> None:
         check_names(schema.names, known)
         self._codec, self._schema, self._known, self._payload = codec, schema, tuple(known), payload
+        self._columns = None if columns is None else frozenset(columns)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -58,7 +69,11 @@ class DecodedRows:
 
         columns = [messages.field(name) for name in self._known]
         rest = [pa.field(RESCUE_COLUMNS[0], pa.string()), pa.field(RESCUE_COLUMNS[1], pa.binary())]
-        return pa.schema([*columns, pa.field(PROBLEM, pa.string()), *as_nullable(self._schema), *rest])
+        whole = [*columns, pa.field(PROBLEM, pa.string()), *as_nullable(self._schema), *rest]
+        if self._columns is None:
+            return pa.schema(whole)
+        whole.append(pa.field(ROW, pa.int32(), nullable=False))
+        return pa.schema([item for item in whole if item.name in self._columns])
 
     def _decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         import numpy as np
@@ -68,25 +83,47 @@ class DecodedRows:
         # A null is not a message, and stays a row.
         payloads = [b"" if value is None else value for value in values]
         decoded = within_limits(self._codec.decode_batch(payloads, self._schema), self._schema)
+        count, rescued = len(decoded.origins), decoded.rescued
         absent = set(range(len(values))).difference(decoded.origins)
         reasons = {i: NO_ROWS if values[i] else EMPTY if values[i] is not None else NULL_MESSAGE for i in absent}
         reasons |= {i: text for i, text in decoded.problems.items() if values[i]}
-        failed, count = sorted(reasons), len(decoded.origins)
-        problems = pa.array([None] * count + [_valid(reasons[i]) for i in failed], pa.string())
-        rescued = pa.array([*(decoded.rescued.get(row) for row in range(count)), *([None] * len(failed))], pa.string())
-        messages = pa.array([*([None] * count), *(values[i] for i in failed)], pa.binary())
-        columns: list[Any] = [problems]
+        failed = sorted(reasons)
+        made: dict[str, Any] = {
+            PROBLEM: _after_nulls(count, [_valid(reasons[i]) for i in failed], pa.string()),
+            RESCUE_COLUMNS[1]: _after_nulls(count, [values[i] for i in failed], pa.binary()),
+            RESCUE_COLUMNS[0]: pa.array(map(rescued.get, range(count + len(failed))), pa.string())
+            if rescued
+            else pa.nulls(count + len(failed), pa.string()),
+        }
         for column, item in zip(decoded.columns, as_nullable(self._schema), strict=True):
-            parts = column if column.type == item.type else column.cast(item.type), pa.nulls(len(failed), item.type)
-            columns.append(pa.chunked_array(parts, item.type).combine_chunks())
-        columns += [rescued, messages]
+            whole = column if column.type == item.type else column.cast(item.type)
+            if failed:
+                whole = pa.chunked_array([whole, pa.nulls(len(failed), item.type)], item.type)
+            made[item.name] = whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole
         origins = np.array([*decoded.origins, *failed], np.int64)
+        schema = self.schema(batch.schema)
         if failed and count:
             # In the order of the messages.
             order = np.argsort(origins, kind="stable")
-            origins, columns = origins[order], [column.take(pa.array(order)) for column in columns]
-        known = [batch.column(name).take(pa.array(origins)) for name in self._known]
-        return pa.RecordBatch.from_arrays([*known, *columns], schema=self.schema(batch.schema))
+            origins, indices = origins[order], pa.array(order)
+            made = {name: column.take(indices) for name, column in made.items() if name in schema.names}
+        is_one_each = len(origins) == len(values)
+        for name in self._known:
+            made[name] = batch.column(name) if is_one_each else batch.column(name).take(pa.array(origins))
+        if ROW in schema.names:
+            starts = np.flatnonzero(np.diff(origins, prepend=-1))
+            firsts = np.repeat(starts, np.diff(starts, append=len(origins)))
+            made[ROW] = pa.array(np.arange(len(origins)) - firsts, pa.int32())
+        return pa.RecordBatch.from_arrays([made[name] for name in schema.names], schema=schema)
+
+
+def _after_nulls(count: int, values: list[Any], kind: Any) -> Any:
+    """A column of so many nulls, and then these values."""
+    import pyarrow as pa
+
+    if not values:
+        return pa.nulls(count, kind)
+    return pa.concat_arrays([pa.nulls(count, kind), pa.array(values, kind)])
 
 
 def _valid(reason: str) -> str:

@@ -12,19 +12,20 @@ if TYPE_CHECKING:
 
     from mainstem.spark.ingest.options import IngestOptions
 
+COUNTS = ("messages", "rows", "problems", "rescued")
+
 
 class Count:
     """What a query has done so far, gathered from its progress, which remembers only the last micro-batches."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, tuple[int, int, int, int]] = {}
+        self._seen: dict[int, tuple[int, ...]] = {}
 
     def update(self, query: StreamingQuery) -> None:
         for progress in query.recentProgress:
             observed = progress["observedMetrics"].get(OBSERVED)
-            counts = [observed[name] if observed is not None else 0 for name in ("rows", "problems", "rescued")]
-            if progress["numInputRows"] or counts[0]:
-                self._seen[progress["batchId"]] = (progress["numInputRows"], counts[0], counts[1], counts[2])
+            if observed is not None and observed["rows"]:
+                self._seen[progress["batchId"]] = tuple(observed[name] for name in COUNTS)
 
     def _sum(self, which: int) -> int:
         return sum(counts[which] for counts in self._seen.values())

@@ -6,35 +6,43 @@ from datetime import date as date_type
 from typing import TYPE_CHECKING, Any
 
 from mainstem.codecs import find_codec
-from mainstem.codecs.limits import as_nullable
-from mainstem.codecs.rows import DecodedRows
+from mainstem.codecs.rows import RESCUE_COLUMNS, ROW
 from mainstem.errors import ConfigurationError
 from mainstem.recording import RecordingReader
+from mainstem.spark.codec_columns import as_nullable
 from mainstem.spark.ingest.options import META, META_DDL, OBSERVED, RESCUE_DDL
-from mainstem.spark.ingest.schema import arrow_schema
+from mainstem.spark.ingest.schema import codec_columns
 from mainstem.spark.ingest.target import open_target
 from mainstem.spark.sources.archives import recordings_at
+from mainstem.spark.sources.decoding import PREFIX, QUALIFIER
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.types import StructType
 
     from mainstem.spark.ingest.options import IngestOptions
     from mainstem.spark.ingest.target import Target
 
+EVENT_TIME = f"{QUALIFIER}timestamp"
 NO_TIMES = (
     "it keeps no times, as it has no index, and the table is partitioned by date: --timestamp-from names "
     "reserved_value_ns, _us or _ms, or a field of the codec"
 )
 
 
-def source(spark: SparkSession, options: IngestOptions) -> DataFrame:
-    """The messages as a streaming DataFrame."""
+def source(spark: SparkSession, options: IngestOptions, columns: StructType | None = None) -> DataFrame:
+    """The messages as a streaming DataFrame, or with the codec's columns the rows of the table, decoded."""
     reader = spark.readStream.format("mainstem.live" if options.is_live else "mainstem.recording")
     if options.has_event_time:
         reader = reader.option("timestampFrom", options.timestamp_from)
     for name, value in options.source_options.items():
         reader = reader.option(name, value)
+    if columns is not None:
+        reader = reader.schema(_read_schema(options, columns)).option("codec", options.codec)
+        reader = reader.option("codecSchema", columns.json())
+        for name, value in options.codec_options.items():
+            reader = reader.option(PREFIX + name, value)
     if not options.is_live:
         streams = ",".join(map(str, options.streams))
         return (reader.option("streamId", streams) if streams else reader).load(options.source)
@@ -44,51 +52,70 @@ def source(spark: SparkSession, options: IngestOptions) -> DataFrame:
     return reader.load()
 
 
-def table(spark: SparkSession, options: IngestOptions, target: Target) -> DataFrame:
-    """The rows of the table to be, as a streaming DataFrame."""
-    import pyarrow as pa
-    from pyspark.sql import functions as f
-    from pyspark.sql.pandas.types import from_arrow_schema
-    from pyspark.sql.types import StructType
+def _read_schema(options: IngestOptions, columns: StructType) -> StructType:
+    """The columns that the table needs of the source: all nullable, as those of the table."""
+    from pyspark.sql.types import IntegerType, StructField, StructType, TimestampType
 
-    df = source(spark, options)
-    time = f.col("timestamp" if options.has_event_time else "recorded_at")
+    known = [item for item in StructType.fromDDL(META_DDL).fields if item.name != "date"]
+    time = [StructField(EVENT_TIME, TimestampType())] if options.has_event_time else []
+    rest = StructType.fromDDL(RESCUE_DDL).fields
+    return StructType([*known, *time, StructField(ROW, IntegerType()), *as_nullable(columns).fields, *rest])
+
+
+def table(spark: SparkSession, options: IngestOptions, target: Target) -> DataFrame:
+    """The rows of the table to be, as a streaming DataFrame whose progress counts them."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+    from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
+
+    columns = None
+    if options.codec:
+        found = codec_columns(options, find_codec(options.codec, options.codec_options), target)
+        # The types that values of Arrow have in Spark: a string of at most ten characters is a string.
+        columns = from_arrow_schema(to_arrow_schema(found, timezone="UTC"), prefer_timestamp_ntz=True)
+    df = source(spark, options, columns)
+    time = f.col("recorded_at")
+    if options.has_event_time:
+        time = f.col("timestamp" if columns is None else f"`{EVENT_TIME}`")
     date = f.to_date(time)
     if not options.keeps_null_dates:
         date = f.when(time.isNull(), f.raise_error(NO_TIMES).cast("date")).otherwise(date)
-    df = df.withColumn("date", date)
-    if not options.codec:
-        return df.withColumn("problem", f.lit(None).cast("string")).select(*META, "payload")
-    codec = find_codec(options.codec, options.codec_options)
-    schema = arrow_schema(spark, options, codec, target)
-    columns = from_arrow_schema(as_nullable(schema)).fields
-    own = (StructType.fromDDL(ddl).fields for ddl in (META_DDL, RESCUE_DDL))
-    whole = StructType([*next(own), *columns, *next(own)])
-    rows = df.select(*META[:-1], "payload").mapInArrow(DecodedRows(codec, schema, META[:-1]), whole)
-    if not options.timestamp_from or options.has_event_time:
-        return rows
-    if options.timestamp_from not in schema.names or not pa.types.is_temporal(
-        schema.field(options.timestamp_from).type
-    ):
-        raise ConfigurationError(f"--timestamp-from: the codec has no field {options.timestamp_from!r} that is a time")
-    date = f.to_date(f.col(f"`{options.timestamp_from.replace('`', '``')}`"))
-    # A partition's date has four digits of a year in every format: what lies outside is as unknown as null.
-    known = f.when(f.year(date).between(date_type.min.year, date_type.max.year), date)
-    return rows.withColumn("date", f.coalesce(known, f.to_date("recorded_at")))
+    if columns is None:
+        rows = df.withColumn("date", date).withColumn("problem", f.lit(None).cast("string")).select(*META, "payload")
+        return _counted(rows, f.lit(0), f.lit(None))
+    if options.timestamp_from and not options.has_event_time:
+        name = options.timestamp_from
+        if name not in columns.names or not isinstance(
+            columns[name].dataType, DateType | TimestampType | TimestampNTZType
+        ):
+            raise ConfigurationError(f"--timestamp-from: the codec has no field {name!r} that is a time")
+        date = f.to_date(f.col(f"`{name.replace('`', '``')}`"))
+        # A partition's date has four digits of a year in every format: what lies outside is as unknown as null.
+        known = f.when(f.year(date).between(date_type.min.year, date_type.max.year), date)
+        date = f.coalesce(known, f.to_date("recorded_at"))
+    rows = _counted(df.withColumn("date", date), f.col(f"`{ROW}`"), f.col("rescued"))
+    names = (*META, *columns.names, *RESCUE_COLUMNS)
+    return rows.select(*(f"`{name.replace('`', '``')}`" for name in names))
+
+
+def _counted(rows: DataFrame, row_of_message: Column, rescued: Column) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    return rows.observe(
+        OBSERVED,
+        f.count_if(row_of_message == 0).alias("messages"),
+        f.count(f.lit(1)).alias("rows"),
+        f.count("problem").alias("problems"),
+        f.count(rescued).alias("rescued"),
+    )
 
 
 def start(spark: SparkSession, options: IngestOptions) -> StreamingQuery:
     """Starts the query. Its checkpoint is in ``out/_checkpoint``, so the same command goes on where it was."""
-    from pyspark.sql import functions as f
-
     options.check()
     _check_times(options)
     target = open_target(options)
     rows = table(spark, options, target)
-    rescued = f.count("rescued") if "rescued" in rows.columns else f.lit(0)
-    rows = rows.observe(
-        OBSERVED, f.count(f.lit(1)).alias("rows"), f.count("problem").alias("problems"), rescued.alias("rescued")
-    )
     writer = target.writer(rows).option("checkpointLocation", options.checkpoint_location)
     trigger: dict[str, Any] = (
         {"processingTime": f"{round(options.trigger_interval * 1000)} milliseconds"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from mainstem.codecs.rows import RESCUE_COLUMNS
+from mainstem.codecs.rows import RESCUE_COLUMNS, ROW
 from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import RecordingReader
 from mainstem.recording.rows.decoding import sampled
@@ -14,24 +14,25 @@ from mainstem.spark.formats.columns import difference, united
 from mainstem.spark.formats.names import split_by_name
 from mainstem.spark.ingest.options import META
 from mainstem.spark.sources.archives import recordings_at
+from mainstem.spark.sources.decoding import QUALIFIER
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
     from mainstem.codecs import Codec
     from mainstem.spark.ingest.options import IngestOptions
     from mainstem.spark.ingest.target import Target
 
+# No column inferred from messages may have one of these names; such fields are rescued.
+TAKEN = (*META, *RESCUE_COLUMNS, ROW, *(QUALIFIER + name for name in (*META, "timestamp")))
 
-def arrow_schema(spark: SparkSession, options: IngestOptions, codec: Codec, target: Target) -> pa.Schema:
-    """The codec's columns, in Spark's types: those of the table, else of the option, else inferred from messages.
+
+def codec_columns(options: IngestOptions, codec: Codec, target: Target) -> StructType:
+    """The codec's columns, with those that must not be null: those of the table, else of the option, else inferred from messages.
 
     With ``options.evolve`` they are those of the table, and then what the option or the messages have beyond them.
 
     Args:
-        spark: The session.
         options: Where from and where to.
         codec: What finds the columns.
         target: The table.
@@ -39,7 +40,6 @@ def arrow_schema(spark: SparkSession, options: IngestOptions, codec: Codec, targ
     Raises:
         ConfigurationError: The option differs from the table, or there is nothing to infer from.
     """
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
     before = target.columns()
@@ -61,13 +61,12 @@ def arrow_schema(spark: SparkSession, options: IngestOptions, codec: Codec, targ
     if options.schema:
         # The table's columns are nullable, as problem rows are in it too.
         kind = with_required(kind, StructType.fromDDL(options.schema))
-    schema: pa.Schema = to_arrow_schema(kind, timezone=spark.conf.get("spark.sql.session.timeZone"))
-    return schema
+    return kind
 
 
 def _inferred(options: IngestOptions, codec: Codec, before: StructType | None) -> StructType:
     try:
-        return inferred_columns(codec, sample(options), (*META, *RESCUE_COLUMNS))
+        return inferred_columns(codec, sample(options), TAKEN)
     except ValueError as error:
         if before is not None:
             return before

@@ -32,7 +32,7 @@ from mainstem.spark.sources.features import (
     SupportsTriggerAvailableNow,
     stream_reader,
 )
-from mainstem.spark.sources.sql_tables import read_options, struct, user_options
+from mainstem.spark.sources.sql_tables import read_options, struct_fields, table_schema, user_options
 from mainstem.spark.sources.trigger_delay import TriggerDelay
 
 if TYPE_CHECKING:
@@ -262,7 +262,8 @@ class CaptureSource(DataSource):
         texts, is_table = user_options(self.name(), self.options)
         payload = parse_options(texts).payload
         if is_table:
-            return struct(((column.name, column.type, True) for column in columns(payload=payload)), texts)
+            known = struct_fields((column.name, column.type, True) for column in columns(payload=payload))
+            return table_schema(known, texts)
         return ddl(payload=payload)
 
     def reader(self, schema: StructType) -> DataSourceReader:

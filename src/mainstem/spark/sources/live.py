@@ -18,11 +18,13 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 
 from mainstem.errors import ConfigurationError
 from mainstem.spark.option_table import documents, integers, option, parsed, table_of, text
+from mainstem.spark.sources.decoding import PayloadDecoder, decoded_schema
 from mainstem.spark.sources.features import SupportsTriggerAvailableNow, stream_reader
 from mainstem.spark.sources.offsets import Offset, parse_offset
 from mainstem.spark.sources.options import RecordingOptions, parse_options
-from mainstem.spark.sources.recording import RecordingStreamReader
-from mainstem.spark.sources.schema import Names, ddl, names_of
+from mainstem.spark.sources.recording import RecordingStreamReader, columns_read
+from mainstem.spark.sources.schema import Names, ddl, fields
+from mainstem.spark.sources.sql_tables import struct_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -95,15 +97,15 @@ def parse_live_options(options: Mapping[str, str]) -> LiveOptions:
 class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what a background recorder writes. Its offsets name the run that they belong to, where nothing outlives the run."""
 
-    def __init__(self, options: LiveOptions, names: Names) -> None:
-        self._options, self._names = options, names
+    def __init__(self, options: LiveOptions, names: Names, decoder: PayloadDecoder | None = None) -> None:
+        self._options, self._names, self._decoder = options, names, decoder
         self._run = "" if options.record_to else uuid.uuid4().hex
         self._recorder: BackgroundRecorder | None = None
         self._inner: RecordingStreamReader | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get a copy and need none of what the driver holds open.
-        return {"_options": self._options, "_names": self._names, "_run": "", "_recorder": None, "_inner": None}
+        return self.__dict__ | {"_run": "", "_recorder": None, "_inner": None}
 
     @property
     def inner(self) -> RecordingStreamReader:
@@ -162,7 +164,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return inner.partitions(self._own(start) or NOTHING_READ, until)
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        return RecordingStreamReader(self._options.reading, self._names).read(partition)
+        return RecordingStreamReader(self._options.reading, self._names, self._decoder).read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         offset = self._own(end)
@@ -190,8 +192,11 @@ class LiveSource(DataSource):
     def name(cls) -> str:
         return "mainstem.live"
 
-    def schema(self) -> str:
+    def schema(self) -> str | StructType:
         reading = parse_live_options(self.options).reading
+        if reading.codec:
+            columns = fields(reading.rows, reading.timestamp_from, archives=reading.archive_columns)
+            return decoded_schema(struct_fields(columns), reading)
         return ddl(reading.rows, reading.timestamp_from, archives=reading.archive_columns)
 
     def reader(self, schema: StructType) -> Any:  # noqa: ARG002
@@ -201,5 +206,5 @@ class LiveSource(DataSource):
         options = parse_live_options(self.options)
         parallelism = options.reading.parallelism or self.parallelism
         options = replace(options, reading=replace(options.reading, parallelism=parallelism))
-        reader = LiveStreamReader(options, names_of(schema, options.reading.rows, options.reading.timestamp_from))
+        reader = LiveStreamReader(options, *columns_read(schema, options.reading))
         return stream_reader(reader, self.options, RecordingOptions)

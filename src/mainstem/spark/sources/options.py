@@ -24,6 +24,7 @@ from mainstem.spark.option_table import (
     text,
 )
 from mainstem.spark.sources.archives import is_pattern
+from mainstem.spark.sources.decoding import CodecOptions, check_codec, codec_texts, is_codec_option
 from mainstem.store.options import is_store_option
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _bound(value: object, name: str) -> Where:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordingOptions(TriggerOptions):
+class RecordingOptions(TriggerOptions, CodecOptions):
     """The options of ``mainstem.recording``, in the order of the documentation."""
 
     path: tuple[str, ...] = option(
@@ -282,15 +283,18 @@ class RecordingOptions(TriggerOptions):
 def parse_options(options: Mapping[str, str]) -> RecordingOptions:
     """Checked options. Raises ConfigurationError that names the option, its value and what would be accepted."""
     store = {name: value for name, value in options.items() if is_store_option(name)}
-    texts = {name: value for name, value in options.items() if name not in store}
+    texts = {name: value for name, value in options.items() if name not in store and not is_codec_option(name)}
     values = parsed(RecordingOptions, "mainstem.recording", texts)
-    made = RecordingOptions(read=ReadOptions.parse(store), **values)
+    made = RecordingOptions(read=ReadOptions.parse(store), codec_options=codec_texts(options), **values)
     if not made.paths:
         raise ConfigurationError(
             "mainstem.recording needs the option 'path': the directory or URL of the recordings; a table gets it by OPTIONS or"
             " LOCATION, and must not name columns of its own"
         )
     check_trigger(texts, made)
+    check_codec(made)
+    if made.codec and made.rows == "problems":
+        raise ConfigurationError("codec: rows=problems has no payloads to decode")
     if made.max_rows_per_partition is not None and made.rows != "messages":
         raise ConfigurationError(
             f"maxRowsPerPartition: it counts messages, and the rows are {made.rows}; use partitionBytes"

@@ -10,9 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
 
 from mainstem.spark.option_table import documents
 from mainstem.spark.sources.batches import RecordingGroup, RecordingRange, rows_of
+from mainstem.spark.sources.decoding import PayloadDecoder, decoded_schema, decoder_of
 from mainstem.spark.sources.features import (
     ReadAllAvailable,
     ReadLimit,
@@ -24,8 +26,8 @@ from mainstem.spark.sources.features import (
 from mainstem.spark.sources.offsets import parse_offset
 from mainstem.spark.sources.options import RecordingOptions, parse_options
 from mainstem.spark.sources.planning import Planner, Positions, ReadPositions
-from mainstem.spark.sources.schema import Names, ddl, fields, names_of
-from mainstem.spark.sources.sql_tables import read_options, struct, user_options
+from mainstem.spark.sources.schema import Names, columns_of, ddl, fields, names_of
+from mainstem.spark.sources.sql_tables import read_options, struct_fields, table_schema, user_options
 from mainstem.spark.sources.trigger_delay import TriggerDelay
 
 if TYPE_CHECKING:
@@ -33,12 +35,21 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
-    from pyspark.sql.types import StructType
 
 
-def _rows_of(partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+def columns_read(schema: StructType, options: RecordingOptions) -> tuple[Names, PayloadDecoder | None]:
+    """What tasks read of recordings for a query's schema, and what decodes it. Raises ConfigurationError."""
+    own = columns_of(options.rows, options.timestamp_from, archives=True)
+    read, decoder = decoder_of(schema, options, own.__contains__)
+    return names_of(read, options.rows, options.timestamp_from), decoder
+
+
+def _rows_of(partition: InputPartition | None, decoder: PayloadDecoder | None) -> Iterator[pa.RecordBatch]:
     # Where there are no partitions Spark starts one task all the same, for none.
-    return rows_of(partition) if isinstance(partition, RecordingRange | RecordingGroup) else iter(())
+    if not isinstance(partition, RecordingRange | RecordingGroup):
+        return iter(())
+    rows = rows_of(partition)
+    return rows if decoder is None else decoder(rows)
 
 
 class RecordingBatchReader(DataSourceReader):
@@ -49,8 +60,8 @@ class RecordingBatchReader(DataSourceReader):
     fromTime, ...) narrow what is read instead; ``mainstem.spark.recordings`` makes them of a condition.
     """
 
-    def __init__(self, options: RecordingOptions, names: Names) -> None:
-        self._options, self._names = options, names
+    def __init__(self, options: RecordingOptions, names: Names, decoder: PayloadDecoder | None = None) -> None:
+        self._options, self._names, self._decoder = options, names, decoder
 
     def partitions(self) -> Sequence[InputPartition]:
         planner = Planner(self._options, self._names)
@@ -61,21 +72,21 @@ class RecordingBatchReader(DataSourceReader):
             planner.close()
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        return _rows_of(partition)
+        return _rows_of(partition, self._decoder)
 
 
 class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads recordings as they grow, and those that come."""
 
-    def __init__(self, options: RecordingOptions, names: Names) -> None:
-        self._options, self._names = options, names
+    def __init__(self, options: RecordingOptions, names: Names, decoder: PayloadDecoder | None = None) -> None:
+        self._options, self._names, self._decoder = options, names, decoder
         self._planner: Planner | None = None
         self._frozen: Positions | None = None
         self._delay = TriggerDelay(options.min_bytes, options.max_trigger_delay_ns)
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get a copy and need none of what the driver holds open.
-        return {"_options": self._options, "_names": self._names, "_planner": None, "_frozen": None, "_delay": None}
+        return self.__dict__ | {"_planner": None, "_frozen": None, "_delay": None}
 
     def _planned(self) -> Planner:
         """The driver's own planner, with what there is now."""
@@ -126,7 +137,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return planner.ranges(planner.resumed(parse_offset(start)), planner.resumed(parse_offset(end)))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        return _rows_of(partition)
+        return _rows_of(partition, self._decoder)
 
     def commit(self, end: dict[str, Any]) -> None:
         pass
@@ -141,7 +152,7 @@ class RecordingSource(DataSource):
     """``mainstem.recording``: ``spark.read.format("mainstem.recording").load(location)``, or ``readStream``.
 
     Besides the options below it takes those of the store (``endpoint_override``, ``fs.s3a.endpoint``, ...), ``tail``, the location
-    where the archive grows, and ``tail.*``, options of its store.
+    where the archive grows, ``tail.*``, options of its store, and ``codec.*``, options of the codec.
     """
 
     # Of the session that it is registered with; a source runs in a process that cannot ask.
@@ -158,15 +169,17 @@ class RecordingSource(DataSource):
     def schema(self) -> str | StructType:
         texts, is_table = user_options(self.name(), self.options)
         options = parse_options(texts)
-        if is_table:
-            return struct(fields(options.rows, options.timestamp_from, archives=options.archive_columns), texts)
+        if is_table or options.codec:
+            columns = struct_fields(fields(options.rows, options.timestamp_from, archives=options.archive_columns))
+            whole = decoded_schema(columns, options) if options.codec else StructType(columns)
+            return table_schema(whole.fields, texts) if is_table else whole
         return ddl(options.rows, options.timestamp_from, archives=options.archive_columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._options(schema)
-        return RecordingBatchReader(options, names_of(schema, options.rows, options.timestamp_from))
+        return RecordingBatchReader(options, *columns_read(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         options = self._options(schema)
-        reader = RecordingStreamReader(options, names_of(schema, options.rows, options.timestamp_from))
+        reader = RecordingStreamReader(options, *columns_read(schema, options))
         return stream_reader(reader, read_options(self.name(), self.options, schema), RecordingOptions)

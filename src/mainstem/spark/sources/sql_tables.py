@@ -33,14 +33,14 @@ from mainstem.spark.sources.capture_options import CaptureOptions
 from mainstem.spark.sources.options import RecordingOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 KEY = "mainstem.options"
 # What Spark adds to the options of a statement that creates a table, and to those of the user.
 PROVIDER = "provider"
 LOCATION = "location"
 PREFIX = "option."
-SECRETS = ("secret", "password", "access_key", "account_key", "session_token", "access_token", "sas_")
+SECRETS = ("secret", "password", "access_key", "account_key", "session_token", "access_token", "sas_", "registry_user")
 TUNING = tuning_names(RecordingOptions, CaptureOptions)
 TYPES: dict[str, type[DataType]] = {
     "smallint": ShortType,
@@ -80,9 +80,13 @@ def is_secret(name: str) -> bool:
     return plain in ("token", "tail_token") or any(word in plain for word in SECRETS)
 
 
-def struct(columns: Iterable[tuple[str, str, bool]], options: Mapping[str, str]) -> StructType:
-    """Columns (name, type, whether it may be null) that carry the options of a table."""
-    fields = [StructField(name, TYPES[kind](), nullable) for name, kind, nullable in columns]
+def struct_fields(columns: Iterable[tuple[str, str, bool]]) -> list[StructField]:
+    """Columns (name, type, whether it may be null) as Spark has them."""
+    return [StructField(name, TYPES[kind](), nullable) for name, kind, nullable in columns]
+
+
+def table_schema(fields: Sequence[StructField], options: Mapping[str, str]) -> StructType:
+    """Columns that carry the options of a table."""
     first = fields[0]
     stored = {KEY: json.dumps(dict(options), sort_keys=True)}
     return StructType([StructField(first.name, first.dataType, first.nullable, stored), *fields[1:]])

@@ -1,0 +1,208 @@
+"""The option ``codec`` of the sources: payloads become columns in the task that reads them, and never cross into the JVM.
+
+The rows are those of ``mainstem.spark.decode``: columns known of the message, ``problem``, the codec's columns, ``rescued`` and
+``payload``. The codec's columns are those of ``codecSchema``, or else those of the query's schema that the source itself lacks.
+Columns that the query's schema leaves out are not made, and its own ones not read.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mainstem.codecs import find_codec
+from mainstem.codecs.rows import PROBLEM, RESCUE_COLUMNS, ROW, DecodedRows
+from mainstem.errors import ConfigurationError
+from mainstem.spark.codec_columns import as_nullable, check_distinct, folded, inferred_columns
+from mainstem.spark.option_table import option, text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructField, StructType
+
+PAYLOAD = "payload"
+PREFIX = "codec."
+# A codec's column hides the source's of the same name, which is still there by this prefix.
+QUALIFIER = "mainstem."
+
+
+def _struct(value: str, name: str) -> Any:
+    """A schema as Spark writes it in JSON. The DDL of a schema is parsed by the JVM, which a source cannot ask."""
+    from pyspark.sql.types import StructType
+
+    try:
+        return StructType.fromJson(json.loads(value))
+    except Exception:
+        raise ConfigurationError(
+            f"{name}: {value:.60} is not a schema in JSON, as StructType.json() writes it;"
+            " for DDL use StructType.fromDDL(...).json()"
+        ) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodecOptions:
+    """What decodes the payloads of a source."""
+
+    codec: str = option(
+        "codec",
+        text,
+        "decode payloads in the task that reads them ([how](spark.md#decode-while-reading)): a [codec](codecs.md), with "
+        "its options as `codec.…`",
+        default="",
+        shown="none",
+    )
+    codec_schema: Any = option(  # noqa: RUF009
+        "codecSchema",
+        _struct,
+        "the codec's columns, as the JSON of a Spark schema, if some of them must not be null",
+    )
+    codec_options: dict[str, str] = field(default_factory=dict, repr=False)
+
+
+def is_codec_option(name: str) -> bool:
+    """Whether a name is one of the options that a codec has itself."""
+    return name.lower().startswith(PREFIX)
+
+
+def codec_texts(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of the codec among those of a source."""
+    return {name[len(PREFIX) :]: value for name, value in options.items() if is_codec_option(name)}
+
+
+def check_codec(options: CodecOptions) -> None:
+    """Raises ConfigurationError for options of a codec that is not named."""
+    if options.codec:
+        return
+    if options.codec_options:
+        raise ConfigurationError(f"{PREFIX}{min(options.codec_options)}: it is an option of codec, which is not given")
+    if options.codec_schema is not None:
+        raise ConfigurationError("codecSchema: it has the columns of codec, which is not given")
+
+
+def decoded_schema(columns: Sequence[StructField], options: CodecOptions) -> StructType:
+    """The whole schema of a source that decodes, from that without a codec. Raises ConfigurationError."""
+    from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+    known = [item for item in columns if item.name != PAYLOAD]
+    reserved = (PROBLEM, *RESCUE_COLUMNS)
+    kind = options.codec_schema
+    if kind is None:
+        codec = find_codec(options.codec, options.codec_options)
+        try:
+            kind = inferred_columns(codec, [], [*(item.name for item in known), *reserved])
+        except ConfigurationError:
+            raise
+        except ValueError as error:
+            raise ConfigurationError(
+                f"codec {options.codec!r}: {error}; name the columns: schema('position bigint, id bigint, problem string'),"
+                " or codecSchema"
+            ) from None
+    check_distinct(kind.names, reserved)
+    hidden = set(map(folded, kind.names))
+    return StructType(
+        [
+            *(item for item in known if folded(item.name) not in hidden),
+            StructField(PROBLEM, StringType()),
+            *as_nullable(kind).fields,
+            StructField(RESCUE_COLUMNS[0], StringType()),
+            StructField(RESCUE_COLUMNS[1], BinaryType()),
+        ]
+    )
+
+
+class PayloadDecoder:
+    """Batches of messages into the batches that Spark asked for. It goes to the tasks by pickle.
+
+    Args:
+        rows: What decodes; the columns of the messages have their names with ``QUALIFIER``.
+        sources: The column of the decoded rows for each column asked for.
+        schema: The columns asked for, exactly as Spark wants them back.
+    """
+
+    def __init__(self, rows: DecodedRows, sources: Sequence[str], schema: pa.Schema) -> None:
+        self._rows, self._sources, self._schema = rows, list(sources), schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in self._rows(_qualified(each) for each in batches):
+            yield pa.RecordBatch.from_arrays([batch.column(name) for name in self._sources], schema=self._schema)
+
+
+def _qualified(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.rename_columns([QUALIFIER + name for name in batch.schema.names])
+
+
+def decoder_of(
+    schema: StructType, options: CodecOptions, is_own: Callable[[str], bool]
+) -> tuple[StructType, PayloadDecoder | None]:
+    """What is read of the messages for a query's schema, and what makes the rows of it; None without a codec.
+
+    Args:
+        schema: The columns that the query asks for.
+        options: The codec.
+        is_own: Whether the source has a column of a name.
+
+    Raises:
+        ConfigurationError: A column has the wrong type or is required, or the codec or one of its options is wrong.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    if not options.codec:
+        return schema, None
+    declared = options.codec_schema
+    known: dict[str, StructField] = {}
+    sources: list[str] = []
+    own: list[StructField] = []
+    for item in schema.fields:
+        if item.name in _RESERVED:
+            _check_type(item, _RESERVED[item.name])
+            sources.append(item.name)
+            continue
+        name = item.name.removeprefix(QUALIFIER)
+        if declared is None:
+            is_known = name != item.name or is_own(name)
+        else:
+            is_known = item.name not in declared.names
+        if not is_known:
+            own.append(item)
+        elif QUALIFIER + name == ROW:
+            _check_type(item, "int")
+        else:
+            known.setdefault(name, StructField(name, item.dataType, item.nullable))
+        sources.append(QUALIFIER + name if is_known else name)
+    wanted = StructType(own)
+    kind = wanted if declared is None else declared
+    _check_codec_columns(wanted, kind)
+    names = [QUALIFIER + name for name in known]
+    check_distinct(kind.names, (*_RESERVED, *names, ROW))
+    codec = find_codec(options.codec, options.codec_options)
+    rows = DecodedRows(codec, to_arrow_schema(kind, timezone="UTC"), names, QUALIFIER + PAYLOAD, columns=sources)
+    known.setdefault(PAYLOAD, StructField(PAYLOAD, BinaryType()))
+    return StructType(list(known.values())), PayloadDecoder(rows, sources, to_arrow_schema(schema, timezone="UTC"))
+
+
+_RESERVED = {PROBLEM: "string", RESCUE_COLUMNS[0]: "string", RESCUE_COLUMNS[1]: "binary"}
+
+
+def _check_type(item: StructField, kind: str) -> None:
+    if item.dataType.simpleString() != kind:
+        raise ConfigurationError(f"column {item.name!r} is of type {kind}, not {item.dataType.simpleString()}")
+    if not item.nullable and item.name in _RESERVED:
+        raise ConfigurationError(f"column {item.name!r} must be nullable: most rows have nothing in it")
+
+
+def _check_codec_columns(wanted: StructType, kind: StructType) -> None:
+    """Raises ConfigurationError where columns asked for cannot hold the codec's, which are null in problem rows."""
+    whole = {item.name: item.dataType for item in as_nullable(kind).fields}
+    for item in wanted.fields:
+        if not item.nullable or whole[item.name] != item.dataType:
+            given = f"{item.dataType.simpleString()}{'' if item.nullable else ' not null'}"
+            raise ConfigurationError(
+                f"column {item.name!r} is {whole[item.name].simpleString()} and nullable at every depth, as rows of messages with a"
+                f" problem have nothing in it (got {given}); codecSchema says which values must not be null"
+            )
