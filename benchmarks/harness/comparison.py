@@ -103,6 +103,8 @@ def _ask(report: Report, question: Question, chosen: list[Peer], transport: str)
     for name, figure in ours.items():
         report.figure(f"mainstem: {name} [{question.unit}]", figure)
     for peer in chosen:
+        if not peer.has(transport, question.mode):
+            continue
         try:
             theirs = question.measure(peer, transport)
         except RoleFailed as failure:

@@ -21,7 +21,10 @@ FIRST_PORT = 24_500
 
 @dataclass(frozen=True, kw_only=True)
 class Peer:
-    """An implementation that can carry the stream; ``unavailable`` says why it cannot be run here, or is empty."""
+    """An implementation that can carry the stream; ``unavailable`` says why it cannot be run here, or is empty.
+
+    ``answers`` are the transports and modes that it has, all if there are none.
+    """
 
     name: str
     script: str
@@ -29,6 +32,11 @@ class Peer:
     has_driver: bool = False
     unavailable: str = ""
     options: dict[str, Any] = field(default_factory=dict)
+    answers: frozenset[tuple[str, str]] = frozenset()
+
+    def has(self, transport: str, mode: str) -> bool:
+        """Whether it can be asked."""
+        return not self.answers or (transport, mode) in self.answers
 
 
 def every_peer() -> list[Peer]:
@@ -45,6 +53,8 @@ def every_peer() -> list[Peer]:
         ),
         Peer(name="pyzmq", script="zmq_streams", unavailable="" if zmq else "pyzmq is not installed"),
         Peer(name="sockets", script="socket_streams"),
+        Peer(name="memcpy", script="memcpy_streams", answers=frozenset({("ipc", "batch")})),
+        Peer(name="an empty method", script="empty_calls", answers=frozenset({("ipc", "call")})),
     ]
 
 
