@@ -1,7 +1,6 @@
-"""Duologues for asyncio: the same API as `mainstem.duologue`, whose waiting is the event loop's.
+"""Duologues for asyncio: the API of `mainstem.duologue`, with coroutines as handlers, each in a task of its own.
 
-``connect`` and ``serve`` return what may be awaited, or used with ``async with``. Handlers are coroutines,
-each in a task of its own.
+``connect`` and ``serve`` return what you can await, or use with ``async with``.
 
 Example:
     >>> async def echo(duologue):
@@ -11,8 +10,8 @@ Example:
     ...     async with aio.connect("127.0.0.1") as duologue:
     ...         await duologue.send("ECHO tide")
 
-Everything but the start and the end of a media driver runs in the event loop's thread: the duty cycles of a server are one
-task, those of a client run while it opens, sends, receives or closes.
+Everything but starting and ending a media driver runs in the event loop's thread: a server's duty cycles are one task, a
+client's run while it opens, sends, receives or closes.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ logger = logging.getLogger("mainstem.duologue.server")
 
 
 class _Changed(Unlocked):
-    """The condition of a session in the event loop, whose one thread needs no lock."""
+    """The condition of a session in the event loop, which needs no lock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +81,7 @@ class _Changed(Unlocked):
         self._event.set()
 
     async def wait(self, timeout: float | None) -> None:
-        """Wait for a change that comes after this call."""
+        """Wait for a change after this call."""
         self._event.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_of(timeout)):
@@ -90,7 +89,7 @@ class _Changed(Unlocked):
 
 
 async def _in_thread(open_it: Callable[[], object], close_it: Callable[[], object]) -> None:
-    """Open something in a thread; where that is cancelled, nothing stays open."""
+    """Open something in a thread; if that is cancelled, close it again."""
     opening = asyncio.ensure_future(asyncio.to_thread(open_it))
     try:
         await asyncio.shield(opening)
@@ -102,7 +101,7 @@ async def _in_thread(open_it: Callable[[], object], close_it: Callable[[], objec
 
 
 async def _to_the_end(function: Callable[[], object]) -> None:
-    """Run a function in a thread, and return when it has ended, whatever cancels this meanwhile."""
+    """Run a function in a thread until it ends, even if this call is cancelled."""
     running = asyncio.ensure_future(asyncio.to_thread(function))
     while not running.done():
         with suppress(asyncio.CancelledError):
@@ -111,7 +110,7 @@ async def _to_the_end(function: Callable[[], object]) -> None:
 
 
 async def _join(task: asyncio.Task[None]) -> None:
-    """Wait for a task that ends something; where this is cancelled, so is the task, which then ends it at once."""
+    """Wait for a task that ends something; cancelling this makes the task end it at once."""
     try:
         await asyncio.wait([task])
     except asyncio.CancelledError:
@@ -125,11 +124,11 @@ async def _join(task: asyncio.Task[None]) -> None:
 
 
 class _AsyncEnd(End):
-    """Sends and receives, in the event loop."""
+    """Sends and receives in the event loop."""
 
     @abstractmethod
     async def _run(self, steps: Steps[T]) -> T:
-        """Run a procedure to its end; waits between its steps."""
+        """Run a procedure, waiting between its steps."""
 
     @abstractmethod
     async def close(self) -> None: ...
@@ -138,11 +137,11 @@ class _AsyncEnd(End):
     def abort(self) -> None: ...
 
     async def send(self, message: bytes | str, timeout: float | None = None) -> None:
-        """Send a message. A call that is cancelled has sent nothing."""
+        """Send a message. A cancelled call has sent nothing."""
         await self._run(self._sending(message, timeout))
 
     async def receive(self, timeout: float | None = None) -> bytes:
-        """Receive the next message. A call that is cancelled has taken none."""
+        """Receive the next message. A cancelled call has taken none."""
         return await self._run(self._receiving(timeout))
 
     async def __aenter__(self) -> Self:
@@ -156,7 +155,6 @@ class _AsyncEnd(End):
         await self.close()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Iterate over messages until the peer leaves. Raises what `receive` raises for any other end."""
         while True:
             try:
                 yield await self.receive()
@@ -165,7 +163,7 @@ class _AsyncEnd(End):
 
 
 class Duologue(DuologueEnd, _AsyncEnd):
-    """One client's duologue, for the coroutine that serves it. Iterating gives its messages until the client leaves.
+    """One client's duologue, for the coroutine that serves it. Iterating yields its messages until the client leaves.
 
     Example:
         >>> async def handler(duologue: Duologue) -> None:
@@ -184,13 +182,11 @@ class Duologue(DuologueEnd, _AsyncEnd):
             await changed.wait(left)
 
     async def close(self, error: str = "", timeout: float | None = CLOSE_TIMEOUT) -> None:
-        """End the duologue, after what was sent has gone out. It ends even if this call is cancelled."""
+        """End the duologue after everything has been sent. It ends even if this call is cancelled."""
         await self._run(self._closing(error, timeout))
 
 
 class _Handlers:
-    """Runs the handler of each duologue in a task."""
-
     def __init__(self, handler: Callable[[Duologue], Awaitable[object]]) -> None:
         self._handler = as_coroutine_function(handler)
         self.tasks: set[asyncio.Task[None]] = set()
@@ -227,7 +223,6 @@ class _Handlers:
         session.close(reason_after(failure, session))
 
     async def wait(self, timeout: float | None) -> set[asyncio.Task[None]]:
-        """Wait until all have ended, but for the caller; returns those that have not."""
         tasks = self.tasks - {asyncio.current_task()}
         if not tasks:
             return set()
@@ -250,7 +245,6 @@ class Server(ServerEnd):
         self._closing: asyncio.Task[None] | None = None
 
     async def _open(self) -> Self:
-        """Open the all-clients channel."""
         # Starting a driver takes a moment, in which the event loop may have other things to do.
         await _in_thread(self._agent.connect, self._agent.disconnect)
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -273,7 +267,7 @@ class Server(ServerEnd):
         agent.on_close()
 
     async def wait(self, timeout: float | None = None) -> None:
-        """Wait until the server has ended: by `close`, or by an error, which is its ``error`` then."""
+        """Wait until the server has ended, by `close` or by an error, which is then in ``error``."""
         if self._task is not None:
             # Not awaited as such: a cancellation of this call is not the task's.
             await within(timeout, asyncio.wait([self._task]), "wait for the end of the server")
@@ -286,7 +280,7 @@ class Server(ServerEnd):
             await self.close()
 
     async def close(self) -> None:
-        """End every duologue, cancel its handler, and end the server. A close that is cancelled ends everything without waiting."""
+        """End every duologue, cancel its handler, and end the server. A cancelled close ends everything without waiting."""
         if self._task is None:
             return
         if self._closing is None:
@@ -296,7 +290,7 @@ class Server(ServerEnd):
             await _join(self._closing)
 
     def abort(self) -> None:
-        """End at once: the clients learn that their duologues were aborted. Handlers are cancelled, and not waited for."""
+        """End at once: clients learn that their duologues were aborted; handlers are cancelled and not waited for."""
         self._agent.is_aborted = True
         if self._task is not None and self._closing is None:
             self._task.cancel()
@@ -342,7 +336,6 @@ class Client(ClientEnd, _AsyncEnd):
         self._failure: MainstemError | None = None
 
     async def _open(self) -> Self:
-        """Open the duologue."""
         try:
             await _in_thread(self._connect, self._disconnect)
             await self._run(self._opening())
@@ -362,7 +355,7 @@ class Client(ClientEnd, _AsyncEnd):
             await pause.step()
 
     async def close(self, timeout: float | None = CLOSE_TIMEOUT) -> None:
-        """Leave the duologue, once the server has received everything. A close that is cancelled aborts."""
+        """Leave the duologue once the server has received everything. A cancelled close aborts."""
         if self._ending is None and self._connection is not None:
             self._is_over = True
             self._ending = asyncio.get_running_loop().create_task(self._finish(timeout))
@@ -399,10 +392,7 @@ def serve(
     directory: str | os.PathLike[str] | None = None,
     **overrides: Any,
 ) -> Opening[Server]:
-    """Start a server: ``async with``, or ``await`` and later ``await server.close()``.
-
-    What fails when it starts is raised where this is awaited or entered.
-    """
+    """Start a server: ``async with``, or ``await`` and later ``await server.close()``. Either raises failures to start."""
     channels = ServerChannels(host, port, apply_overrides(Settings, settings, overrides))
     server = Server(handler, channels, aeron=aeron, directory=directory, key=key)
     return Opening(server._open, "duologue.aio.serve()")
@@ -420,10 +410,7 @@ def connect(
     directory: str | os.PathLike[str] | None = None,
     **overrides: Any,
 ) -> Opening[Client]:
-    """Open a duologue: ``async with``, or ``await`` and later ``await duologue.close()``.
-
-    What fails when it opens is raised where this is awaited or entered.
-    """
+    """Open a duologue: ``async with``, or ``await`` and later ``await duologue.close()``. Either raises failures to open."""
     client = Client(
         ClientChannels(host, port, apply_overrides(Settings, settings, overrides), local_address),
         timeout=timeout,

@@ -31,12 +31,10 @@ class _Channels:
 
     @property
     def control_port(self) -> int:
-        """The control port of the all-clients channel."""
         return self.port + 1 if self.settings.control_port is None else self.settings.control_port
 
     @property
     def name(self) -> str:
-        """The address and port, as people read them."""
         return f"{_bracketed(self.host)}:{self.port}"
 
     def _publication(self, address: str, session_id: int | None) -> str:
@@ -47,7 +45,7 @@ class _Channels:
 
 @dataclass(frozen=True)
 class ServerChannels(_Channels):
-    """Where a server listens. Without a session the channels are those for all clients, otherwise one duologue's."""
+    """A server's channels: without a session those for all clients, otherwise one duologue's."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,33 +65,32 @@ class ServerChannels(_Channels):
 
     @property
     def base_port(self) -> int:
-        """The first port of the duologues."""
         return self.port + FIRST_DUOLOGUE if self.settings.base_port is None else self.settings.base_port
 
     def subscription(self, port: int | None = None, session_id: int | None = None) -> str:
-        """The channel of what clients send; those of a duologue ignore every other session."""
+        """The channel for receiving from clients; a duologue's ignores every other session."""
         channel = f"aeron:udp?endpoint={_bracketed(self.host)}:{port or self.port}"
         return channel if session_id is None else f"{channel}|session-id={session_id}"
 
     def publication(self, control_port: int | None = None, session_id: int | None = None) -> str:
-        """The channel of what the server sends."""
+        """The channel for sending."""
         control = f"{_bracketed(self.host)}:{control_port or self.control_port}"
         return self._publication(f"control={control}|control-mode=dynamic", session_id)
 
 
 @dataclass(frozen=True)
 class ClientChannels(_Channels):
-    """Where a client finds its server. Without a session the channels are those for all clients, otherwise its duologue's."""
+    """A client's channels: without a session those for all clients, otherwise its duologue's."""
 
     local_address: str = ""
 
     def subscription(self, control_port: int | None = None, session_id: int | None = None) -> str:
-        """The channel of what the server sends; that of a duologue ignores every other session."""
+        """The channel for receiving from the server; a duologue's ignores every other session."""
         local = self.local_address or ("::" if ":" in self.host else "0.0.0.0")
         control = f"{_bracketed(self.host)}:{control_port or self.control_port}"
         channel = f"aeron:udp?endpoint={_bracketed(local)}:0|control={control}|control-mode=dynamic"
         return channel if session_id is None else f"{channel}|session-id={session_id}"
 
     def publication(self, port: int | None = None, session_id: int | None = None) -> str:
-        """The channel of what the client sends."""
+        """The channel for sending."""
         return self._publication(f"endpoint={_bracketed(self.host)}:{port or self.port}", session_id)

@@ -1,4 +1,4 @@
-"""Client: a duologue that works in the thread of its caller."""
+"""Client: a duologue that works in its caller's thread."""
 
 from __future__ import annotations
 
@@ -58,19 +58,16 @@ class Client(ClientEnd, BlockingEnd):
             idle.idle(0)
 
     def close(self, timeout: float | None = CLOSE_TIMEOUT) -> None:
-        """Leave the duologue, once the server has received everything, and end the driver that was started for it.
+        """Leave the duologue once the server has received everything, and end the driver that was started for it. Idempotent.
 
-        What the server has sent and was not received is dropped. May be called again.
+        Messages from the server that were not received are dropped.
 
         Args:
-            timeout: Seconds to wait for the server, at most; None waits forever.
+            timeout: Seconds to wait for the server; None waits forever.
 
         Raises:
             ConnectionLost: The server did not confirm in time that it has received everything, or was not heard from.
-            MainstemError: What ended the duologue, if no call has raised it.
-
-        Example:
-            >>> duologue.close()
+            MainstemError: The error that ended the duologue, if no call has raised it.
         """
         if self._is_over:
             return
@@ -83,17 +80,13 @@ class Client(ClientEnd, BlockingEnd):
             raise failure
 
     def abort(self) -> None:
-        """End the duologue at once, without waiting for the server. What it has not received is lost; it learns of the abort.
-
-        Example:
-            >>> duologue.abort()
-        """
+        """End the duologue at once. The server learns of the abort, and loses messages that it has not received."""
         with self._lock:
             self._abort()
         self._disconnect()
 
     def _leave_to_parent(self) -> None:
-        """In a forked child: threads, driver and clients are the parent's."""
+        """In a forked child: threads, driver and clients belong to the parent."""
         self._is_over = True
 
     def __del__(self) -> None:
@@ -124,13 +117,13 @@ def connect(
     Args:
         host: The server's address.
         port: The port of the server's all-clients channel.
-        timeout: Seconds that each step of connecting may take; None waits forever.
-        server_key: The server's public key (`ServerKey.public`), which switches encryption on.
-        local_address: The address of this machine to use; empty for any.
-        settings: The limits and times.
+        timeout: Seconds for each step of connecting; None waits forever.
+        server_key: The server's public key (`ServerKey.public`), which turns encryption on.
+        local_address: The local address to use; empty for any.
+        settings: Limits and timeouts.
         aeron: A client of a media driver to use.
         directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
-        **overrides: Fields of `Settings`, in place of those of ``settings``.
+        **overrides: Fields of `Settings`, instead of those of ``settings``.
 
     Returns:
         The open client, a context manager.

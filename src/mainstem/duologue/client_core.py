@@ -1,7 +1,4 @@
-"""The duologue client's steps and duty cycle: no thread, no clock and no socket of its own.
-
-See docs/protocols/duologue.md, 4.4 and 4.6.
-"""
+"""The duologue client's steps and duty cycle, without thread, clock or socket (docs/protocols/duologue.md, 4.4 and 4.6)."""
 
 from __future__ import annotations
 
@@ -54,9 +51,8 @@ _NEXT = dict(zip(list(Step), list(Step)[1:], strict=False))
 class ClientCore(Link):
     """One client of a duologue server, without thread, clock or socket.
 
-    ``do_work`` until ``is_open``, then ``offer``, ``receive`` and ``do_work``.
-
-    ``rng`` is a cryptographic generator, except in a simulation. Each step of connecting may take ``timeout`` seconds.
+    Call ``do_work`` until ``is_open``, then ``offer``, ``receive`` and ``do_work``. ``rng`` is a cryptographic generator,
+    except in a simulation. Each step of connecting may take ``timeout`` seconds.
     """
 
     def __init__(
@@ -102,7 +98,7 @@ class ClientCore(Link):
 
     @property
     def session_id(self) -> int:
-        """The session of the stream on the all-clients channel, and then of the duologue's; 0 while there is none."""
+        """The session id on the all-clients channel, later that of the duologue; 0 while there is none."""
         if self.duologue_session:
             return self.duologue_session
         publication = self._streams.publication
@@ -111,8 +107,8 @@ class ClientCore(Link):
     def do_work(self, now_ns: int) -> None:
         """Run one duty cycle.
 
-        While it opens, what fails is raised: ConnectTimeout, ConnectRefused, RemoteProtocolError, RegistrationError. What ends
-        the open duologue becomes its ``error``, which `offer` raises, and `receive` once all messages are taken.
+        While it opens, failures are raised: ConnectTimeout, ConnectRefused, RemoteProtocolError, RegistrationError. An error
+        that ends the open duologue becomes its ``error``, which `offer` raises, and `receive` once all messages are taken.
         """
         if self.error is not None or self.step is Step.CLOSED:
             return
@@ -221,22 +217,18 @@ class ClientCore(Link):
             raise ConnectRefused(f"{self.peer} ended the duologue: {reason}", reason=reason, peer=self.peer)
 
     def finish(self) -> None:
-        """End the stream to the server, which ends the duologue in response once it has received everything.
-
-        What comes from now on is dropped.
-        """
+        """End the stream to the server, which ends the duologue once it has received everything. Later messages are dropped."""
         self._is_finishing = True
         if self.is_open and self.exchange is not None:
             self.exchange.publication.close()
 
     def abort(self) -> None:
-        """End the duologue at once; the server learns that it was aborted."""
         if self.is_open and self.exchange is not None:
             self.exchange.publication.revoke()
         self.close()
 
     def close(self) -> bool:
-        """Close both pairs of streams. False while the driver has not responded, and this is to be called again."""
+        """Close both pairs of streams. Returns False while the driver has not responded; call it again then."""
         self.step = Step.CLOSED
         self._pairs = [pair for pair in self._pairs if not pair.close()]
         return not self._pairs

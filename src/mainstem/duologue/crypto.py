@@ -1,16 +1,16 @@
-"""Encryption of duologues: X25519 to agree on keys, ChaCha20-Poly1305 for every message (docs/protocols/duologue.md, 5.3).
+"""Encryption of duologues: X25519 for keys, ChaCha20-Poly1305 for messages (docs/protocols/duologue.md, 5.3).
 
-The client knows the server's public key ``S`` beforehand and makes a fresh key pair ``c`` for each attempt; the server makes a
-fresh pair ``s`` for each duologue.
+The client knows the server's public key ``S`` and makes a fresh key pair ``c`` for each attempt; the server makes a fresh pair
+``s`` for each duologue.
 
 * HELLO carries ``C`` and the one-time pad, sealed under a key from ``cS``: only the holder of the server's private key reads it.
-* CONNECT carries the public half of ``s``, and a tag over its text under a key from ``cS`` and ``cs``: its maker holds the
-  server's private key, and has not made it for another attempt, nor with another session.
-* From the same two secrets, the public keys and the session id come two keys, one for each direction. A message is its number
-  (eight bytes), then the ciphertext and its tag, with the session id as associated data. Numbers start at 0 and have no gaps, so
-  that a message which was replayed, left out or reordered is refused, as is one that was changed.
+* CONNECT carries the public half of ``s``, and a tag over its text under a key from ``cS`` and ``cs``. The tag proves that its
+  maker has the server's private key, and binds it to this attempt and session.
+* Both secrets, the public keys and the session id give two keys, one for each direction. A message is its number (eight bytes),
+  then the ciphertext and its tag, with the session id as associated data. Numbers start at 0 and have no gaps, so replayed,
+  missing, reordered or changed messages are refused.
 
-Secrets of one duologue do not open another one, and a server key that leaks later does not open what was recorded before.
+The secrets of one duologue do not open another, and a server key that leaks later does not open earlier recordings.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ServerKey:
         ConfigurationError: The private key has another length.
 
     Attributes:
-        public: The public key, which clients know beforehand.
+        public: The public key, which clients must know.
 
     Example:
         >>> key = ServerKey.generate()
@@ -68,23 +68,20 @@ class ServerKey:
         """Make a new key pair.
 
         Args:
-            rng: Where its bytes come from, for a simulation; None for the system's cryptographic generator.
+            rng: The source of its bytes, for a simulation; None for the system's cryptographic generator.
 
         Returns:
             The key pair.
-
-        Example:
-            >>> key = ServerKey.generate()
         """
         return cls(X25519PrivateKey.generate().private_bytes_raw() if rng is None else rng.randbytes(KEY_LENGTH))
 
     @property
     def private_bytes(self) -> bytes:
-        """The private key, of which ``ServerKey`` makes the same key pair again: to be kept secret."""
+        """The private key, from which ``ServerKey`` makes the same key pair again. Keep it secret."""
         return self._key.private_bytes_raw()
 
     def _open_hello(self, hello: SealedHello) -> tuple[int, bytes]:
-        """Decrypt a client's HELLO: its one-time pad, and the secret that sealed it. Raises RemoteProtocolError."""
+        """Decrypt a client's HELLO into its one-time pad and the secret that sealed it. Raises RemoteProtocolError."""
         secret = _agree(self._key, hello.public_key)
         opened = _open(_hello_key(secret, hello.public_key, self.public), hello.sealed_key, b"", what="a sealed HELLO")
         return int.from_bytes(opened, "big"), secret
@@ -92,7 +89,7 @@ class ServerKey:
     def _respond(
         self, connect: Connect, hello: SealedHello, secret: bytes, *, duologue_session: int, rng: Random
     ) -> tuple[Connect, Ciphers]:
-        """Sign a CONNECT with the secret of `_open_hello`, and agree on the keys of the duologue. Raises RemoteProtocolError."""
+        """Sign a CONNECT with the secret of `_open_hello`, and derive the duologue's keys. Raises RemoteProtocolError."""
         ephemeral = X25519PrivateKey.from_private_bytes(rng.randbytes(KEY_LENGTH))
         public = ephemeral.public_key().public_bytes_raw()
         secrets = secret + _agree(ephemeral, hello.public_key)
@@ -103,8 +100,6 @@ class ServerKey:
 
 
 class ClientHandshake:
-    """One attempt of a client to get an encrypted duologue."""
-
     def __init__(self, server_public: bytes, key: int, rng: Random) -> None:
         if len(server_public) != PUBLIC_KEY_LENGTH:
             raise ConfigurationError(f"server_key must be {PUBLIC_KEY_LENGTH} bytes (got {len(server_public)})")
@@ -117,7 +112,7 @@ class ClientHandshake:
         self.hello = SealedHello(sealed, self._public)
 
     def finish(self, connect: Connect, duologue_session: int) -> Ciphers:
-        """The client's end, once CONNECT has proved itself. Raises RemoteProtocolError for one that the server did not make."""
+        """The client's end. Raises RemoteProtocolError for a CONNECT that the server did not make."""
         if not connect.tag:
             raise RemoteProtocolError("CONNECT has no key: the server does not encrypt", rule="encryption")
         secrets = self._secret + _agree(self._ephemeral, connect.public_key)
@@ -127,7 +122,7 @@ class ClientHandshake:
 
 
 class Sealer:
-    """One direction's sending end. ``number`` is the next message's; who takes what was sealed adds one to it."""
+    """Encrypts one direction. The caller adds one to ``number`` once a sealed message is sent."""
 
     def __init__(self, key: bytes, session_id: int) -> None:
         self._cipher = ChaCha20Poly1305(key)
@@ -135,7 +130,7 @@ class Sealer:
         self.number = 0
 
     def seal(self, message: bytes) -> bytes:
-        """The message with its number, encrypted. One message of a number may go out, once, and in order."""
+        """Encrypt a message with its number. Each number may be sent only once, and in order."""
         if self.number >= MAX_MESSAGES:
             raise LocalProtocolError("this duologue has used all of its message numbers; open another one")
         number = self.number.to_bytes(NUMBER_LENGTH, "little")
@@ -143,7 +138,7 @@ class Sealer:
 
 
 class Opener:
-    """One direction's receiving end. ``number`` is the next message's; who takes what was opened adds one to it."""
+    """Decrypts one direction. The caller adds one to ``number`` once an opened message is taken."""
 
     def __init__(self, key: bytes, session_id: int) -> None:
         self._cipher = ChaCha20Poly1305(key)
@@ -151,7 +146,7 @@ class Opener:
         self.number = 0
 
     def open(self, sealed: bytes) -> bytes:
-        """The message. Raises RemoteProtocolError for one that is not the next that the peer sealed, unchanged."""
+        """Decrypt a message. Raises RemoteProtocolError unless it is the peer's next one, unchanged."""
         number = sealed[:NUMBER_LENGTH]
         if len(sealed) < OVERHEAD:
             raise RemoteProtocolError(

@@ -1,9 +1,8 @@
-"""What the blocking and the asyncio API share of a duologue: everything but how they wait.
+"""Common to the blocking and the asyncio API: everything but how they wait.
 
-A call that may wait is a generator. It yields how many seconds it may still wait for a change, None for any number, and is resumed
-when there may have been one. The APIs differ in who resumes it: the blocking `Client` idles its thread, the blocking `Duologue`
-waits for a condition, those of asyncio await. A generator that is abandoned where it yields has sent and taken nothing, so every
-call can be cancelled and can time out.
+A call that may wait is a generator. It yields how many seconds it may still wait for a change, None for no limit, and is
+resumed after a possible change: by the idling blocking `Client`, by the condition of the blocking `Duologue`, or by an await. A
+generator that is abandoned at a yield has sent and taken nothing, so every call can be cancelled and can time out.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ DRIVER_TIMEOUT = 2.0
 
 
 class End(ABC):
-    """What a client's and a server's end have in common."""
+    """Common to a client's and a server's end."""
 
     @property
     @abstractmethod
@@ -58,11 +57,11 @@ class End(ABC):
 
     @property
     def _lock(self) -> AbstractContextManager[object]:
-        """What is held in each step of a call, and not while it waits."""
+        """The lock for each step of a call; not held while it waits."""
         return nullcontext()
 
     def _work(self) -> None:  # noqa: B027 - a server's thread does it for its ends
-        """Look for changes."""
+        ...
 
     def _sending(self, message: bytes | str, timeout: float | None) -> Steps[None]:
         link = self._link
@@ -91,27 +90,19 @@ class End(ABC):
             message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
 
         Returns:
-            Whether the stream had room for it.
-
-        Example:
-            >>> if not duologue.try_send("NORTH"):
-            ...     skipped += 1
+            Whether the stream had space for it.
         """
         with self._lock:
             return next(self._sending(message, None), True) is True
 
     def poll(self) -> bytes | None:
-        """Receive the next message if one is there; never waits.
+        """Receive the next message if there is one; never waits.
 
         Returns:
-            The message; None if there is none now.
+            The message, or None.
 
         Raises:
-            MainstemError: As `receive`, but no Timeout.
-
-        Example:
-            >>> if (message := duologue.poll()) is not None:
-            ...     print(message)
+            MainstemError: As `receive`, except Timeout.
         """
         with self._lock:
             link = self._link
@@ -128,11 +119,11 @@ class End(ABC):
 
 
 class BlockingEnd(End):
-    """Sends and receives, in the thread of the caller."""
+    """Sends and receives in the caller's thread."""
 
     @abstractmethod
     def _run(self, steps: Steps[T]) -> T:
-        """Run a procedure to its end; waits between its steps."""
+        """Run a procedure, waiting between its steps."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -141,14 +132,14 @@ class BlockingEnd(End):
     def abort(self) -> None: ...
 
     def send(self, message: bytes | str, timeout: float | None = None) -> None:
-        """Send a message; returns once the stream has accepted it. A call that fails has sent nothing.
+        """Send a message; return once the stream has accepted it. A call that fails has sent nothing.
 
         Args:
             message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
-            timeout: Seconds to wait for room, at most; None waits forever.
+            timeout: Seconds to wait for space; None waits forever.
 
         Raises:
-            Timeout: The peer made no room in time.
+            Timeout: There was no space in time.
             ConnectRefused: The server ended the duologue with a reason.
             ConnectionLost: Nothing was heard from the peer for ``heartbeat_timeout``.
             Aborted: The peer aborted the duologue.
@@ -165,18 +156,18 @@ class BlockingEnd(End):
         """Receive the next message.
 
         Args:
-            timeout: Seconds to wait at most; None waits forever.
+            timeout: Seconds to wait; None waits forever.
 
         Returns:
-            The message, decrypted where the duologue is encrypted.
+            The message, decrypted if the duologue is encrypted.
 
         Raises:
-            Timeout: No message came in time. None is lost: the next call receives it. At a server also: the client sent
-                nothing for ``idle_timeout``, which ended the duologue.
+            Timeout: No message arrived in time; the next call receives it. At a server, also: the client sent nothing for
+                ``idle_timeout``, which ended the duologue.
             ConnectRefused: The server ended the duologue with a reason.
             ConnectionLost: Nothing was heard from the peer for ``heartbeat_timeout``.
             Aborted: The peer aborted the duologue.
-            ClosedError: The peer has left, or this end is closed. What came before was received.
+            ClosedError: The peer has left, or this end is closed. Everything before that was received.
 
         Example:
             >>> message = duologue.receive(timeout=5)
@@ -215,7 +206,7 @@ class DuologueEnd(End):
 
     @property
     def session_id(self) -> int:
-        """The session of both streams of the duologue."""
+        """The session id of both streams of the duologue."""
         return self._session.session_id
 
     @property
@@ -230,31 +221,24 @@ class DuologueEnd(End):
 
     @property
     def closed(self) -> bool:
-        """Whether the duologue has ended or is about to: nothing can be sent any more."""
+        """Whether the duologue has ended or is about to end: nothing can be sent any more."""
         return not self._session.is_open
 
     @property
     def error(self) -> MainstemError | None:
-        """What ended the duologue; None while it is open, and after an end in order."""
+        """The error that ended the duologue; None while it is open, and after an orderly end."""
         return self._session.error
 
     def stats(self) -> DuologueStats:
-        """Count what was sent and received.
+        """Return the counts of sent and received messages.
 
         Returns:
             The counts.
-
-        Example:
-            >>> duologue.stats().messages_received
         """
         return self._session.stats()
 
     def abort(self) -> None:
-        """End the duologue at once. What waits is dropped, and the client's calls raise Aborted.
-
-        Example:
-            >>> duologue.abort()
-        """
+        """End the duologue at once. Queued messages are dropped, and the client's calls raise Aborted."""
         with self._session.changed:
             self._session.abort()
 
@@ -278,9 +262,9 @@ class DuologueEnd(End):
 
 
 class ClientEnd(End):
-    """The client's end, from its first connection to the driver until the last.
+    """The client's end, from connecting to the driver to disconnecting.
 
-    ``_connect`` and ``_disconnect`` block for as long as a driver takes to start and to end.
+    ``_connect`` and ``_disconnect`` block while a driver starts and ends.
     """
 
     _is_over = False  # `close` or `abort` was called
@@ -304,7 +288,7 @@ class ClientEnd(End):
         self._core: ClientCore | None = None
 
     def _connect(self) -> None:
-        """Connect to the driver, or start one, and begin to open the duologue. Where it fails, nothing is left open."""
+        """Connect to the driver, or start one, and begin to open the duologue. If that fails, nothing is left open."""
         self._connection = DriverConnection(
             aeron=self._aeron,
             directory=self._directory,
@@ -325,7 +309,7 @@ class ClientEnd(End):
             raise
 
     def _disconnect(self) -> None:
-        """Close the client of the driver, and the driver that was started here. May be called again."""
+        """Close the client of the driver, and the driver if it was started here. Idempotent."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -340,7 +324,7 @@ class ClientEnd(End):
             yield None
 
     def _closing(self, timeout: float | None) -> Steps[MainstemError | None]:
-        """Leave the duologue, until the driver has responded to every command; returns what was not delivered."""
+        """Leave the duologue until the driver has responded to every command; return the error of undelivered messages."""
         core, connection = self._core, self._connection
         if core is None or connection is None:
             return None
@@ -379,7 +363,7 @@ class ClientEnd(End):
 
     @property
     def session_id(self) -> int:
-        """The session of both streams of the duologue."""
+        """The session id of both streams of the duologue."""
         return 0 if self._core is None else self._core.duologue_session
 
     @property
@@ -399,18 +383,15 @@ class ClientEnd(End):
 
     @property
     def error(self) -> MainstemError | None:
-        """What ended the duologue; None while it is open, and after an end in order."""
+        """The error that ended the duologue; None while it is open, and after an orderly end."""
         error = None if self._core is None else self._core.error
         return None if isinstance(error, ClosedError) else error
 
     def stats(self) -> DuologueStats:
-        """Count what was sent and received.
+        """Return the counts of sent and received messages.
 
         Returns:
             The counts.
-
-        Example:
-            >>> duologue.stats().messages_sent
         """
         return DuologueStats() if self._core is None else self._core.stats()
 

@@ -1,4 +1,4 @@
-"""The I/O boundary of this package: unpredictable numbers, and the driver that may be started."""
+"""The I/O boundary of this package: unpredictable numbers, and starting a driver."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def secure_random() -> Random:
-    """The system's generator, which cannot be predicted: for session ids, one-time pads and keys."""
+    """The system's unpredictable generator, for session ids, one-time pads and keys."""
     return SystemRandom()
 
 
 class DriverConnection:
-    """A client of a media driver, and the driver too where none was named: closing this closes both."""
+    """A client of a media driver, and the driver too if it was started here."""
 
     def __init__(
         self,
@@ -40,5 +40,5 @@ class DriverConnection:
             self._owned = opened.pop_all()
 
     def close(self) -> None:
-        """Close what was opened here. May be called again."""
+        """Close everything that was opened here. Idempotent."""
         self._owned.close()

@@ -1,4 +1,4 @@
-"""The all-clients channel at the server: which clients are there, and their requests."""
+"""The server's all-clients channel: its clients and their requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_REQUESTS = 4
 
 @dataclass(slots=True)
 class Handshake:
-    """A client on the all-clients channel, by the session of its stream."""
+    """A client on the all-clients channel, by session id."""
 
     image: Image
     address: str
@@ -37,7 +37,7 @@ class Handshake:
 
 
 class Handshakes:
-    """The clients on the all-clients channel. The image handlers, which run in the conductor's thread, only queue."""
+    """The clients on the all-clients channel. The image handlers run in the conductor's thread and only queue."""
 
     def __init__(self, settings: Settings, stats: ServerStats) -> None:
         self._stats = stats
@@ -47,15 +47,13 @@ class Handshakes:
         self._clients: dict[int, Handshake] = {}
 
     def on_available(self, image: Image) -> None:
-        """Queue a new image; called in the conductor's thread."""
         self._changes.append((True, image))
 
     def on_unavailable(self, image: Image) -> None:
-        """Queue an image that went away; called in the conductor's thread."""
         self._changes.append((False, image))
 
     def do_work(self, subscription: Subscription, now_ns: int, on_request: Callable[[Handshake, bytes], None]) -> int:
-        """Run one duty cycle; every request that is to be processed goes to ``on_request``."""
+        """Run one duty cycle; ``on_request`` gets every request to process."""
         work = self._take_changes(now_ns)
         work += subscription.poll(lambda fragment: self._on_fragment(fragment, now_ns, on_request), MESSAGES_AT_ONCE)
         silent = [each for each in self._clients.values() if now_ns - each.since_ns >= self._timeout_ns]

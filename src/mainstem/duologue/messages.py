@@ -1,8 +1,8 @@
-"""The texts on the all-clients channel and the errors on a duologue (docs/protocols/duologue.md, 4.4): bytes to values and back.
+"""The texts on the all-clients channel and the errors on a duologue (docs/protocols/duologue.md, 4.4).
 
-``HELLO <key>``, ``<session> CONNECT <port> <control-port> <encrypted-session>``, ``<session> ERROR <message>``, and on a
-duologue ``ERROR <message>``. Numbers that name a port or a session are decimal, keys and encrypted sessions upper-case hexadecimal.
-With encryption, HELLO and CONNECT carry public keys besides; ``crypto`` says how they are made.
+``HELLO <key>``, ``<session> CONNECT <port> <control-port> <encrypted-session>``, ``<session> ERROR <message>``, and on a duologue
+``ERROR <message>``. Ports and sessions are decimal, keys and encrypted sessions upper-case hexadecimal. With encryption, HELLO and
+CONNECT also carry public keys (see ``crypto``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DUOLOGUE_ERROR = b"ERROR "
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """A client asks for a duologue. ``key`` is its one-time pad, an unsigned 32-bit number."""
+    """A client requests a duologue. ``key`` is its one-time pad, an unsigned 32-bit number."""
 
     key: int
 
@@ -50,7 +50,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class SealedHello:
-    """The same with encryption: the pad sealed for the server, and the public key of this attempt."""
+    """An encrypted request: the pad sealed for the server, and the public key of this attempt."""
 
     sealed_key: bytes
     public_key: bytes
@@ -61,7 +61,7 @@ class SealedHello:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """The client with ``session_id`` may join a duologue; ``public_key`` and ``tag`` are there with encryption only."""
+    """The client with ``session_id`` may join a duologue; ``public_key`` and ``tag`` only with encryption."""
 
     session_id: int
     port: int
@@ -75,14 +75,14 @@ class Connect:
 
     @property
     def plain_part(self) -> bytes:
-        """The text without what encryption adds; the tag vouches for it."""
+        """The text without the additions of encryption, which the tag authenticates."""
         ports = b"%d %d" % (self.port, self.control_port)
         return b"%d CONNECT %s %X" % (self.session_id, ports, self.encrypted_session & 0xFFFF_FFFF)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The client with ``session_id`` gets no duologue; ``message`` says why."""
+    """The client with ``session_id`` is refused; ``message`` says why."""
 
     session_id: int
     message: str
@@ -92,7 +92,7 @@ class Refusal:
 
 
 def parse_hello(text: bytes, peer: str = "") -> Hello | SealedHello:
-    """Parse a client's request. Raises RemoteProtocolError for anything else."""
+    """Parse a client's request. Raises RemoteProtocolError."""
     if len(text) <= MAX_TEXT_LENGTH:
         if match := _HELLO.fullmatch(text):
             return Hello(int(match[1], 16))
@@ -102,7 +102,7 @@ def parse_hello(text: bytes, peer: str = "") -> Hello | SealedHello:
 
 
 def parse_response(text: bytes, peer: str = "") -> Connect | Refusal:
-    """Parse a response on the all-clients channel, to any client. Raises RemoteProtocolError for anything else."""
+    """Parse a response to any client on the all-clients channel. Raises RemoteProtocolError."""
     if len(text) <= MAX_TEXT_LENGTH:
         if match := _CONNECT.fullmatch(text):
             session_id, port, control_port = int(match[1]), int(match[2]), int(match[3])
@@ -121,19 +121,18 @@ def error_text(message: str) -> bytes:
 
 
 def error_of(text: bytes) -> str | None:
-    """Return the message of a duologue's ``ERROR <message>``; None for any other message."""
     if not text.startswith(_DUOLOGUE_ERROR):
         return None
     return text[len(_DUOLOGUE_ERROR) :][:MAX_ERROR_LENGTH].decode(errors="replace")
 
 
 def longest_message(term_length: int, *, is_encrypted: bool) -> int:
-    """The longest message of a duologue in bytes, by the length of its terms."""
+    """The longest message of a duologue in bytes, for that term length."""
     return term_length // 8 - (SEAL_LENGTH if is_encrypted else 0)
 
 
 def checked_message(message: bytes | str, longest: int) -> bytes:
-    """The bytes of a message. Raises TypeError if it is neither text nor bytes, ValueError if it is too long."""
+    """Encode a message. Raises TypeError if it is neither text nor bytes, ValueError if it is too long."""
     data = as_message(message)
     if len(data) > longest:
         raise ValueError(f"message of {len(data)} bytes is too long (limit {longest}, by term_length)")
@@ -141,12 +140,12 @@ def checked_message(message: bytes | str, longest: int) -> bytes:
 
 
 def encrypt_session(session_id: int, key: int) -> int:
-    """Encrypt a session with the one-time pad: an unsigned 32-bit number."""
+    """Encrypt a session id with the one-time pad, to an unsigned 32-bit number."""
     return (session_id ^ key) & 0xFFFF_FFFF
 
 
 def decrypt_session(encrypted: int, key: int) -> int:
-    """Decrypt what ``encrypt_session`` returned: an int32."""
+    """Undo ``encrypt_session``; returns an int32."""
     value = (encrypted ^ key) & 0xFFFF_FFFF
     return value - (1 << 32) if value >> 31 else value
 
@@ -160,5 +159,5 @@ def _hex(data: bytes) -> bytes:
 
 
 def _shown(text: bytes) -> str:
-    """At most a line of what a stranger sent, with nothing in it that a terminal would act on."""
+    """A stranger's text, escaped and cut to a line."""
     return repr(text[:40]) + ("..." if len(text) > 40 else "")

@@ -1,10 +1,10 @@
-"""Messages on their way into one publication.
+"""Messages that wait to be sent on one publication.
 
-`Outbox.offer` sends a message now or not at all. `Outbox.queue` is for what nobody waits for: a response, a broadcast, the reason
-of an end. It is retried for 500 ms (docs/protocols/duologue.md, 4.5), without waiting: ``do_work`` tries again.
+`Outbox.offer` sends a message now or not at all. `Outbox.queue` is for messages that no caller waits for: responses,
+broadcasts, reasons of an end. ``do_work`` retries them for 500 ms (docs/protocols/duologue.md, 4.5).
 
-A signal handler may raise in the thread that sends, behind any call. A message is offered, numbered and taken off the queue in
-statements that call nothing else: it goes out once or not at all.
+A signal handler may raise in the sending thread after any call. So a message is offered, numbered and taken off the queue in
+statements that call nothing else: it is sent once or not at all.
 """
 
 from __future__ import annotations
@@ -26,15 +26,13 @@ MAX_QUEUED_BYTES = 1 << 20
 
 
 class Offers(Protocol):
-    """What messages are offered to: a publication."""
+    """A publication, for offering."""
 
-    def offer(self, data: bytes, /) -> int:
-        """Return a position, or a negative OfferStatus."""
-        ...
+    def offer(self, data: bytes, /) -> int: ...
 
 
 class Outbox:
-    """Messages on their way into one publication, in order. Nothing here waits."""
+    """The messages that wait for one publication, in order; never blocks."""
 
     def __init__(
         self, publication: Offers, *, name: str, retry_ns: int = RETRY_NS, sealer: Sealer | None = None
@@ -54,7 +52,7 @@ class Outbox:
         return len(self._queue)
 
     def offer(self, message: bytes) -> bool:
-        """Send a message, unless others wait or there is no room. Raises ClosedError if the stream has ended."""
+        """Send a message, unless others wait or there is no space. Raises ClosedError if the stream has ended."""
         if self._queue:
             return False
         status = self._offer(message)
@@ -66,7 +64,7 @@ class Outbox:
         return False
 
     def queue(self, message: bytes, now_ns: int) -> None:
-        """Send a message, or queue it behind those that wait. Raises BackPressured when too much waits already."""
+        """Send or queue a message. Raises BackPressured if too much is queued."""
         if len(self._queue) >= MAX_QUEUED or self._nbytes >= MAX_QUEUED_BYTES:
             raise BackPressured(f"{self._name}: the queue is full ({len(self._queue)} messages, {self._nbytes} bytes)")
         queue, length = self._queue, len(message)
@@ -79,7 +77,7 @@ class Outbox:
             self.do_work(now_ns)
 
     def do_work(self, now_ns: int) -> int:
-        """Offer what waits; returns how many were accepted. Raises an OfferError where the first was refused for 500 ms."""
+        """Offer queued messages; return how many were accepted. Raises an OfferError if the first was refused for 500 ms."""
         sent = 0
         queue = self._queue
         while queue:
@@ -98,12 +96,11 @@ class Outbox:
         return sent
 
     def drop(self) -> None:
-        """Give up all that waits."""
         self._queue.clear()
         self._nbytes = 0
 
     def drop_first(self) -> None:
-        """Give up the message that was refused; those behind it get their own time."""
+        """Drop the message that was refused; those after it get their own time."""
         length = len(self._queue[0])
         del self._queue[0]
         self._nbytes -= length

@@ -1,4 +1,4 @@
-"""Ports of duologues, random and never allocated twice at a time (docs/protocols/duologue.md, 4.5)."""
+"""Random ports for duologues; a port has one user at a time (docs/protocols/duologue.md, 4.5)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class PortAllocator:
-    """O(n) memory for n ports, O(1) for every allocation and every release."""
+    """O(n) memory for n ports, O(1) per allocation and release."""
 
     def __init__(self, ports: range, rng: Random) -> None:
         self._rng = rng
@@ -21,7 +21,7 @@ class PortAllocator:
         return len(self._free)
 
     def allocate(self) -> int:
-        """Allocate a free port, any of them equally likely. There must be one."""
+        """Allocate a random free port. There must be one."""
         free = self._free
         chosen = self._rng.randrange(len(free))
         free[chosen], free[-1] = free[-1], free[chosen]
@@ -30,6 +30,5 @@ class PortAllocator:
         return port
 
     def release(self, port: int) -> None:
-        """Free a port that is in use."""
         self.in_use.remove(port)
         self._free.append(port)

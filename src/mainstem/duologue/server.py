@@ -1,4 +1,4 @@
-"""Server: the server in a thread of its own, and a thread for each handler."""
+"""Server: a blocking server with its own thread, and a thread for each handler."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ logger = logging.getLogger("mainstem.duologue.server")
 
 
 class Duologue(DuologueEnd, BlockingEnd):
-    """One client's duologue, for the handler that serves it. Iterating gives its messages until the client leaves.
+    """One client's duologue, for the handler that serves it. Iterating yields its messages until the client leaves.
 
     Any thread may use it.
 
@@ -60,15 +60,15 @@ class Duologue(DuologueEnd, BlockingEnd):
                 changed.wait(left)
 
     def close(self, error: str = "", timeout: float | None = CLOSE_TIMEOUT) -> None:
-        """End the duologue, after what was sent has gone out. May be called again.
+        """End the duologue after everything has been sent. Idempotent.
 
         Args:
-            error: A reason that the client receives: its calls raise ConnectRefused. Without one the duologue ends in order.
-            timeout: Seconds to wait for the end, at most; None waits forever. It comes without that, too.
+            error: A reason for the client, whose calls raise ConnectRefused. Without one the duologue ends in order.
+            timeout: Seconds to wait for the end; None waits forever. The duologue ends even if the time is over.
 
         Raises:
             Timeout: The duologue did not end in time.
-            MainstemError: What ended the duologue before, if no call has raised it.
+            MainstemError: The error that ended the duologue before, if no call has raised it.
 
         Example:
             >>> duologue.close("see you tomorrow")
@@ -77,8 +77,6 @@ class Duologue(DuologueEnd, BlockingEnd):
 
 
 class _Handlers:
-    """Runs the handler of each duologue in a thread."""
-
     def __init__(self, handler: Callable[[Duologue], object]) -> None:
         self._handler = handler
         self._ended = threading.Condition()
@@ -116,7 +114,7 @@ class _Handlers:
             self._ended.notify_all()
 
     def wait(self, timeout: float | None) -> int:
-        """Wait until all have ended, but for the caller; returns how many have not."""
+        """Wait until all handlers but the caller have ended; return how many have not."""
         me = threading.current_thread()
         with self._ended:
             self._ended.wait_for(lambda: not self._threads - {me}, timeout)
@@ -152,16 +150,13 @@ class Server(ServerEnd):
         return self._closed
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until the server has ended: by `close`, or by an error, which is its ``error`` then.
+        """Wait until the server has ended, by `close` or by an error, which is then in ``error``.
 
         Args:
-            timeout: Seconds to wait at most; None waits forever.
+            timeout: Seconds to wait; None waits forever.
 
         Raises:
-            Timeout: The timeout passed; the server goes on.
-
-        Example:
-            >>> server.wait()
+            Timeout: The time is over; the server continues.
         """
         if not self._runner.join(timeout):
             raise Timeout(f"wait for the end of the server: timed out after {timeout:g} s", timeout=timeout)
@@ -170,10 +165,7 @@ class Server(ServerEnd):
         """Refuse new clients, wait until the handlers have returned, and close.
 
         Args:
-            timeout: Seconds after which handlers that still run lose their duologues; None waits forever.
-
-        Example:
-            >>> server.shutdown(timeout=30)
+            timeout: Seconds after which running handlers lose their duologues; None waits forever.
         """
         if not self._closed:
             self._agent.core.stop_accepting()
@@ -181,22 +173,15 @@ class Server(ServerEnd):
             self.close()
 
     def close(self) -> None:
-        """End every duologue, and the server, and the driver that was started for it. May be called again.
+        """End every duologue, the server, and the driver that was started for it. Idempotent.
 
-        Messages that were sent still reach the clients. Handlers can receive what came before; then their calls raise
-        ClosedError. They are waited for, 10 s at most.
-
-        Example:
-            >>> server.close()
+        Messages that were sent still reach the clients. Handlers can receive messages that arrived before; then their calls raise
+        ClosedError. The server waits for them for up to 10 s.
         """
         self._close(waits=True)
 
     def abort(self) -> None:
-        """End at once: the clients learn that their duologues were aborted, and it does not wait for handlers.
-
-        Example:
-            >>> server.abort()
-        """
+        """End at once, without waiting for handlers; clients learn that their duologues were aborted."""
         self._agent.is_aborted = True
         self._close(waits=False)
 
@@ -219,7 +204,7 @@ class Server(ServerEnd):
             raise
 
     def _leave_to_parent(self) -> None:
-        """In a forked child: threads, driver and clients are the parent's."""
+        """In a forked child: threads, driver and clients belong to the parent."""
         self._closed = True
 
     def __enter__(self) -> Self:
@@ -256,14 +241,14 @@ def serve(
     Args:
         handler: A function that serves one duologue, called in a thread of its own for each client that joins. The duologue
             ends when it returns.
-        host: The IP address of this machine to listen on.
-        port: The port of the all-clients channel. Unless the settings say otherwise its control port is the next one, and each
-            duologue has two of the ports from ``port + 10``.
-        key: The server's key pair, which switches encryption on.
-        settings: The limits and times.
+        host: The local IP address to listen on.
+        port: The port of the all-clients channel. Unless the settings say otherwise, the control port is the next one, and each
+            duologue uses two of the ports from ``port + 10``.
+        key: The server's key pair, which turns encryption on.
+        settings: Limits and timeouts.
         aeron: A client of a media driver to use.
         directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
-        **overrides: Fields of `Settings`, in place of those of ``settings``.
+        **overrides: Fields of `Settings`, instead of those of ``settings``.
 
     Returns:
         The running server, a context manager.

@@ -1,4 +1,4 @@
-"""A duologue server from its first connection to the driver until the last: what the blocking and the asyncio API share."""
+"""A duologue server from connecting to the driver to disconnecting, for both APIs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HANDLER_TIMEOUT = 10.0
 
 
 class ServerAgent:
-    """A server, an agent for whatever runs its duty cycles."""
+    """A server as an agent."""
 
     role_name = "mainstem-duologue-server"
 
@@ -57,7 +57,7 @@ class ServerAgent:
         self._core: ServerCore | None = None
 
     def connect(self) -> None:
-        """Open the all-clients channel. Raises what `serve` raises; nothing is left open then."""
+        """Open the all-clients channel. Raises what `serve` raises; then nothing is left open."""
         assert self._connection is None, "a server is opened once at a time"
         self._connection = DriverConnection(
             aeron=self._aeron,
@@ -80,7 +80,6 @@ class ServerAgent:
 
     @property
     def core(self) -> ServerCore:
-        """The server itself, also once it has ended. Raises ClosedError before it was opened."""
         if self._core is None:
             raise ClosedError("the server is not running")
         return self._core
@@ -90,7 +89,7 @@ class ServerAgent:
         return self._connection is not None
 
     def do_work(self, now_ns: int) -> int:
-        """One duty cycle. Raises AgentTerminated where the server cannot go on, and sets ``failure``."""
+        """Run one duty cycle. Raises AgentTerminated if the server cannot continue, and sets ``failure``."""
         try:
             return self.core.do_work(now_ns)
         except MainstemError as error:
@@ -99,16 +98,16 @@ class ServerAgent:
             raise AgentTerminated from error
 
     def on_close(self) -> None:
-        """End every duologue: abort it, where ``is_aborted``, with ``failure`` as the error where there is one."""
+        """End every duologue: abort it if ``is_aborted``, with ``failure`` as the error if there is one."""
         if self._core is not None:
             if self.is_aborted:
                 self._core.abort()
             self._core.close(self.failure)
 
     def has_released(self) -> bool:
-        """Whether every client has learned that the server has ended, or had ``closing_timeout`` for it; for the last wait.
+        """Whether every client has learned of the server's end, or had ``closing_timeout`` for it.
 
-        With a driver that goes on there is no need to wait: it sends what is left.
+        A driver that continues sends the rest, so there is no need to wait.
         """
         connection, core = self._connection, self._core
         if connection is None or core is None or connection.aeron.closed:
@@ -116,7 +115,7 @@ class ServerAgent:
         return core.release(SYSTEM_CLOCK.monotonic_ns(), waits=connection.owns_driver)
 
     def disconnect(self) -> None:
-        """Close everything that was opened here. May be called again."""
+        """Close everything that was opened here. Idempotent."""
         self.on_close()
         if self._core is not None:
             self._core.abandon()
@@ -126,7 +125,7 @@ class ServerAgent:
 
 
 def reason_after(error: BaseException | None, session: Session) -> str:
-    """What the client is told when a handler has ended, by an exception or without: nothing, for an end in order."""
+    """The reason that a client gets after its handler has ended; empty for an orderly end."""
     if isinstance(error, BadMessage):
         session.bad_messages += 1
         return BAD_MESSAGE
@@ -138,7 +137,7 @@ def reason_after(error: BaseException | None, session: Session) -> str:
 
 
 class ServerEnd:
-    """What the servers of both APIs have in common."""
+    """Common to the servers of both APIs."""
 
     _agent: ServerAgent
 
@@ -149,32 +148,29 @@ class ServerEnd:
 
     @property
     def address(self) -> tuple[str, int]:
-        """The address that is listened on, and the port of the all-clients channel."""
+        """The address it listens on, and the port of the all-clients channel."""
         return self._agent.channels.host, self._agent.channels.port
 
     @property
     def error(self) -> MainstemError | None:
-        """The error that ended the server, if one did: its driver has ended."""
+        """The error that ended the server, if any: its driver has ended."""
         return self._agent.failure
 
     def stats(self) -> ServerStats:
-        """Read the server's counts.
+        """Return the server's counts since the start.
 
         Returns:
-            A copy: the counts since the start.
+            A copy of the counts.
 
         Raises:
             ClosedError: The server was never started.
-
-        Example:
-            >>> server.stats().duologues_opened
         """
         return replace(self._agent.core.stats)
 
     def broadcast(self, message: bytes | str) -> None:
-        """Send a message to every client that is there, without waiting.
+        """Send a message to every connected client, without waiting.
 
-        A client whose queue is full is left out, and one that does not make room within 500 ms is ended.
+        A client whose queue is full is left out, and ended if it makes no space within 500 ms.
 
         Args:
             message: At most an eighth of ``term_length`` bytes, 24 less with encryption; text is encoded as UTF-8.

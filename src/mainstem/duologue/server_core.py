@@ -1,4 +1,4 @@
-"""The duologue server's state and duty cycle (docs/protocols/duologue.md, 4.4): no thread, no clock and no socket of its own."""
+"""The duologue server's state and duty cycle, without thread, clock or socket (docs/protocols/duologue.md, 4.4)."""
 
 from __future__ import annotations
 
@@ -49,10 +49,9 @@ ALIVE = (State.OPENING, State.WAITING, State.JOINED, State.LEFT, State.CLOSING)
 class ServerCore:
     """A server over a client of a media driver, without thread or clock.
 
-    One thread runs the duty cycles. Any thread may call `broadcast`, and use a `Session` under its ``changed``.
-
-    It calls ``on_open`` with the session of each client that joined, in the thread of the duty cycles. ``rng`` is a cryptographic
-    generator, except in a simulation; ``condition`` makes the lock of each session.
+    One thread runs the duty cycles and calls ``on_open`` with the session of each client that joined. Any thread may call
+    `broadcast`, and use a `Session` under its ``changed``. ``rng`` is a cryptographic generator, except in a simulation;
+    ``condition`` makes each session's lock.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class ServerCore:
 
     @property
     def sessions(self) -> list[Session]:
-        """The sessions whose clients are there."""
+        """The sessions with connected clients."""
         return self._having_state(State.JOINED)
 
     @property
@@ -108,11 +107,11 @@ class ServerCore:
 
     @property
     def max_message_length(self) -> int:
-        """The longest message in either direction, in bytes. May be read in any thread."""
+        """The longest message in either direction, in bytes. Any thread may read it."""
         return messages.longest_message(self.settings.term_length, is_encrypted=self._key is not None)
 
     def broadcast(self, message: bytes | str) -> None:
-        """Send a message to every client that is there. One whose queue is full is left out, and about to be ended."""
+        """Send a message to every connected client. One whose queue is full is left out, and about to be ended."""
         data = messages.checked_message(message, self.max_message_length)
         for session in self.sessions:
             try:
@@ -122,11 +121,11 @@ class ServerCore:
                 logger.debug("[%d] left out of a broadcast: %s", session.session_id, error)
 
     def stop_accepting(self) -> None:
-        """Refuse everyone who asks from now on."""
+        """Refuse all further requests."""
         self._is_accepting = False
 
     def do_work(self, now_ns: int) -> int:
-        """Run one duty cycle; returns how much was done. Raises ClosedError or DriverTimeout once the driver is gone."""
+        """Run one duty cycle; return how much was done. Raises ClosedError or DriverTimeout once the driver is gone."""
         self._now_ns = now_ns
         if self._aeron.closed:
             raise self._aeron.error or ClosedError("the client of the media driver was closed")
@@ -204,7 +203,7 @@ class ServerCore:
         return ""
 
     def _evict(self) -> bool:
-        """End the oldest duologue that no client has joined, if it had its chance; False if there is none."""
+        """End the oldest duologue that no client has joined, if it has had its time; return False if there is none."""
         waiting = self._having_state(State.WAITING)
         oldest = min(waiting, key=lambda each: each.lifetime.since_ns, default=None)
         if oldest is None or self._now_ns - oldest.lifetime.since_ns < GRACE_NS:
@@ -217,7 +216,7 @@ class ServerCore:
         return True
 
     def _open(self, client: Handshake, prefix: str, hello: Hello | SealedHello, key: int, secret: bytes) -> str:
-        """Open a duologue; returns why that is impossible."""
+        """Open a duologue; return why that is impossible."""
         port, control_port = self._ports.allocate(), self._control_ports.allocate()
         while (duologue_session := self._rng.randint(FIRST_SESSION_ID, LAST_SESSION_ID)) in self._sessions:
             pass
@@ -285,13 +284,12 @@ class ServerCore:
             del self._clients[session.prefix]
 
     def abort(self) -> None:
-        """Abort every duologue."""
         for session in self.sessions:
             with session.changed:
                 session.abort()
 
     def close(self, error: MainstemError | None = None) -> None:
-        """End every duologue, with ``error`` if there is one, and the all-clients channel. May be called again."""
+        """End every duologue, with ``error`` if there is one, and the all-clients channel. Idempotent."""
         for session in self._having_state(*ALIVE):
             session.error = error
             self._end(session, "the server was closed")
@@ -301,7 +299,7 @@ class ServerCore:
             self._subscription.close()
 
     def release(self, now_ns: int, *, waits: bool = True) -> bool:
-        """Give back what ended duologues had, unless their handlers run on; True once all of their streams are closed."""
+        """Free ended duologues whose handlers have returned; return True once all of their streams are closed."""
         all_closed = True
         for session in self._having_state(State.CLOSED):
             is_closed = session.release(now_ns, waits=waits)
@@ -311,7 +309,7 @@ class ServerCore:
         return all_closed
 
     def abandon(self) -> None:
-        """Give back everything that is left after `close`, whatever the clients have learned and whichever handlers run on."""
+        """Free everything that is left after `close`, without waiting for clients or handlers."""
         for session in list(self._sessions.values()):
             session.abandon()
             self._give_back(session)

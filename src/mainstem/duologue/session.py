@@ -1,6 +1,6 @@
-"""One client's duologue as the server sees it: no thread, no clock and no socket of its own.
+"""One client's duologue at the server, without thread, clock or socket.
 
-The server's thread runs its duty cycles. The thread or task of its handler sends and receives, under `Session.changed`.
+The server's thread runs its duty cycles. Its handler's thread or task sends and receives under `Session.changed`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ State = DuologueState
 
 
 class Condition(AbstractContextManager[object, None], Protocol):
-    """The lock of a session's state, which tells those who wait of changes: a ``threading.Condition``, or the event loop's."""
+    """The lock of a session's state, which notifies waiters: a ``threading.Condition``, or the event loop's."""
 
     def notify_all(self) -> None: ...
 
 
 class Unlocked(nullcontext[None]):
-    """A condition if one thread does everything."""
+    """A condition for use by one thread."""
 
     def notify_all(self) -> None: ...
 
@@ -44,9 +44,9 @@ class Session(Link):
     Creating it asks the driver for both streams, and raises DriverTimeout if it accepts no more commands.
 
     Attributes:
-        response: What the client receives on the all-clients channel once there is something to join.
+        response: What the client receives on the all-clients channel once it can join.
         reason: Why it ended, in a few words.
-        has_handler: Whether a handler runs, which keeps the place of its client.
+        has_handler: Whether a handler runs, which keeps the client's place.
         on_end: Called in the server's thread.
     """
 
@@ -115,11 +115,11 @@ class Session(Link):
         return is_sent
 
     def queue(self, message: bytes) -> None:
-        """Send a message, or queue it; the duologue ends where it is not accepted for 500 ms. Raises BackPressured too."""
+        """Send or queue a message; the duologue ends if it is not accepted for 500 ms. May raise BackPressured."""
         self._open_exchange().outbox.queue(message, self._now_ns)
 
     def close(self, error: str = "") -> None:
-        """End the duologue, after what was sent has gone out; with ``error`` as the last message, unless it is empty."""
+        """End the duologue after everything has been sent, with ``error`` as the last message unless it is empty."""
         if not self.is_open:
             return
         if error:
@@ -129,7 +129,6 @@ class Session(Link):
         self.changed.notify_all()
 
     def abort(self) -> None:
-        """End the duologue at once; the client learns that it was aborted."""
         if self.exchange is not None and self.state in (State.JOINED, State.CLOSING):
             self.exchange.publication.revoke()
             self.exchange.outbox.drop()
@@ -138,7 +137,7 @@ class Session(Link):
     # -- the server's side -----------------------------------------------------------------------------------------
 
     def do_work(self, now_ns: int, on_open: Callable[[Session], None]) -> tuple[int, str]:
-        """Run one duty cycle; returns how much was done, and why the duologue must end now: empty while it goes on."""
+        """Run one duty cycle; return how much was done, and why the duologue must end now, empty if it continues."""
         self._now_ns = now_ns
         with self.changed:
             try:
@@ -214,7 +213,7 @@ class Session(Link):
             raise BadMessage
 
     def end(self, reason: str, now_ns: int) -> None:
-        """Note that it has ended, and why; `release` goes on."""
+        """Note that it has ended, and why; `release` does the rest."""
         with self.changed:
             self.reason = str(self.error) if self.error else reason
             self.lifetime.move(State.CLOSED, now_ns)
@@ -223,17 +222,17 @@ class Session(Link):
             self.on_end()
 
     def release(self, now_ns: int, *, waits: bool = True) -> bool:
-        """Close the streams; True once both are closed. To be called again until then.
+        """Close the streams; return True once both are closed. Call it again until then.
 
-        The subscription is kept until the client's stream has ended too, ``closing_timeout`` at most: only then is it certain
-        that the client has learned of the end. ``waits=False`` does not wait for that.
+        The subscription stays until the client's stream has ended too, up to ``closing_timeout``: only then is it certain that
+        the client knows of the end. ``waits=False`` does not wait for that.
         """
         exchange = self.exchange
         listens = waits and exchange is not None and exchange.peer_listens and not self.lifetime.expired(now_ns)
         return self._streams.close(listens=listens)
 
     def abandon(self) -> None:
-        """Close the streams without waiting for anything."""
+        """Close the streams without waiting."""
         self._streams.abandon()
 
     def __repr__(self) -> str:

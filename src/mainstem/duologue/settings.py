@@ -1,4 +1,4 @@
-"""The limits and times of duologues, and what they ask of the media driver (docs/protocols/duologue.md, 4.5 and 6)."""
+"""The settings of duologues, and of their media drivers (docs/protocols/duologue.md, 4.5 and 6)."""
 
 from __future__ import annotations
 
@@ -23,28 +23,27 @@ MAX_CLIENTS = 32_000  # two ports each, of 65,535; the driver serves hundreds we
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The limits and times of a duologue server and of its clients. Times are in seconds, sizes in bytes.
+    """The limits and timeouts of a duologue server and its clients. Times are in seconds, sizes in bytes.
 
     Args:
         control_port: The control port of the all-clients channel; None for the port after the server's. Client and server need
             the same.
         stream_id: The stream id of every stream. Client and server need the same.
-        heartbeat_timeout: Seconds without a sign of life after which the peer is presumed dead (5), if a driver is started for
-            this end. Drivers exchange heartbeats ten times a second, also while no message is sent.
+        heartbeat_timeout: Seconds without a heartbeat after which the peer is presumed dead (5), if a driver is started for this
+            end. Drivers exchange heartbeats ten times a second, even while no message is sent.
         mtu: The longest datagram's payload (1184), a multiple of 32.
         term_length: The length of this end's terms (64 KiB). A message has at most an eighth of it.
-        base_port: Of a server: the first of two ports for each of ``max_clients``; None for ten above the server's port.
-        max_clients: Of a server: duologues at a time (64). Also the limit of the handlers, because a handler that runs on after
-            its client has gone keeps that client's place.
-        max_clients_per_address: Of these, those of one address (4).
-        prefixes: Which bits of an address count as one address: by default all of IPv4, the first 64 of IPv6.
-        join_timeout: Seconds that a client may take to join its duologue (5).
+        base_port: Server: the first of two ports for each of ``max_clients``; None for ten above the server's port.
+        max_clients: Server: duologues at a time (64). Also limits handlers: one that outlives its client keeps the client's place.
+        max_clients_per_address: How many of them may be from one address (4).
+        prefixes: How many bits of an address count: by default all of IPv4, the first 64 of IPv6.
+        join_timeout: Seconds that a client has to join its duologue (5).
         left_timeout: Seconds that a duologue is kept after its client has left (0).
         idle_timeout: Seconds after which a client that sends no message is disconnected (60); None never does.
-        closing_timeout: Seconds that the last messages of a duologue may take (1).
+        closing_timeout: Seconds for the last messages of a duologue (1).
         handshake_timeout: Seconds that a client may stay on the all-clients channel without a request (10).
-        hello_rate: Requests of one address that a server handles per second (20).
-        hello_burst: Requests of one address that a server handles at once; 0 for twice its share of duologues and 8.
+        hello_rate: Requests per second from one address that a server handles (20).
+        hello_burst: Requests at once from one address that a server handles; 0 for twice its share of duologues plus 8.
         check_address: Whether a duologue ends if it is joined from another address than its client's (yes).
         max_term_length: The longest terms that a server lets a client use (16 MiB).
 
@@ -91,14 +90,14 @@ class Settings:
 
     @property
     def burst(self) -> int:
-        """Requests of one address that a server handles at once."""
+        """Requests at once from one address that a server handles."""
         return self.hello_burst or 2 * self.max_clients_per_address + 8
 
     def driver_settings(self) -> dict[str, Any]:
-        """Return what a client asks of its media driver: to leave session ids free for duologues, and small logs.
+        """Return the settings of a client's media driver, which leave session ids free for duologues and keep logs small.
 
         Returns:
-            Settings by name, as `MediaDriver.launch` takes them.
+            Settings by name, for `MediaDriver.launch`.
 
         Example:
             >>> driver = MediaDriver.launch(**Settings().driver_settings())
@@ -113,13 +112,10 @@ class Settings:
         }
 
     def server_driver_settings(self) -> dict[str, Any]:
-        """Return what a server asks of its media driver: the same, and limits on what strangers may open.
+        """Return the settings of a server's media driver: a client's, plus limits on what strangers may open.
 
         Returns:
-            Settings by name, as `MediaDriver.launch` takes them.
-
-        Example:
-            >>> driver = MediaDriver.launch(**settings.server_driver_settings())
+            Settings by name, for `MediaDriver.launch`.
         """
         return {
             **self.driver_settings(),
@@ -133,7 +129,7 @@ class Settings:
 
 
 def reserved_sessions() -> dict[str, Any]:
-    """The session ids that a driver must not choose itself, because servers assign them to duologues."""
+    """The session ids that a driver must not choose, because servers assign them to duologues."""
     return {
         "publication_reserved_session_id_low": FIRST_SESSION_ID,
         "publication_reserved_session_id_high": LAST_SESSION_ID,

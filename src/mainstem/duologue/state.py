@@ -1,7 +1,4 @@
-"""The life of a server's duologue: which state follows which, and when time alone moves it on.
-
-See docs/protocols/duologue.md, 4.3 and 4.4.
-"""
+"""The life of a server's duologue: its states, and when time alone moves it on (docs/protocols/duologue.md, 4.3 and 4.4)."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ LIMITS = {
 
 
 class Lifetime:
-    """A duologue's state, and since when: since it was entered, or since the client's last message."""
+    """A duologue's state and since when it holds, or when the client's last message arrived."""
 
     def __init__(self, settings: Settings, now_ns: int) -> None:
         self.state = S.OPENING
@@ -72,6 +69,6 @@ class Lifetime:
         self.since_ns = now_ns
 
     def expired(self, now_ns: int) -> str:
-        """Return why it must end, in a few words; empty while it may go on."""
+        """Return why it must end, in a few words; empty if it may continue."""
         limit = self._limits.get(self.state)
         return limit[1] if limit is not None and now_ns - self.since_ns >= limit[0] else ""

@@ -1,4 +1,4 @@
-"""What servers and duologues count."""
+"""The counts of servers and duologues."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ class ServerStats:
 
     Attributes:
         handshakes: Streams that arrived on the all-clients channel.
-        handshakes_refused: Those of them that were not wanted, or sent nothing for ``handshake_timeout``.
+        handshakes_refused: Unwanted ones, and those that sent nothing for ``handshake_timeout``.
         hellos: Requests that arrived.
-        bad_hellos: Those that were no HELLO, or not encrypted for this server.
+        bad_hellos: Those that were not a valid HELLO, or not encrypted for this server.
         hellos_ignored: Those above ``hello_rate``.
-        refused_full: Those that were refused because ``max_clients`` duologues were open.
-        refused_address: Those that were refused because their address had ``max_clients_per_address``.
-        duologues_opened: Duologues that were offered to a client.
+        refused_full: Those refused because ``max_clients`` duologues were open.
+        refused_address: Those refused because their address had ``max_clients_per_address``.
+        duologues_opened: Duologues offered to a client.
         duologues_joined: Those that their client joined.
         duologues_closed: Those that have ended.
-        duologues_evicted: Those that no client had joined, and that made room in a full server.
+        duologues_evicted: Those that no client had joined and that made space in a full server.
         bad_messages: Messages that a handler refused, or that were too long.
         responses_lost: Responses on the all-clients channel that no client took for 500 ms.
     """

@@ -1,7 +1,7 @@
-"""The two streams of a duologue, as both ends have them: how they are opened and closed, and what goes over them.
+"""The two streams of a duologue at either end: opening, closing, sending and receiving.
 
-A signal handler may raise in the thread that runs the duty cycles, behind any call. A message passes from the log to its receiver
-as ``polled.py`` of the client of Aeron has it, and its number is counted in the same statements: none is lost, none comes twice.
+A signal handler may raise in the thread that runs the duty cycles, after any call. Messages pass from the log to their receiver as
+described in Aeron's ``polled.py``, and are counted in the same statements, so none is lost or repeated.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ MAX_RECEIVED = 256
 
 
 class StreamPair:
-    """A subscription and a publication that are opened together, without waiting.
+    """A subscription and a publication that are opened together, without blocking.
 
-    Attributes:
-        arrivals: The images that became available, to be taken from the left; the client conductor's thread adds them.
+    The client conductor's thread adds available images to ``arrivals``.
     """
 
     def __init__(self, aeron: Aeron, subscription: str, publication: str, stream_id: int) -> None:
@@ -64,12 +63,12 @@ class StreamPair:
 
     @property
     def is_connected(self) -> bool:
-        """Whether both reach the other side."""
+        """Whether both are connected."""
         subscription, publication = self.subscription, self.publication
         return bool(subscription and publication and subscription.is_connected and publication.is_connected)
 
     def close(self, *, listens: bool = False) -> bool:
-        """Close both, or with ``listens`` the publication only.
+        """Close both, or with ``listens`` only the publication.
 
         Returns whether both are closed. Call it again until then: the driver has to respond to the commands first.
         """
@@ -84,7 +83,6 @@ class StreamPair:
         return not self._open
 
     def abandon(self) -> None:
-        """Close both without waiting: the client removes what the driver has still to create."""
         self.close()
         for operation in self._open:
             operation.cancel()
@@ -92,9 +90,9 @@ class StreamPair:
 
 
 class Exchange:
-    """What is sent and received over both streams of an open duologue.
+    """The messages over both streams of an open duologue.
 
-    ``inspect`` is called with each message before it can be received; what it raises ends the duologue.
+    ``inspect`` is called with each message before it can be received; an exception ends the duologue.
     """
 
     def __init__(
@@ -120,12 +118,12 @@ class Exchange:
 
     @property
     def peer_listens(self) -> bool:
-        """Whether the peer's stream has not ended, so that it may wait for the end of this one."""
+        """Whether the peer's stream has not ended, so that it may wait for this one's end."""
         image = self.image
         return image is not None and not (image.closed or image.end_of_stream_position < layout.NEVER_NS)
 
     def poll(self, limit: int) -> int:
-        """Take in what came, at most ``limit`` messages; returns how many."""
+        """Read up to ``limit`` messages; return how many."""
         arrived, received, opener = self._arrived, self._received, self._opener
         room = min(limit, MAX_RECEIVED - len(received)) - len(arrived)
         if room > 0:
@@ -145,7 +143,7 @@ class Exchange:
         return work
 
     def take(self) -> bytes | None:
-        """The oldest message that was not received; None if there is none."""
+        """The oldest unreceived message, or None."""
         received = self._received
         if not received:
             return None
@@ -155,11 +153,10 @@ class Exchange:
         return message
 
     def drop(self) -> None:
-        """Drop what was received and not taken."""
         self._received.clear()
 
     def check_peer(self) -> None:
-        """Raise what says that the peer has gone: ClosedError if it left in order. What it sent before was taken in by then."""
+        """Raise the reason if the peer has gone: ClosedError if it left in order. Everything it sent before has been read."""
         image, publication = self.image, self.publication
         if image is None:
             return
@@ -172,12 +169,12 @@ class Exchange:
 
 
 class Link(ABC):
-    """One end of a duologue, without thread, clock or socket: what the client's and the server's end have in common.
+    """One end of a duologue, without thread, clock or socket; common to client and server.
 
     Attributes:
         error: What ended the duologue, unless it ended in order.
         has_told: Whether ``offer`` or ``receive`` has raised it.
-        exchange: There once both streams are open.
+        exchange: Set once both streams are open.
     """
 
     def __init__(self, term_length: int) -> None:
@@ -206,11 +203,11 @@ class Link(ABC):
         return DuologueStats() if self.exchange is None else self.exchange.stats()
 
     def offer(self, message: bytes) -> bool:
-        """Send a message if there is room for it. Raises what ended the duologue."""
+        """Send a message if there is space. Raises the error that ended the duologue."""
         return self._open_exchange().outbox.offer(message)
 
     def receive(self) -> bytes | None:
-        """Take the oldest message; None if there is none yet. Raises what ended the duologue, once all are taken."""
+        """Take the oldest message; None if there is none. Raises the error that ended the duologue, once all are taken."""
         message = None if self.exchange is None else self.exchange.take()
         if message is None:
             self._open_exchange()

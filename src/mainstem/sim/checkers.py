@@ -12,7 +12,7 @@ class Violation(AssertionError):
 
 @dataclass
 class Checked:
-    """How much the checkers of this process have checked since the last reset."""
+    """How much this process's checkers have checked since the last reset."""
 
     messages: int = 0
     bytes: int = 0

@@ -48,11 +48,7 @@ class ManualClock:
 
 
 class HostClock:
-    """A ``Clock`` that follows a world's clock, with its own drift and offset.
-
-    Args:
-        world: The clock to follow.
-    """
+    """A ``Clock`` that follows a world's clock, with its own drift and offset."""
 
     def __init__(self, world: ManualClock) -> None:
         self._world = world
@@ -61,29 +57,21 @@ class HostClock:
         self._offset_ms = 0
 
     def monotonic_ns(self) -> int:
-        """Return monotonic time in nanoseconds. It never goes back."""
         elapsed_ns = self._world.monotonic_ns() - self._since_ns
         if self._drift_ppm:
             elapsed_ns += elapsed_ns * self._drift_ppm // 1_000_000
         return self._base_ns + elapsed_ns
 
     def epoch_ms(self) -> int:
-        """Return the time of day in milliseconds."""
         return self._world.epoch_ms() + self._offset_ms
 
     def epoch_ns(self) -> int:
-        """Return the time of day in nanoseconds."""
         return self._world.epoch_ns() + self._offset_ms * NS_PER_MS
 
     def drift(self, parts_per_million: int) -> None:
-        """Run fast or slow from now on.
-
-        Args:
-            parts_per_million: Drift; negative is slow, 0 follows the world's clock.
-        """
         self._base_ns, self._since_ns = self.monotonic_ns(), self._world.monotonic_ns()
         self._drift_ppm = parts_per_million
 
     def jump_ms(self, delta_ms: int) -> None:
-        """Move the time of day by ``delta_ms`` milliseconds, forward or back."""
+        """Move the time of day, forward or back."""
         self._offset_ms += delta_ms

@@ -41,13 +41,12 @@ class Crash(BaseException):
 
 
 def temporary_directory() -> tempfile.TemporaryDirectory[str]:
-    """Make a directory, in memory if the host has that: nothing waits for a device."""
+    """Make a directory, in memory if possible, so that nothing waits for a device."""
     return tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix="mainstem-sim-")
 
 
 @contextmanager
 def may_be_full() -> Iterator[None]:
-    """Suppress the error of a full disk."""
     try:
         yield
     except OSError as error:
@@ -69,7 +68,7 @@ class _File:
             self.versions = [*self.versions, self.path.read_bytes()][-MAX_VERSIONS:]
 
     def left(self, rng: Random) -> bytes:
-        """Return what is left after a loss of power."""
+        """The content after a power failure."""
         self.note()
         moments = [self.flushed, *self.versions]
         if all(each == self.flushed for each in moments):
@@ -94,12 +93,7 @@ class _Change:
 
 
 class Device:
-    """A host's storage: the files below a directory, and what has been flushed.
-
-    Args:
-        root: The directory. Everything in it counts as flushed.
-        rng: Source of all random choices.
-    """
+    """A host's storage: the files below ``root``, all flushed at first, and what has been flushed since."""
 
     def __init__(self, root: Path, rng: Random) -> None:
         self.root, self.rng = root, rng
@@ -115,21 +109,17 @@ class Device:
         self._new_directories: list[Path] = []
 
     def created(self, path: Path) -> None:
-        """Note a new file."""
         self.files[path] = _File(path=path)
         self._changes[path.parent].append(_Change(path, self.files[path]))
 
     def made(self, path: Path) -> None:
-        """Note a new directory."""
         self._new_directories.append(path)
 
     def linked(self, path: Path, target: Path) -> None:
-        """Note another name of a file."""
         self.files[target] = self.files[path]
         self._changes[target.parent].append(_Change(target, self.files[path]))
 
     def renamed(self, path: Path, target: Path) -> None:
-        """Note a rename, which may replace another file."""
         if (replaced := self.files.get(target)) is not None:
             replaced.path = None
         self.files[target] = file = self.files.pop(path)
@@ -137,7 +127,6 @@ class Device:
         self._changes[target.parent].append(_Change(target, file, path))
 
     def deletes(self, path: Path) -> None:
-        """Note that a name is about to be deleted."""
         file = self.files.pop(path)
         others = [name for name, each in self.files.items() if each is file]
         if not others:
@@ -146,11 +135,9 @@ class Device:
         self._changes[path.parent].append(_Change(path, None))
 
     def synced(self, file: _File, data: bytes) -> None:
-        """Note that a file was flushed."""
         file.flushed, file.versions = data, []
 
     def synced_directory(self, path: Path) -> None:
-        """Note that the names in a directory were flushed."""
         for change in self._changes.pop(path, ()):
             self._apply(change)
         for directory in [each for each in self._new_directories if each.parent == path]:
@@ -166,7 +153,7 @@ class Device:
             self._names[change.name] = change.file
 
     def lose_power(self) -> None:
-        """Leave below the root what a host could find after losing power now. Its programs must have been killed."""
+        """Leave what a host could find after a power failure now. Its programs must have been killed."""
         rng = self.rng
         self._notice_what_passed_the_disk()
         share = rng.choice((0.0, 0.3, 0.7, 1.0))
@@ -205,12 +192,9 @@ class Device:
 
 
 class FaultyDisk(Disk):
-    """The disk through which one program writes to a device.
+    """The disk through which one program writes to a device. It dies at step ``crash_at``, 0 for never.
 
-    Args:
-        device: The device.
-        crash_at: The step at which the program dies; 0 for never.
-        is_good: Whether every write succeeds.
+    ``is_good`` makes every write succeed.
     """
 
     def __init__(self, device: Device, *, crash_at: int = 0, is_good: bool = False) -> None:
@@ -310,12 +294,11 @@ class FaultyDisk(Disk):
         self._step()
 
     def kill(self) -> None:
-        """Close everything the program left open, as the kernel does."""
         for fd in self._open:
             os.close(fd)
         self._open.clear()
 
     def lose_power(self) -> None:
-        """Kill the program and take the host through a loss of power."""
+        """Kill the program and make the host lose power."""
         self.kill()
         self.device.lose_power()

@@ -53,20 +53,18 @@ class Efficiency:
     _open: dict[tuple[object, ...], int] = field(default_factory=dict, repr=False)
 
     def on_lost(self, key: tuple[object, ...], length: int, now_ns: int) -> None:
-        """Note a lost data datagram of ``length`` bytes. ``key`` identifies it and its destination."""
         self.lost += 1
         self.lost_bytes += length
         self._open.setdefault(key, now_ns)
 
     def on_arrived(self, key: tuple[object, ...], now_ns: int) -> None:
-        """Note a data datagram that arrives at ``now_ns``."""
         lost_ns = self._open.pop(key, None) if self._open else None
         if lost_ns is not None:
             self.repairs_ns.append(now_ns - lost_ns)
 
     @property
     def ratios(self) -> dict[str, tuple[float, float, int]]:
-        """Each ratio by name, with its limit and the number of samples behind it."""
+        """Each ratio by name, with its limit and number of samples."""
         trip_ns = self.round_trip_ns + REPAIR_OVERHEAD_NS
         return {
             "NAKs per lost datagram": (self.naks / max(1, self.lost), MAX_NAKS_PER_LOSS, self.lost),
@@ -85,11 +83,7 @@ class Efficiency:
         }
 
     def finish(self) -> None:
-        """Check the totals at the end of a run.
-
-        Raises:
-            Violation: A ratio exceeds its limit.
-        """
+        """Check the totals at the end of a run. Raises Violation if a ratio exceeds its limit."""
         for name, (ratio, bound, count) in self.ratios.items():
             if count >= MIN_SAMPLES and ratio > bound:
                 raise Violation(f"{name}: {ratio:.3g}, limit {bound:g} ({count} samples)")

@@ -35,7 +35,7 @@ SPACE_LEFT = 1_000  # bytes of a full disk
 
 
 class Kind(NamedTuple):
-    """How a kind of fault starts and ends. ``is_host_fault`` is true if it affects more than the network."""
+    """How a kind of fault starts and ends. ``is_host_fault``: it affects more than the network."""
 
     start: Callable[[FaultInjector, Fault], object]
     end: Callable[[FaultInjector, Fault], object] = lambda _injector, _fault: None
@@ -43,7 +43,6 @@ class Kind(NamedTuple):
 
 
 def _link(begin: Callable[[Faults, float], Faults]) -> Kind:
-    """Make a kind that changes a link: ``begin`` derives the link's faults from those without it."""
     return Kind(
         lambda injector, fault: injector.degrade_link(fault, begin),
         lambda injector, fault: injector.restore_link(fault),
@@ -52,7 +51,6 @@ def _link(begin: Callable[[Faults, float], Faults]) -> Kind:
 
 
 def _flag(name: str) -> Kind:
-    """Make a kind that sets an attribute of a host."""
     return Kind(
         lambda injector, fault: setattr(injector.host(fault), name, True),
         lambda injector, fault: setattr(injector.host(fault), name, False),
@@ -60,7 +58,6 @@ def _flag(name: str) -> Kind:
 
 
 def _pauses(probability: float) -> Kind:
-    """Make a kind that lets the consumers of a host skip polls."""
     return Kind(
         lambda injector, fault: injector.pause_probability.update({fault.host: probability}),
         lambda injector, fault: injector.pause_probability.pop(fault.host, None),
@@ -138,17 +135,11 @@ KINDS = {
 
 
 class FaultInjector:
-    """Inject faults into a world's hosts on a schedule. Call ``step`` in every step of the world, and ``heal`` at the end.
+    """Injects faults into a world's hosts on a schedule: call ``step`` in every step of the world, and ``heal`` at the end.
 
-    Args:
-        world: The world. Its current hosts are the targets.
-        kinds: The kinds of faults to draw from, out of ``KINDS``.
-        length_ns: How long faults continue, in nanoseconds.
-        before_client_dies: Called with the host whose client is about to die.
-
-    Attributes:
-        pause_probability: By host number, the probability that its consumers skip polling in a step.
-        short: By host number, the number of runs each of its sockets accepts in a step.
+    ``kinds`` are the kinds to draw from, out of ``KINDS``; ``before_client_dies`` is called with the host.
+    ``pause_probability`` and ``short`` are, by host number, how likely consumers skip a poll, and how many runs each socket
+    accepts per step.
     """
 
     def __init__(
@@ -219,16 +210,13 @@ class FaultInjector:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every host is up and has its client."""
         return all(host.is_up and not host.aeron.closed for host in self.hosts)
 
     def degrade_link(self, fault: Fault, begin: Callable[[Faults, float], Faults]) -> None:
-        """Add a fault to a link."""
         self._changes[fault.host, fault.other][fault.number] = lambda faults: begin(faults, fault.amount)
         self._set_link(fault.host, fault.other)
 
     def restore_link(self, fault: Fault) -> None:
-        """Remove a fault from a link."""
         self._changes[fault.host, fault.other].pop(fault.number, None)
         self._set_link(fault.host, fault.other)
 
@@ -239,17 +227,15 @@ class FaultInjector:
         self.world.network.link(self.hosts[host].address, self.hosts[other].address, faults)
 
     def partition(self, host: int, other: int) -> None:
-        """Lose everything in one direction. Each call needs one ``heal_partition``."""
+        """Lose everything in one direction, until as many ``heal_partition`` calls."""
         self._cuts[host, other] += 1
         self.world.network.partition(self.hosts[host].address, self.hosts[other].address)
 
     def heal_partition(self, host: int, other: int) -> None:
-        """Undo one ``partition``."""
         self._cuts[host, other] -= 1
         if not self._cuts[host, other]:
             self.world.network.heal(self.hosts[host].address, self.hosts[other].address)
 
     def limit_writes(self, host: int, limit: int | None) -> None:
-        """Limit the number of runs that a host's sockets accept per step; None removes the limit."""
         for one in self.world.network.sockets(self.hosts[host].address):
             one.transport.send_limit = limit

@@ -17,7 +17,7 @@ MAX_FLIPPED_BITS = 8  # of one datagram that is corrupted
 
 
 class Arrival(NamedTuple):
-    """A copy of a datagram that arrives. ``is_damaged`` is true if its bytes differ from those sent."""
+    """A datagram that arrives. ``is_damaged``: its bytes differ from those sent."""
 
     due_ns: int
     datagram: bytes
@@ -25,12 +25,7 @@ class Arrival(NamedTuple):
 
 
 class Link:
-    """A link that carries datagrams, with faults.
-
-    Args:
-        faults: What it does to datagrams.
-        counts: Number of faults so far, by kind.
-    """
+    """A link that carries datagrams, with faults; ``counts`` is the number of faults by kind."""
 
     __slots__ = (
         "_burst_end_ns",
@@ -56,11 +51,7 @@ class Link:
         self._is_plain = not (faults.mtu or faults.burst or faults.corruption or faults.truncation or faults.rate)
 
     def carry(self, datagram: bytes, now_ns: int) -> list[Arrival]:
-        """Draw the fate of a datagram sent at ``now_ns``.
-
-        Returns:
-            Each copy that arrives: none if it is lost, two if it is duplicated.
-        """
+        """Draw the fate of a datagram. Returns each copy that arrives: none if lost, two if duplicated."""
         faults = self.faults
         if self.is_cut:
             self._counts["cut"] += 1
@@ -115,7 +106,7 @@ class Link:
         return self._bursting
 
     def _damaged(self, datagram: bytes) -> bytes | None:
-        """Return the datagram as it arrives; None if its checksum fails."""
+        """The datagram as it arrives; None if its checksum fails."""
         faults = self.faults
         if faults.corruption and datagram and self._random() < faults.corruption:
             self._counts["corruption"] += 1
@@ -129,7 +120,7 @@ class Link:
         return datagram
 
     def _queued_ns(self, length: int, now_ns: int) -> int:
-        """Return how long a datagram waits in the queue; negative if the queue is full."""
+        """How long a datagram waits in the queue; negative if the queue is full."""
         faults = self.faults
         wait_ns = max(0, self._free_ns - now_ns)
         if wait_ns * faults.rate // NS_PER_SECOND + length > faults.queue_length:

@@ -42,15 +42,13 @@ class SimSocket:
 
 
 class _Peer(NamedTuple):
-    """The destination of datagrams; the same object for the same address."""
-
     address: InetAddress
     text: str
     is_multicast: bool
 
 
 class _Flight(NamedTuple):
-    """A datagram in flight. ``number`` is unique, so comparisons never look at later fields."""
+    """A datagram in flight. ``number`` is unique, so comparisons never reach later fields."""
 
     due_ns: int
     number: int

@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one seed of one scenario ended. ``failure`` is empty if it passed.
-
-    ``counts`` is the number of faults by kind, ``faults`` the numbers of the scheduled ones.
-    """
-
     scenario: str
     seed: int
     plan: Plan = field(default_factory=Plan)
@@ -48,7 +43,6 @@ class Outcome:
 
     @property
     def kind_of_failure(self) -> str:
-        """Return the name of the exception."""
         lines = self.failure.strip().splitlines()
         return next((line.partition(":")[0] for line in reversed(lines) if line[:1].strip()), "")
 
@@ -89,7 +83,7 @@ def run_one(scenario: str, seed: int, plan: Plan | None = None) -> Outcome:
 
 
 def keep_quiet() -> None:
-    """Silence warnings: scenarios provoke them on purpose, and only failures matter."""
+    """Silence warnings, which scenarios provoke on purpose."""
     logging.getLogger("mainstem").addHandler(logging.NullHandler())
     gc.freeze()
 
@@ -107,7 +101,7 @@ def run_many(
 
 
 def smallest(outcome: Outcome) -> Outcome:
-    """Return the smallest run that fails in the same way."""
+    """The smallest run that fails in the same way."""
 
     def fails(plan: Plan) -> bool:
         return run_one(outcome.scenario, outcome.seed, plan).kind_of_failure == outcome.kind_of_failure
@@ -118,7 +112,7 @@ def smallest(outcome: Outcome) -> Outcome:
 
 @dataclass
 class Summary:
-    """Totals over all runs, for the last lines of output."""
+    """Totals over all runs."""
 
     passed: int = 0
     failed: int = 0
@@ -128,7 +122,6 @@ class Summary:
     counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, outcome: Outcome) -> None:
-        """Add a run."""
         self.failed += bool(outcome.failure)
         self.passed += not outcome.failure
         self.simulated_ns += outcome.simulated_ns
@@ -147,7 +140,7 @@ class Summary:
 
 
 def report(outcome: Outcome, *, reduce: bool) -> str:
-    """Return what failed, the last frames, and the command that replays the run. ``reduce`` shrinks it first."""
+    """What failed, the last frames, and the command that replays the run. ``reduce`` shrinks it first."""
     lines = [f"\n{outcome.scenario} seed {outcome.seed} failed:", outcome.failure]
     least = smallest(outcome) if reduce else outcome
     if least.plan != outcome.plan:

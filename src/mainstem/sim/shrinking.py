@@ -19,13 +19,9 @@ SIZES = (0.02, 0.05, 0.1, 0.25, 0.5)
 
 
 def shrink(plan: Plan, kinds: Collection[str], faults: Collection[int], fails: Callable[[Plan], bool]) -> Plan:
-    """Return the smallest plan found that still fails.
+    """The smallest plan found that still fails.
 
-    Args:
-        plan: The plan of the run that failed.
-        kinds: The kinds of faults that occurred in it.
-        faults: The numbers of its scheduled faults.
-        fails: Whether a run with a plan fails in the same way.
+    ``kinds`` and ``faults`` are those that occurred in the failing run of ``plan``; ``fails`` runs a plan.
     """
     tries = 0
     is_smaller = True

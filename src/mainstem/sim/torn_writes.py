@@ -19,10 +19,9 @@ STEPS = ("tail", "length", "header", "payload")
 
 
 def leave_half(publication: Publication | ExclusivePublication, rng: Random) -> str:
-    """Claim room for the next message of ``publication`` and stop before it is committed, at a step drawn from ``rng``.
+    """Claim space for ``publication``'s next message, and stop before the commit at a step drawn from ``rng``.
 
-    Returns:
-        The last of the ``STEPS`` taken; empty if there was no room.
+    Returns the last of the ``STEPS`` taken; empty if there was no space.
     """
     claim = BufferClaim()
     length = rng.randrange(1, MAX_LENGTH)

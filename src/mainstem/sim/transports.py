@@ -64,5 +64,4 @@ class HostTransports:
         return [NetworkInterface(name="sim0", index=1, ip=self.address, is_loopback=False)]
 
 
-def _nothing() -> None:
-    """A simulated socket has no descriptor to close."""
+def _nothing() -> None: ...

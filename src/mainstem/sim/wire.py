@@ -66,7 +66,6 @@ class _Request:
     responses: list[tuple[int, int]] = field(default_factory=list)
 
     def is_served(self) -> bool:
-        """Whether everything requested has been retransmitted, or was already in flight."""
         reached = self.position
         for start, end in sorted(self.responses):
             if start <= reached:
@@ -100,7 +99,6 @@ class _Sender:
         return position
 
     def is_in_reach(self, position: int) -> bool:
-        """Whether the sender must still have what it sent there."""
         reach = self.term_length // 2 + min(self.term_length // 8, MAX_MESSAGE_LENGTH)
         return self.sent_to - reach <= position < self.sent_to
 
@@ -335,7 +333,7 @@ def _kind(datagram: bytes) -> int:
 
 
 def _extent(datagram: bytes, position: int, frame_ends: dict[int, int] | None) -> tuple[int, int]:
-    """Return the position after a datagram's frames, and the position up to which it needs room. Padding needs room for its header.
+    """The position after a datagram's frames, and the position up to which it needs space: padding needs it for its header only.
 
     Adds the end of each frame to ``frame_ends``, by its position.
     """

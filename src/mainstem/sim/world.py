@@ -98,7 +98,6 @@ class World:
         return host
 
     def _refused(self, address: str) -> int:
-        """Return the number of retransmissions that the driver of an address has refused."""
         for host in self.hosts:
             if host.address == address and host.is_up:
                 return host.aeron.counters.value(SystemCounter.RETRANSMIT_OVERFLOW)
@@ -132,7 +131,7 @@ class World:
         return work
 
     def _advance(self, now_ns: int, work: int) -> None:
-        """Advance time to what is due next, in short steps while something happens.
+        """Advance time to the next due event, in short steps while something happens.
 
         Steps double while nothing happens and become short again when data moves. Heartbeats and status messages do not count.
         """
@@ -214,5 +213,5 @@ class World:
 
 @lru_cache(MAX_SETTINGS)
 def _settings(values: tuple[tuple[str, Any], ...]) -> DriverSettings:
-    """Return checked settings, cached: most hosts of most worlds have the same ones."""
+    """Checked settings, cached: most hosts of most worlds share them."""
     return DriverSettings(threading_mode=ThreadingMode.INVOKER, **dict(values))

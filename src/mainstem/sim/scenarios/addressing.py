@@ -161,13 +161,11 @@ def _named(name: str, address: str, bootstrap: str) -> dict[str, Any]:
 
 
 def _sender_position(host: Host, registration_id: int) -> Callable[[], int]:
-    """Return the sender position of a publication."""
     counters = host.aeron.counters
     counter_id = counters.find(CounterType.SENDER_POSITION, registration_id)
     return lambda: counters.value(counter_id)
 
 
 def _neighbors(host: Host) -> int:
-    """Return the number of neighbors that a driver's counter shows."""
     reader = host.aeron.counters
     return reader.value(next(each for each in reader if reader.type_id(each) == CounterType.RESOLVER_NEIGHBORS))

@@ -1,8 +1,8 @@
 """Aqueduct over exactly what QUIC guarantees, with applications that do anything they are allowed to.
 
-The bytes of one stream arrive in order, once. Everything else is drawn: streams overtake each other, some arrive seconds late, a
-reset overtakes earlier data and discards it, datagrams are lost and reordered, stream credit runs out, the connection
-breaks. The applications send, attach, receive, finish, cancel, close and drop at random; one may end all its channels at some step.
+The bytes of one stream arrive in order, once. Everything else is drawn: streams overtake each other, some arrive seconds late,
+a reset overtakes earlier data and discards it, datagrams are lost and reordered, stream credit runs out, the connection breaks.
+The applications send, attach, receive, finish, cancel, close and drop at random; one may end all its channels at some step.
 Every step checks the invariants. After quiescence, the run checks that nothing is left.
 """
 
@@ -49,7 +49,7 @@ SMALL = Limits(receive_messages=6, send_messages=12, unreliable_outstanding=64)
 
 @dataclass
 class Faults:
-    """How the network behaves, drawn from the seed."""
+    """The behavior of the network, drawn from the seed."""
 
     datagram_loss: float
     late_stream: float
@@ -74,8 +74,6 @@ class Faults:
 
 @dataclass
 class Direction:
-    """One direction of a stream."""
-
     chunks: list[tuple[bytes, bool]] = field(default_factory=list)
     ready_at: int = 0
     delivered: int = 0
@@ -275,7 +273,6 @@ class Side:
         run.at(max(run.delay(), direction.ready_at), self.peer.take_stream, command.stream_id, direction)
 
     def _direction(self, stream_id: int) -> Direction:
-        """Return this side's direction of a stream, creating it if needed."""
         direction = self.out.get(stream_id)
         if direction is None:
             direction = self.out[stream_id] = Direction()
@@ -326,8 +323,6 @@ CONTRADICTIONS = {
 
 @dataclass
 class MessageFate:
-    """What has been reported of one message."""
-
     sent_by: str
     reports: list[str] = field(default_factory=list)
     is_unreported: bool = False  # it went the short way: what becomes of it is not reported
@@ -364,7 +359,6 @@ class AqueductRun:
 
     @property
     def now(self) -> int:
-        """Simulated time in nanoseconds."""
         return self.world.now_ns
 
     def delay(self) -> int:
@@ -400,7 +394,7 @@ class AqueductRun:
     # The run.
 
     def next_due_ns(self) -> int | None:
-        """Return when the next event of the network or of time is due; None if there is none."""
+        """When the next event is due; None if there is none."""
         due = [side.conn.next_timeout_ns() for side in self.sides]
         if self._queue:
             due.append(self._queue[0][0])

@@ -62,11 +62,9 @@ class StreamPlan:
         self.has_ended = [False, False]
 
     def outgoing(self, number: int) -> Way:
-        """Return the direction that this end writes."""
         return self.ways[0 if number == self.opener else 1]
 
     def incoming(self, number: int) -> Way:
-        """Return the direction that this end reads."""
         return self.ways[1 if number == self.opener else 0]
 
 
@@ -123,7 +121,6 @@ class Wire(mux.Wire):
         self.credit[stream_id] = self.start_credit
 
     def _writes(self, stream_id: int, amount: int) -> bool:
-        """Return whether the Write could have been longer if there had been more data."""
         credit, limit = self.credit[stream_id], self.connection.settings.packet_limit
         if not 0 < amount <= min(credit, limit):
             raise Violation(f"{self.name} wrote {amount} bytes on stream {stream_id}: credit {credit}, limit {limit}")
@@ -132,7 +129,7 @@ class Wire(mux.Wire):
         return amount < min(limit, credit)
 
     def _grants(self, stream_id: int, amount: int) -> None:
-        """Check a grant, which is at least as large as the credit its receiver had left. This bounds the number of grants."""
+        """Check a grant, which must be at least as large as the receiver's remaining credit. This bounds the number of grants."""
         stream = self.connection.streams.get(stream_id)
         if stream is not None and amount and 2 * amount < stream.receive_credit:
             raise Violation(f"{self.name} granted only {amount} bytes on top of {stream.receive_credit - amount}")

@@ -97,7 +97,6 @@ class EchoClient:
         return self.answered >= self.goal
 
     def step(self) -> None:
-        """Run one duty cycle."""
         self.closing = [core for core in self.closing if not core.close()]
         if self.core is None:
             self.attempts += 1
@@ -135,7 +134,6 @@ class EchoClient:
         self.closing = []
 
     def leave(self) -> None:
-        """Close the duologue."""
         if self.core is not None:
             self.closing.append(self.core)
             self.core = None

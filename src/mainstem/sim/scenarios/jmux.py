@@ -72,7 +72,6 @@ class Exchange:
         self.acknowledgments: list[bool] = []  # as they were reported to the server
 
     def session(self, number: int) -> Session:
-        """Return the session at one end, if there is one."""
         session = self.sessions[number]
         assert session is not None
         return session
@@ -136,7 +135,7 @@ class Wire(mux.Wire):
             self.allowed[session_id] = allowed - length
 
     def _increments(self, session_id: int, amount: int) -> None:
-        """Check an increment, which restores at least half of the ration. Long ones are rounded."""
+        """Check an increment, which must restore at least half of the ration. Long ones are rounded."""
         rounding = 0 if self.ration <= codec.MAX_LENGTH else 1_024
         if 2 * amount + rounding < self.ration:
             raise Violation(f"{self.name} adds only {amount} bytes to session {session_id}'s ration of {self.ration}")
@@ -250,7 +249,6 @@ class JmuxRun(MuxRun):
         exchange.is_seen = exchange.session(SERVER).processing = True
 
     def _write(self, number: int, session: Session, way: Way) -> bool:
-        """Write some data. Return whether there was any left to write."""
         if way.written == way.goal:
             return False
         self.write(number, session, way)

@@ -46,7 +46,7 @@ LONGEST_NS = 6 * NS_PER_SECOND
 
 
 def shown(host: Host, name: str) -> list[int]:
-    """Return the values of a driver's counters whose label starts with ``name``."""
+    """The values of a driver's counters whose label starts with ``name``."""
     reader = host.aeron.counters
     return [
         each.value for each in snapshot(reader) if each.type_id == CounterType.PER_IMAGE and each.label.startswith(name)

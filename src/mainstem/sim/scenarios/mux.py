@@ -196,8 +196,6 @@ class Carrier:
 
 
 class Wire:
-    """What one end may send, given what has arrived. Everything that leaves is checked against it and counted."""
-
     def __init__(self, name: str) -> None:
         self.name = name
         self.peer: Self
@@ -264,7 +262,6 @@ class MuxRun:
         self.is_ending = False  # everything is done, so both ends finish
 
     def carry(self, number: int, connection: BymuxEngine | JmuxEngine, wire: Wire) -> None:
-        """Attach a connection to the next end of the byte stream."""
         self.connections.append(connection)
         self.wires.append(wire)
         if number:
@@ -282,7 +279,6 @@ class MuxRun:
         )
 
     def on_event(self, number: int, event: Any) -> None:
-        """Handle an event of the connection at one end."""
         raise NotImplementedError
 
     def on_sent(self, number: int, data: bytes) -> None:
@@ -296,7 +292,6 @@ class MuxRun:
         raise NotImplementedError
 
     def write(self, number: int, stream: Any, way: Direction) -> None:
-        """Write the next bytes of a direction, and wait if too many are queued."""
         data = way.next_piece()
         self.connections[number].write(stream, data)
         way.written += len(data)
@@ -310,7 +305,6 @@ class MuxRun:
             raise Violation(f"{stream} is not drained")
 
     def consume(self, number: int, stream: Any) -> None:
-        """Consume some or all of the bytes that arrived."""
         count = stream.unconsumed
         self.connections[number].consume(stream, count if self.rng.random() < 0.5 else self.rng.randrange(1, count + 1))
 
@@ -319,7 +313,6 @@ class MuxRun:
         raise NotImplementedError
 
     def is_ended(self) -> bool:
-        """Whether both connections have ended in an orderly way."""
         raise NotImplementedError
 
     def check_end(self) -> None:
@@ -331,7 +324,6 @@ class MuxRun:
         raise NotImplementedError
 
     def commands(self, number: int) -> list[Callable[[], object]]:
-        """Return every command of an end that is done: all must raise."""
         raise NotImplementedError
 
     # -- the run -------------------------------------------------------------------------------------------------------
@@ -407,7 +399,6 @@ class MuxRun:
             self.stream.clog(self.victim)
 
     def _apply_fate(self) -> None:
-        """Make the fate of this run happen now."""
         carrier = self.carriers[self.victim]
         self.world.trace.note(f"{carrier.name}: {self.fate}", self.world.now_ns)
         if self.fate == "reset":

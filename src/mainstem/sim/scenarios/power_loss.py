@@ -57,7 +57,6 @@ class _Log:
         self.recording_id = writer.descriptor.recording_id
 
     def write(self, payload: bytes, time_ns: int) -> None:
-        """Record a message. Raises what the disk raises."""
         size = (len(payload) + _HEADER.size + 31) & ~31
         left = TERM_LENGTH - self.writer.position % TERM_LENGTH
         if size > left:
@@ -101,7 +100,6 @@ class PowerLossRun:
         self._prefill()
 
     def _prefill(self) -> None:
-        """Create earlier recordings, so that the catalog has a few pages."""
         rng, count = self.rng, self.rng.choice((0, self.rng.randrange(MAX_OLD_RECORDINGS)))
         if not count:
             return

@@ -1,7 +1,7 @@
 """A recorder on disks that fill up and make short writes. It is killed at any step of writing, and restarted.
 
-The recorder and its files are real; its disk is ``mainstem.sim.disk``. The last kill may be a loss of power instead. Then a durable
-recording holds everything released to the publisher, and any other recording a prefix of it.
+The recorder and its files are real; its disk is ``mainstem.sim.disk``. The last kill may be a loss of power instead. Then a
+durable recording holds everything released to the publisher, and any other recording a prefix of it.
 """
 
 from __future__ import annotations
@@ -64,12 +64,10 @@ class Program:
         self.recorder.add_subscription(self.subscription)
 
     def work(self) -> None:
-        """Run one duty cycle. Raises OSError if the disk is full; the caller retries later."""
         self.aeron.invoke()
         self.recorder.do_work()
 
     def close(self) -> None:
-        """Close the recorder in an orderly way."""
         self.recorder.close()
         self.aeron.close()
 
@@ -186,7 +184,6 @@ class RecordersRun:
         return [RecordingReader(archive, descriptor) for descriptor in archive.recordings()]
 
     def _published(self) -> dict[int, int]:
-        """Return the recorded position of each recording, as readers see it."""
         if not (self.directory / "archive.catalog").exists():
             return {}
         positions = {}

@@ -33,7 +33,6 @@ def until(world: World, condition: Callable[[], bool], what: str, timeout_ns: in
 
 
 def endpoint(host: Host, port: int = 20_121) -> str:
-    """The channel to a host."""
     return f"aeron:udp?endpoint={host.address}:{port}"
 
 
@@ -51,7 +50,6 @@ class Reader:
         self.pause_probability = pause_probability
 
     def poll(self, world: World) -> None:
-        """Poll, unless it pauses."""
         if world.rng.random() >= self.pause_probability:
             self.subscription.poll_messages(self._on_message, 10)
 
@@ -94,12 +92,7 @@ UNTETHERED = (
 
 
 class Sleeper:
-    """An untethered subscription, which loses its image while it sleeps. Positions grow within each image.
-
-    Attributes:
-        joined: How many images it has had.
-        was_removed: Whether it was seen without an image.
-    """
+    """An untethered subscription, which loses its image while it sleeps; ``joined`` counts its images."""
 
     def __init__(self, subscription: Subscription) -> None:
         self.subscription = subscription
@@ -109,7 +102,6 @@ class Sleeper:
         self._position: MonotoneChecker
 
     def sleep(self) -> None:
-        """Note whether it has an image."""
         images = self.subscription.images
         self.was_removed |= not images
         if images and images[0] is not self._image:
@@ -118,7 +110,6 @@ class Sleeper:
             self._position = MonotoneChecker(f"the position of the untethered subscription's image {self.joined}")
 
     def poll(self) -> None:
-        """Wake up for a poll."""
         self.sleep()
         self.subscription.poll_messages(lambda fragment: self._position.observe(fragment.header.position), 10)
 
@@ -164,7 +155,7 @@ def deliver(
 ) -> None:
     """Offer messages of drawn lengths until every reader has all of them. Calls ``bystander`` in every step.
 
-    The number of messages depends on the size of the run unless ``messages`` is given.
+    ``messages`` defaults to the size of the run.
     """
     writer = Writer(publication, to, messages or world.scaled(MESSAGES))
 

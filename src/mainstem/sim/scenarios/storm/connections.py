@@ -21,23 +21,15 @@ KINDS: tuple[type[Run], ...] = (BymuxRun, JmuxRun, AqueductRun)
 class Run(Protocol):
     """A connection and the applications at its two ends, with their invariants."""
 
-    def __init__(self, world: World, *, is_killed_later: bool) -> None:
-        """Begin the run."""
+    def __init__(self, world: World, *, is_killed_later: bool) -> None: ...
 
-    def procedure(self) -> Iterator[object]:
-        """Run it to its end, yielding whenever time should advance."""
+    def procedure(self) -> Iterator[object]: ...
 
-    def kill(self, number: int) -> None:
-        """Kill the host of one end."""
+    def kill(self, number: int) -> None: ...
 
 
 class ConnectionsWorkload(Workload):
-    """Connections between two hosts, each of a drawn kind. One that breaks is started again.
-
-    Args:
-        world: Source of random choices.
-        hosts: The hosts of both ends.
-    """
+    """Connections between two hosts, each of a drawn kind. One that breaks is started again."""
 
     def __init__(self, world: World, hosts: tuple[Host, Host]) -> None:
         self.world = world
@@ -69,14 +61,11 @@ class ConnectionsWorkload(Workload):
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection with both hosts up."""
         return self._run is not None and self._is_whole
 
     def aim(self, count: int) -> None:  # noqa: ARG002 - a connection has as many messages as were drawn
-        """Ask for one more connection that ends in an orderly way, after the current one."""
         self._left = 2
 
     @property
     def is_read(self) -> bool:
-        """Whether those connections have ended in an orderly way."""
         return self._left <= 0

@@ -21,13 +21,7 @@ TIMEOUT_S = 5.0
 
 
 class DuologueWorkload(Workload):
-    """A server on one host and clients on others, all started again with their host's Aeron client.
-
-    Args:
-        world: Source of random choices.
-        host: The server's host.
-        others: The clients' hosts.
-    """
+    """A server on one host and clients on others, all restarted with their host's Aeron client."""
 
     def __init__(self, world: World, host: Host, others: list[Host]) -> None:
         rng = world.rng
@@ -50,7 +44,6 @@ class DuologueWorkload(Workload):
         self._server: EchoServer | None = None
 
     def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:
-        """Run one duty cycle of each end whose host runs."""
         if runs(self.host):
             try:
                 self._serve()
@@ -84,21 +77,17 @@ class DuologueWorkload(Workload):
         self._server.do_work(self.world.now_ns)
 
     def restart(self) -> None:
-        """End every duologue."""
         for client in self.clients:
             client.leave()
 
     @property
     def is_connected(self) -> bool:
-        """Whether every client has its duologue."""
         return all(client.core is not None and client.core.is_open for client in self.clients)
 
     def aim(self, count: int) -> None:
-        """Set how many more messages each client sends."""
         for client in self.clients:
             client.goal = client.answered + count
 
     @property
     def is_read(self) -> bool:
-        """Whether every message has come back."""
         return all(client.is_done for client in self.clients)

@@ -26,14 +26,7 @@ SEGMENT_LENGTH = 64 * 1024
 
 
 class RecorderWorkload(Workload):
-    """A recorder on one host. It dies with its client, like a killed process, and another takes over.
-
-    Args:
-        world: Source of random choices.
-        stream: The stream to record.
-        host: The recorder's host; one of the stream's readers.
-        channel: The channel to subscribe to.
-    """
+    """A recorder on one host. It dies with its client, like a killed process, and another takes over."""
 
     def __init__(self, world: World, stream: StreamWorkload, host: Host, channel: str) -> None:
         self.world = world
@@ -49,7 +42,6 @@ class RecorderWorkload(Workload):
         self._is_checked = True  # whether what it holds is what was offered
 
     def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:  # noqa: ARG002 - the stream offers
-        """Run one duty cycle if its host runs."""
         if self._recorder is not None and (self._starts != self.host.starts or self.host.aeron.closed):
             self._killed()
         if not runs(self.host) or self.world.rng.random() < pause_probability.get(self.host.name, 0.0):
@@ -88,42 +80,35 @@ class RecorderWorkload(Workload):
         self._subscription = None
 
     def heal(self) -> None:
-        """Let every write to its disk succeed from now on."""
         self._disk.heal()
 
     def restart(self) -> None:
-        """Give up the invariants of earlier recordings: they contain damaged frames."""
         self._is_checked = False
         self._end()
 
     @property
     def is_connected(self) -> bool:
-        """Whether it has an image to record. A recording begins with the first frame."""
         return self._subscription is not None and self._subscription.is_connected
 
     @property
     def is_read(self) -> bool:
-        """Whether everything offered has been recorded."""
         publication = self.stream.publication
         recorder = self._recorder
         return publication is not None and recorder is not None and publication.position in recorder.active.values()
 
     def finish(self) -> None:
-        """Close the recorder in an orderly way, and check its recordings."""
         if self._recorder is not None:
             self._recorder.close()
             self._recorder = None
             self.check()
 
     def close(self) -> None:
-        """Close and delete its files."""
         self._disk.kill()
         self._folder.cleanup()
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Read every recording. Raises Violation if one is not a run of the stream's messages."""
         if not self._is_checked or self.world.network.has_damaged or not (self._directory / "archive.catalog").exists():
             return
         archive = DirectoryArchive(LocalStore(self._directory))

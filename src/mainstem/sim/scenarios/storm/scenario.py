@@ -122,7 +122,6 @@ def _run_through_faults(world: World, injector: FaultInjector, workloads: list[W
 
 
 def _streams(world: World, hosts: list[Host]) -> list[StreamWorkload]:
-    """Create two to five streams of drawn kinds."""
     rng = world.rng
     streams = []
     for number in range(rng.randrange(2, 6)):
@@ -169,7 +168,7 @@ def _programs(world: World, hosts: list[Host], streams: list[StreamWorkload]) ->
 
 
 def _leave_halves(world: World, streams: list[StreamWorkload], host: Host) -> None:
-    """Possibly let a client die in the middle of a write."""
+    """Let a client die in the middle of a write, perhaps."""
     for stream in streams:
         if stream.host is host and stream.publication is not None and world.rng.random() < 0.5:
             step = leave_half(stream.publication, world.rng)

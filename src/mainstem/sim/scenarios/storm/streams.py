@@ -47,7 +47,6 @@ class Reader:
         self._starts = -1
 
     def poll(self) -> None:
-        """Poll, subscribing first if needed."""
         if self.subscription is None or self._starts != self.host.starts or self.subscription.closed:
             self.subscription = None
             self._starts = self.host.starts
@@ -99,11 +98,9 @@ class StreamWorkload(Workload):
         self._starts = -1
 
     def read_by(self, host: Host, channel: str) -> None:
-        """Add a reader."""
         self.readers.append(Reader(self, host, channel))
 
     def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:
-        """Run one duty cycle of every end whose host runs."""
         for reader in self.readers:
             if runs(reader.host) and self.world.rng.random() >= pause_probability.get(reader.host.name, 0.0):
                 try:
@@ -158,14 +155,12 @@ class StreamWorkload(Workload):
         )
 
     def restart(self) -> None:
-        """End the stream at both ends."""
         for end in (self.publication, *(reader.subscription for reader in self.readers)):
             if end is not None and not end.closed:
                 end.close()
 
     @property
     def is_connected(self) -> bool:
-        """Whether the publication is connected and every reader has its image."""
         publication = self.publication
         return (
             publication is not None
@@ -179,16 +174,13 @@ class StreamWorkload(Workload):
         )
 
     def aim(self, count: int) -> None:
-        """Set how many more messages to offer."""
         self._goal = self.offered[self.incarnation] + count
 
     @property
     def has_offered(self) -> bool:
-        """Whether all of them have been offered."""
         return self.offered.get(self.incarnation, 0) >= self._goal
 
     @property
     def is_read(self) -> bool:
-        """Whether every reader has the latest message."""
         last = (self.incarnation, self.offered.get(self.incarnation, 0) - 1)
         return all(reader.newest == last for reader in self.readers)

@@ -28,32 +28,25 @@ class Workload:
         """
         raise NotImplementedError
 
-    def heal(self) -> None:
-        """End its own faults. Most have none."""
+    def heal(self) -> None: ...
 
-    def restart(self) -> None:
-        """Start again, without anything that damaged frames have affected."""
+    def restart(self) -> None: ...
 
     @property
     def is_connected(self) -> bool:
         """Whether everything has reconnected."""
         raise NotImplementedError
 
-    def aim(self, count: int) -> None:
-        """Set how many messages to send after the storm."""
+    def aim(self, count: int) -> None: ...
 
     @property
     def has_offered(self) -> bool:
-        """Whether they have been offered. Most workloads send by themselves."""
         return True
 
     @property
     def is_read(self) -> bool:
-        """Whether they have arrived."""
         raise NotImplementedError
 
-    def finish(self) -> None:
-        """Close in an orderly way after the storm, and check what is left."""
+    def finish(self) -> None: ...
 
-    def close(self) -> None:
-        """Release what the Aeron clients do not, however the storm ended."""
+    def close(self) -> None: ...
