@@ -1,1 +1,1 @@
-"""Private: what captures and recordings show, as tables, as a verdict in words, and as one HTML page."""
+"""Private: captures and recordings as tables, as a verdict in words, and as one HTML page."""

@@ -1,4 +1,4 @@
-"""What makes the tables of an analysis: this process, or Spark."""
+"""The backend of an analysis: this process, or Spark."""
 
 from __future__ import annotations
 
@@ -12,26 +12,24 @@ if TYPE_CHECKING:
 
 
 class Backend(Protocol):
-    """Makes the tables of an analysis, and reads them: ``LocalTables`` or ``SparkTables``."""
+    """Makes and reads the tables of an analysis: ``LocalTables`` or ``SparkTables``."""
 
     def write_frames(self, inputs: Inputs) -> None:
-        """Writes ``frames``, of captures and of tables of frames that were written before."""
+        """Write ``frames`` from captures and from existing tables of frames."""
 
     def write_tables(self) -> None:
-        """Writes every other table of frames but ``problems``."""
+        """Write every other table of frames except ``problems``."""
 
     def write_recorded_sessions(self, paths: Sequence[str]) -> None:
-        """Writes ``recorded_sessions``, of directories of recordings."""
+        """Write ``recorded_sessions`` from directories of recordings."""
 
     def write_problems(self, *, frames: bool, recordings: Sequence[str]) -> None:
-        """Writes ``problems``, of the frames where there are any and of recordings."""
+        """Write ``problems`` of the frames, if any, and of recordings."""
 
     def query(self, sql: str) -> list[RowDict]:
-        """The rows of a query in which ``{name}`` is a table and ``{div}`` divides whole numbers."""
+        """Return the rows of a query in which ``{name}`` is a table and ``{div}`` divides integers."""
         ...
 
-    def run_all(self, jobs: Sequence[Callable[[], object]]) -> None:
-        """Runs jobs that make queries."""
+    def run_all(self, jobs: Sequence[Callable[[], object]]) -> None: ...
 
-    def close(self) -> None:
-        """Ends what was opened. What was written stays."""
+    def close(self) -> None: ...

@@ -1,7 +1,6 @@
 """The tables of an analysis in this process: DuckDB evaluates expressions and queries, the folds run here.
 
-Each expression and query is written once, in words that Spark and DuckDB both know; where DuckDB has a function of Spark's under
-another name, one of ``MACROS`` gives it Spark's.
+Each expression and query is written once, in SQL that Spark and DuckDB share; ``MACROS`` adds Spark's functions to DuckDB.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ TYPES = {"string": "varchar", "timestamp": "timestamptz"}  # where DuckDB has an
 
 
 class LocalTables:
-    """The tables in ``directory``: each is a directory of one file, as Spark reads it."""
+    """The tables in ``directory``: each is a directory of one file, as for Spark."""
 
     def __init__(self, directory: Path, ports: Mapping[str, str]) -> None:
         with needs_extras():
@@ -137,7 +136,7 @@ class LocalTables:
                 yield from frames(file, self._selection, index)
 
     def _stored(self, directories: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Frames that were written before. What a table lacks is null."""
+        """Existing tables of frames, with null for missing columns."""
         for directory in directories:
             files = [str(file) for file in sorted(Path(directory).glob("*.parquet"))]
             try:
@@ -146,14 +145,13 @@ class LocalTables:
                 raise CaptureError(f"{directory} has no frames: {error}") from error
 
     def _folded(self, fold: Fold) -> dict[str, pa.Table]:
-        """The tables of a fold."""
         rows: dict[str, list[Keyed]] = {kind.name: [] for kind in fold.kinds}
         for key, row in self._rows(fold):
             rows[row.kind].append((key, row))
         return {name: _table(TABLES[name], fold, keyed) for name, keyed in rows.items()}
 
     def _rows(self, fold: Fold) -> Iterator[Keyed]:
-        """Every row of a fold in its final form: the frames come key by key and, for each, in order of time."""
+        """Every row of a fold in its final form. Frames come key by key, each in order of time."""
         keys = [column.name for column, _ in fold.keys]
         named = [f"{expression} as {column.name}" for column, expression in fold.keys]
         named += [f"{expression} as {PREFIX}{name}" for name, expression in fold.inputs.items()]
@@ -191,7 +189,6 @@ class LocalTables:
         self._view(name, file)
 
     def _new_file(self, name: str) -> Path:
-        """The file of a table, in a directory that was emptied."""
         directory = self._directory / name
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
@@ -199,12 +196,11 @@ class LocalTables:
         return directory / "part-0.parquet"
 
     def _view(self, name: str, file: Path) -> None:
-        """Queries read what was written, and nothing else."""
+        """Let queries read what was written."""
         self._db.execute(f"create view {name} as select * from {_read(escape(str(file)))}")
 
 
 def _text(text: str) -> str:
-    """A text in SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -218,7 +214,7 @@ def _selected(name: str) -> str:
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The batches in tables of about as many rows as are written at a time."""
+    """Combine batches into tables of about the size that is written at once."""
     parts: list[pa.RecordBatch] = []
     for batch in batches:
         parts.append(batch)
@@ -230,7 +226,7 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _by_key(batch: pa.RecordBatch, keys: int) -> Iterator[pa.RecordBatch]:
-    """The stretches of a batch whose rows agree in the first columns."""
+    """Split a batch into runs of rows with equal first columns."""
     changes = np.zeros(max(batch.num_rows - 1, 0), bool)
     for column in batch.columns[:keys]:
         before, after = column[:-1], column[1:]
@@ -244,7 +240,7 @@ def _by_key(batch: pa.RecordBatch, keys: int) -> Iterator[pa.RecordBatch]:
 
 
 def _table(table: Table, fold: Fold, rows: Sequence[Keyed]) -> pa.Table:
-    """Rows of a fold as a table: each column from the place that ``sources`` names."""
+    """Rows of a fold as a table: each column from the place in ``sources``."""
     types = arrow_kinds()
     numbers = {column.name: number for number, (column, _) in enumerate(fold.keys)}
 

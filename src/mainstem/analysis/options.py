@@ -12,8 +12,6 @@ CATALOG = "archive.catalog"
 
 
 class ProgressListener(Protocol):
-    """Receives how far the stages are."""
-
     def stage(self, name: str, total: int | None) -> None: ...
 
     def progress(self, name: str, done: int) -> None: ...
@@ -22,8 +20,6 @@ class ProgressListener(Protocol):
 
 
 class NoProgress:
-    """Reports nothing."""
-
     def stage(self, name: str, total: int | None) -> None:
         pass
 
@@ -36,7 +32,7 @@ class NoProgress:
 
 @dataclass
 class Inputs:
-    """Paths by what is there."""
+    """Paths by kind."""
 
     captures: list[str] = field(default_factory=list)
     frames: list[str] = field(default_factory=list)
@@ -49,12 +45,12 @@ class Inputs:
 
 @dataclass(frozen=True, kw_only=True)
 class AnalyzeOptions:
-    """Inputs, and where the results go.
+    """The inputs, and where the results go.
 
-    ``inputs`` are captures, directories of captures, patterns, directories of recordings (Aeron Archive's too), or tables of
-    frames in Parquet that an earlier analysis or a streaming query wrote. ``ports`` are options of ``mainstem.capture``
-    that name the ports of each protocol. ``shown`` are names of the inputs for the report, if they are copies of
-    others. An earlier analysis in ``out`` is replaced; anything else there is left alone.
+    ``inputs`` are captures, directories of captures, patterns, directories of recordings (Aeron Archive's too), or Parquet
+    tables of frames from an earlier analysis or a streaming query. ``ports`` are the options of ``mainstem.capture`` that name
+    each protocol's ports. ``shown`` are names of the inputs for the report, if they are copies. An earlier analysis in ``out``
+    is replaced; other files stay.
     """
 
     inputs: tuple[str, ...]
@@ -67,7 +63,7 @@ class AnalyzeOptions:
         return self.out / "tables"
 
     def split(self) -> Inputs:
-        """The inputs by what they are. Raises ConfigurationError where there is nothing to read, or it would be replaced."""
+        """The inputs by kind. Raises ConfigurationError if there is nothing to read, or if it would be replaced."""
         if not self.inputs:
             raise ConfigurationError("nothing to analyze: name a capture, a directory of captures or a recording")
         inputs = Inputs()

@@ -28,7 +28,7 @@ LOCAL_FRAMES = 4_000_000
 
 
 def ports_of(*, aeron: str, bymux: str, jmux: str) -> dict[str, str]:
-    """Ports as options of ``mainstem.capture``; empty ones are left out. Raises ConfigurationError for what are no ports."""
+    """Ports as options of ``mainstem.capture``, without empty ones. Raises ConfigurationError for invalid ports."""
     parse_aeron_ports(aeron, "--aeron-ports")
     parse_ports(bymux, "--bymux-ports")
     parse_ports(jmux, "--jmux-ports")
@@ -37,9 +37,9 @@ def ports_of(*, aeron: str, bymux: str, jmux: str) -> dict[str, str]:
 
 
 def needs_spark(inputs: Inputs, ports: Mapping[str, str]) -> bool:
-    """Whether the inputs are too large for this process; recordings always are, for their size is not their files'.
+    """Whether the inputs are too large for this process; recordings always count as such.
 
-    Raises CaptureError where an input cannot be read at all.
+    Raises CaptureError if an input cannot be read at all.
     """
     if inputs.recordings or (not _is_installed("duckdb") and _is_installed("pyspark")):
         return True
@@ -73,14 +73,14 @@ def _rows_of(directories: list[str]) -> int:
 
 
 def analyze_here(options: AnalyzeOptions, listener: ProgressListener | None = None) -> Analysis:
-    """Runs an analysis of inputs that do not need Spark.
+    """Run an analysis that does not need Spark.
 
     Args:
-        options: What is read, and where the results go; ``needs_spark`` is False of it.
-        listener: Receives how far it is.
+        options: The inputs, and where the results go; ``needs_spark`` must be False for them.
+        listener: Receives the progress.
 
     Returns:
-        The analysis, which ended.
+        The finished analysis.
 
     Raises:
         ConfigurationError, CaptureError: An input cannot be read at all.

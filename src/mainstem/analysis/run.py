@@ -1,4 +1,4 @@
-"""An analysis from end to end: read once, write every table, gather the numbers, write the verdict and the page."""
+"""An analysis from end to end: read once, write every table, summarize, write the verdict and the page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECORDED = "read recordings"
 
 
 class Analysis:
-    """One run. ``summary``, ``verdict`` and ``report`` are there after ``run``."""
+    """One run. ``summary``, ``verdict`` and ``report`` are set after ``run``."""
 
     def __init__(self, tables: Backend, options: AnalyzeOptions, listener: ProgressListener) -> None:
         self._tables, self._options, self._listener = tables, options, listener

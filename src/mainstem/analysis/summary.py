@@ -1,4 +1,4 @@
-"""The outcome of an analysis in numbers small enough to print: verdict, page and JSON are made of these alone."""
+"""An analysis in numbers small enough to print, from which verdict, page and JSON are made."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ RowDict = dict[str, Any]
 
 @dataclass
 class Timeline:
-    """Values for each of ``bins`` stretches of ``width_ns`` since ``first_ns``."""
-
     first_ns: int = 0
     width_ns: int = 1
     bins: int = 0
@@ -19,7 +17,7 @@ class Timeline:
 
     @property
     def seconds(self) -> list[float]:
-        """The middle of each stretch, in seconds since the first frame."""
+        """The middle of each bin, in seconds since the first frame."""
         return [(index + 0.5) * self.width_ns / 1e9 for index in range(self.bins)]
 
     def get(self, name: str) -> list[float | None]:
@@ -35,7 +33,7 @@ StreamKey = tuple[int, int, str]
 
 @dataclass
 class Summary:
-    """Everything that verdict and page are made of. Lists of rows are cut to what a page can show; counts are of all."""
+    """The source of verdict and page. Lists of rows are cut to what a page can show; counts are complete."""
 
     inputs: list[str] = field(default_factory=list)
     first_ns: int = 0
@@ -72,7 +70,7 @@ class Summary:
         return self.last_ns - self.first_ns
 
     def gap_sum(self, what: str = "ranges", **where: str) -> int:
-        """Ranges (or ``bytes``, ``naks``) that were lost, of these places, statuses, channels."""
+        """Lost ranges (or ``bytes``, ``naks``) of these places, statuses, channels."""
         return sum(row[what] for row in self.gaps if all(row[name] == value for name, value in where.items()))
 
     def of_stream(self, rows: list[RowDict], key: StreamKey) -> list[RowDict]:
@@ -109,7 +107,6 @@ class Summary:
 
 
 def key_of(row: RowDict) -> StreamKey:
-    """Which stream a row is of."""
     return row["session_id"], row["stream_id"], row["channel"]
 
 

@@ -1,4 +1,4 @@
-"""From tables to the few numbers of a summary: a handful of small queries over what was written."""
+"""Summarizes tables by a few small queries."""
 
 from __future__ import annotations
 
@@ -27,13 +27,11 @@ def quantiles(column: str) -> str:
 
 
 class SummaryBuilder:
-    """Reads the tables of one analysis."""
-
     def __init__(self, tables: Backend) -> None:
         self._tables = tables
 
     def query(self, sql: str) -> list[RowDict]:
-        """The rows of a small result; of an instant only the nanoseconds, which JSON can say; a channel is always a text."""
+        """The rows of a small result. Instants become nanoseconds, which JSON can hold, and channels are always texts."""
         rows = [{name: value for name, value in row.items() if name != "time"} for row in self._tables.query(sql)]
         for row in rows:
             if "channel" in row:

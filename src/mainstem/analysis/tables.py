@@ -1,7 +1,7 @@
-"""What the tables of captures and recordings are: their columns, and what makes their rows.
+"""The tables of captures and recordings: their columns, and how their rows are made.
 
-A table of a fold is a selection from what the fold makes: ``sources`` lists where each column comes from. The others are a
-``Selection`` from frames. ``mainstem.spark.tables`` makes both of DataFrames, ``local_tables`` makes the same in this process.
+The tables of a fold are a selection from what it makes: ``sources`` lists the origin of each column. The others are a
+``Selection`` from frames. ``mainstem.spark.tables`` makes both of DataFrames, ``local_tables`` in this process.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ AQUEDUCT_FOLD, RECORDING_FOLD, RECORDED_FRAME_FOLD = AqueductFold(), RecordingFo
 
 @dataclass(frozen=True)
 class Table:
-    """What a row of a table is, its columns in order, and those that together identify a row.
+    """The meaning of a row, the columns in order, and those that together identify a row.
 
-    A stateful table needs the frames before: in streaming, a row comes again when it has changed, with a higher ``revision``,
-    and ``latest`` keeps the last form of each. Rows of the other tables come once.
+    A stateful table depends on earlier frames: in streaming, a changed row is emitted again with a higher ``revision``, and
+    ``latest`` keeps the last form. Rows of the other tables are emitted once.
 
     Attributes:
         name: The table's name, which is also its key in ``TABLES``.
         meaning: What a row is, for the documentation.
         columns: Name, Spark type and meaning of each column, in order.
         identity: The names of the columns that together identify a row.
-        fold: What makes the rows of a stateful table from frames; None for other tables.
+        fold: Makes the rows of a stateful table from frames; None for other tables.
 
     Example:
         >>> TABLES["gaps"].identity
@@ -53,7 +53,7 @@ class Table:
 
     @property
     def is_stateful(self) -> bool:
-        """Whether rows come again in streaming."""
+        """Whether rows may be emitted again in streaming."""
         return self.fold is not None
 
     @property
@@ -63,7 +63,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which frames are a row of a table, and its columns as expressions; one that is left out is the frame's of that name."""
+    """The frames that become rows of a table, and its columns as expressions, by default the frame's column of that name."""
 
     where: str
     columns: dict[str, str]
@@ -80,10 +80,10 @@ def _of_fold(fold: Fold, name: str, meaning: str) -> Table:
 
 
 def sources(table: Table, fold: Fold) -> list[tuple[Column, str]]:
-    """Each column of a table with the place in what ``fold`` makes that it is taken from.
+    """Each column of a table with its place in what ``fold`` makes.
 
     A place is a column (``session_id``), a field of the table's struct (``gaps.position``), or empty for a key that the fold
-    does not have: its value is 0 or an empty text. A timestamp is taken from nanoseconds.
+    lacks: its value is 0 or an empty text. A timestamp is computed from nanoseconds.
     """
     kind = fold.kind(table.name)
     places = {column.name: column.name for column, _ in fold.keys} | {REVISION.name: REVISION.name}

@@ -1,4 +1,4 @@
-"""What an analysis found, in words: what was lost, where and why; who held the streams back; what else is wrong."""
+"""The findings of an analysis in words: what was lost, where and why; what stalled the streams; what else is wrong."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def is_bad(summary: Summary) -> bool:
 
 
 def name_of(row: RowDict) -> str:
-    """A stream, for a sentence."""
+    """A stream's name in a sentence."""
     return f"stream {row['stream_id']} of session {row['session_id']} to {row['channel']}"
 
 
@@ -218,7 +218,6 @@ def _recordings(summary: Summary) -> list[str]:
 
 
 def problem(kind: str) -> str:
-    """What a kind of problem is called."""
     names = {"ERR": "error of a receiver", "ERROR": "error of a peer", "RESET": "reset connection"}
     return names.get(kind, kind.lower().replace("_", " "))
 

@@ -1,4 +1,4 @@
-"""Packet captures, read frame by frame: pcap and pcapng in; rows of Aeron, bymux and Jmux frames out."""
+"""Packet captures: pcap and pcapng in, rows of Aeron, bymux and Jmux frames out."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def read_frames(
 ) -> Iterator[pa.RecordBatch]:
     """Read the frames of captures as Arrow batches; needs pyarrow and numpy.
 
-    A row is one frame of Aeron, bymux or Jmux. What is wrong with a file is a row too, whose ``protocol`` is ``problem``. The last
-    ones of a file (``PASSED_OVER``) have the number of packets without a row, one for each reason: so each packet is in a row or
+    A row is one frame of Aeron, bymux or Jmux. A problem in a file is also a row, whose ``protocol`` is ``problem``. The last
+    rows of a file (``PASSED_OVER``) count the packets without a row, one row for each reason, so every packet is in a row or
     counted.
 
     Args:
         path: A capture, a directory of captures, or a pattern. A pipe, or ``-`` for standard input, is copied to a temporary file.
         names: Columns of ``mainstem.capture.schema``; None for all but ``payload``.
         aeron_ports: UDP ports that carry Aeron; None for every port on which a whole datagram is valid Aeron, empty for none.
-        bymux_ports: TCP ports of bymux servers; their connections are not recognized without.
+        bymux_ports: TCP ports of bymux servers, whose connections are otherwise not recognized.
         jmux_ports: TCP ports of Jmux servers.
 
     Yields:
-        Batches of the named columns, file by file in the order of their names, packets in the order of the file.
+        Batches of the named columns. Files come in order of their names, packets in order of the file.
 
     Raises:
         CaptureError: There is no capture at ``path``, or one cannot be opened.

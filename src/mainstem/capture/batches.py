@@ -51,7 +51,7 @@ def column_mask(names: Sequence[str]) -> int:
 
 @cache
 def kind_names() -> tuple[str, ...]:
-    """``frame_type`` by its code (``layout.KIND_...``)."""
+    """``frame_type`` by code (``layout.KIND_...``)."""
     names = [""] * 128
     groups = (
         (layout.KIND_AERON, list(AERON_TYPES.values())),
@@ -79,14 +79,14 @@ def _table(names: tuple[str, ...]) -> Any:
 
 @lru_cache(maxsize=65536)
 def address_text(packed: bytes) -> str:
-    """Format an address. A capture has few beside its packets, so each is formatted once."""
+    """Format an address. A capture has few, so each is cached."""
     if packed.startswith(b"\0" * 10 + b"\xff\xff"):
         return str(IPv4Address(packed[12:]))
     return str(IPv6Address(packed))
 
 
 def take_batch(rows: FrameRows, names: Sequence[str], file: str) -> pa.RecordBatch:
-    """Move the rows that were written into a batch of these columns; ``rows`` is empty after it."""
+    """Move the written rows into a batch of these columns, and empty ``rows``."""
     import pyarrow as pa
 
     count, buffers, text, payload = rows.take()
@@ -138,7 +138,7 @@ def _times(count: int, values: bytearray, validity: bytearray) -> Any:
 
 
 def _texts(count: int, rows: Any, text: bytearray) -> Any:
-    """The text of each row, or the reason for which it is a problem."""
+    """The text of each row, or why it is a problem."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""What the index of a capture holds: its stretches, and what is wrong with the file."""
+"""The contents of a capture's index: its chunks, and the problems of the file."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ CHUNK_BYTES = 1 << 20
 class Chunk:
     """Whole records in ``[offset, end)``; ``packet`` packets came before, ``section`` is an index into the sections.
 
-    Times are of the first and the last packet by the clock, -1 if there is none. ``tcp`` and ``fragments`` have a bit for
-    each bucket of flows that the stretch has packets of.
+    Times are those of the first and the last packet, -1 if there is none. ``tcp`` and ``fragments`` have a bit for each bucket
+    of flows with packets in the chunk.
     """
 
     offset: int
@@ -33,7 +33,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with the file at ``offset``: a code ``layout.PROBLEM_...``, after which packet, and in words."""
+    """A problem at ``offset``: a code ``layout.PROBLEM_...``, the packet before it, and a text."""
 
     kind: int
     packet: int
@@ -43,7 +43,7 @@ class Problem:
 
 @dataclass
 class FrameIndex:
-    """The index. ``end`` is where the pass ended; ``tail`` describes what lies between it and the end of the file."""
+    """The index. ``end`` is where the pass ended; ``tail`` describes the rest of the file."""
 
     size: int
     mtime_ns: int
@@ -59,5 +59,5 @@ class FrameIndex:
 
     @property
     def all_problems(self) -> list[Problem]:
-        """Those of the file as it is now, the unfinished record at its end included."""
+        """The problems of the file as it is now, including an unfinished record at its end."""
         return [*self.problems, self.tail] if self.tail is not None else self.problems

@@ -1,4 +1,4 @@
-"""TCP connections and IP packets with fragments missing: everything in a capture that needs history."""
+"""TCP connections and fragmented IP packets: everything in a capture that needs history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_CONNECTIONS = 16384  # followed at a time; the oldest is dropped for one mor
 
 @dataclass
 class Segment:
-    """The packet of a segment, as rows name it, and how many rows it has."""
+    """The packet of a segment, as rows name it, and its number of rows."""
 
     number: int
     time_ns: int
@@ -36,9 +36,9 @@ class Segment:
 
 @dataclass
 class Connection:
-    """Both directions: ``streams`` by which end sent, 0 for the one whose address and port sort first.
+    """Both directions of a connection, the one whose address and port sort first at index 0.
 
-    ``last`` is the last segment of each, to which events at the end of the capture belong.
+    ``last`` is each direction's last segment, to which events at the end of the capture belong.
     """
 
     streams: tuple[Stream, Stream]
@@ -47,7 +47,7 @@ class Connection:
 
 
 class Flows:
-    """Decodes what ``CaptureDecoder`` hands over. Every method is a generator that yields each time the rows are full."""
+    """Decodes packets that need history. Every method is a generator that yields whenever the rows are full."""
 
     def __init__(
         self, decoder: CaptureDecoder, *, bymux: Collection[int], jmux: Collection[int], tcp_buckets: int, keep: bool
@@ -60,7 +60,7 @@ class Flows:
         self._connections: dict[tuple[bytes, int, bytes, int], Connection] = {}
 
     def take(self, source: bytes | bytearray) -> Iterator[None]:
-        """The packet at which the decoder stopped."""
+        """Process the packet at which the decoder stopped."""
         packet, walk = self._decoder.packet, self._decoder.walk
         data = bytes(memoryview(source)[packet.payload : packet.payload + packet.available])
         if packet.kind == layout.PACKET_TCP:
@@ -110,7 +110,7 @@ class Flows:
         self._rows.frame_index = segment.rows
 
     def _counted(self, packet: Packet, source: bytes, destination: bytes, data: bytes) -> Iterator[None]:
-        """A segment, which is counted where it completed no row."""
+        """Process a segment, and count it if it completed no row."""
         walk = self._decoder.walk
         segment = Segment(
             self._decoder.number, walk.time_ns, walk.timed, walk.original, source + destination, packet.source_port,
@@ -187,7 +187,7 @@ class Flows:
         return connection
 
     def _client_of(self, packet: Packet, end: int) -> int | None:
-        """Where no SYN was seen: the server has the port that was named, if only one end has."""
+        """The client of a connection without a SYN: the server has the named port, if only one end has."""
         named = self._bymux | self._jmux
         if packet.tcp_flags & (SYN | ACK) == SYN | ACK:
             return 1 - end

@@ -1,4 +1,4 @@
-"""The captures of a path: one file, the captures in a folder, or the files that a pattern matches."""
+"""The captures of a path: one file, the captures in a directory, or the files that a pattern matches."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _CAPTURE = re.compile(r"\.(pcap|pcapng|cap|ntar)\d*(\.(gz|zst|xz|bz2|lz4))?$", r
 
 
 def captures(path: str, *, must_exist: bool = True, options: Mapping[str, str] | None = None) -> list[str]:
-    """The captures of a path, sorted by name. Raises CaptureError if there is none and there must be one.
+    """The captures of a path, sorted by name. Raises CaptureError if there is none although ``must_exist``.
 
-    Of a folder, the files that are named as captures are; of a pattern (``**`` too), every file that it matches but the
-    indexes of captures. Of a URL the same, but only its last part may be a pattern; ``options`` are those of its store.
+    A directory stands for its files that are named as captures; a pattern (``**`` too) for every file that it matches, except
+    indexes. The same holds for URLs, of which only the last part may be a pattern; ``options`` are their store's.
     """
     paths: list[str]
     if is_remote(path):

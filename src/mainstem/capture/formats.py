@@ -1,4 +1,4 @@
-"""The kind of a capture by its first bytes: pcap of either byte order and resolution, pcapng, Aqueduct's trace."""
+"""Recognizes a capture by its first bytes: pcap of either byte order and resolution, pcapng, Aqueduct's trace."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PACKED = {b"\xfd7": "xz", b"BZ": "bzip2", b"\x04\x22": "lz4"}
 
 @dataclass(frozen=True)
 class Section:
-    """The state for reading from the middle of a file: the byte order and, of pcapng, the interfaces so far.
+    """The state for reading from the middle of a file: the byte order and, for pcapng, the interfaces so far.
 
     An interface is (link type, if_tsresol, if_tsoffset in seconds, snapshot length).
     """
@@ -35,7 +35,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Format:
-    """A capture's kind. ``start`` is where its records begin, ``section`` what holds there, ``packed`` the file's compression."""
+    """A kind of capture. ``start`` is where its records begin, ``section`` the state there, ``packed`` the file's compression."""
 
     blocks: bool
     section: Section
@@ -47,13 +47,13 @@ class Format:
     packed: str = ""
 
     def walk(self, section: Section) -> RecordWalk:
-        """Step through records where ``section`` holds."""
+        """Step through records in the state ``section``."""
         walk = RecordWalk(self.blocks)
         self.enter(walk, section)
         return walk
 
     def enter(self, walk: RecordWalk, section: Section) -> None:
-        """Make a walk ready for records where ``section`` holds."""
+        """Prepare a walk for records in the state ``section``."""
         if not self.blocks:
             walk.set_records(section.swapped, self.nanoseconds, self.link, self.snaplen)
             return
@@ -63,12 +63,11 @@ class Format:
 
 
 def section_of(walk: RecordWalk) -> Section:
-    """What holds where a walk has come to."""
     return Section(walk.swapped, tuple(walk.interface_at(i) for i in range(walk.interfaces)))
 
 
 def recognize(head: bytes) -> Format:
-    """The format of a file that begins with ``head`` (24 bytes or all there is). Raises CaptureError where it is none."""
+    """The format of a file that begins with ``head`` (24 bytes, or fewer in a short file). Raises CaptureError."""
     if head[:4] == _PCAPNG and len(head) >= 12:
         order = _ORDERS.get(head[8:12])
         if order is None:

@@ -1,4 +1,4 @@
-"""IP packets that were cut into fragments, put together again (RFC 791, 8200): the first copy of a byte is kept."""
+"""Reassembles IP packets from fragments (RFC 791, 8200); the first copy of a byte is kept."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ Key = tuple[bytes, int, int]
 
 @dataclass
 class Partial:
-    """A packet of which some fragments have come."""
-
     number: int
     time_ns: int
     owned: bool = True
@@ -32,7 +30,6 @@ class Partial:
     held: int = 0
 
     def add(self, offset: int, data: bytes, *, last: bool) -> bytes | None:
-        """Add a fragment; return the whole content once nothing is missing."""
         if last:
             self.total = offset + len(data)
         if offset not in self.parts or len(self.parts[offset]) < len(data):
@@ -49,8 +46,6 @@ class Partial:
 
 
 class Fragments:
-    """IP packets with fragments missing."""
-
     def __init__(self) -> None:
         self._open: dict[Key, Partial] = {}
         self._replaced: list[Partial] = []
@@ -58,7 +53,7 @@ class Fragments:
     def add(
         self, packet: Packet, data: bytes, addresses: bytes, number: int, time_ns: int, *, owned: bool = True
     ) -> bytes | None:
-        """Add a fragment, as captured. Returns the whole packet with an IP header of its own once it is complete."""
+        """Add a fragment; return the whole packet with a new IP header once it is complete."""
         key = (addresses, packet.fragment_id, packet.protocol)
         whole_length = packet.fragment_offset + packet.length
         if len(data) < packet.length or whole_length > MAX_LENGTH or (packet.more_fragments and packet.length % 8):
@@ -88,7 +83,6 @@ class Fragments:
             yield self._open.pop(key)
 
     def rest(self) -> Iterator[Partial]:
-        """Remove and yield all that are incomplete at the end of the capture."""
         yield from self._open.values()
         self._open.clear()
 

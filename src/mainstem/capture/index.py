@@ -1,7 +1,7 @@
-"""The index of a capture: where its stretches begin, what each holds, and what is wrong with the file.
+"""The index of a capture: where its chunks begin, what each holds, and the problems of the file.
 
-Built by one pass over the file, kept beside it, used until the file's size or time of change differ. A file that has grown
-is indexed from where the index ended.
+It is built in one pass, kept beside the file, and used until the file's size or modification time changes. If the file has
+grown, the pass continues where the index ended.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ PRINT_BYTES = 4096  # of the beginning and of the end of what was indexed: by th
 
 
 def build(path: str, before: FrameIndex | None = None) -> FrameIndex:
-    """Index a file, from where ``before`` ended if that is still its beginning. Never raises for what the file holds.
+    """Index a file, continuing ``before`` if that still matches its beginning. Never raises for the file's contents.
 
-    Raises CaptureError where the file cannot be opened.
+    Raises CaptureError if the file cannot be opened.
     """
     try:
         file_size, mtime_ns = status_of(path)
@@ -61,9 +61,9 @@ def build(path: str, before: FrameIndex | None = None) -> FrameIndex:
 
 
 def identity(path: str, index: FrameIndex, before: str = "") -> str:
-    """What identifies a capture while it grows: how many of its first bytes, and their hash; of as many as ``before`` has.
+    """Identifies a capture while it grows: a hash of its first bytes, as many as for ``before``.
 
-    Raises CaptureError where the file cannot be opened.
+    Raises CaptureError if the file cannot be opened.
     """
     length = int(before.partition(":")[0]) if before else min(index.end, PRINT_BYTES)
     try:
@@ -87,7 +87,7 @@ def _open(file: IO[bytes], index: FrameIndex, packed: str, fault: str) -> None:
 
 
 def _reopen_last(index: FrameIndex) -> None:
-    """Remove the last stretch where the file simply ended: so stretches do not depend on when they were indexed."""
+    """Remove the last chunk if the file simply ended there, so that chunks do not depend on when they were indexed."""
     index.chunks = list(index.chunks)
     if index.chunks and index.chunks[-1].end == index.end:
         last = index.chunks.pop()
@@ -113,8 +113,6 @@ def _grown(file: IO[bytes], before: FrameIndex, size: int) -> bool:
 
 
 class _Builder:
-    """One pass, from ``index.end`` to the end of the file."""
-
     def __init__(self, file: IO[bytes], index: FrameIndex, size: int) -> None:
         assert index.format is not None
         self._file, self._index, self._size = file, index, size
@@ -145,9 +143,9 @@ class _Builder:
             size = CHUNK_BYTES
 
     def _read(self, offset: int, size: int, *, at_least: int = 0) -> tuple[int, int]:
-        """Where in ``self._data`` up to ``size`` bytes at ``offset`` of the file are; ``at_least`` are enough if they are there.
+        """Where in ``self._data`` up to ``size`` bytes at ``offset`` of the file are; returns early with ``at_least``.
 
-        Bytes of the last read are not read again: a packed file would be unpacked from its beginning.
+        Bytes of the last read are reused, because a packed file would have to be unpacked from its beginning.
         """
         buffered = self._start + len(self._data)
         if not self._start <= offset <= min(offset + (at_least or size), self._size) <= buffered:
@@ -159,7 +157,7 @@ class _Builder:
         return begin, min(begin + size, len(self._data))
 
     def _add(self, length: int, before: Section) -> None:
-        """Add the ``length`` bytes of whole records that the pass went over as a chunk."""
+        """Add ``length`` bytes of whole records as a chunk."""
         stretch, index = self._pass, self._index
         if length == 0:
             return
@@ -189,7 +187,7 @@ class _Builder:
         index.tail = Problem(layout.PROBLEM_TRUNCATED_FILE, index.packets, index.end, text)
 
     def _resync(self) -> bool:
-        """Search for the next records after a corrupt one. Return False if there are none."""
+        """Find the next records after a corrupt one. Return False if there are none."""
         index, start = self._index, self._index.end
         offset = start + 1
         while offset < self._size:

@@ -1,4 +1,4 @@
-"""What is selected of a capture, and the parts of it that tasks read independently (``capture.reading``: why these)."""
+"""What to select from a capture, and the parts of it that tasks read independently (see ``capture.reading``)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ UNCUT = 1 << 62  # a packed file can be read only from its beginning: by one tas
 class FrameSelection:
     """The columns of the rows, and the ports of each protocol.
 
-    ``aeron_ports``: UDP ports that carry Aeron, where what is not a frame is a problem; None: every port, where each byte of a
-    datagram fits Aeron's frames; empty: none. bymux and Jmux have no mark that distinguishes them from other bytes, so their
-    TCP ports must be named. ``count_skipped``: whether a last row, PASSED_OVER, has the number of packets without one, so that
-    each packet of a capture is in a row or counted.
+    ``aeron_ports`` are UDP ports that carry Aeron, where anything but a frame is a problem. None means every port on which a
+    whole datagram is valid Aeron; empty means none. bymux and Jmux cannot be recognized, so their TCP ports must be named.
+    ``count_skipped`` adds a last row, PASSED_OVER, with the number of packets without a row.
     """
 
     names: tuple[str, ...]
@@ -38,7 +37,7 @@ class FrameSelection:
 
     @property
     def reads_all(self) -> bool:
-        """Whether packets outside of TCP's named ports are read."""
+        """Whether packets outside TCP's named ports are read."""
         return self.aeron_ports != () or self.count_skipped
 
     @property
@@ -48,9 +47,9 @@ class FrameSelection:
 
 @dataclass(frozen=True)
 class ChunkRange:
-    """Whole records in ``[offset, end)``, with ``packet`` packets before them, and the section that holds where they begin.
+    """Whole records in ``[offset, end)``, with ``packet`` packets before them, and the section at their beginning.
 
-    Without a section the run continues the run before it.
+    Without a section the range continues the one before it.
     """
 
     offset: int
@@ -61,9 +60,9 @@ class ChunkRange:
 
 @dataclass(frozen=True, kw_only=True)
 class CapturePartition:
-    """The share of one task in one file. ``plain``: datagrams that came whole; the masks: flows, by their buckets.
+    """One task's share of one file. ``plain``: complete datagrams; the masks: flows, by bucket.
 
-    Rows of runs before ``begin`` are discarded: those runs are read for their history. ``final``: nothing will follow.
+    Ranges before ``begin`` are read for their history only, and their rows discarded. ``final``: nothing will follow.
     """
 
     path: str
@@ -80,9 +79,9 @@ class CapturePartition:
 def plan_new(
     path: str, index: FrameIndex, selection: FrameSelection, begin: int, end: int, *, part_bytes: int = PART_BYTES
 ) -> list[CapturePartition]:
-    """Parts that hold the rows of ``[begin, end)`` of a file that goes on: both are ends of records, as ``index.end`` is.
+    """Parts that hold the rows of ``[begin, end)`` of a growing file; both are ends of records, as ``index.end`` is.
 
-    What needs history is read from the beginning of the file again, for its history only.
+    Flows are read again from the beginning of the file, for their history only.
     """
     if index.format is None or begin >= end:
         return []
@@ -108,7 +107,7 @@ def plan_new(
 
 
 def _clipped(runs: Sequence[ChunkRange], begin: int, end: int) -> tuple[ChunkRange, ...]:
-    """Runs up to ``end``; one that has ``begin`` in it is cut there, so that its first part can be passed over."""
+    """Ranges up to ``end``; the one that contains ``begin`` is cut there, so that its first part can be skipped."""
     out: list[ChunkRange] = []
     for run in runs:
         stop = min(run.end, end)
@@ -122,7 +121,7 @@ def _clipped(runs: Sequence[ChunkRange], begin: int, end: int) -> tuple[ChunkRan
 def plan(
     path: str, index: FrameIndex, selection: FrameSelection, *, part_bytes: int = PART_BYTES, min_parts: int = 1
 ) -> list[CapturePartition]:
-    """Parts that together hold each row of a file once. The problems of the file itself are in the first."""
+    """Parts that together hold each row of a file once. The first has the problems of the file itself."""
     if index.format is None:
         return [_problems_only(path, index)]
     chunks = index.chunks
@@ -147,7 +146,7 @@ def plan(
 
 
 def unreadable(path: str, why: str) -> CapturePartition:
-    """Returns the part of a file that cannot be opened: one problem."""
+    """The part for a file that cannot be opened: one problem."""
     problem = Problem(layout.PROBLEM_UNREADABLE_FILE, 0, 0, why)
     return CapturePartition(path=path, format=Format(False, Section(False)), runs=(), plain=False, problems=(problem,))
 
@@ -171,7 +170,7 @@ def _groups(chunks: Sequence[Chunk], size: int) -> Iterator[list[Chunk]]:
 
 
 def _runs(chunks: Sequence[Chunk], index: FrameIndex) -> tuple[ChunkRange, ...]:
-    """Joins chunks that touch: a walk carries its state from one into the next."""
+    """Join adjacent chunks, so that a walk carries its state along."""
     runs: list[ChunkRange] = []
     for chunk in chunks:
         if runs and runs[-1].end == chunk.offset:
@@ -184,7 +183,7 @@ def _runs(chunks: Sequence[Chunk], index: FrameIndex) -> tuple[ChunkRange, ...]:
 def _flow_parts(
     path: str, index: FrameIndex, selection: FrameSelection, chunks: Sequence[Chunk], size: int, begin: int = 0
 ) -> list[CapturePartition]:
-    """The parts that need history: each has some of the buckets, and the chunks that have packets of them."""
+    """The parts for flows: each has some of the buckets, and the chunks with packets of them."""
     assert index.format is not None
     follow_tcp, follow_fragments = bool(selection.tcp_ports), selection.aeron_ports != ()
     tcp = fragments = held = 0

@@ -1,4 +1,4 @@
-"""Which ports speak a protocol, as texts of options say it."""
+"""Parses the ports of a protocol."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mainstem.errors import ConfigurationError
 
 
 def parse_ports(text: str, name: str) -> tuple[int, ...]:
-    """Ports as in ``20121,20122``. Raises ConfigurationError that begins with the option's ``name``."""
+    """Parse ports such as ``20121,20122``. Raises ConfigurationError that begins with the option's ``name``."""
     ports = []
     for part in (part.strip() for part in text.split(",")):
         if not part:
@@ -18,6 +18,6 @@ def parse_ports(text: str, name: str) -> tuple[int, ...]:
 
 
 def parse_aeron_ports(text: str, name: str = "aeronPorts") -> tuple[int, ...] | None:
-    """The same of Aeron's UDP ports; None for ``auto``, which is every port, and empty for ``none``."""
+    """Parse Aeron's UDP ports; None for ``auto``, which is every port, and empty for ``none``."""
     word = text.strip().lower()
     return None if word == "auto" else () if word == "none" else parse_ports(word, name)

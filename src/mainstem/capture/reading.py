@@ -1,38 +1,37 @@
-"""Captures as rows: the batches of a part of a file.
+"""Reads parts of captures as batches of rows.
 
 Theory of operation
 -------------------
 
 A file is read in two passes. ``capture.index`` goes over its records once and stores, for each stretch of about 1 MiB (a
-``Chunk``), where it begins, how many packets come before it, and what holds there (byte order, interfaces).
-``capture.planning`` groups chunks into parts, and ``read`` decodes one part. Parts share nothing: each opens the file itself,
-so they may be read in any order, in any process, at the same time, and a part that is read again gives the same rows.
+``Chunk``), where it begins, how many packets come before it, and its state (byte order, interfaces). ``capture.planning``
+groups chunks into parts, and ``read`` decodes one part. Parts share nothing: they may be read in any order and process, and
+reading one again gives the same rows.
 
-What can be cut where depends on the history that a packet needs:
+How a file can be cut depends on the history that a packet needs:
 
-* A datagram that came whole needs none. Its rows come from the one *plain* part whose runs contain its record, so any
-  grouping of chunks is right.
-* A TCP segment and an IP fragment need what came before them in their flow. The addresses and ports of a flow (of a fragment:
-  addresses and identification) give one of 64 buckets, the same for both directions, and the index has for each chunk a bit
-  for each bucket with packets there. A *flow* part owns some of the buckets and reads all chunks with packets of them, from
-  the file's beginning to its end; packets of other buckets are stepped over. So reassembly is exact, and parallel by flow.
-* The ports of a fragmented TCP segment are known only when it is whole. Each flow part reassembles all fragments of TCP, and
-  keeps the whole segments that are in its buckets.
+* A complete datagram needs none. Its rows come from the one *plain* part whose ranges contain its record.
+* A TCP segment or an IP fragment needs what came before it in its flow. The addresses and ports of a flow (for a fragment:
+  addresses and identification) give one of 64 buckets, the same for both directions. The index has a bit per chunk for each
+  bucket with packets there. A *flow* part owns some of the buckets and reads all chunks with packets of them, from the
+  beginning of the file to its end. So reassembly is exact, and parallel by flow.
+* The ports of a fragmented TCP segment are known only when it is complete. Each flow part reassembles all fragments of TCP, and
+  keeps the segments in its buckets.
 
-Within a part, ``CaptureDecoder`` steps through the records of a read of 4 MiB without the GIL and writes rows. It stops where
-the rows are full (a batch is handed out, and it goes on with the same packet), and at a packet that needs history: ``Flows``
-takes that packet, in Python, before the next is decoded. One thread does all of this.
+Within a part, ``CaptureDecoder`` steps through the records of a read of 4 MiB without the GIL and writes rows. It stops when
+the rows are full, to hand out a batch and continue with the same packet, and at a packet that needs history, which ``Flows``
+handles in Python before the next is decoded. One thread does all of this.
 
 Invariants:
 
 * Each row of a file is in exactly one part; the problems of the file itself are in the first part only.
-* Rows of one part are in the order of the packets that completed them. Rows of different parts of one file are in no order.
-* Runs of a part ascend, do not overlap, and begin and end between two records. A run without a section continues the run
-  before it, so that the walk's state is right; a run after a hole brings its own section and packet number.
-* In a stream (``plan_new``), runs that end at or before ``begin`` are decoded for their history and their rows discarded; the
-  run that contains ``begin`` is cut there. A part that is not ``final`` leaves open gaps open.
+* Rows of one part are in the order of the packets that completed them. Rows of different parts are in no order.
+* Ranges of a part ascend, do not overlap, and begin and end between two records. A range without a section continues the one
+  before it; one after a hole brings its own section and packet number.
+* In a stream (``plan_new``), ranges that end at or before ``begin`` are decoded for their history and their rows discarded; the
+  range that contains ``begin`` is cut there. A part that is not ``final`` leaves open gaps open.
 * Memory is bounded by one read, one batch and the limits of ``capture.streams`` and ``capture.fragments``.
-* A file's content never raises: a file that changed after it was indexed ends its part with a problem.
+* A file's contents never raise: a file that changed after it was indexed ends its part with a problem.
 """
 
 from __future__ import annotations
@@ -63,9 +62,9 @@ READ_BYTES = 4 << 20  # read at a time; a part holds no more of the file than th
 
 
 def read(part: CapturePartition, selection: FrameSelection) -> Iterator[pa.RecordBatch]:
-    """Reads the rows of a part, in the order of packets. Never raises for what the file holds.
+    """Read the rows of a part, in order of packets. Never raises for the file's contents.
 
-    With ``count_skipped`` the rows of the counts are of this part: those of all parts add up to the file's.
+    ``count_skipped`` counts this part; the counts of all parts add up to the file's.
     """
     reader = _Reader(part, selection)
     yield from reader.batches()
@@ -81,10 +80,10 @@ def frames(path: str, selection: FrameSelection, index: FrameIndex) -> Iterator[
 
 
 def _passed_over(path: str, selection: FrameSelection, readers: Sequence[_Reader]) -> Iterator[pa.RecordBatch]:
-    """For each reason the number of packets that had no row, under the number of the last of them.
+    """For each reason, the number of packets without a row, under the number of the last of them.
 
-    A packet is passed over once, so no two of these rows have the same. In a stream a count may be below 0: a fragment that
-    an earlier micro-batch counted is in the row of a LOST_FRAGMENT now.
+    A packet is skipped once, so these rows have distinct numbers. In a stream a count may be negative: a fragment that an
+    earlier micro-batch counted is now part of a LOST_FRAGMENT row.
     """
     if not selection.count_skipped:
         return
@@ -100,8 +99,6 @@ def _passed_over(path: str, selection: FrameSelection, readers: Sequence[_Reader
 
 @dataclass
 class _Reader:
-    """Reads a part's runs into rows."""
-
     part: CapturePartition
     selection: FrameSelection
     rows: FrameRows = field(init=False)

@@ -1,4 +1,4 @@
-"""Captures by path or URL: opened, measured and listed."""
+"""Captures by path or URL: opening, size and listing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StoredPath(str):
-    """The URL of a capture, with the options of its store: a text everywhere, and with its options wherever it is pickled."""
+    """The URL of a capture. It is a str that keeps its store's options when pickled."""
 
     __slots__ = ("options",)
     options: dict[str, str]
@@ -52,7 +52,7 @@ def open_file(path: str) -> IO[bytes]:
 
 
 def status_of(path: str) -> tuple[int, int]:
-    """Bytes of a file and when it was changed, in ns since 1970; 0 where its store does not say. Raises OSError."""
+    """Size and modification time in ns since 1970, 0 if the store does not say. Raises OSError."""
     if not is_url(path):
         status = os.stat(path)
         return status.st_size, status.st_mtime_ns
@@ -67,7 +67,7 @@ def status_of(path: str) -> tuple[int, int]:
 
 
 def listed(url: str, options: Mapping[str, str], is_capture: Callable[[str], bool]) -> Iterator[StoredPath]:
-    """The captures of a URL: the file itself, those of the directory, or what the pattern of its last part matches."""
+    """The captures of a URL: the file itself, those of the directory, or those that match the pattern in its last part."""
     plain, mark, query = url.partition("?")
     store, name = _parent(StoredPath(url, options))
     try:

@@ -1,6 +1,6 @@
-"""The columns of ``frames``: one row for each protocol frame that a capture holds, and one for each problem found in it.
+"""The columns of ``frames``: one row per protocol frame in a capture, and one per problem.
 
-A column that a kind of frame does not have is null. ``KINDS`` has the values of ``protocol`` and ``frame_type``.
+Columns that a kind of frame does not have are null. ``KINDS`` has the values of ``protocol`` and ``frame_type``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its name, its type in Spark's notation, and its meaning."""
+    """A column: its name, its Spark type, and its meaning."""
 
     name: str
     type: str
@@ -145,13 +145,13 @@ def columns(*, payload: bool = False) -> tuple[Column, ...]:
 
 
 def ddl(*, payload: bool = False) -> str:
-    """The whole schema in Spark's own notation."""
+    """The whole schema as Spark DDL."""
     return ", ".join(f"{column.name} {column.type}" for column in columns(payload=payload))
 
 
 @cache
 def arrow_kinds() -> dict[str, Any]:
-    """The Arrow type of each type that a column may have."""
+    """The Arrow type of each column type."""
     import pyarrow as pa
 
     return {
@@ -172,7 +172,6 @@ def arrow_types() -> dict[str, Any]:
 
 
 def arrow_schema(names: Iterable[str]) -> pa.Schema:
-    """The Arrow schema of these columns. Raises ConfigurationError for an unknown name."""
     import pyarrow as pa
 
     types = arrow_types()

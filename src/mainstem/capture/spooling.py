@@ -1,4 +1,4 @@
-"""Captures that can be read only once, such as pipes: copied to a temporary file, because captures are read more than once."""
+"""Copies captures that can be read only once, such as pipes, to a temporary file."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def is_read_once(path: str) -> bool:
 
 @contextmanager
 def spooled(path: str) -> Iterator[str]:
-    """The path of a file with what can be read at ``path``; ``-`` is standard input. Other files are not copied.
+    """Copy a pipe, or ``-`` for standard input, to a file, and return the path; other files are not copied.
 
-    Raises CaptureError where it cannot be read.
+    Raises CaptureError if it cannot be read.
     """
     if not is_read_once(path):
         yield path

@@ -1,4 +1,4 @@
-"""Where frame indexes are stored: beside their captures, in a directory, or nowhere."""
+"""Where indexes are stored: beside their captures, in a directory, or nowhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CHUNK = struct.Struct("<qqqqqqQQi")
 
 
 def location(path: str, directory: str | None) -> Path:
-    """Where the index of a capture is kept: beside it, or in a directory under a name of its own."""
+    """The index's path: beside the capture, or in a directory under a unique name."""
     if directory is None:
         return Path(path + SUFFIX)
     whole = path if is_remote(path) else os.path.abspath(path)
@@ -31,10 +31,9 @@ def location(path: str, directory: str | None) -> Path:
 
 
 def index_of(path: str, directory: str | None = None, *, keep: bool = True) -> FrameIndex:
-    """The index of a capture: the one that is kept if the file is as it was, else a new one, which is then kept.
+    """The stored index of a capture if the file is unchanged, else a new one, which is then stored.
 
-    A place that cannot be written to is not an error: the index is built again the next time. Raises CaptureError where the
-    capture cannot be opened.
+    If it cannot be stored, the index is built again next time. Raises CaptureError if the capture cannot be opened.
     """
     if is_remote(path) and directory is None:
         # An index is beside its capture, and a store may not be written to.
@@ -90,7 +89,6 @@ def _save(place: Path, index: FrameIndex) -> None:
 
 
 def _load(place: Path) -> FrameIndex | None:
-    """The index that is kept, or None if there is none that can be used."""
     try:
         line, _, body = place.read_bytes().partition(b"\n")
         head = json.loads(line)

@@ -1,35 +1,35 @@
-"""One direction of a TCP connection, put in order: retransmissions and overlaps dropped, gaps reported.
+"""Orders one direction of a TCP connection: drops retransmissions and overlaps, reports gaps.
 
 Theory of operation
 -------------------
 
 A ``Stream`` turns the segments of one direction, in the order of the capture, into bytes in the order of the stream, and feeds
-them to the parser of its protocol. Positions count the direction's bytes from 0: the byte after the SYN, or, without a SYN,
-the first byte captured. A sequence number has 32 bits; its position is the one nearest to where the stream is.
+them to its protocol's parser. Positions count the direction's bytes from 0: the byte after the SYN, or, without a SYN, the
+first byte captured. A sequence number has 32 bits; its position is the one nearest to where the stream is.
 
 ``position`` is the end of what was delivered or given up, and never goes back. A segment is compared with it:
 
-* It ends at or before ``position``: a retransmission. Its bytes are dropped: of two copies the first is used.
-* It begins at or before ``position`` and ends after it: the part before is an overlap, the rest is delivered. Then segments
-  that waited are delivered in turn, as far as they join.
-* It begins after ``position``: it came out of order, and waits in ``_waiting``, sorted by position.
+* It ends at or before ``position``: a retransmission, which is dropped.
+* It begins at or before ``position`` and ends after it: the overlap is dropped, the rest is delivered. Then waiting segments
+  are delivered in turn, as far as they join.
+* It begins after ``position``: it is out of order, and waits in ``_waiting``, sorted by position.
 
-What waits is given up on (a gap: the bytes from ``position`` to the first segment that waits are not in the capture) when the
-other side has acknowledged the missing bytes, so that they did arrive there, and 32 segments came since without them; when
-more than 4 MiB or 1024 segments wait, more than a window; on a reset, and at the end of the capture. The acknowledgment
-alone is not enough: a capture on several interfaces may have it before the bytes.
+A gap (the bytes from ``position`` to the first waiting segment are not in the capture) is given up when the other side has
+acknowledged the missing bytes and 32 segments arrived since without them; when more than 4 MiB or 1024 segments wait; on a
+reset; and at the end of the capture. The acknowledgment alone is not enough: a capture on several interfaces may have it before
+the bytes.
 
-A gap, or a segment captured only in part, costs as little as the parser's state allows. Within the body of a packet whose
-length is known, the parser skips it and stays in step. Elsewhere the boundary of packets is unknown (``_lost``): bytes are
-counted and not decoded until a segment's bytes are whole packets from their first byte, or begin with several of them, which
-is also how a capture that begins in the middle of a connection is read.
+A gap, or a segment captured only in part, costs as little as the parser's state allows. Within the body of a packet of known
+length, the parser skips it and stays in step. Elsewhere the boundary of packets is unknown (``_lost``): bytes are counted and
+not decoded until a segment's bytes are whole packets from their first byte, or begin with several of them. A capture that
+begins in the middle of a connection is read in the same way.
 
-Every method that writes rows is a generator that yields when the rows are full; the caller takes the batch and resumes it.
-The order of rows is that of the packets that completed them, so events of the connection stand between its frames.
+Every method that writes rows is a generator that yields when the rows are full; the caller takes the batch and resumes it. Rows
+are in the order of the packets that completed them, so events of the connection are between its frames.
 
 Invariants: ``position`` never decreases; every segment in ``_waiting`` ends after ``position``; between two calls none begins
-at or before it; ``_waiting_bytes`` is the sum of the captured bytes that wait; after a malformed packet nothing is
-decoded until packets are recognized again.
+at or before it; ``_waiting_bytes`` is the sum of the captured bytes that wait; after a malformed packet nothing is decoded
+until packets are recognized again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ OPEN, CLOSE, RESET, RETRANSMISSION, OVERLAP, OUT_OF_ORDER, GAP = range(layout.KI
 
 
 class Stream:
-    """The bytes that one side sent. Positions count them from 0; a generator yields each time the rows are full."""
+    """One side's bytes. Positions count them from 0; a generator yields each time the rows are full."""
 
     def __init__(self, rows: FrameRows, parser: MuxParser) -> None:
         self._rows, self._parser = rows, parser
@@ -67,13 +67,13 @@ class Stream:
         self.ended = False
 
     def begin(self, sequence: int) -> None:
-        """Begin the stream at the side's SYN: its first byte is the one after."""
+        """Begin at the side's SYN: the first byte is the one after it."""
         self._sequence = (sequence + 1) & 0xFFFFFFFF
         self._lost = False
         self._parser.restart(0)
 
     def place(self, sequence: int) -> int:
-        """The position of a sequence number: the one that is nearest to where the stream is."""
+        """The position of a sequence number: the one nearest to where the stream is."""
         if self._sequence is None:
             self._sequence = sequence
         here = (self._sequence + self.position) & 0xFFFFFFFF
@@ -85,7 +85,7 @@ class Stream:
             self._acked = max(self._acked, self.place(sequence))
 
     def segment(self, sequence: int, data: bytes, length: int, *, last: bool) -> Iterator[None]:
-        """Add a segment of ``length`` bytes, of which ``data`` was captured; ``last`` where it ends the stream."""
+        """Add a segment of ``length`` bytes, of which ``data`` was captured; ``last`` ends the stream."""
         at = self.place(sequence)
         if last:
             self._end = at + length
@@ -105,7 +105,7 @@ class Stream:
             yield from self._event(CLOSE, self.position, 0)
 
     def finish(self) -> Iterator[None]:
-        """End the stream: segments that waited behind gaps are delivered."""
+        """End the stream; segments after gaps are delivered."""
         while self._waiting:
             yield from self._give_up()
 
@@ -121,7 +121,7 @@ class Stream:
             yield from self._give_up()
 
     def _release(self) -> Iterator[None]:
-        """Deliver the segments that waited and join ``position`` now."""
+        """Deliver the waiting segments that join ``position``."""
         while self._waiting and self._waiting[0][0] <= self.position:
             at, length, data = self._waiting.pop(0)
             self._waiting_bytes -= len(data)
@@ -131,7 +131,7 @@ class Stream:
         assert self._waiting or not self._waiting_bytes, "bytes are counted as waiting, but no segment waits"
 
     def _give_up(self) -> Iterator[None]:
-        """Report the bytes before the first segment that waits as a gap, and go on behind it."""
+        """Report the bytes before the first waiting segment as a gap, and continue after it."""
         count = self._waiting[0][0] - self.position
         if count > 0:
             yield from self._gap(count)
@@ -154,7 +154,7 @@ class Stream:
             self._parser.flush()
 
     def _take(self, at: int, length: int, data: bytes) -> Iterator[None]:
-        """Deliver the bytes at ``position``; those before it were delivered already."""
+        """Deliver the bytes at ``position``, without those that were delivered before."""
         if at < self.position:
             yield from self._event(OVERLAP, at, self.position - at)
             length -= self.position - at
@@ -170,7 +170,7 @@ class Stream:
             yield from self._gap(length - len(data))
 
     def _settle(self, data: bytes) -> None:
-        """Resume decoding where packets begin, after bytes that are not known."""
+        """Resume decoding where packets begin, after unknown bytes."""
         if self._parser.jmux and data.startswith(b"Jmux\1"):
             self._parser.restart(0)
             self._lost = False
@@ -212,7 +212,6 @@ class Stream:
         return values
 
     def reset(self) -> Iterator[None]:
-        """End the stream by a reset."""
         yield from self.finish()
         yield from self._event(RESET, self.position, 0)
 

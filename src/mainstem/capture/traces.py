@@ -1,7 +1,7 @@
-"""Aqueduct's own trace (``mainstem.aqueduct.observe.FrameLog``) as rows: its frames are encrypted in any other capture.
+"""Aqueduct's own trace (``mainstem.aqueduct.observe.FrameLog``) as rows; in any other capture its frames are encrypted.
 
-Each line is a frame that went in or out (or a change of state, which is passed over), so a packet number is a line's number. The
-peer's name stands where an address would; times are of the clock that the connection ran on.
+Each line is a frame or a change of state, which is skipped, so a packet number is a line number. The peer's name replaces the
+address; times are by the connection's clock.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ KINDS = {
 
 
 def add_chunks(file: IO[bytes], index: FrameIndex, size: int) -> None:
-    """Extend the index of a trace of ``size`` bytes to the end of its last whole line."""
+    """Extend the index of a trace of ``size`` bytes to its last whole line."""
     while index.end < size:
         file.seek(index.end)
         data = file.read(min(CHUNK_BYTES, size - index.end))
@@ -64,7 +64,7 @@ def add_chunks(file: IO[bytes], index: FrameIndex, size: int) -> None:
 
 
 def read_trace(part: CapturePartition, selection: FrameSelection, file: IO[bytes]) -> Iterator[pa.RecordBatch]:
-    """The rows of a part of a trace. What is not a line of a trace, or no frame, is a problem."""
+    """The rows of a part of a trace. A line that is not a trace's, or not a frame, is a problem."""
     import pyarrow as pa
 
     schema = arrow_schema(selection.names)
@@ -148,13 +148,13 @@ def _frame(frame: Frame) -> dict[str, Any]:
 
 
 def _signed(value: int) -> int:
-    """An unsigned number of 64 bits as Spark's bigint has them."""
+    """An unsigned 64-bit number as Spark's bigint."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
 @cache
 def _limits() -> Limits:
-    """A trace is decoded without a connection's limits: it records what was, refused or not."""
+    """Unlimited: a trace is decoded without a connection's limits, because it records frames that were refused, too."""
     from mainstem.aqueduct.limits import DEFAULT_LIMITS
 
     return replace(DEFAULT_LIMITS, max_payload=1 << 30, max_attachments=1 << 20, max_header_bytes=1 << 30)

@@ -1,4 +1,4 @@
-"""Captures that were packed with gzip or zstd, as files that can be read from any place; only forwards at a good speed."""
+"""Captures packed with gzip or zstd, as seekable files; only reading forward is fast."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SKIPPED = b"\x2a\x4d\x18"
 
 
 class _Unpacked(io.RawIOBase):
-    """The unpacked bytes. Where they end early, or are corrupt, the file ends, and ``fault`` is why."""
+    """The unpacked bytes. If they end early or are corrupt, the file ends, and ``fault`` is why."""
 
     def __init__(self, path: str, packed: str) -> None:
         self._path, self._packed = path, packed
@@ -63,7 +63,7 @@ class _Unpacked(io.RawIOBase):
         return len(data)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Unpack up to a place, from the beginning where it lies before the present one."""
+        """Unpack up to a place; seeking back starts at the beginning."""
         if whence != io.SEEK_SET:
             raise io.UnsupportedOperation("only places from the beginning")
         if offset < self._position:
@@ -81,14 +81,13 @@ class _Unpacked(io.RawIOBase):
 
 
 def packing_of(head: bytes) -> str:
-    """What a file is packed with, by its first four bytes; empty where it is not."""
+    """The compression of a file, by its first four bytes; empty if there is none."""
     if head[:2] == _GZIP:
         return "gzip"
     return "zstd" if head[:4] == _ZSTD or (head[1:4] == _SKIPPED and head[0] >> 4 == 5) else ""
 
 
 def head_of(path: str, length: int) -> tuple[str, bytes]:
-    """What a capture is packed with, and its first bytes, unpacked. Raises OSError."""
     with open_file(path) as file:
         packed = packing_of(file.read(4))
     with open_capture(path, packed) as file:
@@ -96,12 +95,12 @@ def head_of(path: str, length: int) -> tuple[str, bytes]:
 
 
 def open_capture(path: str, packed: str = "") -> IO[bytes]:
-    """Open a capture for reading; ``packed`` as ``packing_of`` says. Raises OSError."""
+    """Open a capture for reading; ``packed`` is its compression. Raises OSError."""
     return io.BufferedReader(_Unpacked(path, packed), BUFFER_BYTES) if packed else open_file(path)
 
 
 def unpacked_size(path: str, packed: str) -> tuple[int, str]:
-    """Bytes of a packed capture, and what is wrong with it, if anything is. All of it is unpacked for that."""
+    """The size of a packed capture, and what is wrong with it, if anything. Unpacks all of it."""
     with _Unpacked(path, packed) as file:
         spare = bytearray(BUFFER_BYTES * 16)
         while file.readinto(spare):

@@ -1,4 +1,4 @@
-"""Codecs: payloads to rows and columns, and back. Those of other packages are entry points of the group ``mainstem.codecs``."""
+"""Codecs: payloads to rows and columns, and back. Other packages add theirs as entry points of the group ``mainstem.codecs``."""
 
 from mainstem.codecs.base import Codec, Decoded, RowCodec
 from mainstem.codecs.lookup import codec_names, find_codec

@@ -22,7 +22,7 @@ VIEWS = {"string_view": "string", "binary_view": "binary"}
 
 
 class ArrowIpc:
-    """Columns come over as they are, or in a wider type of the same kind; those that the schema does not name are rescued."""
+    """Columns may be widened within their kind; columns that the schema lacks are rescued."""
 
     def __init__(self, **options: str) -> None:
         if options:
@@ -65,7 +65,7 @@ class ArrowIpc:
         return payloads
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
-        """The fields of all messages, each in its widest type; the first type of a field where none is the widest.
+        """The fields of all messages, each in its widest type, or in its first type if none is the widest.
 
         Fields of types that Arrow cannot compute with are left out.
         """
@@ -87,7 +87,7 @@ class ArrowIpc:
         return pa.schema(list(whole.values()))
 
     def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Decoded:
-        """All rows of all messages that can be read as that schema."""
+        """All rows of all messages that fit the schema."""
         import pyarrow as pa
 
         nullable = as_nullable(schema)
@@ -115,7 +115,6 @@ class ArrowIpc:
 
 
 def _table(payload: bytes) -> pa.Table:
-    """The rows of a message. Raises ValueError for one whose buffers contradict each other, which would crash later."""
     import pyarrow as pa
 
     try:
@@ -134,7 +133,7 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def _conformed(message: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of a schema; those that the message lacks are null. Raises ValueError for a type of another kind."""
+    """The schema's columns, null if the message lacks them. Raises ValueError for a type of another kind."""
     import pyarrow as pa
 
     names = set(message.column_names)
@@ -157,7 +156,6 @@ def _conformed(message: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _column_type(kind: Any) -> Any:
-    """The type of a column for values of a type: one that every function of Arrow takes. None if there is none."""
     import pyarrow as pa
     import pyarrow.types as is_
 
@@ -186,7 +184,7 @@ def _column_type(kind: Any) -> Any:
 
 
 def _is_kept(sent: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether a cast between two types keeps every value that it does not refuse."""
+    """Whether a cast between two types keeps every value that it accepts."""
     import pyarrow.types as is_
 
     if sent == kind or is_.is_null(sent):

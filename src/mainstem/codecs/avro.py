@@ -36,10 +36,10 @@ MAX_VALUES = 1 << 24
 class Avro(RowCodec):
     """A message is a record. Needs ``mainstem[codecs]``.
 
-    Options: ``schema``, the file of the schema that rows have; ``writer``, that of the messages, where it is another one;
-    ``framing``: ``none``, ``confluent`` or ``single-object``; ``schemas``, a directory of schemas by number (``17.avsc``), or
-    ``registry``, the URL of a Schema Registry, with ``registry_user``, ``registry_ca``, ``registry_insecure``; ``id``, the number
-    of the schema that is written. Without ``schema`` the rows have the schema of their messages.
+    Options: ``schema``, the file of the rows' schema; ``writer``, that of the messages, if it differs; ``framing``: ``none``,
+    ``confluent`` or ``single-object``; ``schemas``, a directory of schemas by number (``17.avsc``), or ``registry``, the URL of
+    a Schema Registry, with ``registry_user``, ``registry_ca``, ``registry_insecure``; ``id``, the number of the schema to
+    write. Without ``schema`` the rows have the schema of their messages.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Avro(RowCodec):
         return SchemaCache(lambda number: _Reading(self._schema_of(number), self._reader))
 
     def _schema_of(self, number: int) -> AvroSchema:
-        """The schema of a number. Without a source all messages have the writer's."""
+        """The schema with a number. Without a source of schemas, all messages have the writer's."""
         if self._source is None:
             assert self._own_writer is not None, "there is a schema where there is no source"
             return self._own_writer
@@ -146,7 +146,7 @@ class Avro(RowCodec):
         return [reading.read(payload, start)]
 
     def encode(self, row: dict[str, Any]) -> bytes:
-        """A record of the writer's schema, in the framing of the option."""
+        """Encode a record of the writer's schema, with the framing."""
         import fastavro
 
         schema, head = self._written
@@ -157,7 +157,7 @@ class Avro(RowCodec):
 
     @cached_property
     def _written(self) -> tuple[AvroSchema, bytes]:
-        """The schema that is written, and what comes before each message."""
+        """The schema to write, and the bytes before each message."""
         schema = self._own_writer
         if self._framing == "confluent":
             if self._number is None:
@@ -194,7 +194,7 @@ class Avro(RowCodec):
 
 
 class _Reading:
-    """How messages of one schema become rows of another one."""
+    """Reads messages of one schema as rows of another."""
 
     def __init__(self, writer: AvroSchema, reader: AvroSchema | None) -> None:
         self.writer = writer
@@ -206,7 +206,7 @@ class _Reading:
         self._is_promoted = self._reader is not None and bool(is_promoted)
 
     def read(self, payload: bytes, start: int) -> dict[str, Any]:
-        """The row of a message. Raises what fastavro raises, and ValueError."""
+        """The row of a message. Raises fastavro's errors, and ValueError."""
         import fastavro
 
         if (len(payload) - start) * self._values_per_byte > MAX_VALUES:

@@ -1,8 +1,8 @@
-"""An Avro schema as a tree of types: its Arrow types, the values that fastavro does not make, and the bounds of hostile messages.
+"""An Avro schema as a tree of types: Arrow types, values that fastavro does not make, and bounds on hostile messages.
 
-A schema is read once and bounded here; a message is not walked before it is decoded. So what a message can cost follows from the
-schema: types do not recur, items of arrays and maps take at least one byte each, and the number of values that a message of some
-length can have is known (``values_per_byte``).
+A schema is read once and bounded here, and messages are decoded without checking them first. So their cost is bounded by the
+schema: types do not recur, items of arrays and maps take at least one byte each, and ``values_per_byte`` bounds the number of
+values.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Type:
 
     @property
     def label(self) -> str:
-        """The name of the type among the branches of a union, without its namespace."""
+        """The type's name among the branches of a union, without its namespace."""
         if self.name or self.logical:
             return self.name.rpartition(".")[2] or self.logical.replace("-", "_")
         return {"int": "long", "float": "double"}.get(self.kind, self.kind)
@@ -76,19 +76,18 @@ class Type:
         return {self.kind}.union(*(each.kinds() for each in inside))
 
     def min_bytes(self) -> int:
-        """The bytes that a value takes at least."""
+        """The minimum length of a value."""
         if self.kind == "record":
             return sum(each.min_bytes() for _, each, _ in self.fields)
         return self.size if self.kind == "fixed" else MIN_BYTES.get(self.kind, 1)
 
     def values(self) -> int:
-        """The values that are made of one of these, without those of arrays and maps in it."""
         if self.kind == "union":
             return 1 + max((each.values() for each in self.branches), default=0)
         return 1 + sum(each.values() for _, each, _ in self.fields)
 
     def lists(self, path: str = "") -> Iterator[tuple[str, Type]]:
-        """The types of the items of every array and map, by their paths."""
+        """The item types of every array and map, by path."""
         for name, each, _ in self.fields:
             yield from each.lists(f"{path}.{name}")
         for each in self.branches:
@@ -98,13 +97,13 @@ class Type:
             yield from self.items.lists(f"{path}[]")
 
     def is_walked(self) -> bool:
-        """Whether values are something else than what fastavro makes of them."""
+        """Whether values need conversion after fastavro."""
         inside = [*(each for _, each, _ in self.fields), *self.branches, *([self.items] if self.items else [])]
         return self.logical in ("decimal", "uuid") or len(self.present) > 1 or any(each.is_walked() for each in inside)
 
 
 class AvroSchema:
-    """A schema that was read. ``parsed`` is fastavro's form of it. Raises ConfigurationError for one that cannot be used."""
+    """A parsed schema; ``parsed`` is fastavro's form. Raises ConfigurationError for one that cannot be used."""
 
     def __init__(self, text: str) -> None:
         with needs_extras():
@@ -172,7 +171,7 @@ class AvroSchema:
 
 
 def _set_defaults(node: Any, kind: Type) -> None:
-    """Puts values of Python in the place of defaults, which JSON has as texts and numbers, and fastavro takes as they are."""
+    """Convert defaults from JSON's texts and numbers to Python values, which fastavro uses as they are."""
     if isinstance(node, list):
         for each, branch in zip(node, kind.branches, strict=True):
             _set_defaults(each, branch)
@@ -215,7 +214,7 @@ def _native(value: Any, kind: Type) -> Any:
 
 
 def values_per_byte(writer: AvroSchema, reader: AvroSchema) -> float:
-    """How many values a byte of a message can become, as items of arrays and maps."""
+    """How many items of arrays and maps a byte of a message can become."""
     written = {path: items.min_bytes() for path, items in writer.root.lists()}
     least = min(written.values(), default=1)
     lists = [*writer.root.lists(), *reader.root.lists()]
@@ -223,7 +222,7 @@ def values_per_byte(writer: AvroSchema, reader: AvroSchema) -> float:
 
 
 def _check_depth(raw: Any) -> None:
-    """Raises ConfigurationError before anything recurs into a text that is too deep. A type takes up to three levels."""
+    """Raise ConfigurationError for a text that is too deep to recur into. A type takes up to three levels."""
     level = [raw]
     for _ in range(3 * MAX_DEPTH):
         level = [
@@ -238,7 +237,7 @@ def _check_depth(raw: Any) -> None:
 
 
 def _without_logical_types(node: Any) -> Any:
-    """The schema without the annotations that are not left to fastavro."""
+    """The schema without annotations that fastavro must not handle."""
     if isinstance(node, list):
         return [_without_logical_types(each) for each in node]
     if not isinstance(node, dict):
@@ -253,7 +252,7 @@ def _without_logical_types(node: Any) -> Any:
 
 
 def _logical(node: dict[str, Any]) -> dict[str, Any]:
-    """What an annotation means; nothing for one that is not known or not valid, as Avro requires."""
+    """The meaning of an annotation; none if it is unknown or invalid, as Avro requires."""
     kind, logical = node["type"], node.get("logicalType")
     if (kind, logical) in TIMES or (
         logical == "uuid" and (kind == "string" or (kind == "fixed" and node["size"] == 16))
@@ -268,7 +267,7 @@ def _logical(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def arrow_type(kind: Type) -> Any:
-    """The Arrow type that holds every value of an Avro type, and Spark has too."""
+    """The Arrow type, known to Spark, that holds every value of an Avro type."""
     import pyarrow as pa
 
     logical = {
@@ -307,10 +306,7 @@ def arrow_type(kind: Type) -> Any:
 
 
 def to_value(value: Any, kind: Type) -> Any:
-    """A value of fastavro's as columns have it: decimals, UUIDs, and unions as one field of several.
-
-    Raises ValueError for one that has no such form.
-    """
+    """Convert a value of fastavro's for a column: decimals, UUIDs, and unions as one field of several. Raises ValueError."""
     if kind.kind == "union":
         return _of_union(value, kind)
     if isinstance(value, tuple):
@@ -352,7 +348,7 @@ def _of_union(value: Any, kind: Type) -> Any:
 
 
 def to_datum(value: Any, kind: Type, where: str = "") -> Any:
-    """A value as fastavro writes it, and no other. Raises ConfigurationError that names the field."""
+    """Convert a value for fastavro, strictly. Raises ConfigurationError that names the field."""
     if kind.kind == "union":
         return _to_branch(value, kind, where)
     if kind.fields:
@@ -391,12 +387,7 @@ def to_datum(value: Any, kind: Type, where: str = "") -> Any:
 
 
 def check_promoted(value: Any, kind: Type) -> None:
-    """Raises ValueError for a whole number of the writer that the reader's floating-point type does not hold.
-
-    Args:
-        value: The value as the writer's schema has it: Avro converts it to the reader's without a check.
-        kind: The reader's type.
-    """
+    """Raise ValueError if the reader's floating-point ``kind`` does not hold the writer's integer, which Avro does not check."""
     if kind.kind in ("float", "double") and type(value) is int and not _is_floating(value, kind):
         raise ValueError(f"{value} is not exactly a {kind.kind}")
     if isinstance(value, dict):
@@ -412,7 +403,7 @@ def check_promoted(value: Any, kind: Type) -> None:
 
 
 def _is_floating(value: float, kind: Type) -> bool:
-    """Whether a number is exactly one of a floating-point type."""
+    """Whether a floating-point type holds a number exactly."""
     try:
         number = float(value)
     except OverflowError:
@@ -421,7 +412,7 @@ def _is_floating(value: float, kind: Type) -> bool:
 
 
 def _scaled(value: Decimal, scale: int) -> Decimal:
-    """A decimal times a power of ten, with all its digits: ``scaleb`` rounds to those of a context."""
+    """A decimal times a power of ten, with all its digits (``scaleb`` rounds)."""
     sign, digits, exponent = value.as_tuple()
     return Decimal((sign, digits, exponent + scale)) if isinstance(exponent, int) else value
 

@@ -1,7 +1,7 @@
-"""What a codec is, and the way from Python rows to Arrow columns in which a bad message never stops the rest.
+"""The base of codecs, and the way from Python rows to Arrow columns. A bad message never stops the others.
 
-A value goes into a column as it is, or its message is a problem: nothing is rounded, cut or converted. What a message has and the
-schema does not is *rescued*, as JSON beside the row.
+A value goes into a column unchanged, or its message is a problem: nothing is rounded, cut or converted. Fields that the schema
+lacks are *rescued*, as JSON beside the row.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Decoded:
-    """The rows of some messages. A message may have any number of rows; one that is in ``problems`` has none.
+    """The rows of some messages. A message may have any number of rows; one in ``problems`` has none.
 
     Attributes:
         columns: An Arrow array for each field, in the schema's order.
         origins: For each row, the index of its message among the payloads.
-        problems: For each message that could not be read, by its index, the reason.
-        rescued: For each row with fields that the schema lacks, by the row's index, those fields as a JSON object.
+        problems: The reasons for unreadable messages, by index.
+        rescued: Fields that the schema lacks, as a JSON object, by the row's index.
 
     Example:
         >>> Decoded([pa.array([1, 2])], origins=[0, 2], problems={1: "ValueError: no JSON"})
@@ -44,10 +44,10 @@ class Decoded:
 
 
 class Codec(Protocol):
-    """Payloads to rows and back: one message at a time for programs, and many at once as Arrow columns.
+    """Converts payloads to rows and back: one message at a time for applications, and many at once as Arrow columns.
 
-    An entry point of the group ``mainstem.codecs`` is a class like this. It is created with its options as keywords, all of them
-    text. It goes to Spark's workers by pickle, so it holds plain values only. ``RowCodec`` is an easier way to write one.
+    An entry point of the group ``mainstem.codecs`` is a class like this. It is created with its options as keywords, all of
+    them text. It is pickled to Spark's workers, so it holds plain values only. ``RowCodec`` is an easier way to write one.
 
     Example:
         >>> codec: Codec = find_codec("csv", {"columns": "id,name"})
@@ -56,13 +56,13 @@ class Codec(Protocol):
     def __init__(self, **options: str) -> None: ...
 
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
-        """The rows of one message.
+        """Decode one message.
 
         Args:
             payload: The message.
 
         Returns:
-            A dictionary for each row; most formats have one.
+            A dictionary for each row; most formats have one row.
 
         Raises:
             ValueError: The message cannot be read; other exceptions are possible.
@@ -74,16 +74,16 @@ class Codec(Protocol):
         ...
 
     def encode(self, row: dict[str, Any]) -> bytes:
-        """A message of one row.
+        """Encode one row as a message.
 
         Args:
-            row: The values by the names of their fields.
+            row: The values by field name.
 
         Returns:
             The payload.
 
         Raises:
-            ConfigurationError: A value has no place in the format, or the codec only decodes.
+            ConfigurationError: The format cannot hold a value, or the codec only decodes.
 
         Example:
             >>> find_codec("json").encode({"id": 1})
@@ -92,13 +92,13 @@ class Codec(Protocol):
         ...
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
-        """The columns, inferred from messages where the codec's options do not determine them.
+        """The columns, inferred from messages if the codec's options do not determine them.
 
         Args:
             sample: The first payloads of the recordings; it may be empty.
 
         Returns:
-            The schema of what ``decode_batch`` makes.
+            The schema for ``decode_batch``.
 
         Raises:
             ValueError: The sample does not determine a schema.
@@ -110,11 +110,11 @@ class Codec(Protocol):
         ...
 
     def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Decoded:
-        """The rows of some messages. A message that cannot be read never stops the others.
+        """Decode many messages. One that cannot be read never stops the others.
 
         Args:
             payloads: The messages.
-            schema: The schema that the columns have, exactly.
+            schema: The exact schema of the columns.
 
         Returns:
             The rows, and the reasons for messages without any.
@@ -126,7 +126,7 @@ class Codec(Protocol):
         ...
 
     def encode_batch(self, batch: pa.RecordBatch) -> list[bytes]:
-        """A message of each row of a batch.
+        """Encode each row of a batch as a message.
 
         Args:
             batch: The rows; its columns are the fields.
@@ -135,7 +135,7 @@ class Codec(Protocol):
             The payloads, in the order of the rows.
 
         Raises:
-            ConfigurationError: A value has no place in the format; names the row. Or the codec only decodes.
+            ConfigurationError: The format cannot hold a value (the error names the row), or the codec only decodes.
 
         Example:
             >>> find_codec("json").encode_batch(pa.record_batch({"id": [1, 2]}))
@@ -145,9 +145,9 @@ class Codec(Protocol):
 
 
 class RowCodec(ABC):
-    """A codec of dictionaries, a message at a time: easy to write, and fast enough for most.
+    """A codec of dictionaries, one message at a time: easy to write, and fast enough for most.
 
-    ``decode`` must be overridden; ``encode`` where messages are written too.
+    Override ``decode``, and ``encode`` to write messages.
 
     Example:
         >>> class Words(RowCodec):
@@ -161,45 +161,37 @@ class RowCodec(ABC):
 
     @abstractmethod
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
-        """The rows of one message; to be overridden. Whatever it raises is the message's problem.
+        """Decode one message; override this. An exception is the message's problem.
 
-        Only ``StoreError`` and ``MissingExtraError`` are not: they stop the reading, as the same message can be read once the
-        store responds or the package is there.
+        ``StoreError`` and ``MissingExtraError`` stop the reading instead: the same message can be read once the store responds
+        or the package is installed.
 
         Args:
             payload: The message.
 
         Returns:
-            A dictionary for each row; a field that it leaves out is null.
-
-        Example:
-            >>> find_codec("json").decode(b'{"id": 1}')
-            [{'id': 1}]
+            A dictionary for each row; a missing field is null.
         """
 
     def encode(self, row: dict[str, Any]) -> bytes:  # noqa: ARG002
-        """A message of one row; to be overridden. Whatever it raises is reported with the row.
+        """Encode one row as a message; override this. An exception is reported with the row.
 
         Args:
-            row: The values by the names of their fields.
+            row: The values by field name.
 
         Returns:
             The payload.
 
         Raises:
-            ConfigurationError: A value has no place in the format, or the codec only decodes.
-
-        Example:
-            >>> find_codec("json").encode({"id": 1})
-            b'{"id":1}'
+            ConfigurationError: The format cannot hold a value, or the codec only decodes.
         """
         raise ConfigurationError(f"{type(self).__name__} only decodes")
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
-        """The columns of the rows of the sample, each of the widest type that its values need.
+        """The columns of the sample's rows, each of the widest type that its values need.
 
-        Messages that cannot be read are passed over here: they are problems when they are decoded. Where the values of a field
-        have several types, most of them decide.
+        Unreadable messages are skipped here; they are problems when they are decoded. If the values of a field have several
+        types, the most frequent one decides.
 
         Args:
             sample: Payloads of the recordings.
@@ -209,10 +201,6 @@ class RowCodec(ABC):
 
         Raises:
             ValueError: The sample has no rows.
-
-        Example:
-            >>> find_codec("json").schema([b'{"id": 1}'])
-            id: int64
         """
         with needs_extras():
             import pyarrow as pa
@@ -226,18 +214,14 @@ class RowCodec(ABC):
         return pa.schema(fields_of(rows))
 
     def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Decoded:
-        """The rows of all messages that can be read.
+        """Decode many messages, each with ``decode``.
 
         Args:
             payloads: The messages.
-            schema: The schema that the columns have; a value that does not fit it is the message's problem.
+            schema: The exact schema of the columns; a value that does not fit it is the message's problem.
 
         Returns:
             The rows, and the reasons for messages without any.
-
-        Example:
-            >>> find_codec("json").decode_batch([b'{"id": 1}', b"{"], schema).origins
-            [0]
         """
         rows: list[dict[str, Any]] = []
         origins: list[int] = []
@@ -255,7 +239,7 @@ class RowCodec(ABC):
         return within_limits(self._columns(rows, origins, as_nullable(schema), problems), schema)
 
     def encode_batch(self, batch: pa.RecordBatch) -> list[bytes]:
-        """A message of each row of a batch.
+        """Encode each row of a batch as a message, with ``encode``.
 
         Args:
             batch: The rows; its columns are the fields.
@@ -264,11 +248,7 @@ class RowCodec(ABC):
             The payloads, in the order of the rows.
 
         Raises:
-            ConfigurationError: A value has no place in the format; names the row. Or the codec only decodes.
-
-        Example:
-            >>> find_codec("json").encode_batch(pa.record_batch({"id": [1, 2]}))
-            [b'{"id":1}', b'{"id":2}']
+            ConfigurationError: The format cannot hold a value (the error names the row), or the codec only decodes.
         """
         payloads = []
         for i, row in enumerate(_python_rows(batch)):
@@ -281,7 +261,7 @@ class RowCodec(ABC):
         return payloads
 
     def column(self, values: list[Any], kind: Any) -> Any:
-        """A column of Arrow's; to be overridden where values need a conversion.
+        """An Arrow column of some values; override this if values need a conversion.
 
         Args:
             values: A value for each row, None for null.
@@ -339,7 +319,7 @@ class RowCodec(ABC):
         return bad
 
     def _misfits(self, values: list[Any], kind: Any) -> Iterator[tuple[int, Exception]]:
-        """The values that are none of a type: all, or few among many, which halving shows."""
+        """The values that do not fit a type: all, or few among many, which bisection finds."""
         ends = [error for value in (values[0], values[-1]) if (error := self._misfit([value], kind)) is not None]
         if len(ends) == 2:
             for i, value in enumerate(values):
@@ -368,7 +348,7 @@ class RowCodec(ABC):
 
 
 def reason_of(error: Exception) -> str:
-    """An error as a message's problem. The type is named where the text need not be a sentence: ``KeyError: 'id'``."""
+    """An error as a message's problem, with the type if the text need not be a sentence: ``KeyError: 'id'``."""
     if isinstance(error, UnicodeDecodeError):
         return f"the message is not UTF-8: byte {error.object[error.start]:#04x} at {error.start}"
     is_sentence = type(error) is ValueError or isinstance(error, MainstemError)
@@ -376,7 +356,7 @@ def reason_of(error: Exception) -> str:
 
 
 def _rows(decoded: Any) -> list[dict[str, Any]]:
-    """What a codec made of a message. Raises TypeError for anything but dictionaries."""
+    """Check a codec's rows. Raises TypeError for anything but dictionaries."""
     rows = list(decoded)
     if wrong := [row for row in rows if not isinstance(row, dict)]:
         raise TypeError(f"a row is a dictionary, not {type(wrong[0]).__name__}")
@@ -384,7 +364,7 @@ def _rows(decoded: Any) -> list[dict[str, Any]]:
 
 
 def _python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The rows of a batch. Raises ConfigurationError for a value that Python has no type for, or a map with a key twice."""
+    """The rows of a batch. Raises ConfigurationError for a value without a Python type, or a map with a duplicate key."""
     options: dict[str, Any] = {"maps_as_pydicts": "strict"}
     try:
         rows: list[dict[str, Any]] = batch.to_pylist(**options)

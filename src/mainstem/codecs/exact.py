@@ -1,7 +1,7 @@
 """Arrow arrays of exactly the given values: nothing is rounded, truncated, wrapped or converted.
 
-``pyarrow.array`` alone is not that strict: it rounds to float32, truncates 2.5 to 2 and microseconds to milliseconds, and takes a
-time without a zone for UTC.
+``pyarrow.array`` is not that strict: it rounds to float32, truncates 2.5 to 2 and microseconds to milliseconds, and treats a
+time without a zone as UTC.
 """
 
 from __future__ import annotations
@@ -31,13 +31,9 @@ def exact_leaf(values: list[Any], kind: pa.DataType) -> pa.Array:
 def or_misfit(
     make: Leaf, values: list[Any], kind: pa.DataType, explain: Callable[[Any, Any], str] | None = None
 ) -> pa.Array:
-    """``make(values, kind)``. If Arrow or Python refuse the values, raises ValueError with the first one and the type's limits.
+    """Call ``make(values, kind)``; if Arrow or Python refuses a value, raise ValueError with it and the type's limits.
 
-    Args:
-        make: Makes an array of values and a type.
-        values: The values.
-        kind: The type.
-        explain: Says why the type does not hold a value; None for the words that fit numbers and times.
+    ``explain`` says why the type does not hold a value; None for the text that fits numbers and times.
     """
     import pyarrow as pa
 
@@ -103,18 +99,9 @@ def _exact(values: list[Any], kind: Any) -> Any:
 
 
 def exact_array(values: list[Any], kind: pa.DataType, leaf: Leaf = exact_leaf) -> pa.Array:
-    """An array of exactly these values; None is null.
+    """An array of exactly these Python values, with dictionaries or lists of pairs for maps; None is null.
 
-    Args:
-        values: Python values; a dictionary or a list of pairs for a map.
-        kind: The type of the array.
-        leaf: Makes arrays of types without members.
-
-    Returns:
-        The array. Whether fields may be null is not checked.
-
-    Raises:
-        ValueError: The type does not hold one of the values.
+    ``leaf`` makes arrays of types without members. Whether fields may be null is not checked. Raises ValueError.
     """
     import pyarrow as pa
     import pyarrow.types as is_
@@ -153,7 +140,7 @@ def exact_array(values: list[Any], kind: pa.DataType, leaf: Leaf = exact_leaf) -
 
 
 def shown(value: Any) -> str:
-    """A value for an error message, shortened: as JSON writes it where it is a literal, else as Python does."""
+    """A value for an error message, shortened; in JSON if it is a literal."""
     if value is None or isinstance(value, bool):
         text = json.dumps(value)
     elif isinstance(value, Decimal | datetime | date | time):
@@ -173,7 +160,6 @@ def to_integer(value: Any) -> int:
 
 
 def is_float_32(value: float) -> bool:
-    """Whether a 32-bit floating-point number holds the value."""
     import numpy as np
 
     with np.errstate(over="ignore"):
@@ -191,7 +177,7 @@ def _integer(value: Any, kind: Any) -> int | None:
 
 
 def _decimal(value: Decimal, kind: Any) -> Decimal:
-    """The same number without an exponent that Arrow does not expect: it ends the process for some."""
+    """The same number without an exponent, since some exponents crash Arrow."""
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         raise ValueError(f"{value} is not of type {kind}")

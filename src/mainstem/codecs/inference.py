@@ -1,6 +1,6 @@
-"""The columns that a sample of rows needs. No single message decides: each field has the type of most of its values.
+"""Infers columns from a sample of rows: each field has the type of most of its values.
 
-Values of another type are problems when they are decoded, and fields that no column holds are rescued.
+Values of another type become problems when they are decoded, and fields that no column holds are rescued.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_NAME = 255
 
 
 def fields_of(rows: Sequence[dict[Any, Any]], depth: int = 0) -> list[tuple[str, pa.DataType]]:
-    """The fields of rows that columns can hold, in the order in which they first occur; the most frequent of too many."""
+    """The fields that columns can hold, in order of first occurrence; the most frequent ones if there are too many."""
     counts = Counter(name for row in rows for name in row if _is_name(name))
     kinds: dict[str, pa.DataType] = {}
     left = MAX_FIELDS
@@ -40,12 +40,8 @@ def fields_of(rows: Sequence[dict[Any, Any]], depth: int = 0) -> list[tuple[str,
 def widest(values: Sequence[Any], depth: int = 0) -> pa.DataType | None:
     """The narrowest type that holds all values of the kind that most of them are.
 
-    Args:
-        values: Values of one field; None is of any type.
-        depth: How many structs and lists are around them.
-
-    Returns:
-        The type; text if all values are None, and None if no type of a column holds them.
+    ``depth`` is how many structs and lists are around them. The type is text if all values are None, and None if no column
+    holds them.
     """
     import pyarrow as pa
 
@@ -73,15 +69,9 @@ def widest(values: Sequence[Any], depth: int = 0) -> pa.DataType | None:
 def distinct(
     schema: pa.Schema, taken: Collection[str] = (), key: Callable[[str], str] = lambda name: name
 ) -> pa.Schema:
-    """A schema without fields that have the name of another one.
+    """A schema without fields that have the name of an earlier or ``taken`` one, at any depth of structs.
 
-    Args:
-        schema: The columns.
-        taken: Names that columns may not have.
-        key: Two names are the same if this is; members of a struct are compared too.
-
-    Returns:
-        The first field of each name. A struct that is left without fields is left out.
+    Two names are equal if their ``key`` is. Structs without remaining fields are left out.
     """
     import pyarrow as pa
 
@@ -118,7 +108,7 @@ def _is_name(name: Any) -> bool:
 
 
 def _kind(value: Any) -> Any:
-    """What values have in common that one column may hold."""
+    """The kind of value that one column may hold."""
     kind = type(value)
     if kind in (float, Decimal):
         return int
@@ -146,7 +136,7 @@ def _number(values: Sequence[Any]) -> pa.DataType:
 
 
 def _size(kind: Any) -> int:
-    """The fields that a type counts for."""
+    """The number of fields that a type counts for."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):

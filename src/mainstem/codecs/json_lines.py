@@ -34,18 +34,16 @@ MOST_KEPT_BACK = 0.5
 class JsonLines(RowCodec):
     """A message is a JSON object, or several, each on a line of its own.
 
-    Arrow's parser reads many messages at once. It is strict about types, but not about digits: messages with a number that it
-    may have rounded are read again, one by one. Where it refuses any, the lines are screened: those that it will not take are
-    read one by one, and all others at once. Where it still refuses, the messages are cut into pieces. The rows do not depend
-    on which way they were read.
+    Arrow's parser reads many messages at once. It is strict about types but not about digits, so messages with a number that it
+    may have rounded are read again, singly. If it refuses any line, the lines are screened: suspicious ones are read singly,
+    the others at once. If it still refuses, the messages are split into pieces. The rows do not depend on the way.
     """
 
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
-        """A row for each line that is not empty. A number that a float does not hold is a Decimal."""
         return [_object(line) for line in payload.splitlines() if line.strip()]
 
     def encode(self, row: dict[str, Any]) -> bytes:
-        """The row as one line. Times and decimals become text, as ``column`` reads them; bytes must be UTF-8."""
+        """Encode the row as one line. Times and decimals become text, as ``column`` reads them; bytes must be UTF-8."""
         text = _ENCODER.encode(_of_json(row, ""))
         try:
             return text.encode()
@@ -75,7 +73,7 @@ class JsonLines(RowCodec):
     def _screened(
         self, payloads: Sequence[bytes], lines: list[bytes], origins: list[int], schema: pa.Schema
     ) -> Decoded | None:
-        """The messages that the screen lets through at once, the others one by one; None where that cannot be had."""
+        """The messages that the screen passes at once, the others singly; None if that is not possible."""
         passes = Prefilter(schema).accepts(lines)
         slow = set(compress(origins, map(not_, passes)))
         if not slow or len(slow) > len(payloads) * MOST_KEPT_BACK:
@@ -90,9 +88,9 @@ class JsonLines(RowCodec):
         schema: pa.Schema,
         slow: Collection[int] = (),
     ) -> Decoded | None:
-        """All messages by Arrow's parser, but for those in ``slow`` and those that it may have read inexactly.
+        """All messages by Arrow's parser, except those in ``slow`` and those that it may have read inexactly.
 
-        None where it refuses a line, or would read one in another way than ``decode``. With ``slow`` the lines are screened.
+        None if it refuses a line, or would read one differently from ``decode``. With ``slow`` the lines are screened.
         """
         import pyarrow as pa
 
@@ -145,7 +143,7 @@ def _leaf(values: list[Any], kind: Any) -> Any:
 
 
 def _as_integer(value: Any, kind: Any) -> Any:
-    """A value for an integer column: many programs write numbers of 64 bits as text, since JavaScript rounds them."""
+    """A value for an integer column. Many applications write 64-bit numbers as text, since JavaScript rounds them."""
     if isinstance(value, str):
         return text_array([value], kind)[0].as_py()
     # What was sent is what a float prints. From 2**53 on its own value may be another integer.
@@ -157,7 +155,6 @@ _STRIP = methodcaller("strip", b" \t\r\n")
 
 
 def _lines(payloads: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
-    """The lines of all messages that are not empty, and the index of the message of each."""
     lines = list(map(_STRIP, payloads))
     whole = b"".join(lines)
     if b"\n" not in whole and b"\r" not in whole and all(lines):
@@ -184,7 +181,7 @@ def _rescued(lines: list[bytes], table: pa.Table, schema: pa.Schema) -> tuple[di
 
 
 def _joined(parts: Sequence[tuple[int, Decoded]], schema: pa.Schema) -> Decoded:
-    """The rows of parts that follow each other, each with the index of its first message."""
+    """Concatenate parts, each with the index of its first message."""
     import pyarrow as pa
 
     whole = Decoded([], [])
@@ -198,7 +195,7 @@ def _joined(parts: Sequence[tuple[int, Decoded]], schema: pa.Schema) -> Decoded:
 
 
 def _merged(first: Decoded, second: Decoded, seconds: list[int]) -> Decoded:
-    """The rows of two parts of some messages in the order of the messages; those of ``second`` are at ``seconds``."""
+    """Merge the rows of two parts in the order of the messages; those of ``second`` are at ``seconds``."""
     import numpy as np
     import pyarrow as pa
 
@@ -249,7 +246,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 
 
 def _of_json(value: Any, name: str) -> Any:
-    """A value as JSON has it. Raises ConfigurationError where it would not be read as the same value again."""
+    """A value as JSON. Raises ConfigurationError if it would not be read back as the same value."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, dict):

@@ -1,11 +1,11 @@
-"""Which lines Arrow's parser of JSON will take, found for all of them at once.
+"""Finds the lines that Arrow's parser of JSON will accept, for all of them at once.
 
-Arrow's parser reads many lines eight times faster than Python reads them one by one, and refuses all of them for one that is
-bad. So where it has refused, two regular expressions go over the lines, in one pass each: the first matches a line that is a
-JSON object, the second a known field whose value is not of its type. Both are linear in the bytes (RE2).
+Arrow reads many lines eight times faster than Python reads them singly, but refuses all of them for one bad line. After that,
+two regular expressions go over the lines, in linear time (RE2): the first matches a line that is a JSON object, the second a
+known field whose value is not of its type.
 
-The screen is careful, not exact: a line that it keeps back is read one by one, which is slower and never wrong; a line that it
-lets through is read by Arrow, which may still refuse it. Rows do not depend on it.
+The filter is conservative: lines that it holds back are read singly, which is slower but never wrong. Lines that it passes may
+still be refused by Arrow. The rows do not depend on it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LINE = _line()
 
 
 class Prefilter:
-    """What Arrow will take for one schema."""
+    """The lines that Arrow accepts for one schema."""
 
     def __init__(self, schema: pa.Schema) -> None:
         patterns: dict[str, set[str]] = {}
@@ -82,7 +82,7 @@ def _fields(fields: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _misfit(kind: Any) -> str:
-    """What the value of a field of this type does not begin with; empty where nothing is known of the type."""
+    """The first characters that a value of this type cannot have; empty if unknown."""
     import pyarrow.types as is_
 
     if is_.is_integer(kind):

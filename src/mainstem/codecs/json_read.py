@@ -1,6 +1,6 @@
-"""Lines of JSON as columns, by Arrow's parser, and the rows in which it may not have kept every digit.
+"""Reads lines of JSON as columns by Arrow's parser, and finds the rows in which it may have lost digits.
 
-Arrow reads 9007199254740993.0 as a double that is one less, 1e400 as infinity, and a decimal modulo 2^128, without a word.
+Arrow silently reads 9007199254740993.0 as a double that is one less, 1e400 as infinity, and a decimal modulo 2^128.
 """
 
 from __future__ import annotations
@@ -25,19 +25,11 @@ EXACT = {16: 2.0**11, 32: 2.0**24, 64: 2.0**53}
 
 
 def read_exactly(lines: Sequence[bytes], data: bytes, schema: pa.Schema) -> tuple[pa.Table, set[int]]:
-    """Reads lines at once.
+    """Read lines at once.
 
-    Args:
-        lines: A JSON object each.
-        data: The lines, joined by line ends.
-        schema: The columns, all of them nullable.
-
-    Returns:
-        The table, whose columns after those of the schema are fields that it lacks; and the rows that are to be read again,
-        whose values mean nothing.
-
-    Raises:
-        ValueError: The lines have to be read in another way. ArrowException as well.
+    Returns the table, with columns for fields that the nullable ``schema`` lacks after its own, and the rows that must be read
+    again. Raises ValueError or ArrowException if the lines have to be read in another way. ``data`` has the lines joined by
+    line ends.
     """
     import pyarrow as pa
 
@@ -84,7 +76,7 @@ def _read(lines: Sequence[bytes], data: bytes, schema: pa.Schema) -> pa.Table:
 
 
 def _is_deep(line: bytes) -> bool:
-    """Whether a line has values inside each other beyond the limit."""
+    """Whether a line is nested too deeply."""
     if line.count(b"[") + line.count(b"{") <= MAX_NESTING:
         return False
     depth = 0
@@ -96,7 +88,7 @@ def _is_deep(line: bytes) -> bool:
 
 
 def _read_as(kind: Any) -> Any:
-    """The type that a field is read as: the text of times and decimals, and doubles of narrower numbers."""
+    """The type that a field is read as: text for times and decimals, doubles for narrower numbers."""
     import pyarrow as pa
     import pyarrow.types as is_
 
@@ -119,7 +111,7 @@ def _leaves(kind: Any) -> list[Any]:
 
 
 def _converted(column: Any, kind: Any) -> tuple[Any, Any]:
-    """A column in its type, and in which rows it may not have the value that was sent; None for none."""
+    """A column in its type, and the rows that may have lost the sent value, or None."""
     import pyarrow.types as is_
 
     if is_.is_struct(kind) and kind.num_fields:

@@ -1,6 +1,6 @@
-"""What no row of a table may hold: null in a required column, and times outside the years 1 to 9999, which Spark and Python end at.
+"""The limits of a table: no null in a required column, and times in the years 1 to 9999, the range of Spark and Python.
 
-A schema says by ``nullable=False`` which columns are required. Tables are nullable nevertheless: a problem row has nothing in the
+A schema marks required columns by ``nullable=False``. Tables are nullable anyway, because a problem row has nothing in the
 codec's columns.
 """
 
@@ -24,7 +24,6 @@ UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def as_nullable(kind: Any) -> Any:
-    """A schema, a field or a type in which every field may be null, at any depth; keys of maps may not."""
     import pyarrow as pa
     import pyarrow.types as is_
 
@@ -44,14 +43,10 @@ def as_nullable(kind: Any) -> Any:
 
 
 def within_limits(decoded: Decoded, schema: pa.Schema) -> Decoded:
-    """The rows without those of messages that break a limit, which become problems. Raises nothing for a value.
+    """Turn messages with rows that break a limit into problems; return the other rows.
 
-    Args:
-        decoded: The rows, with a column for each field of the schema.
-        schema: The schema, with ``nullable=False`` for what is required.
-
-    Returns:
-        The rows that are left.
+    ``decoded`` has a column for each field of ``schema``, which marks required ones by ``nullable=False``. Never raises for a
+    value.
     """
     import numpy as np
     import pyarrow as pa
@@ -104,7 +99,6 @@ def _faults(column: Any, item: Any, path: str) -> Iterator[tuple[str, str, Any]]
 
 
 def _items(column: Any, kind: Any) -> tuple[Any, list[tuple[Any, Any, str]]]:
-    """The items of lists or maps: the row of each, and their arrays with field and name."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -124,7 +118,6 @@ def _items(column: Any, kind: Any) -> tuple[Any, list[tuple[Any, Any, str]]]:
 
 
 def _is_limited(item: Any) -> bool:
-    """Whether there is anything to check in a field."""
     import pyarrow.types as is_
 
     kind = item.type

@@ -1,4 +1,4 @@
-"""Which codec a name means: one of ours, one that a package brings, or ``package.module:Class``."""
+"""Finds a codec by name: ours, one of another package, or ``package.module:Class``."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def codec_names() -> list[str]:
 
 
 def find_codec(name: str, options: Mapping[str, str] | None = None) -> Codec:
-    """Creates the codec of a name.
+    """Create a codec by name.
 
     Args:
         name: One of ``codec_names()``, or ``package.module:Class``.
-        options: The codec's options, as the command line has them.
+        options: The codec's options, as on the command line.
 
     Returns:
         The codec.

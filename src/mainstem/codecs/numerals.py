@@ -1,8 +1,7 @@
-"""Numbers written as text, as in JSON and CSV: which values they are, and whether a column holds them.
+"""Numbers as text, as in JSON and CSV: their values, and whether a column holds them.
 
-A whole number is held if the column has exactly its value. A floating-point column holds any other number whose digits it gives
-back: 0.1 is held although no binary fraction equals it, and 0.12345678901234567890 is not, because a double
-has 0.12345678901234568.
+An integer is held if the column has exactly its value. A floating-point column holds any other number whose digits it returns:
+0.1 is held although no binary fraction equals it, but 0.12345678901234567890 is not, because a double has 0.12345678901234568.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _LOWER = 0x20
 
 
 def number_of(text: str) -> float | Decimal:
-    """A number with a fraction or an exponent: a float if that prints the same number again, else a Decimal."""
+    """A number with a fraction or an exponent: a float if that prints the same number, else a Decimal."""
     value = float(text)
     if len(text) <= SAFE_DIGITS[64] + 1 and "e" not in text and "E" not in text:
         return value
@@ -48,7 +47,7 @@ def number_of(text: str) -> float | Decimal:
 
 
 def decimal_of(text: str) -> Decimal:
-    """A number as a Decimal. Raises ValueError for an exponent that Python does not hold either."""
+    """A number as a Decimal. Raises ValueError for an exponent beyond Python's."""
     try:
         return Decimal(text)
     except InvalidOperation:
@@ -56,7 +55,6 @@ def decimal_of(text: str) -> Decimal:
 
 
 def text_array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """An array of values that are texts. Raises ValueError for the first that is not written as a value of the type."""
     return or_misfit(_text_array, values, kind)
 
 
@@ -85,7 +83,6 @@ def _text_array(values: list[Any], kind: Any) -> Any:
 
 
 def integer_of(text: str) -> int:
-    """A whole number. Raises ValueError for more digits than Python converts."""
     try:
         return int(text)
     except ValueError:
@@ -93,10 +90,7 @@ def integer_of(text: str) -> int:
 
 
 def times_of(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Dates and times from text in ISO 8601. Zeros beyond the digits of the type's unit are no loss.
-
-    Raises ValueError for the first text that is none, or that has more digits than the unit.
-    """
+    """Dates and times from ISO 8601 text. Raises ValueError for an invalid text, or one more precise than the unit."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.types as is_
@@ -126,7 +120,7 @@ def _time(text: str, kind: Any) -> time:
 
 
 def _no_time(text: Any, kind: Any) -> str:
-    """Return why a text is not a date or time of a type."""
+    """Why a text is not a date or time of a type."""
     import pyarrow as pa
     import pyarrow.types as is_
 
@@ -142,7 +136,7 @@ def _no_time(text: Any, kind: Any) -> str:
 
 
 def is_held(text: str, number: float) -> bool:
-    """Whether a floating-point number holds what a text says."""
+    """Whether a floating-point number holds the text's number."""
     if NOT_FINITE.fullmatch(text):
         return True
     exact = decimal_of(text)
@@ -162,18 +156,16 @@ def as_text(value: Any, name: str, where: str) -> str:
 
 
 def decimal_text(value: Decimal) -> str:
-    """A decimal in digits; with an exponent if they would be far more than a column holds."""
+    """A decimal in digits, or with an exponent if there would be far more digits than a column holds."""
     is_short = value.is_finite() and abs(int(value.as_tuple().exponent)) <= 2 * DECIMAL_DIGITS
     return f"{value:f}" if is_short else str(value)
 
 
 def inexact_lines(lines: Sequence[bytes], data: bytes, *, narrow: bool) -> set[int]:
-    """The lines with a number that has a fraction or a negative exponent which a double may not hold.
+    """The lines with a fraction or a negative exponent that a double may not hold.
 
-    Args:
-        lines: Lines of JSON.
-        data: The same lines, joined by a byte each; no number is at its end.
-        narrow: Whether the number must be what the double prints, as it is to become a narrower one.
+    ``data`` has the lines joined by one byte each, without a number at its end. ``narrow``: the number must be what the double
+    prints, since it becomes a narrower one.
     """
     import numpy as np
 
@@ -189,7 +181,7 @@ def inexact_lines(lines: Sequence[bytes], data: bytes, *, narrow: bool) -> set[i
 
 
 def _digits(raw: Any, places: Any) -> Any:
-    """Whether there is a digit at each place; none lies outside."""
+    """Whether there is a digit at each place, all of which are inside."""
     import numpy as np
 
     at = raw[np.clip(places, 0, len(raw) - 1)]
@@ -197,14 +189,14 @@ def _digits(raw: Any, places: Any) -> Any:
 
 
 def _tiny(data: bytes, raw: Any, signs: Any) -> list[int]:
-    """The places of the minus signs of exponents of numbers so near to zero that digits are lost."""
+    """The minus signs of exponents of numbers so near zero that digits are lost."""
     before = raw[signs - 1] | _LOWER
     signs = signs[(before == _E) & _digits(raw, signs + 3)]
     return [place for place in signs.tolist() if TINY.match(data, place)]
 
 
 def _long_fractions(data: bytes, raw: Any, dots: Any, *, narrow: bool) -> list[int]:
-    """The places of the decimal points of numbers that a double may not hold."""
+    """The decimal points of numbers that a double may not hold."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc

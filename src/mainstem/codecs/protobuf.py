@@ -36,10 +36,11 @@ MAX_READINGS = 1024
 class Protobuf(RowCodec):
     """A message of one type. Needs ``mainstem[codecs]``.
 
-    Options: ``descriptors``, a file of ``protoc --include_imports --descriptor_set_out``, and ``message``, the full name in it; or
-    ``module``, a generated class as in ``tides_pb2:Trade``; ``framing``: ``none`` or ``confluent``; ``schemas``, a directory of
-    such files by number (``17.desc``), or ``registry``, the URL of a Schema Registry, with ``registry_user``, ``registry_ca``,
-    ``registry_insecure``; ``id``, the number that is written; ``timestamps``: ``us``, or ``ns`` for int64 nanoseconds.
+    Options: ``descriptors``, a file of ``protoc --include_imports --descriptor_set_out``, and ``message``, the full name in it;
+    or ``module``, a generated class such as ``tides_pb2:Trade``; ``framing``: ``none`` or ``confluent``; ``schemas``, a
+    directory of such files by number (``17.desc``), or ``registry``, the URL of a Schema Registry, with ``registry_user``,
+    ``registry_ca``, ``registry_insecure``; ``id``, the number to write; ``timestamps``: ``us``, or ``ns`` for int64
+    nanoseconds.
     """
 
     def __init__(
@@ -87,7 +88,6 @@ class Protobuf(RowCodec):
 
     @cached_property
     def _reader(self) -> _Reading | None:
-        """The type that rows have; None where it is that of each message."""
         with needs_extras():
             import google.protobuf.descriptor  # noqa: F401
 
@@ -147,7 +147,7 @@ class Protobuf(RowCodec):
         return self._readings[key][1], start
 
     def _reading_of(self, descriptor: Any) -> _Reading:
-        """How messages of a type are read. Raises ValueError for another one than that of the options."""
+        """How messages of a type are read. Raises ValueError if it is not the options' type."""
         name = self._name if self._reader is None else self._reader.descriptor.full_name
         if name and descriptor.full_name != name:
             raise ValueError(f"the message {descriptor.full_name!r}, not {name!r}")
@@ -168,7 +168,7 @@ class Protobuf(RowCodec):
         return head + self._reader.write(row)
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
-        """That of the type; without one that of the message of the sample whose schema has the highest number."""
+        """The type's schema, or without a type, that of the sample's message whose schema has the highest number."""
         if self._reader is not None:
             return self._reader.schema()
         framed = [each for each in sample if len(each) > 5 and each[0] == 0]
@@ -181,8 +181,6 @@ class Protobuf(RowCodec):
 
 
 class _Reading:
-    """How messages of one type become rows, and rows messages."""
-
     def __init__(self, descriptor: Any, nanos: bool) -> None:
         from google.protobuf import message_factory
 
@@ -229,7 +227,6 @@ def _decoded(text: str, number: int) -> bytes:
 
 
 def _file(data: bytes) -> Any:
-    """A file's descriptor. Raises ConfigurationError."""
     from google.protobuf import descriptor_pb2
     from google.protobuf.message import DecodeError
 
@@ -240,7 +237,7 @@ def _file(data: bytes) -> Any:
 
 
 def _files(data: bytes) -> list[Any]:
-    """The files of a set, each after those that it imports. Raises ConfigurationError."""
+    """The files of a set, each after its imports. Raises ConfigurationError."""
     from google.protobuf import descriptor_pb2
     from google.protobuf.message import DecodeError
 
@@ -254,7 +251,7 @@ def _files(data: bytes) -> list[Any]:
 
 
 def _pool(files: list[Any]) -> Any:
-    """A pool of these files, and of Protobuf's own. Raises ConfigurationError."""
+    """A pool of these files and Protobuf's own. Raises ConfigurationError."""
     from google.protobuf import (
         any_pb2,
         descriptor_pb2,
@@ -315,7 +312,7 @@ def _zigzag(value: int) -> bytes:
 
 
 def _proto_of(file: Any) -> Any:
-    """A file as descriptor.proto has it: the order of its messages is that of the indexes."""
+    """A file as in descriptor.proto, whose order of messages the indexes refer to."""
     from google.protobuf import descriptor_pb2
 
     proto = descriptor_pb2.FileDescriptorProto()
@@ -324,7 +321,7 @@ def _proto_of(file: Any) -> Any:
 
 
 def _message_at(file: Any, indexes: list[int]) -> Any:
-    """The message of a file that indexes name. Raises ValueError if there is none."""
+    """The message of a file at these indexes. Raises ValueError."""
     proto = _proto_of(file)
     messages, names = proto.message_type, [proto.package] if proto.package else []
     for index in indexes:

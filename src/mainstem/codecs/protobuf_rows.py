@@ -1,7 +1,7 @@
-"""Messages of Protobuf as rows and back: which column a field has, and which value.
+"""Protobuf messages as rows and back.
 
-A column holds every value of its field: Spark has no unsigned integers, so those of 32 bits are int64 and those of 64 bits are
-decimals. Fields without presence have their default, others null where they are not set.
+A column holds every value of its field. Spark has no unsigned integers, so uint32 becomes int64 and uint64 a decimal. Fields
+without presence have their default; unset ones are null otherwise.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ WRAPPERS = tuple(
 
 
 class Budget:
-    """The values that one message may still have."""
+    """How many more values one message may have."""
 
     def __init__(self) -> None:
         self._left = MAX_VALUES
@@ -59,7 +59,7 @@ class Budget:
 
 @dataclass
 class Field:
-    """A field as a column. ``read`` and ``write`` are for one value; those of lists and maps are of their items."""
+    """A field as a column. ``read`` and ``write`` convert one value, for lists and maps one item."""
 
     name: str
     arrow: Any
@@ -74,8 +74,6 @@ class Field:
 
 @dataclass
 class Message:
-    """A message as the fields of a row."""
-
     name: str
     fields: list[Field] = field(default_factory=list)
     by_name: dict[str, Field] = field(default_factory=dict)
@@ -158,7 +156,7 @@ def _set(message: Any, each: Field, value: Any, where: str) -> None:
 
 
 def _unknown(message: Any, budget: Budget) -> dict[str, Any]:
-    """The fields that the descriptor lacks, by their numbers; of several the list."""
+    """The fields that the descriptor lacks, by number; repeated ones as lists."""
     from google.protobuf.unknown_fields import UnknownFieldSet
 
     return _numbered(UnknownFieldSet(message), budget)
@@ -179,7 +177,7 @@ def _numbered(unknown: Any, budget: Budget) -> dict[str, Any]:
 
 
 class Messages:
-    """Makes the fields of messages. ``class_of`` gives the class of a descriptor; ``nanos`` is whether times are int64."""
+    """Makes the fields of messages. ``class_of`` maps descriptors to classes; ``nanos``: times are int64."""
 
     def __init__(self, class_of: Callable[[Any], Any], *, nanos: bool) -> None:
         self._class_of, self._nanos, self._count = class_of, nanos, 0
@@ -216,7 +214,7 @@ class Messages:
         return result
 
     def _value(self, each: Any, around: tuple[str, ...]) -> tuple[Any, Any, Any, Message | None]:
-        """The Arrow type of one value, how it is read and written, and the message that it is."""
+        """The Arrow type of one value, its conversions, and its message type."""
         import pyarrow as pa
 
         if each.message_type is not None:
@@ -271,7 +269,6 @@ class Messages:
 
 
 def _number_of(value: Any, numbers: dict[str, int]) -> int:
-    """The number of an enum's name; a number without a name is its digits."""
     if isinstance(value, str) and value not in numbers and value.lstrip("-").isdecimal():
         return int(value)
     if not isinstance(value, str) or value not in numbers:

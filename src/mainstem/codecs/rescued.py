@@ -1,4 +1,4 @@
-"""What a message has and the schema lacks, as JSON beside the row."""
+"""Fields that the schema lacks, as JSON beside the row."""
 
 from __future__ import annotations
 
@@ -17,14 +17,9 @@ if TYPE_CHECKING:
 
 
 def rescue(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> tuple[dict[int, str], dict[int, str]]:
-    """The fields of each row that the schema lacks. A field that is null is not kept.
+    """The fields of each row that the schema lacks, except null ones.
 
-    Args:
-        rows: The rows, with all of their fields.
-        schema: The columns.
-
-    Returns:
-        By the row's index the fields as a JSON object, and by the row's index why JSON has no form of them.
+    Returns, by the row's index, the fields as a JSON object, and why JSON cannot hold them.
     """
     import pyarrow as pa
 
@@ -77,7 +72,7 @@ def as_json(value: Any) -> str:
 
 
 def _text(value: str) -> str:
-    """A string of JSON; half a surrogate pair, which UTF-8 lacks, is escaped."""
+    """A JSON string; lone surrogates, which UTF-8 cannot hold, are escaped."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -86,7 +81,7 @@ def _text(value: str) -> str:
 
 
 def _surplus(value: Any, kind: Any) -> Any:
-    """What of a value has no place in its type; None if everything has."""
+    """The part of a value that its type cannot hold; None if there is none."""
     import pyarrow as pa
 
     if isinstance(value, dict) and pa.types.is_struct(kind):

@@ -1,9 +1,9 @@
-"""Messages with what is known of them, as rows with what a codec reads in them: one way for ingest, exports and DataFrames.
+"""Messages with their metadata and decoded columns as rows, for ingest, exports and DataFrames.
 
-The columns are those known of the message, ``problem``, those of the codec, ``rescued`` and ``payload``. A message that the codec
-cannot read, that has a value of another type than its column, or that has no rows at all, is a row with its reason in ``problem``,
-the message in ``payload``, and nothing in the codec's columns. So these columns may be null, even if the schema requires a value:
-then a message without it is such a row. Fields that the schema lacks are in ``rescued``, as JSON.
+The columns are the message's own, ``problem``, the codec's, ``rescued`` and ``payload``. If the codec cannot read a message, a
+value has another type than its column, or there are no rows, the message becomes a row with a reason in ``problem``, itself in
+``payload``, and nulls in the codec's columns. So these columns are nullable even if the schema requires a value; a message
+without it is such a row. Fields that the schema lacks are in ``rescued``, as JSON.
 """
 
 from __future__ import annotations
@@ -32,17 +32,11 @@ MAX_REASON = 1000
 
 
 class DecodedRows:
-    """Batches of messages into batches of rows. It holds plain values, so that it goes to Spark's workers by pickle.
+    """Turns batches of messages into batches of rows. It is pickled to Spark's workers, so it holds plain values.
 
-    Args:
-        codec: What reads the payloads.
-        schema: The codec's columns.
-        known: The columns of the messages that rows have too.
-        payload: The column of the messages.
-        columns: The columns of the rows that are used, ``ROW`` among them where it is; None for all but ``ROW``.
-
-    Raises:
-        ConfigurationError: A column of the codec has the name of another one.
+    ``schema`` has the codec's columns, ``known`` the message's columns to keep, and ``payload`` names the column of the
+    messages. ``columns`` are the row columns to fill, perhaps with ``ROW``; None for all but ``ROW``. Raises ConfigurationError if
+    a name is used twice.
     """
 
     def __init__(
@@ -63,7 +57,7 @@ class DecodedRows:
                 yield self._decoded(batch)
 
     def schema(self, messages: pa.Schema) -> pa.Schema:
-        """The schema of the rows of messages with this one."""
+        """The schema of the rows for messages with this one."""
         with needs_extras():
             import pyarrow as pa
 
@@ -127,12 +121,11 @@ def _after_nulls(count: int, values: list[Any], kind: Any) -> Any:
 
 
 def _valid(reason: str) -> str:
-    """A reason that a text column holds: it may quote half a surrogate pair, or a whole message."""
+    """A reason as valid text: it may quote a lone surrogate or a whole message."""
     return reason[:MAX_REASON].encode("utf-8", "backslashreplace").decode()
 
 
 def check_names(names: Sequence[str], known: Sequence[str]) -> None:
-    """Raises ConfigurationError where a column of a codec has the name of another one, or two have one."""
     own = (*known, PROBLEM, *RESCUE_COLUMNS)
     if reserved := sorted(set(names) & set(own)):
         raise ConfigurationError(f"the codec's column {reserved[0]!r} has the name of one of ours: {', '.join(own)}")

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Sbe(RowCodec):
-    """Options: ``xml``, the file of the schema, and ``message``, which of its messages; others are problems.
+    """Options: ``xml``, the file of the schema, and ``message``, the one to read; others are problems.
 
-    Groups become lists of structs, composites structs, enums texts, sets lists of texts, data of variable length binary.
+    Groups become lists of structs, composites structs, enums texts, sets lists of texts, and variable-length data binary.
     """
 
     def __init__(self, *, xml: str = "", message: str = "", **options: str) -> None:

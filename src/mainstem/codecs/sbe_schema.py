@@ -1,4 +1,4 @@
-"""Simple Binary Encoding: the XML schema of its messages, as plain Python that decodes them."""
+"""Simple Binary Encoding: parses the XML schema and decodes messages in plain Python."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Type:
         return struct.calcsize("<" + PRIMITIVES[self.primitive][0]) * self.length
 
     def read(self, data: bytes, at: int, order: str) -> Any:
-        """The value at an offset; None where it is the null value. Raises struct.error past the end."""
+        """The value at an offset, None for the null value. Raises struct.error past the end."""
         if self.constant is not None:
             return self.constant
         if self.members:
@@ -81,7 +81,7 @@ class Type:
         return None if self.is_optional and is_null else value
 
     def _name(self, value: Any, null: Any) -> str | None:
-        """The name of an enum's value; None for the null value. Raises ValueError for a value that the schema lacks."""
+        """The name of an enum's value, None for the null value. Raises ValueError for an unknown value."""
         if value not in self.names and value != null:
             raise ValueError(f"{self.name} has no value {value!r}")
         return self.names.get(value)
@@ -89,7 +89,7 @@ class Type:
 
 @dataclass
 class Block:
-    """Fields at fixed offsets, then groups of blocks, then data of variable length: a message, or a group's entry."""
+    """Fields at fixed offsets, then groups of blocks, then variable-length data: a message, or a group's entry."""
 
     name: str
     template_id: int = 0
@@ -101,7 +101,7 @@ class Block:
 
 
 class SbeSchema:
-    """A whole schema. Raises ValueError when the XML is not a schema of SBE, or leaves something out."""
+    """A whole schema. Raises ValueError if the XML is not a schema of SBE or incomplete."""
 
     def __init__(self, xml: str) -> None:
         try:
@@ -194,7 +194,7 @@ class SbeSchema:
         return of
 
     def decode(self, data: bytes) -> tuple[Block, dict[str, Any]] | None:
-        """The message's kind and values; None for one of a template that the schema has not. ValueError when it is cut off."""
+        """The message's name and values; None for an unknown template. Raises ValueError if it is truncated."""
         try:
             head = self.header.read(data, 0, self.order)
             block = self.messages.get(head["templateId"])
@@ -233,7 +233,7 @@ class SbeSchema:
         return values, at
 
     def _announced(self, name: str, kind: Type, data: bytes, at: int) -> tuple[int, int]:
-        """How long data of variable length is, and how many bytes said so."""
+        """The length of variable-length data, and of its length field."""
         for part, offset, member in kind.members:
             if part == "length":
                 return int(member.read(data, at + offset, self.order)), offset + member.size
@@ -249,7 +249,7 @@ def _whole(element: Element, name: str, default: int) -> int:
 
 
 def _with_numbers(kind: Type, *names: str) -> Type:
-    """The composite, if members with these names say how much follows: each one whole number, which is always there."""
+    """Check that the members of a composite that hold lengths are single integers that are always present."""
     members = {name: member for name, _, member in kind.members}
     for name in names:
         member = members.get(name)

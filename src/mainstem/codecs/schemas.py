@@ -1,10 +1,10 @@
-"""Schemas by their numbers: from a directory of files, or from a Confluent Schema Registry.
+"""Schemas by number, from a directory of files or from a Confluent Schema Registry.
 
-Of a registry only one request is needed, ``GET /schemas/ids/<id>``, so it is made here, with every size and time bounded; the
-registry's own client brings librdkafka, and bounds neither.
+A registry needs only one request, ``GET /schemas/ids/<id>``, made here with bounded size and time; the registry's own client
+brings librdkafka and bounds neither.
 
-A schema that is not there is the message's problem. A registry that does not respond is not: it raises ``StoreError`` after its
-retries, so that a query fails and is tried again instead of keeping good messages as bad ones.
+A missing schema is the message's problem. A registry that does not respond is not: after retries it raises ``StoreError``, so a
+query fails and is retried instead of keeping good messages as bad ones.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ MAGIC = 0
 
 
 class UnknownSchemaError(ValueError):
-    """There is no schema of a number."""
+    """There is no schema with that number."""
 
 
 @dataclass(frozen=True)
 class SchemaText:
-    """A schema as it is kept: its text, its format (AVRO, PROTOBUF), and whether it needs other ones."""
+    """A stored schema: its text, its format (AVRO, PROTOBUF), and whether it refers to others."""
 
     text: str
     format: str
@@ -58,7 +58,7 @@ class SchemaText:
 
 
 class SchemaDirectory:
-    """Files named by the number of their schema: ``17.avsc``, or ``17.desc``, which is read as base64, as a registry has it."""
+    """Files named by schema number: ``17.avsc``, or ``17.desc``, which becomes base64, as in a registry."""
 
     def __init__(self, path: str, suffix: str) -> None:
         self._path, self._suffix = Path(path), suffix
@@ -66,7 +66,7 @@ class SchemaDirectory:
             raise ConfigurationError(f"the option schemas: {path} is not a directory")
 
     def read(self, number: int) -> SchemaText:
-        """The schema of a number. Raises UnknownSchemaError, or StoreError where the file cannot be read."""
+        """The schema with a number. Raises UnknownSchemaError, or StoreError if the file cannot be read."""
         file = self._path / f"{number}{self._suffix}"
         try:
             if self._suffix == ".avsc":
@@ -79,10 +79,9 @@ class SchemaDirectory:
 
 
 class SchemaRegistry:
-    """A Confluent Schema Registry. It goes to Spark's workers with its credentials, which are in no text of it.
+    """A Confluent Schema Registry. Pickled to Spark's workers with its credentials, which never appear in texts.
 
-    ``user`` is NAME:PASSWORD, by default the environment variable MAINSTEM_REGISTRY_USER; ``ca`` a file with the authorities to
-    trust.
+    ``user`` is NAME:PASSWORD, by default the environment variable MAINSTEM_REGISTRY_USER; ``ca`` is a file of trusted authorities.
     """
 
     def __init__(self, url: str, *, user: str = "", ca: str = "", insecure: bool = False) -> None:
@@ -145,7 +144,7 @@ class SchemaRegistry:
             raise ConfigurationError(f"the option registry_ca: {error}") from None
 
     def _connection(self, target: str) -> tuple[http.client.HTTPConnection, str]:
-        """A connection to the registry, or to the proxy before it, and what to ask for there."""
+        """A connection to the registry, or to its proxy, and the target to request."""
         context = self._context()
         host, port, proxy = self._host, self._port, urlsplit(proxy_for(self._host, is_tls=context is not None))
         if proxy.hostname:
@@ -159,7 +158,7 @@ class SchemaRegistry:
         return connection, target
 
     def _get(self, target: str) -> tuple[int, bytes]:
-        """The status and the body of one request, within the limits of time and length."""
+        """The status and body of one request, within the limits of time and length."""
         until_ns = SYSTEM_CLOCK.monotonic_ns() + int(TIMEOUT_S * NS_PER_SECOND)
         connection, target = self._connection(target)
         try:
@@ -188,7 +187,7 @@ class SchemaRegistry:
 def schemas_of(
     schemas: str, registry: str, suffix: str, *, user: str = "", ca: str = "", insecure: str = ""
 ) -> SchemaDirectory | SchemaRegistry | None:
-    """What the options of a codec name; None for neither. Raises ConfigurationError for both."""
+    """The source of schemas that a codec's options name, or None. Raises ConfigurationError for two."""
     if schemas and registry:
         raise ConfigurationError("the options schemas and registry exclude each other")
     if registry:
@@ -199,12 +198,10 @@ def schemas_of(
 
 
 def read_text(path: Path) -> str:
-    """The text of a file of a schema. Raises ConfigurationError above the limit."""
     return read_bytes(path).decode()
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a file of a schema. Raises ConfigurationError above the limit."""
     with path.open("rb") as file:
         data = file.read(MAX_SCHEMA_LENGTH + 1)
     if len(data) > MAX_SCHEMA_LENGTH:
@@ -213,7 +210,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 class SchemaCache:
-    """What was made of the schemas of a source, by number; of unknown numbers that they are."""
+    """What was made of a source's schemas, by number, unknown numbers included."""
 
     def __init__(self, make: Callable[[int], Any]) -> None:
         self._make = make
@@ -245,12 +242,11 @@ class SchemaCache:
 
 
 def confluent_number(payload: bytes) -> int:
-    """The number of the schema in Confluent's framing. Raises ValueError for a payload without it."""
+    """The schema number in Confluent's framing. Raises ValueError if there is none."""
     if len(payload) < 5 or payload[0] != MAGIC:
         raise ValueError("the message has no Confluent framing: it begins with a zero byte and the number of a schema")
     return int.from_bytes(payload[1:5], "big")
 
 
 def confluent_head(number: int) -> bytes:
-    """The framing before a message."""
     return bytes([MAGIC]) + number.to_bytes(4, "big")

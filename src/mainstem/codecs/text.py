@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class Csv(RowCodec):
-    """A message is a line of comma-separated values, or several. Options: ``delimiter``, and ``columns``, the names in order.
+    """A message is one or more lines of comma-separated values.
 
-    Without ``columns`` they are those of the schema.
+    Options: ``delimiter``, and ``columns``, the names in order, by default those of the schema.
     """
 
     def __init__(self, *, delimiter: str = ",", columns: str = "", **options: str) -> None:
@@ -50,7 +50,7 @@ class Csv(RowCodec):
         return line.getvalue().removesuffix("\r\n").encode()
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
-        """For each column the first of some types that holds all texts of the sample; text holds any."""
+        """For each column, the first type that holds all texts of the sample; text holds any."""
         import pyarrow as pa
 
         if not self._names or not sample:
@@ -62,7 +62,7 @@ class Csv(RowCodec):
         return pa.schema([(name, _type_of([row[name] for row in rows])) for name in self._names])
 
     def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Any:
-        """As ``RowCodec``; without names of its own the columns are the schema's."""
+        """Decode many messages; without ``columns``, the columns are the schema's."""
         self._names = self._names or list(schema.names)
         return super().decode_batch(payloads, schema)
 
@@ -91,7 +91,7 @@ class MessagePack(RowCodec):
         return [value]
 
     def encode(self, row: dict[str, Any]) -> bytes:
-        """The row as a map. Times have an offset from UTC; decimals and dates have no place in the format."""
+        """Encode the row as a map. Times have a UTC offset; the format has no decimals or dates."""
         with needs_extras():
             import msgspec
 
@@ -125,7 +125,7 @@ def _of_csv(value: Any, name: str) -> str:
 
 
 def _check_message_pack(value: Any, name: str) -> None:
-    """Raises ConfigurationError for a value that would be read as another one."""
+    """Raise ConfigurationError for a value that would be read back as another one."""
     if isinstance(value, dict):
         for key, each in value.items():
             if not isinstance(key, str | int | bytes) or (isinstance(key, bytes | int) and not name):
@@ -151,7 +151,7 @@ _TIMESTAMP = 0xFF
 
 
 def _check_packed(data: bytes, at: int) -> int:
-    """Where a value ends. Raises ValueError for what msgspec reads as less: a name that is there twice, and nanoseconds."""
+    """Where a value ends. Raises ValueError for data that msgspec would lose: duplicate names, and nanoseconds."""
 
     def number(size: int) -> int:
         return int.from_bytes(data[at + 1 : at + 1 + size], "big")

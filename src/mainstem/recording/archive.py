@@ -50,37 +50,27 @@ NAMES_NS = NS_PER_SECOND
 
 
 class ArchiveSegment(Protocol):
-    """The memory of one segment."""
-
     @property
-    def name(self) -> str:
-        """Its path or URL, for errors."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def length(self) -> int:
-        """Bytes that the archive has of it, from its base on."""
+        """The available bytes of the segment, from its base."""
         ...
 
     @property
     def memory(self) -> mmap | bytes:
-        """Where the bytes are, each at its ``place``; only ranges that ``chunks`` yielded may be read."""
+        """The memory that holds each byte at its ``place``. Only read ranges that ``chunks`` yielded."""
         ...
 
     def place(self, offset: int) -> int:
-        """Where the byte at an offset of the file is in ``memory``: as far into a term as in the file."""
+        """Where a file offset is in ``memory``: as far into a term as in the file."""
         ...
 
-    def chunks(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Make ``[start, end)`` of the file readable, in ascending ranges that touch; each begins and ends where a frame does.
-
-        ``start`` is a frame boundary. A range is one stretch of ``memory``. It stays readable until the segment closes; of a
-        remote segment only until the iterator is asked for the next range.
-        """
-        ...
+    def chunks(self, start: int, end: int) -> Iterator[tuple[int, int]]: ...
 
     def read(self, start: int, end: int) -> bytes:
-        """The bytes ``[start, end)`` of the file, wherever frames begin. Raises RecordingError where they are not there."""
+        """The bytes ``[start, end)`` of the file, wherever frames begin. Raises RecordingError if they are missing."""
         ...
 
     def close(self) -> None: ...
@@ -91,41 +81,41 @@ class Archive(Protocol):
 
     @property
     def url(self) -> str:
-        """Where it is, for errors and for opening it elsewhere."""
+        """Its location, for errors and for opening it elsewhere."""
         ...
 
     @property
     def archive_id(self) -> str:
-        """What distinguishes it from other archives, wherever it is copied to; the URL where it has no identity of its own."""
+        """The id, which stays the same wherever the archive is copied; the URL if it has none."""
         ...
 
     @property
     def host(self) -> str:
-        """The machine whose recorder wrote it; empty where that is not known."""
+        """The host whose recorder wrote it; empty if unknown."""
         ...
 
     def refresh(self) -> None:
-        """Forget what was listed: the next call sees the archive as it is then."""
+        """Drop cached listings."""
         ...
 
     def recordings(self) -> list[RecordingDescriptor]:
-        """The recordings that are there, in the order of the catalog. Raises RecordingError where there is no archive."""
+        """The recordings in catalog order. Raises RecordingError if there is no archive."""
         ...
 
     def segments(self, descriptor: RecordingDescriptor) -> Mapping[int, int]:
-        """The length in bytes of each segment of a recording that is there, by base, ascending."""
+        """The length in bytes of each available segment of a recording, by base, ascending."""
         ...
 
     def segment(self, descriptor: RecordingDescriptor, base: int) -> ArchiveSegment:
-        """Open a segment. Raises RecordingError where it is missing."""
+        """Open a segment. Raises RecordingError if it is missing."""
         ...
 
     def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
-        """How far each of these is recorded now; None where nothing says so. For who asks of many, and opens none for it."""
+        """The current recorded position of each recording, or None; bulk variant that opens no readers."""
         ...
 
     def index(self, descriptor: RecordingDescriptor) -> RecordingIndex | None:
-        """The recorded position and the index; None where the recording has none. The caller closes it."""
+        """The recorded position and the index; None if the recording has none. The caller closes it."""
         ...
 
     def close(self) -> None: ...
@@ -134,8 +124,7 @@ class Archive(Protocol):
 class DirectoryArchive:
     """A recorder's directory, or Aeron Archive's, in any store.
 
-    ``keep_listing`` is for who plans over many recordings: segments are listed once, until ``refresh``. Remote stores are always
-    read so.
+    With ``keep_listing``, and for remote stores, segments are listed once, until ``refresh``.
     """
 
     def __init__(self, store: Store, *, keep_listing: bool = False) -> None:
@@ -208,9 +197,9 @@ class DirectoryArchive:
         return {base: lengths[base] for base in segments_among(descriptor, lengths)}
 
     def _bases(self, directory: Path) -> dict[int, list[int]]:
-        """The bases of the segments in a directory by recording; its names are read again when it has changed.
+        """The bases of the segments in a directory by recording, listed again when the directory has changed.
 
-        And after a second in any case: not every file system keeps the time of a directory's change.
+        Also after a second, because not every file system updates a directory's modification time.
         """
         changed_ns, now_ns = directory.stat().st_mtime_ns, SYSTEM_CLOCK.epoch_ns()
         if self._names is not None and self._names[0] == changed_ns and 0 <= now_ns - self._names[1] < NAMES_NS:

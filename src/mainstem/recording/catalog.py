@@ -115,15 +115,15 @@ class RecordingDescriptor:
 
     @property
     def identity(self) -> str:
-        """What distinguishes this recording from any other that has or had its id: start time, session, original channel.
+        """Distinguishes this recording from any other with its id: start time, session, original channel.
 
-        It stays the same while the recording grows, stops and is extended. A directory that was recreated has others.
+        It stays the same while the recording grows, stops and is extended, and differs after a directory was recreated.
         """
         return f"{self.start_timestamp}/{self.session_id}/{self.original_channel}"
 
     @property
     def origin(self) -> StreamLife:
-        """The life of the stream with which the recording began. An archive that extends a recording replaces it."""
+        """The life of the stream in which the recording began. An archive that extends a recording replaces it."""
         return StreamLife(self.control_session_id, self.correlation_id)
 
     def encode(self) -> bytes:
@@ -163,7 +163,7 @@ class RecordingDescriptor:
             The descriptor.
 
         Raises:
-            RecordingError: The bytes are too few, or a text reaches over their end.
+            RecordingError: There are too few bytes, or a text exceeds them.
         """
         try:
             values = _FIXED.unpack_from(data, 0)
@@ -199,12 +199,12 @@ class RecordingDescriptor:
         )
 
     def check(self) -> None:
-        """Check that a recording can be as described: its id, lengths, positions and times.
+        """Check that the recording is possible: its id, lengths, positions and times.
 
-        ``read_catalog`` checks what it returns, so that readers can compute with it.
+        ``read_catalog`` checks its results, so readers can compute with them.
 
         Raises:
-            RecordingError: A value is not possible; names the recording, the value and its limits.
+            RecordingError: A value is impossible; the error names the recording, the value and its limits.
         """
         if self.recording_id < 0:
             raise RecordingError(f"recording {self.recording_id}: the id must not be negative")
@@ -236,7 +236,7 @@ class RecordingDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class CatalogProblem:
-    """An entry that cannot be read: ``length`` bytes at ``offset``. It costs this entry; the others are read."""
+    """An unreadable entry of ``length`` bytes at ``offset``. Other entries are read."""
 
     offset: int
     length: int
@@ -255,18 +255,18 @@ class _Entry:
 
     @property
     def id(self) -> int:
-        """The recording, -1 where the body is too short for one."""
+        """The recording id, -1 if the body is too short."""
         return _ID.unpack_from(self.body, _ENTRY_ID)[0] if len(self.body) >= _ENTRY_ID + _ID.size else NULL
 
 
 def read_catalog(directory: Path | str, *, deleted: bool = False) -> list[RecordingDescriptor]:
     """Read the catalog of a directory.
 
-    An entry that is corrupt is left out, with a warning in the log; ``find_catalog_problems`` returns all of them.
+    Corrupt entries are left out, with a warning in the log; ``find_catalog_problems`` returns them.
 
     Args:
         directory: A directory of Mainstem's recorder or of Aeron Archive.
-        deleted: Whether recordings that are marked as deleted are included.
+        deleted: Whether to include recordings that are marked as deleted.
 
     Returns:
         The descriptors in catalog order.
@@ -290,13 +290,13 @@ def read_catalog(directory: Path | str, *, deleted: bool = False) -> list[Record
 
 
 def find_catalog_problems(directory: Path) -> list[CatalogProblem]:
-    """The entries of a directory's catalog that cannot be read. Raises RecordingError as ``read_catalog``."""
+    """The unreadable entries of a directory's catalog. Raises RecordingError like ``read_catalog``."""
     states = (STATE_VALID, STATE_DELETED)
     return [each for each in _read(directory, states) if isinstance(each, CatalogProblem)]
 
 
 def find_changed_entries(directory: Path) -> list[CatalogProblem]:
-    """The entries of a directory's catalog that have another checksum than Aeron Archive stored. Without one it is zero."""
+    """The entries of a directory's catalog whose checksum differs from Aeron Archive's. Without one it is zero."""
     path = directory / CATALOG_FILE
     with path.open("rb") as file:
         return [
@@ -326,10 +326,10 @@ def _read(directory: Path, states: tuple[int, ...]) -> list[RecordingDescriptor 
 def decode_catalog(
     data: bytes, name: str, *, before: bytes = b"", known: Mapping[int, RecordingDescriptor] | None = None
 ) -> list[RecordingDescriptor]:
-    """As ``read_catalog``, of a catalog's bytes; ``name`` is for errors.
+    """Decode a catalog's bytes; ``name`` is for errors.
 
-    ``before`` is the catalog as it was, and ``known`` what it held, by ``entry_offset``: an entry with the same bytes is not
-    decoded again, which of ten thousand entries takes a tenth of a second.
+    Entries that are unchanged since ``before`` come from ``known``, by ``entry_offset``: decoding ten thousand entries takes a
+    tenth of a second.
     """
     descriptors = []
     for each in _descriptors(BytesIO(data), name, len(data), (STATE_VALID,), before, known or {}):
@@ -371,7 +371,7 @@ def _decoded(entry: _Entry) -> RecordingDescriptor | CatalogProblem:
 
 
 def _first_entry(file: IO[bytes], name: str, size: int) -> tuple[int, int]:
-    """Where the first entry of a catalog is, and the alignment of entries. Raises RecordingError for what is not a catalog."""
+    """Where the first entry is, and the alignment of entries. Raises RecordingError if it isn't a catalog."""
     if size < HEADER_LENGTH or size > MAX_CATALOG_LENGTH:
         raise RecordingError(f"{name} is not a catalog: it has {size} bytes")
     version, _, _, alignment = _HEADER.unpack_from(file.read(HEADER_LENGTH))
@@ -385,10 +385,7 @@ def _first_entry(file: IO[bytes], name: str, size: int) -> tuple[int, int]:
 
 
 def _entries(file: IO[bytes], name: str, size: int) -> Iterator[_Entry | CatalogProblem]:
-    """Yield each entry, whatever is in its body, and what is not an entry. They are read one by one.
-
-    Raises RecordingError for what is not a catalog.
-    """
+    """Yield each entry, valid or not, and each problem, one by one. Raises RecordingError if it isn't a catalog."""
     offset, grain = _first_entry(file, name, size)
     candidates = MAX_CANDIDATES
     while offset + ENTRY_HEADER_LENGTH <= size:
@@ -412,12 +409,11 @@ def _entries(file: IO[bytes], name: str, size: int) -> Iterator[_Entry | Catalog
 
 
 def _aligned(length: int, grain: int) -> int:
-    """Return the size of an entry whose body has this length."""
     return (ENTRY_HEADER_LENGTH + length + grain - 1) // grain * grain
 
 
 def _wrong_length(offset: int, length: int, size: int) -> str:
-    """Say why an entry cannot have this length; empty if it can, or if there is no entry."""
+    """Why an entry cannot have this length; empty if it can, or if there is no entry."""
     if length < 0:
         return f"the entry at {offset} has a length of {length}"
     if offset + ENTRY_HEADER_LENGTH + length > size:
@@ -428,7 +424,7 @@ def _wrong_length(offset: int, length: int, size: int) -> str:
 
 
 def _next_entry(file: IO[bytes], offset: int, size: int, grain: int, candidates: int) -> tuple[int, int]:
-    """The next place behind ``offset`` that holds an entry, -1 for none, and how many places were looked at closely."""
+    """The next place after ``offset`` that holds an entry, or -1, and how many places were examined."""
     looked_at = 0
     end = min(size, offset + MAX_SEARCH_LENGTH)
     for begin in range(offset + grain, end, SEARCH_LENGTH):
@@ -456,7 +452,7 @@ def _crosses_a_page(offset: int, length: int) -> bool:
 
 
 def _place(last: int, end: int, whole: int, grain: int) -> int:
-    """Where an entry of ``whole`` bytes begins: at ``end``, or in the next page, up to which the one at ``last`` becomes longer."""
+    """Where an entry of ``whole`` bytes begins: at ``end``, or in the next page, up to which the one at ``last`` then grows."""
     if last < 0 or not _crosses_a_page(end, whole):
         return end
     place = end + _aligned(PAGE_LENGTH - end % PAGE_LENGTH - ENTRY_HEADER_LENGTH, grain)
@@ -465,7 +461,7 @@ def _place(last: int, end: int, whole: int, grain: int) -> int:
 
 
 class Catalog:
-    """The catalog of one directory, open for writing. One process writes: the recorder's lock sees to it.
+    """The catalog of one directory, open for writing by the holder of the recorder's lock.
 
     With ``durable`` each change is on the device when its call returns.
     """
@@ -495,12 +491,12 @@ class Catalog:
         return read_catalog(self.directory)
 
     def entry(self, offset: int) -> RecordingDescriptor:
-        """The recording whose entry begins at an offset, as it is now."""
+        """The current recording whose entry begins at an offset."""
         length, _, _ = _ENTRY_HEADER.unpack(os.pread(self._fd, _ENTRY_HEADER.size, offset))
         return RecordingDescriptor.decode(os.pread(self._fd, length, offset + ENTRY_HEADER_LENGTH), offset)
 
     def mend(self) -> None:
-        """Make an invalid entry of what cannot be read: an Aeron Archive goes from entry to entry by their lengths."""
+        """Replace unreadable bytes by an invalid entry: an Aeron Archive goes from entry to entry by their lengths."""
         for problem in find_catalog_problems(self.directory):
             log.warning("%s: %s; the recording of that entry is left out from now on", self._path, problem.text)
             for offset in range(
@@ -548,7 +544,7 @@ class Catalog:
         return self.find_place()[2] + USUAL_ENTRY_LENGTH > MAX_CATALOG_LENGTH
 
     def find_place(self) -> tuple[int, int, int]:
-        """The next id, where the last entry begins (-1: there is none), and where the next one does; zeros lie behind that then.
+        """The next id, where the last entry begins (-1 if none), and where the next one does, with zeros after it.
 
         The first call walks the catalog.
         """
@@ -573,7 +569,7 @@ class Catalog:
         return self._next
 
     def _make_room(self, needed: int) -> bool:
-        """Make the file long enough, and return whether it was not. It never becomes shorter: an archive may have it mapped."""
+        """Grow the file if necessary, and return whether it grew. It never shrinks: an archive may have it mapped."""
         size = capacity = os.fstat(self._fd).st_size
         while capacity < needed:
             # The archive's own growth; it reads whole entry headers up to the end of the file.
@@ -609,7 +605,7 @@ class Catalog:
         return replace(descriptor, stop_position=stop_position, stop_timestamp=timestamp_ms)
 
     def extend(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
-        """Mark an ended recording as active again; it goes on at the position where it had stopped."""
+        """Mark an ended recording as active again; it continues where it had stopped."""
         # The position last: a recorder that the disk refuses one of them tries again with a recording that has ended.
         self._store(descriptor, _STOP_TIMESTAMP, NULL)
         self._store(descriptor, _STOP_POSITION, NULL)
@@ -617,10 +613,9 @@ class Catalog:
         return replace(descriptor, stop_position=NULL, stop_timestamp=NULL)
 
     def replace_entry(self, descriptor: RecordingDescriptor) -> int:
-        """Replace an entry by a descriptor at its offset. Return how many bytes later entries move: it may be longer.
+        """Replace an entry by a descriptor at its offset. Return how far later entries move, since it may be longer.
 
-        The catalog is written again and takes the place of the old one, so a reader sees all of either. Raises RecordingError if
-        the catalog has no room.
+        A new catalog replaces the old one, so readers see either as a whole. Raises RecordingError if the catalog has no space.
         """
         (alignment,) = _LENGTH.unpack(os.pread(self._fd, _LENGTH.size, _ALIGNMENT_OFFSET))
         grain, at = alignment or OLD_ALIGNMENT, descriptor.entry_offset
@@ -649,7 +644,6 @@ class Catalog:
         return whole - before
 
     def set_start(self, descriptor: RecordingDescriptor, position: int) -> None:
-        """Store where a recording starts: its earlier segments are taken from it, or given back."""
         self._store(descriptor, _START_POSITION, position)
         self._settle()
 
@@ -661,7 +655,6 @@ class Catalog:
         return replace(descriptor, session_id=session_id)
 
     def delete(self, descriptor: RecordingDescriptor) -> None:
-        """Mark a recording as deleted; its id is not used again."""
         self._disk.write(self._fd, _LENGTH.pack(STATE_DELETED), descriptor.entry_offset + 4)
         self._settle()
 

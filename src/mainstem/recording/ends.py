@@ -1,4 +1,4 @@
-"""Where the frames of a recording end, where no recorder says so: a walk of its last segment."""
+"""Finds the end of a recording that no recorder has noted, by walking its last segment."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class RecordingEnd:
     """Where the frames of a recording end.
 
-    ``position`` is the end of the last whole frame. ``suspect`` is where the last frame starts when that frame reaches
-    over a page and nothing proves that all of it was written (equal to ``position`` when there is no such frame);
-    ``reason`` is what ended the walk: ``end`` of what was written, ``torn``, ``corrupt`` or ``missing`` file.
+    ``position`` is the end of the last whole frame. ``suspect`` is the start of the last frame if that crosses a page and
+    nothing proves that all of it was written, otherwise ``position``. ``reason`` is what ended the walk: ``end`` of what was
+    written, ``torn``, ``corrupt`` or ``missing`` file.
     """
 
     position: int
@@ -32,10 +32,7 @@ class RecordingEnd:
 def find_end(
     archive: Archive, descriptor: RecordingDescriptor, *, limit: int | None = None, known: int = 0
 ) -> RecordingEnd:
-    """Walk the last segment from its start until no whole frame follows (or ``limit`` is reached).
-
-    ``known`` is a frame boundary up to which an earlier walk came; this one goes on from there.
-    """
+    """Walk the last segment until no whole frame follows or ``limit`` is reached, from ``known``, a frame boundary, if given."""
     bases = list(archive.segments(descriptor))
     start = descriptor.start_position
     if limit is not None:

@@ -1,4 +1,4 @@
-"""Recordings as files that other programs read: Parquet, CSV, JSON lines and Arrow. Needs pyarrow (``mainstem[tables]``)."""
+"""Exports recordings to Parquet, CSV, JSON lines and Arrow. Needs pyarrow (``mainstem[tables]``)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class _Writer(Protocol):
 
 
 def write_rows(reader: pa.RecordBatchReader, file: IO[bytes], kind: str, *, payload: str = "base64") -> int:
-    """Write record batches to a file, and return the number of rows; memory is that of a batch.
+    """Write record batches to a file, one at a time, and return the number of rows.
 
-    ``kind`` is one of ``KINDS``; ``payload`` says how CSV and JSON lines have the bytes: one of ``PAYLOADS``. Raises
-    ConfigurationError for others, and RecordingError where a payload is not UTF-8 and ``payload`` is ``text``.
+    ``kind`` is one of ``KINDS``; ``payload``, one of ``PAYLOADS``, is the encoding of bytes in CSV and JSON. Raises
+    ConfigurationError for others, and RecordingError if ``payload`` is ``text`` and a payload is not UTF-8.
     """
     if kind not in KINDS:
         raise ConfigurationError(f"the file format must be one of {', '.join(KINDS)} (got {kind!r})")
@@ -71,8 +71,6 @@ def _writer(file: IO[bytes], schema: pa.Schema, kind: str) -> _Writer:
 
 
 class _JsonLines:
-    """A JSON object a line; times are ISO 8601."""
-
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
 
@@ -80,12 +78,10 @@ class _JsonLines:
         rows = batch.to_pylist(maps_as_pydicts="strict")
         self._file.write("".join(json_of(row) + "\n" for row in rows).encode())
 
-    def close(self) -> None:
-        """Nothing is held back."""
+    def close(self) -> None: ...
 
 
 def json_of(value: Any) -> str:
-    """A row as JSON: times in ISO 8601, decimals as text, bytes in base64."""
     return json.dumps(value, default=_json_of, ensure_ascii=False)
 
 
@@ -103,7 +99,7 @@ def _json_of(value: Any) -> str:
 
 
 def _text_columns(schema: pa.Schema, kind: str) -> list[str]:
-    """The columns that the format has no values for: bytes, and in CSV what is nested, and lengths of time."""
+    """The columns that the format cannot hold: bytes, and in CSV also nested values and durations."""
     import pyarrow.types as is_
 
     def is_text(each: Any) -> bool:
@@ -116,7 +112,7 @@ def _text_columns(schema: pa.Schema, kind: str) -> list[str]:
 def _with_text(
     batch: pa.RecordBatch, schema: pa.Schema, names: list[str], encode: Callable[[bytes], str]
 ) -> pa.RecordBatch:
-    """The batch with these columns as text: bytes as ``encode`` has them, other values as JSON."""
+    """The batch with these columns as text: bytes encoded by ``encode``, other values as JSON."""
     import pyarrow as pa
 
     columns = {}

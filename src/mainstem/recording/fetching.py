@@ -1,17 +1,17 @@
-"""A segment that is elsewhere, fetched by ranges into memory in which a frame has its file's offset within a term.
+"""A remote segment, fetched by ranges into memory in which a frame is at its file's offset within a term.
 
 Theory of operation. The memory is a ring, a whole number of terms long: the byte at offset o of the file is at o modulo the
-ring (``place``). Frames do not cross terms, so none crosses the ring's end, and the checks of term offsets are those of a mapped
-file. ``chunks`` fetches ranges ahead of its caller, by a few threads, and copies each to its place, so that a frame across two
-ranges is whole as soon as both are there; a chunk ends at the last frame boundary of what is there, or where the ring does. A
-range is fetched when its place holds nothing that is yet to be read. So reading a segment of any length takes one ring, whose
-pages are written again and again: fresh ones would cost as much as copying the bytes. A ring is kept for the next segment.
+ring (``place``). Frames do not cross terms, so none crosses the ring's end, and term offsets are checked as in a mapped file. A
+few threads of ``chunks`` fetch ranges ahead of the caller and copy each to its place, so a frame across two ranges is complete
+once both are there. A chunk ends at the last frame boundary, or at the ring's end. A range is fetched when its place holds no
+unread bytes. So a segment of any length takes one ring, whose pages are reused, because fresh pages would cost as much as
+copying the bytes. A ring is kept for the next segment.
 
-Where terms are long, so is the ring. One of more than ``KEPT_BYTES`` is mapped and takes no room until it is written; what the
-caller has left is given back to the kernel, so that it takes ``AHEAD + 1`` ranges of memory.
+A ring of more than ``KEPT_BYTES``, for long terms, is mapped and takes no memory until it is written. Pages behind the caller are
+returned to the kernel, so it takes ``AHEAD + 1`` ranges of memory.
 
-A store that reads to a place (``fetch_into``) writes each range where it belongs, from the fetching thread; else only the thread
-that iterates touches the memory.
+A store that reads to a place (``fetch_into``) writes each range there from the fetching thread; otherwise only the iterating
+thread touches the memory.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _ring_of(length: int) -> mmap:
 
 
 def _keep(ring: mmap) -> bool:
-    """Keep a ring, instead of the one that has been unused for longest where there are enough; whether it is kept."""
+    """Keep a ring for reuse, perhaps instead of the least recently used one; return whether it was kept."""
     if len(ring) > KEPT_BYTES:
         return False
     _kept.append(ring)
@@ -68,7 +68,7 @@ def _keep(ring: mmap) -> bool:
 
 
 class CorruptRangeError(RecordingError):
-    """Bytes of a range are not what was written; ``before`` are those in front of them, which are."""
+    """Bytes of a range differ from those written; ``before`` are the correct ones before them."""
 
     def __init__(self, message: str, *, before: bytes = b"") -> None:
         super().__init__(message)
@@ -76,9 +76,9 @@ class CorruptRangeError(RecordingError):
 
 
 class FetchedSegment:
-    """One segment of ``length`` bytes, read by ``fetch(start, end)``, which returns less only where the file ends.
+    """One segment of ``length`` bytes, read by ``fetch(start, end)``, which returns less only at the end of the file.
 
-    No range goes over one of ``cuts``, which are in ascending order. What lies before a corrupt range is readable.
+    No range crosses one of ``cuts``, which are ascending. The part before a corrupt range is readable.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class FetchedSegment:
         return data
 
     def _load(self, memory: mmap, start: int, end: int) -> bytes | memoryview:
-        """Fetch a range to its place, and return nothing; or return what is yet to be copied there."""
+        """Fetch a range into place; or return the bytes, to be copied there."""
         if self._fetch_into is None:
             return self._fetch_range(start, end)
         at = self.place(start)
@@ -176,7 +176,7 @@ class FetchedSegment:
     def _take(
         self, memory: mmap, start: int, end: int, result: Callable[[], bytes | memoryview]
     ) -> tuple[int, CorruptRangeError | None]:
-        """Copy a range to its place; up to where it is whole then, and why not to its end."""
+        """Copy a range into place; return up to where it is complete, and why not to its end."""
         try:
             self._copy(memory, start, result())
         except CorruptRangeError as error:
@@ -185,13 +185,13 @@ class FetchedSegment:
         return end, None
 
     def _copy(self, memory: mmap, start: int, data: bytes | memoryview) -> None:
-        """To its place; nothing where the store has written it there."""
+        """Copy bytes into place, unless the store has written them there."""
         if data:
             at = self.place(start)
             memory[at : at + len(data)] = data
 
     def _boundary(self, memory: mmap, begin: int, limit: int) -> int:
-        """Where the last whole frame of ``[begin, limit)`` ends; ``limit`` if a problem precedes it, for the reader to meet."""
+        """The end of the last whole frame of ``[begin, limit)``; ``limit`` if a problem precedes it, for the reader to find."""
         walk = FrameWalk()
         walk.term_mask = self._term_mask
         at = self.place(begin)
@@ -203,7 +203,7 @@ class FetchedSegment:
         return bytes(self._fetch_range(start, end))
 
     def _forget(self, memory: mmap, start: int, end: int) -> int:
-        """Give the pages of ``start`` to the last whole one before ``end`` back to the kernel; return where it stopped."""
+        """Return the whole pages from ``start`` to ``end`` to the kernel; return where it stopped."""
         if len(memory) <= KEPT_BYTES:
             return end
         first, last = start // PAGESIZE * PAGESIZE, end // PAGESIZE * PAGESIZE

@@ -1,9 +1,9 @@
-"""Frames of Aeron Archive that are not what was recorded, by the checksums that it stores in their session ids.
+"""Checks frames of Aeron Archive by the checksums in their session ids.
 
-Nothing says whether a recording has them, or from where on: an archive that extends one may have been configured otherwise, and
-then the stream has another session. So each stretch of frames shows it: their session ids are the session of the catalog, or
-CRC-32C or CRC-32 of each frame, or one other session in at least two frames in a row. A frame that has none of these is corrupt if
-a frame with a checksum is next to it.
+Nothing says whether a recording has checksums, or from where on: an archive that extends one may be configured differently, and
+the stream then has another session. So each run of frames must show it: its session ids are the catalog's session, or the
+CRC-32C or CRC-32 of each frame, or one other session in at least two consecutive frames. A frame with none of these is corrupt
+if a frame with a checksum is next to it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _ALGORITHMS = (FrameChecksum(CRC32C), FrameChecksum(CRC32))
 
 
 def algorithm_of(memory: mmap | bytes, offset: int, end: int, checksum: int) -> FrameChecksum | None:
-    """The algorithm by which ``[offset, end)`` has this checksum, a signed integer; None if no one's is."""
+    """The algorithm by which ``[offset, end)`` has this checksum, a signed integer; None if there is none."""
     return next((each for each in _ALGORITHMS if each.compute(memory, offset, end) == checksum), None)
 
 
 class FrameChecksums:
-    """Checks the frames of one recording in order. Yields ranges of positions in which no frame has its checksum."""
+    """Checks the frames of one recording in order; yields ranges of positions whose frames don't match their checksums."""
 
     def __init__(self, session_id: int) -> None:
         self._session_id = session_id
@@ -38,7 +38,7 @@ class FrameChecksums:
         self._wrong: tuple[int, int] | None = None
 
     def check(self, memory: mmap | bytes, offset: int, limit: int, position: int) -> Iterator[tuple[int, int]]:
-        """Check the frames of ``[offset, limit)``, which are whole; the first one is at ``position``."""
+        """Check the whole frames of ``[offset, limit)``; the first one is at ``position``."""
         base = position - offset
         while offset < limit:
             if (right := self._end_of_right(memory, offset, limit)) > offset:
@@ -59,7 +59,7 @@ class FrameChecksums:
             offset = end
 
     def finish(self) -> Iterator[tuple[int, int]]:
-        """After the last frame."""
+        """Finish after the last frame."""
         yield from self._settle(not self._is_known)
         if self._wrong is not None:
             yield self._wrong
@@ -78,7 +78,7 @@ class FrameChecksums:
         return algorithm_of(memory, offset + DATA_HEADER_LENGTH, end, session_id)
 
     def _settle(self, has_checksum: bool = False) -> Iterator[tuple[int, int]]:
-        """Decide on a doubtful frame, now that what follows it is known."""
+        """Decide about a doubtful frame, now that the next one is known."""
         doubtful, self._doubtful = self._doubtful, None
         if doubtful is None or not (has_checksum or isinstance(self._kind, FrameChecksum)):
             return

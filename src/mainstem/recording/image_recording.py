@@ -1,4 +1,4 @@
-"""One image of a recorder, moved run by run into its recording, which begins with the first frame that is there."""
+"""Records one image, run by run, from the first available frame."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class ImageRecording:
-    """One image and the recording that it is written to. Frames before the recorded position are skipped.
+    """One image and its recording. Frames before the recorded position are skipped.
 
-    ``writer`` is None until there are frames: a stream without any has no entry in the catalog and no files. Then ``begin`` makes
-    one, or returns None where a limit makes the stream wait.
+    ``writer`` is None until there are frames, so an empty stream has no catalog entry and no files. ``begin`` makes one, or
+    returns None if a limit makes the stream wait.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class ImageRecording:
         self.waits = False
 
     def do_work(self) -> int:
-        """Write a run of the frames that are available, and release it; return its bytes."""
+        """Write and release a run of the available frames; return its bytes."""
         image, log, position = self.image, self.image.log, self.image.position
         offset, term_end = image.readable()
         writer = self.writer

@@ -1,11 +1,10 @@
-"""``<recordingId>.mainstem-positions``: how far a recording is durable, and a sparse index of positions and times.
+"""``<recordingId>.mainstem-positions``: the recorded position, and a sparse index of positions and times.
 
-It is Mainstem's own, beside the files of Aeron Archive; a directory without it is read all the same, only by walking. Its
-header of 64 bytes holds the *recorded position*, which is stored only after the frames up to it were written, in one aligned
-store, so that a reader in another process may trust it at any moment. Entries of 32 bytes follow, about one for each 64 to 256 KiB:
-a position between two messages, the time from which on what follows was recorded, how many messages lie before it, and the
-CRC-32 of the bytes since the entry before (or since the recording's start).
-Every entry is there before the recorded position moves past it, so each reading finds the same ones.
+This file is Mainstem's own, beside those of Aeron Archive; without it, readers walk the frames. Its header of 64 bytes holds
+the *recorded position*, stored in one aligned store only after the frames before it were written, so readers in other processes
+can always trust it. Entries of 32 bytes follow, about one for each 64 to 256 KiB: a position between two messages, the time
+from which the following bytes were recorded, the number of messages before it, and the CRC-32 of the bytes since the previous
+entry (or the start). Every entry is written before the recorded position passes it, so every reader finds the same ones.
 """
 
 from __future__ import annotations
@@ -59,24 +58,23 @@ _ENTRY = struct.Struct("<3qIi")
 
 
 class CorruptIndexError(RecordingError):
-    """An index file with an invalid header, as a loss of power may leave it. Its recording is read by its frames."""
+    """An index file with an invalid header, perhaps after a power failure. Its recording is read by its frames."""
 
 
 def index_name(recording_id: int) -> str:
-    """The file name of the positions of a recording."""
+    """The name of a recording's index file."""
     return f"{recording_id}.mainstem-positions"
 
 
 def index_file(directory: Path, recording_id: int) -> Path:
-    """The path of the positions of a recording."""
     return directory / index_name(recording_id)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """``messages`` messages end at or before ``position``; what follows it was recorded at epoch ``time_ns`` or later.
+    """``messages`` messages end at or before ``position``; later bytes were recorded at epoch ``time_ns`` or later.
 
-    ``checksum`` is the CRC-32 of the file's bytes from the entry before, or the recording's start, to ``position``.
+    ``checksum`` is the CRC-32 of the bytes from the previous entry, or the start, to ``position``.
     """
 
     position: int
@@ -86,10 +84,10 @@ class IndexEntry:
 
 
 class IndexWriter:
-    """The recorder's side. Opening cuts entries past ``position``, and creates the file where it is missing.
+    """The recorder's side. Opening drops entries past ``position``, and creates a missing file.
 
-    ``origin`` is that of the recording's descriptor, ``life`` what is recorded now. ``is_new`` is for a recording that begins at
-    ``position``: a file of that name is then one that a recording has left whose entry in the catalog was lost.
+    ``origin`` is that of the recording's descriptor, ``life`` is recorded now. With ``is_new``, an existing file belongs to a
+    recording whose catalog entry was lost.
     """
 
     def __init__(
@@ -120,7 +118,7 @@ class IndexWriter:
         self._header = AtomicBuffer(self._map)
 
     def publish(self, position: int, time_ns: int) -> None:
-        """Publish that everything before ``position`` is written; called after it is."""
+        """Publish that everything before ``position`` is written; call it afterwards."""
         self._header.put_i64(RECORDED_TIME_OFFSET, time_ns)
         self._header.put_i64_release(RECORDED_POSITION_OFFSET, position)
         _check_whole(self._map, self._path)
@@ -130,7 +128,7 @@ class IndexWriter:
             self._header.put_i64(offset, value)
 
     def append(self, entry: IndexEntry) -> None:
-        """Add an entry to the index, before anything past its position is written."""
+        """Append an entry, before anything past its position is written."""
         packed = _ENTRY.pack(entry.position, entry.time_ns, entry.messages, entry.checksum, 0)
         self._disk.write(self._fd, packed, self._end)
         self._end += ENTRY_LENGTH
@@ -154,7 +152,7 @@ class IndexWriter:
 
 
 class IndexRepair:
-    """A recorder's look at a file of positions after a loss of power. The file's header holds; any entry may be missing."""
+    """Repairs an index file after a power failure. Its header is valid; any entry may be missing."""
 
     def __init__(self, directory: Path, recording_id: int, disk: Disk = DISK) -> None:
         self._disk = disk
@@ -166,7 +164,7 @@ class IndexRepair:
         return entry
 
     def sound(self, start: int, limit: int) -> tuple[int, int]:
-        """How many entries follow one another from position ``start`` to ``limit``, and the time of the last of them in ns."""
+        """The number of entries that follow one another from ``start`` to ``limit``, and the time of the last in ns."""
         count, before = 0, (start - 1, 0, 0)
         while block := os.pread(self._fd, BLOCK_LENGTH, HEADER_LENGTH + count * ENTRY_LENGTH):
             block = block[: len(block) // ENTRY_LENGTH * ENTRY_LENGTH]
@@ -180,7 +178,7 @@ class IndexRepair:
         return count, before[1]
 
     def cut(self, position: int, entries: int) -> None:
-        """Truncate to ``count`` entries and store the recorded position, unless the file has exactly these."""
+        """Truncate to ``count`` entries and store the recorded position, unless the file is already so."""
         length, recorded = HEADER_LENGTH + entries * ENTRY_LENGTH, struct.pack("<q", position)
         has_more = os.fstat(self._fd).st_size > length
         if not has_more and os.pread(self._fd, len(recorded), RECORDED_POSITION_OFFSET) == recorded:
@@ -195,10 +193,10 @@ class IndexRepair:
 
 
 class RecordingIndex:
-    """A reader's side: the recorded position and the index, wherever the file is.
+    """The reader's side: the recorded position and the index, wherever the file is.
 
-    Entries are read when they are asked for: of a recording of a terabyte there are sixteen million. Each look-up that would
-    need one raises RecordingError when a recorder that starts again has cut it off meanwhile.
+    Entries are read on demand, since a recording of a terabyte has sixteen million. A lookup raises RecordingError if a
+    restarted recorder has cut the entry that it needs.
     """
 
     _name: str
@@ -208,14 +206,14 @@ class RecordingIndex:
 
     @property
     def life(self) -> StreamLife:
-        """The life of the stream that was recorded last; ``NO_LIFE`` where that is not known."""
+        """The life of the stream that was recorded last, or ``NO_LIFE``."""
         return NO_LIFE
 
     @property
     def recorded_position(self) -> int:
         """Everything before it is written. Never goes back while the recorder lives.
 
-        Raises RecordingError where the file has no frame boundary there.
+        Raises RecordingError if it is not a frame boundary.
         """
         raise NotImplementedError
 
@@ -223,11 +221,10 @@ class RecordingIndex:
         """Read a remote file again. A mapped file is always current."""
 
     def _read(self, first: int, last: int) -> bytes:
-        """The bytes of the entries ``[first, last)``, fewer where the file ends."""
+        """The bytes of the entries ``[first, last)``, fewer at the end of the file."""
         raise NotImplementedError
 
     def _written(self) -> int:
-        """How many entries the file has."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -235,7 +232,7 @@ class RecordingIndex:
 
     @property
     def count(self) -> int:
-        """How many entries there are: of what was recorded, not of what is being written."""
+        """The number of entries before the recorded position."""
         return _entries_until(self._written(), self._entry, self.recorded_position)
 
     def at_or_before(self, position: int) -> IndexEntry | None:
@@ -246,11 +243,11 @@ class RecordingIndex:
         return self._from(self._past(position))
 
     def at_time(self, time_ns: int) -> IndexEntry | None:
-        """The first entry not earlier than ``time_ns``: what is stamped with that time or a later one lies after it."""
+        """The first entry not earlier than ``time_ns``: rows with that time or a later one are after it."""
         return self._from(self._first(lambda entry: entry.time_ns >= time_ns))
 
     def before_time(self, time_ns: int) -> IndexEntry | None:
-        """The last entry earlier than ``time_ns``: reading on from it meets everything recorded since then."""
+        """The last entry earlier than ``time_ns``: reading from it finds everything recorded since then."""
         return self._before(self._first(lambda entry: entry.time_ns >= time_ns))
 
     def within(self, messages: int, position: int) -> IndexEntry | None:
@@ -262,12 +259,12 @@ class RecordingIndex:
         return [IndexEntry(*values[:4]) for values in _ENTRY.iter_unpack(self._packed(start, end))]
 
     def times_around(self, start: int, end: int) -> tuple[memoryview, memoryview]:
-        """The positions of the same entries, and their times in ns, as columns of 64 bits: for readers of all entries."""
+        """The same entries as columns of 64 bits: their positions, and their times in ns."""
         words = memoryview(self._packed(start, end)).cast("q")
         return words[0 :: ENTRY_LENGTH // 8], words[1 :: ENTRY_LENGTH // 8]
 
     def inside(self, start: int, end: int, most: int) -> tuple[int, bytes]:
-        """The first entry at or after ``start`` by number, and the entries from it to ``end`` as in the file, ``most`` of them."""
+        """The number of the first entry at or after ``start``, and up to ``most`` entries from it to ``end``, as in the file."""
         first = self._first(lambda entry: entry.position >= start)
         last = self._first(lambda entry: entry.position >= end)
         return first, self._read(first, min(last, first + most)) if first < last else b""
@@ -286,7 +283,7 @@ class RecordingIndex:
         return self._first(lambda entry: entry.position > position)
 
     def _first(self, holds: Callable[[IndexEntry], bool]) -> int:
-        """The number of the first entry for which ``holds``, as it does for all that follow; ``count`` for none."""
+        """The number of the first entry for which the monotone ``holds`` is true; ``count`` for none."""
         return bisect_left(range(self.count), True, key=lambda index: holds(self._at(index)))
 
     def _from(self, index: int) -> IndexEntry | None:
@@ -308,7 +305,7 @@ class RecordingIndex:
 
 
 class LocalIndex(RecordingIndex):
-    """The index of a recording on this machine, as it is now. The file closes at the latest with this object."""
+    """The index of a local recording, always current. The file closes with this object."""
 
     has_file = True
 
@@ -346,7 +343,7 @@ class LocalIndex(RecordingIndex):
 
     @property
     def recorded_time_ns(self) -> int:
-        """The epoch time of the last write; 0 where the recorder has started again and written nothing yet."""
+        """The epoch time of the last write; 0 if a restarted recorder has not written yet."""
         time_ns = self._words[RECORDED_TIME_OFFSET // 8]
         _check_whole(self._map, self._name)
         return time_ns
@@ -368,7 +365,7 @@ class LocalIndex(RecordingIndex):
 
 
 def open_index(directory: Path, descriptor: RecordingDescriptor) -> LocalIndex | None:
-    """The index of a recording on this machine; None if it has none, it is corrupt, or an archive extended the recording."""
+    """The index of a local recording; None if it has none, it is corrupt, or an archive extended the recording."""
     if not index_file(directory, descriptor.recording_id).exists():
         return None
     try:
@@ -383,12 +380,12 @@ def open_index(directory: Path, descriptor: RecordingDescriptor) -> LocalIndex |
 
 
 def warn_without_index(error: CorruptIndexError) -> None:
-    """Log, once, that a recording is read without its index."""
+    """Log once that a recording is read without its index."""
     warn_once(log, f"{error}: the recording is read by its frames, without times and checksums")
 
 
 def damage_of(directory: Path, recording_id: int) -> str:
-    """What is wrong with the index of a recording on this machine; empty if nothing is, or if it has none."""
+    """What is wrong with a local recording's index; empty if nothing is, or if there is none."""
     try:
         recorded = LocalIndex(directory, recording_id)
         try:
@@ -403,11 +400,9 @@ def damage_of(directory: Path, recording_id: int) -> str:
 
 
 def recorded_position(directory: Path, recording_id: int, *, origin: StreamLife | None = None) -> int | None:
-    """The recorded position of a recording on this machine, without a reader.
+    """The recorded position of a local recording, without a reader; None if that is missing, corrupt or of another origin.
 
-    None where it has none, where it is corrupt, or where it is of another origin.
-
-    Read twice until it is the same: a plain read does not promise eight bytes at once.
+    Reads twice until both agree, because a plain read of eight bytes is not atomic.
     """
     path = index_file(directory, recording_id)
     try:
@@ -431,7 +426,7 @@ def recorded_position(directory: Path, recording_id: int, *, origin: StreamLife 
 
 
 def _header(name: str, data: bytes, recording_id: int) -> tuple[int, StreamLife, StreamLife]:
-    """The recorded position, the origin and the life in the first bytes of a file. Raises CorruptIndexError."""
+    """The recorded position, origin and life in a file's header. Raises CorruptIndexError."""
     if len(data) < HEADER_LENGTH:
         raise CorruptIndexError(f"{name} has only {len(data)} bytes")
     magic, stored_id, position, _, *lives = _HEADER.unpack_from(data)
@@ -446,15 +441,15 @@ def _check_whole(mapped: GuardedMap, name: Path | str) -> None:
 
 
 def _lives(*words: int) -> tuple[StreamLife, StreamLife]:
-    """The origin and the life in a header; files of earlier versions have zeros there."""
+    """The origin and life in a header; zeros in files of earlier versions."""
     origin, life = StreamLife(*words[:2]), StreamLife(*words[2:])
     return (NO_LIFE, NO_LIFE) if not any(words) else (origin, life)
 
 
 class StoredIndex(RecordingIndex):
-    """The index of a recording in a store: the header as of the last ``refresh``, and blocks of entries as they are asked for.
+    """The index of a recording in a store: the header as of the last ``refresh``, and blocks of entries on demand.
 
-    The header is read before the entries, which are all there before the recorded position moves past them.
+    The header is read before the entries, all of which exist before the recorded position passes them.
     """
 
     def __init__(self, store: Store, name: str, recording_id: int) -> None:
@@ -466,7 +461,7 @@ class StoredIndex(RecordingIndex):
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the header again. Raises FileNotFoundError, or CorruptIndexError."""
+        """Read the header again. Raises FileNotFoundError or CorruptIndexError."""
         first = self._store.read(self._file, 0, BLOCK_LENGTH)
         recorded, self.origin, self._life = _header(self._name, first, self._recording_id)
         self._recorded = _checked(self._name, recorded)
@@ -504,8 +499,7 @@ class StoredIndex(RecordingIndex):
     def _written(self) -> int:
         return max(self._size - HEADER_LENGTH, 0) // ENTRY_LENGTH
 
-    def close(self) -> None:
-        """Nothing is held open."""
+    def close(self) -> None: ...
 
 
 def _checked(name: str, position: int) -> int:
@@ -519,13 +513,11 @@ def _decoded(data: bytes) -> IndexEntry | None:
 
 
 def _entry(fd: int, index: int) -> IndexEntry | None:
-    """An entry by its number; None where the file ends before it does."""
+    """An entry by number; None past the end of the file."""
     return _decoded(os.pread(fd, ENTRY_LENGTH, HEADER_LENGTH + index * ENTRY_LENGTH))
 
 
 def _entries_until(count: int, entry_at: Callable[[int], IndexEntry | None], position: int) -> int:
-    """How many of ``count`` entries are not past ``position``."""
-
     def is_past(index: int) -> bool:
         # What is cut off meanwhile, by a recorder that starts again, was past it.
         entry = entry_at(index)

@@ -1,8 +1,7 @@
-"""Which recording of a directory a stream goes on with, without a look at those of other streams.
+"""Finds the recording that a stream continues, without looking at those of other streams.
 
-A directory may hold very many recordings, and each session that comes asks. So the recordings are kept in memory by what all
-recordings of a stream have in common, as the places of their entries in the catalog: a quarter of a kilobyte each. What an entry
-says is read when its stream comes.
+A directory may hold very many recordings, and every new session asks. So the catalog's offsets are kept in memory, a quarter of
+a kilobyte each, keyed by what all recordings of a stream share. The entry itself is read when its stream arrives.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def _key(descriptor: RecordingDescriptor) -> bytes:
 
 
 class KnownRecordings:
-    """The recordings of a directory by their stream. ``descriptors`` are those of its catalog, in its order."""
+    """The recordings of a directory by stream. ``descriptors`` are those of its catalog, in order."""
 
     def __init__(self, directory: Path, catalog: Catalog, descriptors: Iterable[RecordingDescriptor]) -> None:
         self._directory, self._catalog = directory, catalog
@@ -47,9 +46,9 @@ class KnownRecordings:
     def previous(
         self, stream: RecordingDescriptor, life: StreamLife, written: Container[int]
     ) -> RecordingDescriptor | None:
-        """The last recording of the same life of a stream; None if there is none, or it is being written.
+        """The last recording of the same life of a stream; None if there is none, or if it is in ``written``.
 
-        ``stream`` is the recording that would begin now, ``written`` are the ids of those that are being written.
+        ``stream`` is the recording that would begin now, ``written`` are the ids of those being written.
         """
         channel = stream.original_channel
         of_channel: RecordingDescriptor | None = None
@@ -69,7 +68,7 @@ class KnownRecordings:
         return of_channel if is_same_source and of_channel.stop_position <= stream.start_position else None
 
     def _recorded_life(self, descriptor: RecordingDescriptor) -> StreamLife | None:
-        """What a recording is of; None for one that an archive wrote or extended."""
+        """The life that a recording belongs to; None if an archive wrote or extended it."""
         index = open_index(self._directory, descriptor)
         if index is None:
             # Its recorder was killed when it had only the entry.

@@ -1,8 +1,8 @@
-"""Which life of a stream a recording is of.
+"""Which life of a stream a recording belongs to.
 
-A publisher that ends and begins again may have the session, the stream and the term ids that it had before. Its positions then
-name other messages. The image tells two lives apart: a driver gives each image a number (IPC subscribers and spies have the
-publication's), and with the start time of the driver it names one life of a stream, or a part of one.
+A publisher that ends and starts again may reuse its session, stream and term ids, and its positions then name other messages.
+The image tells the lives apart: a driver numbers its images (IPC subscribers and spies have the publication's number), and with
+the driver's start time the number identifies one life of a stream, or a part of one.
 """
 
 from __future__ import annotations
@@ -23,5 +23,5 @@ ENDED = StreamLife(-2, -2)  # the publisher ended the stream: nothing continues 
 
 
 def is_of_network(channel: str, source_identity: str) -> bool:
-    """Whether an image came over the network, where a driver makes another of a stream that it meets again."""
+    """Whether an image came over the network, where a driver makes another one if it meets the stream again."""
     return not channel.startswith("aeron-spy:") and source_identity != "aeron:ipc"

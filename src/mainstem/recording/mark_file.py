@@ -1,12 +1,12 @@
-"""``archive-mark.dat``: the file by which programs that write into one directory of recordings keep out of each other's way.
+"""``archive-mark.dat``: keeps the processes that write to one directory of recordings apart.
 
-Aeron Archive writes it and refuses to start on a directory whose mark is younger than ten seconds; its tools read it. Mainstem's
-recorders do the same, beside the lock on ``mainstem-recorder.lock`` by which they keep one another out. The layout is
-``ArchiveMarkFile``'s, schema 100, version 2: an SBE header and a block of 128 bytes, four texts, and from 8 KiB on an error log.
+Aeron Archive writes it, refuses to start on a directory whose mark is younger than ten seconds, and its tools read it.
+Mainstem's recorders do the same, in addition to the lock on ``mainstem-recorder.lock``. The layout is ``ArchiveMarkFile``'s,
+schema 100, version 2: an SBE header, a block of 128 bytes, four texts, and an error log from 8 KiB on.
 
-``claim`` takes the mark over with one atomic addition to its time, so that of two programs that find an old mark one wins.
-A mark that a dead recorder of Mainstem left says ``WRITER`` where an archive names its local control channel. Whoever has the
-recorder's lock takes such a mark over at once; a mark of an archive must be ten seconds old.
+``claim`` takes the mark over with one atomic addition to its time, so that only one of two processes wins an old mark. A dead
+recorder's mark says ``WRITER`` instead of a local control channel; the holder of the recorder's lock takes it over at once. An
+archive's mark must be ten seconds old.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _VERSION_OFFSET, _ACTIVITY_OFFSET = _SBE_HEADER.size, _SBE_HEADER.size + 8
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a mark file says. ``version`` is 0 while its program starts; ``activity_ms`` is -1 once that has ended."""
+    """A decoded mark file. ``version`` is 0 while its process starts; ``activity_ms`` is -1 once it has ended."""
 
     version: int
     activity_ms: int
@@ -71,7 +71,6 @@ class Mark:
 
 
 def _local_control_channel(texts: bytes) -> str:
-    """Return the second of a mark's texts."""
     (skipped,) = _TEXT_LENGTH.unpack_from(texts)
     at = _TEXT_LENGTH.size + min(skipped, len(texts) - 2 * _TEXT_LENGTH.size)
     (length,) = _TEXT_LENGTH.unpack_from(texts, at)
@@ -86,9 +85,9 @@ def _text(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class MarkOwner:
-    """Who has the directory, as the mark tells tools: by default a recorder, which has no control channels.
+    """The owner of the directory, for tools: by default a recorder, without control channels.
 
-    ``local_control_channel`` names Mainstem, so that the next program with the recorder's lock need not wait.
+    ``local_control_channel`` names Mainstem, so that the next holder of the recorder's lock need not wait.
     """
 
     control_stream_id: int = 0
@@ -115,7 +114,7 @@ def _encode(owner: MarkOwner, activity_ms: int, start_ms: int, error_log_length:
 
 
 def mark_path(directory: Path) -> Path:
-    """Where the mark file of a directory is: in it, or in the directory that its link names."""
+    """The path of a directory's mark file: in it, or in the directory that its link names."""
     try:
         linked = Path((directory / LINK_FILE).read_text("ascii", "replace").strip())
     except OSError:
@@ -124,18 +123,6 @@ def mark_path(directory: Path) -> Path:
 
 
 class ArchiveMark:
-    """The mark of a recorder on its directory. The recorder has its lock by then.
-
-    Args:
-        directory: The directory of the recordings.
-        clock: The time that is stored.
-        disk: What files are written through.
-        owner: What it says of this program.
-
-    Raises:
-        RecordingError: An archive is at work there, or may be; names it.
-    """
-
     def __init__(self, directory: Path, clock: Clock, disk: Disk = DISK, owner: MarkOwner = RECORDER) -> None:
         self._directory, self._clock, self._disk = directory, clock, disk
         self._owner = owner
@@ -157,7 +144,6 @@ class ArchiveMark:
             raise
 
     def _create(self, now_ms: int) -> None:
-        """Create the file where it is missing, complete from its first moment."""
         if self._path.exists():
             return
         link = self._directory / LINK_FILE
@@ -181,7 +167,6 @@ class ArchiveMark:
             self._disk.delete(fresh)
 
     def _claim(self, now_ms: int) -> None:
-        """Take the mark over, unless its program may be alive."""
         data = os.pread(self._fd, HEADER_LENGTH, 0).ljust(HEADER_LENGTH, b"\0")
         mark = Mark.decode(data)
         self._check(mark, now_ms)
@@ -203,7 +188,7 @@ class ArchiveMark:
         self._disk.write(self._fd, _encode(self._owner, now_ms, now_ms, mark.error_log_length), 0)
 
     def _check(self, mark: Mark, now_ms: int) -> None:
-        """Raise RecordingError for a mark whose program may be alive, or whose archive has another layout."""
+        """Raise RecordingError if the mark's process may be alive, or its archive has another layout."""
         if mark.version and mark.version >> 16 != MARK_VERSION >> 16:
             raise RecordingError(
                 f"{self._directory}: {self._path.name} belongs to an archive of version {mark.version >> 16}, not "
@@ -224,7 +209,6 @@ class ArchiveMark:
             )
 
     def touch(self) -> None:
-        """Store the present time, once a second."""
         now_ms = self._clock.epoch_ms()
         if abs(now_ms - self._written_ms) >= UPDATE_MS:
             self._written_ms = now_ms
@@ -235,7 +219,7 @@ class ArchiveMark:
                 )
 
     def end(self) -> None:
-        """Say that the recorder has ended, and close the file; may be called twice."""
+        """Mark the recorder as ended, and close the file. Idempotent."""
         if self._fd >= 0:
             self._words.put_i64_release(_ACTIVITY_OFFSET, NULL)
         self.close()

@@ -1,7 +1,7 @@
-"""Recordings of any protocol: what bymux, Jmux or Aqueduct delivered, laid out as frames in the same segments.
+"""Records messages of any protocol (bymux, Jmux, Aqueduct) as frames in segments.
 
-What a multiplexer delivers has no frames of its own on the way to disk, so they are made here: a message is one frame, or
-several when it is long, and never crosses the end of a term. Whatever reads recordings reads these.
+Such messages have no frames yet, so they are made here: a message is one frame, or several if it is long, and never crosses the
+end of a term.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _BEGIN, _END = 0x80, 0x40
 
 
 class MessageLog:
-    """One recording that messages are appended to. A recorder that comes back goes on with the recording of that session.
+    """One recording for messages. A restarted recorder continues the session's recording.
 
-    ``session_id`` and ``stream_id`` are what its rows will say. The recorder closes it, or ``Recorder.stop`` with ``writer``.
+    ``session_id`` and ``stream_id`` appear in its rows. The recorder closes it, or ``Recorder.stop`` with ``writer``.
     """
 
     def __init__(
@@ -59,13 +59,12 @@ class MessageLog:
 
     @property
     def position(self) -> int:
-        """Everything before it is recorded."""
         return self.writer.position
 
     def write(self, messages: Iterable[tuple[int, bytes]]) -> int:
-        """Record (reserved value, payload) pairs and return how many: they are in the files when this returns.
+        """Record (reserved value, payload) pairs and return how many; they are in the files when this returns.
 
-        Raises RecordingError for a message of more than 16 MiB; those before it are recorded.
+        Raises RecordingError for a message of more than 16 MiB, after recording those before it.
         """
         run, count = bytearray(), 0
         for reserved, payload in messages:

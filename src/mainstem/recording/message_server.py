@@ -1,9 +1,8 @@
-"""Listens as a bymux, Jmux or Aqueduct server and records every message that comes.
+"""Listens as a bymux, Jmux or Aqueduct server and records every message.
 
-A message over bymux and Jmux has its length in front (``mainstem.message_keys.framed``), as ``mainstem.channel`` sends it. The key
-that may stand in front of the payload becomes the reserved value. The other side is notified that its messages are received
-only when they are in the recording: bymux by the end of our half of the stream, Jmux by the response. Aqueduct acknowledges on
-arrival.
+Messages over bymux and Jmux are length-prefixed (``mainstem.message_keys.framed``), as ``mainstem.channel`` sends them. An
+optional key before the payload becomes the reserved value. The sender learns that its messages are recorded from the end of our
+half of the bymux stream, or from the Jmux response. Aqueduct acknowledges on arrival.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ OK = b"ok"
 
 
 class MessageRecorder:
-    """Puts messages into a log. ``keyed``: each payload has a key in front, which becomes the reserved value."""
+    """Records messages. ``keyed``: each payload starts with a key, which becomes the reserved value."""
 
     def __init__(self, log: MessageLog, *, keyed: bool, on_messages: Callable[[int], object] = lambda _: None) -> None:
         self._log, self._keyed, self._on_messages = log, keyed, on_messages
 
     def take(self, messages: list[bytes]) -> None:
-        """Record them. Raises RemoteProtocolError for a message without the key that it should have."""
+        """Record messages. Raises RemoteProtocolError if a key is missing."""
         self._log.write(map(self._pair, messages))
         self._on_messages(len(messages))
 
@@ -41,7 +40,7 @@ class MessageRecorder:
             raise RemoteProtocolError(f"a message has an invalid key: {error}") from None
 
     async def drain(self, stream: Any) -> None:
-        """Record what comes over a stream of bytes until it ends; RemoteProtocolError when it ends inside a message."""
+        """Record the messages of a byte stream until it ends; RemoteProtocolError if it ends inside one."""
         splitter = FrameSplitter()
         async for data in stream:
             if messages := splitter.feed(data):
@@ -51,7 +50,7 @@ class MessageRecorder:
 
 
 async def listen(protocol: str, host: str, port: int, intake: MessageRecorder, **options: Any) -> Any:
-    """A server of that protocol whose messages go to ``intake``; the caller closes it. ``options`` are those of its ``serve``."""
+    """Start a server whose messages go to ``intake``; the caller closes it. ``options`` are those of its ``serve``."""
     if protocol == "bymux":
         from mainstem import bymux
 

@@ -1,6 +1,6 @@
-"""Open the archives at a location: a recorder's directory, a store that recorders ship to, or a server.
+"""Opens the archives at a location: a recorder's directory, a store that recorders ship to, or a server.
 
-A location and its ``ReadOptions`` end here. Everything below reads an ``Archive``.
+Everything below reads an ``Archive`` and knows neither the location nor its ``ReadOptions``.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """How to open the archives at a location. Made once, where a user's options come in.
+    """How to open the archives at a location.
 
     Attributes:
         store: Options of the store.
-        tail: The location where the same archive grows: what was shipped is read from the store, the rest from there.
+        tail: The location where the same archive grows: shipped data is read from the store, the rest from there.
         tail_store: Options of the tail's store.
-        archive_id: Open only this archive of a location that has several.
+        archive_id: Open only this archive of several.
         keep_listing: Whether segments are listed once, until ``refresh``: for planning over many recordings.
-        allow_missing: Whether to return no archive if there is none, rather than one that raises RecordingError when it is read.
+        allow_missing: Whether to return no archive if there is none, instead of one that raises RecordingError when it is read.
     """
 
     store: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -50,7 +50,7 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str] | None) -> ReadOptions:
-        """Separate ``tail`` and ``tail.*`` from the options of the store. Raises ConfigurationError for options of no tail."""
+        """Separate ``tail`` and ``tail.*`` from the store's options. Raises ConfigurationError for options without a tail."""
         store, tail_store, tail = {}, {}, ""
         for name, value in (options or {}).items():
             if name.lower() == TAIL:
@@ -69,8 +69,8 @@ class ReadOptions:
 def open_archives(location: Path | str, options: ReadOptions | None = None) -> list[Archive]:
     """Open the archives at a path or URL, whatever their layout; the caller closes them.
 
-    A tail belongs to the archive with its id, or to the only one. Raises ConfigurationError for a URL or an option that is not
-    usable, and where several archives have neither the tail's id nor ``options.archive_id``.
+    A tail belongs to the archive with its id, or to the only one. Raises ConfigurationError for an unusable URL or option, and
+    if several archives have neither the tail's id nor ``options.archive_id``.
     """
     options = options or ReadOptions()
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""How many readers of one location have files open at once: as many as a process may have descriptors would be too many."""
+"""Limits how many readers of one location have files open, because file descriptors are limited."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ MAX_OPEN_READERS = 64
 
 
 class Releasable(Protocol):
-    """What has files open that it can give back, and open again: a reader."""
-
     def release(self) -> None: ...
 
 
 class OpenFiles:
-    """The readers that have opened files; one beyond ``most`` makes the one that opened first give its own back."""
+    """The readers with open files; beyond ``most``, the one that opened first closes its own."""
 
     def __init__(self, most: int = MAX_OPEN_READERS) -> None:
         self._most = most
@@ -29,5 +27,5 @@ class OpenFiles:
             self._readers.popitem(last=False)[1].release()
 
     def closed(self, reader: Releasable) -> None:
-        """Note that a reader has given all of its files back."""
+        """Note that a reader has closed all of its files."""
         self._readers.pop(id(reader), None)

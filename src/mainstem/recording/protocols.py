@@ -1,4 +1,4 @@
-"""What recording needs of a subscription and of an image. The client's own have it; so may streams of other protocols."""
+"""What recording needs of a subscription and an image, so that other protocols can provide it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
 
 class RecordableImage(Protocol):
-    """What the recorder needs of an image; the client's ``Image`` has it."""
-
     @property
     def session_id(self) -> int: ...
     @property
@@ -29,12 +27,12 @@ class RecordableImage(Protocol):
     def position(self) -> int: ...
     @property
     def correlation_id(self) -> int:
-        """Names the image among all of its driver."""
+        """Identifies the image at its driver."""
         ...
 
     @property
     def driver_start_ms(self) -> int:
-        """When its driver started: another driver may give the same number."""
+        """When its driver started: another driver may use the same number."""
         ...
 
     @property
@@ -62,5 +60,5 @@ class RecordableSubscription(Protocol):
 
     @property
     def images(self) -> Iterable[Any]:
-        """The images that are available now."""
+        """The currently available images."""
         ...

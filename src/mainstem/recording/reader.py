@@ -1,4 +1,4 @@
-"""Reading recordings by position: those of Mainstem's recorder and those of Aeron Archive alike, also while being written."""
+"""Reads recordings of Mainstem and Aeron Archive by position, even while they are written."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ MAX_MAPPED_SEGMENTS = 4
 
 @dataclass(frozen=True, slots=True)
 class MappedRange:
-    """Frames in memory: ``memory[offset:limit]`` starts at stream position ``position``.
+    """Frames in memory: ``memory[offset:limit]`` starts at stream position ``position``; ``path`` names the file.
 
-    Valid until the reader closes; of a recording that is elsewhere only until the next run. ``path`` names the file.
+    Valid until the reader closes; in a remote recording only until the next range.
     """
 
     memory: mmap | bytes
@@ -46,14 +46,14 @@ class MappedRange:
     path: str
 
     def check(self) -> None:
-        """Raise CutShortError if the file was cut short since: what was read of the memory must not be believed."""
+        """Raise CutShortError if the file was truncated since, so that the memory read must not be trusted."""
         check_whole(self.memory, self.path)
 
     def release(self, start: int, end: int) -> int:
-        """Give the pages of a mapped file from ``start`` on back to the kernel, whose cache keeps them; return how far.
+        """Return the pages of a mapped file from ``start`` on to the kernel, whose cache keeps them; return how far.
 
-        Without that a reader's resident memory grows by all that it reads, up to ``MAX_MAPPED_SEGMENTS`` segments. Ranges of a
-        segment that is elsewhere share memory that is used again.
+        Otherwise a reader's resident memory would grow by all that it reads, up to ``MAX_MAPPED_SEGMENTS`` segments. Ranges of
+        remote segments reuse memory.
         """
         if not isinstance(self.memory, GuardedMap):
             return end
@@ -65,7 +65,7 @@ class MappedRange:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a walk came: the end of the last whole message, and how many messages ended on the way."""
+    """The result of a walk: the end of the last whole message, and the number of messages that ended."""
 
     position: int
     messages: int
@@ -75,7 +75,7 @@ class RecordingReader:
     """One recording, read by position. Use it as a context manager.
 
     Attributes:
-        descriptor (RecordingDescriptor): The recording's entry of the catalog: its id, stream, session, positions and times.
+        descriptor (RecordingDescriptor): The recording's catalog entry: its id, stream, session, positions and times.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class RecordingReader:
         self.close()
 
     def close(self) -> None:
-        """Unmap the segments. May be called twice."""
+        """Unmap the segments. Idempotent."""
         self._note_closed()
         while self._segments:
             self._segments.popitem()[1].close()
@@ -107,9 +107,9 @@ class RecordingReader:
         self._index, self._is_released = None, False
 
     def release(self) -> None:
-        """Give back the files that it has open; what is read next opens them again.
+        """Release open files; the next read opens them again.
 
-        They are dropped, not closed: a run or an iterator that is still held goes on.
+        They are dropped, not closed: ranges and iterators that still exist continue.
         """
         self._note_closed()
         self._segments.clear()
@@ -118,7 +118,7 @@ class RecordingReader:
 
     @property
     def index(self) -> RecordingIndex | None:
-        """The recorded position and the index; None where the recording has none."""
+        """The recorded position and the index; None if the recording has none."""
         if self._is_released:
             self._open_positions()
         return self._index
@@ -137,7 +137,7 @@ class RecordingReader:
             self._open_files.closed(self)
 
     def update(self, descriptor: RecordingDescriptor) -> None:
-        """Take over the catalog's present entry: a recording ends, or is extended.
+        """Use the catalog's current entry, after a recording has ended or was extended.
 
         Args:
             descriptor: The entry, as ``read_catalog`` returns it.
@@ -146,14 +146,14 @@ class RecordingReader:
 
     @property
     def start_position(self) -> int:
-        """The first position that can still be read: later than the recording's own start when segments were purged."""
+        """The first readable position, later than the recording's start if segments were purged."""
         first = next(iter(self.archive.segments(self.descriptor)), self.descriptor.start_position)
         return max(self.descriptor.start_position, first)
 
     def end_position(self) -> int:
-        """Return how far the recording can be read now: its stop position, else its recorded position, else the end of a walk.
+        """Return the current end of the recording: its stop position, else its recorded position, else the end of a walk.
 
-        A walk leaves out a last frame that crosses a page, because nothing shows yet that all of it is written.
+        A walk leaves out a last frame that crosses a page, because nothing proves yet that all of it is written.
 
         Returns:
             A stream position in bytes.
@@ -172,7 +172,7 @@ class RecordingReader:
 
     @property
     def has_recorded_end(self) -> bool:
-        """Whether ``end_position`` was published by a recorder, rather than determined by a walk."""
+        """Whether a recorder published ``end_position``; otherwise a walk determined it."""
         return self.descriptor.stop_position != NULL or self.index is not None
 
     def boundary_after(self, position: int, end: int) -> int:
@@ -197,15 +197,15 @@ class RecordingReader:
         return min(boundaries, default=end)
 
     def ranges(self, start: int, end: int) -> Iterator[MappedRange]:
-        """Yield the memory of ``[start, end)``: one range for each segment, or for each range that is fetched from a store.
+        """Yield the memory of ``[start, end)``, one range per segment, or per range fetched from a store.
 
         Args:
             start: A frame boundary.
             end: The position to stop at.
 
         Yields:
-            Runs in ascending order, each of whole frames. Of a mapped file a run is valid until the reader closes; of one that is
-            elsewhere until the next run.
+            Ranges of whole frames, ascending. In a mapped file they are valid until the reader closes, in a remote one until
+                the next range.
 
         Raises:
             RecordingError: A segment is missing or too short.
@@ -250,14 +250,14 @@ class RecordingReader:
         return segment
 
     def checksum(self, start: int, end: int) -> int:
-        """Return the CRC-32 of the bytes of ``[start, end)``, as the index has it.
+        """Return the CRC-32 of the bytes of ``[start, end)``, as in the index.
 
         Args:
             start: A frame boundary.
             end: The position to stop at.
 
         Returns:
-            The sum.
+            The checksum.
 
         Raises:
             RecordingError: A segment is missing or too short.
@@ -270,7 +270,7 @@ class RecordingReader:
         return value
 
     def walk(self, start: int, end: int, *, max_messages: int | None = None) -> Progress:
-        """Walk ``[start, end)`` frame by frame; stops at ``end``, at a number of messages, or at a problem.
+        """Walk ``[start, end)`` frame by frame, up to ``end``, a number of messages, or a problem.
 
         Args:
             start: Where a message starts.
@@ -301,11 +301,11 @@ class RecordingReader:
         Args:
             start: Where a message starts.
             end: The position to stop at.
-            max_bytes: The most bytes; a single message longer than that is still taken whole. None for no limit.
-            max_messages: The most messages; None for no limit.
+            max_bytes: The maximum number of bytes; a single longer message still counts as a whole. None for no limit.
+            max_messages: The maximum number of messages; None for no limit.
 
         Returns:
-            A position between two messages; ``start`` where no message ends.
+            A position between two messages; ``start`` if no message ends.
 
         Raises:
             RecordingError: A segment is missing.
@@ -372,15 +372,15 @@ class RecordingReader:
         return Progress(progress.position, progress.messages)
 
     def cuts(self, start: int, end: int, parts: int) -> list[tuple[int, int]]:
-        """Cut ``[start, end)`` into ranges of about equal size, each of which starts where a message starts.
+        """Split ``[start, end)`` into ranges of about equal size, each of which starts where a message starts.
 
         Args:
             start: Where a message starts.
             end: The position to stop at.
-            parts: The most ranges.
+            parts: The maximum number of ranges.
 
         Returns:
-            Pairs of start and end. What follows a problem stays in one range, so that its reader meets the problem.
+            Pairs of start and end. Everything after a problem stays in one range, so that its reader finds the problem.
         """
         borders = [start]
         for i in range(1, parts):
@@ -397,7 +397,7 @@ class RecordingReader:
 
     @property
     def has_times(self) -> bool:
-        """Whether it is known when frames were recorded: only an index has times, and Aeron Archive writes none."""
+        """Whether it is known when frames were recorded: only the index has times, and Aeron Archive has no index."""
         return self.index is not None
 
     def recorded_time_ns(self, position: int) -> int | None:
@@ -407,7 +407,7 @@ class RecordingReader:
             position: A stream position.
 
         Returns:
-            Epoch time in nanoseconds, exact to an entry of the index (64 KiB or 100 ms); None where it is not known.
+            Epoch time in nanoseconds, exact to an entry of the index (64 KiB or 100 ms); None if unknown.
         """
         entry = self.index.at_or_before(position) if self.index is not None else None
         return None if entry is None else entry.time_ns
@@ -433,16 +433,16 @@ class RecordingReader:
         return max(entry.position if entry else 0, self.start_position)
 
     def stamped_since(self, time_ns: int) -> int | None:
-        """Return where the rows that are stamped with a time or later begin.
+        """Return where rows with a time or later begin.
 
-        Rows are stamped with the time of the index entry before them, so this is exact for rows. Where ``has_times`` is
-        false the start of the recording is the only time there is, and stands for all of it.
+        Rows have the time of the index entry before them, so this is exact for rows. If ``has_times`` is false, the start of
+        the recording is the only known time and applies to all rows.
 
         Args:
             time_ns: Epoch time in nanoseconds.
 
         Returns:
-            A position; None when there is none of them yet.
+            A position; None if there are no such rows yet.
         """
         if self.index is not None and self.index.count:
             entry = self.index.at_time(time_ns)

@@ -1,4 +1,4 @@
-"""Reading a range of a recording: as batches of columns, or message by message."""
+"""Reads a range of a recording, as batches of columns or message by message."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REASONS = {
 
 
 def stop_reason(stopped: int, memory: mmap | bytes, offset: int) -> int:
-    """Why a walk stopped at an offset. It takes any length below 1 for the end, but only zeros were never written."""
+    """Why a walk stopped at an offset. Any length below 1 ends it, but only zeros were never written."""
     if stopped == WALK_AT_END and int.from_bytes(memory[offset : offset + 4], "little"):
         return WALK_CORRUPT
     return stopped
@@ -50,8 +50,8 @@ class SkippedRange:
 
     Args:
         start: The position of the problem in bytes.
-        end: Where reading went on: a position between two messages, or the end of the range.
-        reason: The problem, with the file where there is one.
+        end: Where reading continued: a position between two messages, or the end of the range.
+        reason: The problem, with the file if there is one.
 
     Example:
         ``batches(reader, start, end, strict=False, on_skip=lambda skipped: print(skipped.reason))``
@@ -78,19 +78,19 @@ def batches(
     Args:
         reader: The recording.
         start: Where a message starts.
-        end: The position to stop at; a message belongs to the range when all of it lies in it.
+        end: The position to stop at; a message belongs to the range if all of it is inside.
         column_mask: The columns to read, as an OR of bits; all by default.
         frames: Whether a row is a frame, not a message.
-        rows: The most rows of a batch.
+        rows: The maximum number of rows of a batch.
         strict: Whether a problem raises; otherwise reading continues after it, at the next entry of the index or the next
-            segment that is there.
+            available segment.
         on_skip: Called with each range that is skipped when ``strict`` is false.
 
     Yields:
         Pairs of the columns, buffers by name, and the number of rows.
 
     Raises:
-        RecordingError: A frame is cut off or impossible, or a segment is missing; names file and position.
+        RecordingError: A frame is truncated or impossible, or a segment is missing; names file and position.
 
     Example:
         ``for columns, rows in batches(reader, 0, reader.end_position()): ...``
@@ -116,7 +116,7 @@ def batches(
 def _until_problem(
     reader: RecordingReader, start: int, end: int, columns: Columns, *, frames: bool, rows: int
 ) -> Generator[tuple[dict[str, bytearray], int], None, tuple[int, RecordingError] | None]:
-    """The batches of ``[start, end)`` up to a problem; returns its position and its error, or None. Rows may be left over."""
+    """The batches of ``[start, end)`` up to a problem; returns its position and error, or None. Rows may be left over."""
     fragments, following = Fragments(), start
     try:
         for run in reader.ranges(start, end):

@@ -1,48 +1,45 @@
-"""The recorder: any subscription, moved run by run into segments, each byte once, whatever is killed when.
+"""The recorder: moves any subscription run by run into segments, each byte once, across crashes.
 
 Theory of operation
 -------------------
 
-One thread of one process records into a directory: it calls ``do_work``, and a lock on ``mainstem-recorder.lock``, which the
-kernel releases when the process dies, keeps every other recorder out. Readers are other threads and processes; they take no
-lock and write nothing. For each image the recorder walks the frames that are available in the image's term, as far as they
-are whole, and writes the run. What it writes, and in which order:
+One thread of one process records into a directory: it calls ``do_work``. A lock on ``mainstem-recorder.lock``, which the kernel
+releases when the process dies, keeps other recorders out. Readers in other threads and processes take no lock and write
+nothing. For each image the recorder walks the available whole frames in the image's term and writes the run, in this order:
 
-1. an entry of the index, where one is due, before any frame past its position (``positions.append``);
+1. an entry of the index, if one is due, before any frame past its position (``positions.append``);
 2. the run of frames into its segment (``segments.write``); with ``durable``, to the device;
 3. the recorded position, in one aligned release store (``positions.publish``);
-4. the subscriber's position of the image (``image.release``), which lets the publisher go on.
+4. the subscriber's position of the image (``image.release``), which lets the publisher continue.
 
-So: start position <= subscriber position <= recorded position <= frames written, at any moment, of any process that is
-alive or was killed. A reader trusts everything before the recorded position and nothing behind it. The kernel keeps what a
-killed process has written, so steps 1 to 3 are ordered for readers and for kills; only a loss of power may reorder them, unless
-``durable``. Recordings, and runs of different images, may be written in any order. The catalog changes only when a recording
-starts, is extended or stops: a recording becomes active (stop position unknown) after its positions are published, and stops
-after its files are closed.
+So start position <= subscriber position <= recorded position <= frames written, at any moment, even if the process is killed. A
+reader trusts everything before the recorded position and nothing after it. The kernel keeps what a killed process has written,
+so steps 1 to 3 are ordered for readers and for kills; only a power failure may reorder them, unless ``durable``. Recordings,
+and runs of different images, may be written in any order. The catalog changes only when a recording starts, is extended or
+stops: a recording becomes active (stop position unknown) after its positions are published, and stops after its files are
+closed.
 
-A recording starts with the first frame of its image: a stream without any leaves nothing behind. How long a start takes does not
-depend on how many recordings the directory has (``known_recordings``), and how many start is limited (``start_limits``): beyond
-the limit a stream waits, and so does its publisher.
+A recording starts with the first frame of its image, so an empty stream leaves nothing behind. The time to start one does not
+depend on the number of recordings in the directory (``known_recordings``), and the number of starts is limited
+(``start_limits``): beyond the limit a stream waits, and so does its publisher.
 
-How nothing is lost or doubled over the recorder's own death:
+If the recorder itself dies, nothing is lost or repeated:
 
-* Because of step 4 the subscriber position that the driver sees never passes the recorded position.
-* A driver keeps a dead client's subscription until the client liveness timeout (10 s by default) has passed, and its position
-  goes on holding the publisher back; a new subscriber joins the image at the lowest position of all its subscribers. A
-  recorder that comes back within that time therefore joins at or before the recorded position. What it reads again it
-  skips, by position.
-* For longer absences a ``RecorderSlot`` (``recording.recorder_slot``), in any process that lives on, holds the image at the
-  recorded position, and so the publisher, until the recorder is back.
-* A recorder that joins *past* the recorded position (the timeout has passed and no one held the image) hides nothing: it
-  starts a new recording, whose start position shows the gap, and logs it.
-* A position says where in a stream, not in which life of it: a publisher that begins again may have the ids that it had. So the
-  positions file names the image that is recorded, and the driver it is of (``life.StreamLife``). The same image is the
-  same life, and its recording is extended. Another image of the network continues a recording only exactly where that ends, from
-  the same source, and if the publisher had not ended the stream: a driver makes a new image of a stream that it met again.
-  Another image over IPC or of a spy is another publication. Everything else begins a new recording.
-* After the machine itself went down, the end of each recording is determined again (``recording.recovery``): what is torn is cut.
-  Recovery runs when the recorder opens, before the first run is written; readers see the recorded position go back then, and
-  only then.
+* Because of step 4, the subscriber position that the driver sees never passes the recorded position.
+* A driver keeps a dead client's subscription, which stalls the publisher, until the client liveness timeout (10 s by default).
+  A new subscriber joins the image at the lowest position of all its subscribers. So a recorder that restarts within that time
+  joins at or before the recorded position, and skips what it reads again by position.
+* For longer absences a ``RecorderSlot`` (``recording.recorder_slot``) in any other process keeps the image, and so the
+  publisher, at the recorded position until the recorder is back.
+* A recorder that joins *past* the recorded position (the timeout passed without a slot) starts a new recording, whose start
+  position shows the gap, and logs it.
+* A position says where in a stream, but not in which life of it: a publisher that starts again may reuse its ids. So the index
+  file names the recorded image and its driver (``life.StreamLife``). The same image means the same life, and its recording is
+  extended. Another image from the network continues a recording only exactly where that ends, from the same source, and if the
+  publisher had not ended the stream, because a driver makes a new image of a stream that it meets again. Another image over IPC
+  or of a spy is another publication. Everything else starts a new recording.
+* After the machine has been restarted, the end of each recording is determined again when the recorder opens
+  (``recording.recovery``), and torn data is truncated. Only then may readers see the recorded position go back.
 """
 
 from __future__ import annotations
@@ -198,7 +195,7 @@ class Recorder:
         self._min_id = max(self._segments, default=-1) + 1
 
     def _has_lost_power(self) -> bool:
-        """Whether the machine has started since a recorder wrote here: only that loses what was written."""
+        """Whether the machine was restarted since a recorder wrote here: only then may writes be lost."""
         boot = self._disk.boot()
         return not boot or os.pread(self._lock, len(boot) + 1, 0) != boot
 
@@ -223,8 +220,8 @@ class Recorder:
     ) -> RecordingWriter:
         """Start or extend the recording of a stream that is available from ``join_position`` on.
 
-        A recording of the same life of the stream that ended at or after ``join_position`` is extended from its end, and the caller
-        skips what lies before that; else a new recording starts at ``join_position``.
+        A recording of the same life of the stream that ended at or after ``join_position`` is extended from its end, and the
+        caller skips what lies before that; else a new recording starts at ``join_position``.
 
         Args:
             session_id: The session.
@@ -260,7 +257,7 @@ class Recorder:
         return self._extended(stream, life) or self._added(stream, life)
 
     def _extended(self, stream: RecordingDescriptor, life: StreamLife) -> RecordingWriter | None:
-        """Extend the recording that a stream continues. Return None if there is none."""
+        """Extend the recording that a stream continues; None if there is none."""
         previous = self._known.previous(stream, life, self._writers)
         if previous is None:
             return None
@@ -390,7 +387,7 @@ class Recorder:
     def _admitted(
         self, recording: ImageRecording, stream: RecordingDescriptor, life: StreamLife
     ) -> RecordingWriter | None:
-        """Start the recording of an image whose first frames are there; None where it waits for a limit."""
+        """Start the recording of an image that has frames; None if it waits for a limit."""
         writer = self._extended(stream, life)
         if writer is not None:
             return writer

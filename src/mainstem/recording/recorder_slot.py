@@ -1,8 +1,8 @@
-"""Holds a stream at the position that is recorded, so that it waits for its recorder for any time.
+"""Holds a stream at the recorded position, so that it waits for its recorder indefinitely.
 
-A driver frees a dead recorder's position after the client liveness timeout (10 s by default). With a hold in any process
-that lives on, best the publisher's own or one beside the driver that receives the stream, the image stays where it is recorded
-up to: the publisher meets back pressure, and a recorder that comes back after minutes goes on without a gap.
+A driver frees a dead recorder's position after the client liveness timeout (10 s by default). With a slot in any other process,
+preferably the publisher's own or one beside the receiving driver, the image stays at the recorded position: the publisher gets
+back pressure, and a recorder that restarts minutes later continues without a gap.
 """
 
 from __future__ import annotations
@@ -104,6 +104,6 @@ class RecorderSlot:
 
 
 def _may_be_of(image: RecordableImage, life: StreamLife) -> bool:
-    """Whether a recording may be of an image. The recorder may be at another driver, where the image has another number."""
+    """Whether a recording may belong to an image. The recorder may be at another driver, where the image has another number."""
     own = StreamLife(image.driver_start_ms, image.correlation_id)
     return life != ENDED and (life.driver_start_ms != own.driver_start_ms or life == own)

@@ -1,4 +1,4 @@
-"""The recordings at a location: as readers, one each, and together as one table for Arrow, Polars, pandas and DuckDB."""
+"""The recordings at a location: as one reader each, and together as a table."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ if TYPE_CHECKING:
 class Recordings(Sequence[RecordingReader]):
     """The recordings at a location, as ``open_recordings`` returns them. Use it as a context manager.
 
-    As a sequence it holds a reader for each recording. As a table it has a row for each message, in order within each recording,
-    with the columns of the Spark source: recording_id, session_id, stream_id, position (the end of the message, in bytes), term_id,
-    term_offset, flags, reserved_value, recorded_at (UTC, null where it is not known), length and payload. Each read takes
-    what is recorded when it begins; recordings that begin later are seen by the next ``open_recordings``.
+    As a sequence it holds a reader for each recording. As a table it has a row for each message, in order within each
+    recording, with the columns of the Spark source: recording_id, session_id, stream_id, position (the end of the message, in
+    bytes), term_id, term_offset, flags, reserved_value, recorded_at (UTC, null where it is not known), length and payload. Each
+    read takes what is recorded when it begins; recordings that begin later are seen by the next ``open_recordings``.
 
     It has Arrow's stream interface, so DuckDB, Polars and others take the object itself as a table.
 
     Args:
         readers: A reader for each recording; they are closed with this object.
-        archives: Their archives, which are closed with it too, those without a recording among them. Default: those of the readers.
+        archives: Their archives, which are closed with it too, those without a recording among them. Default: those of the
+            readers.
 
     Example:
         >>> with mainstem.open_recordings("tides") as recordings:

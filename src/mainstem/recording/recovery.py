@@ -1,16 +1,15 @@
-"""What a recorder does before it records: it ends the recordings that were not ended, and finds what a loss of power has cost.
+"""Recovery before recording: ends recordings that were not ended, and finds what a power failure has lost.
 
-A program that was killed has lost nothing that it wrote: the kernel has it, and each recording ends at its recorded position.
-Where the machine itself went down, any page that was not on the device yet may be missing, however far the recorded position has
-come, and of recordings that were stopped too. The recorder notes in its lock file under which start of the machine it wrote. Under
-another one, each recording that was active, or stopped within ``SETTLED_NS`` of the last change, is checked, and ends where it is
-not proven any more:
+A killed process has lost nothing that it wrote, because the kernel has it, so each recording ends at its recorded position. If
+the machine was restarted, any page that was not on the device may be missing, even before the recorded position and in stopped
+recordings. The lock file notes the boot in which the recorder wrote. After another boot, each recording that was active, or
+stopped within ``SETTLED_NS`` of the last change, is checked, and ends where it is no longer proven:
 
-1. as far as the index goes, by its checksums, from the entry on that was ``SETTLED_NS`` old when the last one was written;
-2. behind it by a walk of the frames, in which a page that holds nothing but zeros was lost, unless it is padding.
+1. as far as the index goes, by its checksums, starting with the entry that was ``SETTLED_NS`` old when the last one was written;
+2. after it, by a walk of the frames; a page of zeros was lost, unless it is padding.
 
-What lies behind that end is not deleted until the recording goes on. A file of positions that is corrupt is deleted: without it a
-recording is read by its frames. What cannot be recovered is logged, and stays as it is; the other recordings are recovered.
+Data after that end is not deleted until the recording continues. A corrupt index file is deleted, and the recording is read by
+its frames. A recording that cannot be recovered is logged and left alone; the others are recovered.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ def _recovered_end(
 def _checked_end(
     directory: Path, archive: DirectoryArchive, descriptor: RecordingDescriptor, limit: int
 ) -> tuple[int, int]:
-    """How far a recording is proven, up to ``limit``, and how many entries of its index hold."""
+    """The proven end of a recording, up to ``limit``, and its number of valid index entries."""
     with closing(IndexRepair(directory, descriptor.recording_id)) as index:
         count, latest_ns = index.sound(descriptor.start_position, limit)
         first = bisect_left(range(count), latest_ns - SETTLED_NS, key=lambda number: index.entry(number).time_ns)
@@ -132,7 +131,7 @@ def _is_as_recorded(directory: Path, descriptor: RecordingDescriptor, start: int
 
 
 def proven_end(directory: Path, descriptor: RecordingDescriptor, start: int, limit: int | None) -> int:
-    """How far whole frames go on from ``start``, of which no page is missing."""
+    """The end of the whole frames from ``start`` that miss no page."""
     position, length = start, descriptor.segment_file_length
     while limit is None or position < limit:
         base = segment_base(descriptor, position)
@@ -161,7 +160,7 @@ def proven_end(directory: Path, descriptor: RecordingDescriptor, start: int, lim
 
 
 def _lost_from(memory: mmap | bytes, begin: int, end: int) -> int:
-    """Where the first frame begins of which a page is missing; ``end`` where none is."""
+    """Where the first frame with a missing page begins, or ``end``."""
     walk, boundary, at = FrameWalk(), begin, begin
     while at < end:
         page_end = min((at // PAGE_LENGTH + 1) * PAGE_LENGTH, end)

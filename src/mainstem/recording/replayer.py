@@ -1,7 +1,7 @@
-"""Replay a recording onto a channel: at its original pace, a multiple of it, or at full speed.
+"""Replays a recording onto a channel: at its original pace, a multiple of it, or at full speed.
 
-The index of a recording has a time for each 64 to 256 KiB, or each 100 ms of a slow stream. Messages between two of these times
-are spread evenly by position, so a burst within 100 ms is replayed as a steady flow.
+The index has a time for each 64 to 256 KiB, or each 100 ms of a slow stream. Messages between two of these times are spread
+evenly by position, so a burst within 100 ms is replayed as a steady flow.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Replayed:
 
 
 class _RecordedTimes:
-    """When each message of a range was recorded, in ns since 1970."""
+    """The times at which messages were recorded, in ns since 1970."""
 
     def __init__(self, reader: RecordingReader, start: int, end: int) -> None:
         if reader.index is None:
@@ -58,7 +58,7 @@ class _RecordedTimes:
         self._times_ns = [min(first_ns, *entries[1][:1]) if len(entries[1]) else first_ns, *entries[1]]
 
     def at(self, position: int) -> int:
-        """The time of the message that ends at a position; never before that of an earlier message."""
+        """The time of the message that ends at a position; never decreasing."""
         index = bisect_right(self._positions, position) - 1
         before, time_ns = self._positions[index], self._times_ns[index]
         if index + 1 == len(self._positions):

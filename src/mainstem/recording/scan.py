@@ -1,4 +1,4 @@
-"""A scan: which rows and columns of recordings to read, in whatever form it is asked for. Nothing is read before."""
+"""A scan: which rows and columns of recordings to read, in any form, lazily."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ ROWS_PER_BATCH = 20_000
 class Scan:
     """Rows of recordings, as ``Recordings.scan`` describes them. Each method reads what is recorded when it is called.
 
-    A scan has Arrow's stream interface, so DuckDB, Polars and others take it as a table. Keep the recordings open while it is read.
+    A scan has Arrow's stream interface, so DuckDB, Polars and others take it as a table. Keep the recordings open while it is
+    read.
 
     Example:
         >>> trades = recordings.scan(codec="avro", codec_options={"schema": "trade.avsc"})
@@ -143,7 +144,7 @@ class Scan:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def _batches(self, names: Sequence[str], bounds: PredicateBounds, rows: int) -> Iterator[pa.RecordBatch]:
-        """Batches of at most this many rows with these of the columns, of messages within the filter and the bounds."""
+        """Batches of up to ``rows`` messages within the filter and the bounds, with some of the columns."""
         if self._decoding is None:
             yield from self._messages(names, bounds, rows)
             return
@@ -169,7 +170,7 @@ class Scan:
 def ranges_within(
     readers: Iterable[RecordingReader], bounds: PredicateBounds, *, frames: bool
 ) -> Iterator[tuple[RecordingReader, int, int]]:
-    """What must be read of each recording for rows within ``bounds``: a reader with start and end."""
+    """The ranges to read for rows within ``bounds``: readers with start and end."""
     times, positions = bounds.recorded_at, bounds.position
     wanted = ScanRange(
         from_time_ns=None if times.low is None else times.low * 1000,

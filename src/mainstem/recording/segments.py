@@ -1,8 +1,8 @@
-"""Segment files, in Aeron Archive's own layout: names, arithmetic, reading and writing.
+"""Segment files in Aeron Archive's layout: names, arithmetic, reading and writing.
 
-``<recordingId>-<segmentBasePosition>.rec`` holds the frames exactly as they lie in the term buffer; the frame at stream
-position p lies at offset p - segmentBasePosition. A file has the recording's full segment length from the start, sparse and
-zero. Of a padding frame only the header is written.
+``<recordingId>-<segmentBasePosition>.rec`` holds the frames as they are in the term buffer; the frame at stream position p is
+at offset p - segmentBasePosition. A file has the recording's full segment length from the start, sparse and zero. Of a padding
+frame only the header is written.
 """
 
 from __future__ import annotations
@@ -37,29 +37,26 @@ BYTES_PER_RELEASE = 16 << 20
 
 
 def segment_name(recording_id: int, base: int) -> str:
-    """The file name of the segment that starts at stream position ``base``."""
     return f"{recording_id}-{base}.rec"
 
 
 def first_segment_base(descriptor: RecordingDescriptor) -> int:
-    """Where the first segment starts: the start position rounded down to the term length."""
     return descriptor.start_position // descriptor.term_buffer_length * descriptor.term_buffer_length
 
 
 def segment_base(descriptor: RecordingDescriptor, position: int) -> int:
-    """The base of the segment that holds stream position ``position``."""
     first = first_segment_base(descriptor)
     return first + (position - first) // descriptor.segment_file_length * descriptor.segment_file_length
 
 
 def segment_bases(directory: Path, recording_id: int) -> list[int]:
-    """The bases of the segment files that are there, in ascending order."""
+    """The bases of the existing segment files, ascending."""
     matches = (SEGMENT_NAME.fullmatch(name) for name in os.listdir(directory))
     return sorted(int(match[2]) for match in matches if match and int(match[1]) == recording_id)
 
 
 def all_segment_bases(directory: Path) -> dict[int, list[int]]:
-    """As ``segment_bases``, of each recording that has a segment file there, whether or not the catalog has it."""
+    """Like ``segment_bases``, for each recording with a segment file, in the catalog or not."""
     bases: dict[int, list[int]] = {}
     for match in map(SEGMENT_NAME.fullmatch, os.listdir(directory)):
         if match:
@@ -68,31 +65,31 @@ def all_segment_bases(directory: Path) -> dict[int, list[int]]:
 
 
 def segments_of(directory: Path, descriptor: RecordingDescriptor) -> list[int]:
-    """As ``segment_bases``, without files at positions where this recording can have no segment."""
+    """Like ``segment_bases``, without files at impossible positions."""
     return segments_among(descriptor, segment_bases(directory, descriptor.recording_id))
 
 
 def segments_among(descriptor: RecordingDescriptor, bases: Iterable[int]) -> list[int]:
-    """The bases among ``bases`` at which this recording can have a segment, in ascending order."""
+    """The possible bases for this recording among ``bases``, ascending."""
     first, step = first_segment_base(descriptor), descriptor.segment_file_length
     return [base for base in sorted(bases) if first <= base <= MAX_POSITION and not (base - first) % step]
 
 
 class CutShortError(RecordingError):
-    """Another process shortened a file while it was read."""
+    """Another process truncated a file while it was read."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} was cut short while it was read")
 
 
 def check_whole(memory: mmap | bytes, name: str) -> None:
-    """Raise CutShortError if a mapped file lost bytes that were read: zeros took their place."""
+    """Raise CutShortError if a mapped file lost bytes that were read as zeros."""
     if isinstance(memory, GuardedMap) and memory.was_cut:
         raise CutShortError(name)
 
 
 class SegmentMemory:
-    """One segment file mapped for reading: ``memory`` from stream position ``base``, ``length`` bytes of it there."""
+    """One segment file mapped for reading: ``memory`` from stream position ``base``, ``length`` bytes of it."""
 
     def __init__(self, path: Path, base: int) -> None:
         self.name, self.base = str(path), base
@@ -131,7 +128,7 @@ class SegmentMemory:
 
 
 def checksum(directory: Path, descriptor: RecordingDescriptor, start: int, end: int) -> int:
-    """The CRC-32 of the bytes ``[start, end)`` of a recording. Raises RecordingError when a file is missing or short."""
+    """The CRC-32 of the bytes ``[start, end)`` of a recording. Raises RecordingError if a file is missing or short."""
     value, position = 0, start
     while position < end:
         base = segment_base(descriptor, position)
@@ -153,7 +150,7 @@ def checksum(directory: Path, descriptor: RecordingDescriptor, start: int, end: 
 
 
 def _has_data(fd: int, offset: int) -> bool:
-    """Whether a file has anything but zeros from an offset on; what it has never been given is not read."""
+    """Whether a file has nonzero bytes from an offset on; holes are not read."""
     while True:
         try:
             offset = os.lseek(fd, offset, os.SEEK_DATA)
@@ -166,14 +163,14 @@ def _has_data(fd: int, offset: int) -> bool:
 
 
 class SegmentWriter:
-    """Writes runs of frames at their stream position; opens, preallocates and closes segment files as it goes.
+    """Writes runs of frames at their stream position, and opens, preallocates and closes segment files.
 
-    Opening cuts whatever lies past ``position``: the rest of its segment becomes zero, later segments are deleted. They follow one
-    another, so they are found by their names, and a directory of very many files is not listed; ``later`` are others that it is
-    known to hold. What is cut is gone from the device too, so that a loss of power brings nothing of it back.
+    Opening truncates everything past ``position``, on the device too: the rest of its segment becomes zero, later segments are
+    deleted. They are found by name, so that a very large directory is not listed; ``later`` are others that it is known to
+    hold.
 
-    With ``durable`` what lies before ``position`` is on the device when this returns, whoever wrote it; a segment's name is before
-    anything is written to it, and its content before it is left for the next one.
+    With ``durable``, everything before ``position`` is on the device when this returns, whoever wrote it. A segment's name is
+    there before it is written to, and its content before the next one begins.
     """
 
     def __init__(
@@ -257,7 +254,7 @@ class SegmentWriter:
             self._disk.sync_directory(self._directory)
 
     def write(self, frames: memoryview) -> None:
-        """Write whole frames, none of them padding, at ``position`` and moves it on. They must not cross a segment."""
+        """Write whole frames without padding at ``position``, within one segment, and move the position."""
         self._open(self.position)
         at, length = self.position - self._base, frames.nbytes
         if at + length > self._descriptor.segment_file_length:
@@ -266,7 +263,7 @@ class SegmentWriter:
         self.position += length
 
     def write_padding(self, header: memoryview, aligned_length: int) -> None:
-        """Write the header of a padding frame and moves the position over the whole of it."""
+        """Write the header of a padding frame, and move the position past the frame."""
         self._open(self.position)
         self._disk.write(self._fd, header[:DATA_HEADER_LENGTH], self.position - self._base)
         self.position += aligned_length
@@ -278,7 +275,7 @@ class SegmentWriter:
     def finish(self) -> None:
         """Close it at the end of a recording.
 
-        One that ends where a segment does has the next segment too, empty: an Aeron Archive makes it, and its tools miss it.
+        If that is the end of a segment, create the next one, empty, as an Aeron Archive does; its tools miss it otherwise.
         """
         d = self._descriptor
         if self.position > d.start_position and segment_base(d, self.position) == self.position:

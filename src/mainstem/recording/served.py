@@ -1,9 +1,8 @@
-"""The archive behind an http(s) URL: of ``mainstem serve``, the growing tail included, or of any server with range requests.
+"""The archive behind an http(s) URL: ``mainstem serve``, with the growing tail, or any server with range requests.
 
-Of ``mainstem serve`` each trigger costs one request for what is active, one for the list of files, and the catalog only when it has
-changed. Every byte of a recording is asked for by the entity tag of that recording: when the directory was recreated under the same
-URL, its bytes are refused and never taken for those of the old recording. Of another server, which has no lists, the names of the
-segments follow from the catalog; segments that were purged from the front are those that a search does not reach.
+With ``mainstem serve`` each trigger costs one request for active recordings, one for the list of files, and the catalog only if
+it has changed. Bytes are requested by the recording's entity tag, so those of a recreated directory are refused. Other servers
+have no lists: the names of segments follow from the catalog, and a search finds those that were purged.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ MAX_SEGMENTS = 1 << 21  # of one recording: more than any server has files in a 
 
 
 def identity_tag(descriptor: RecordingDescriptor, name: str) -> str:
-    """The entity tag that ``mainstem serve`` gives a file of a recording: the same while it grows, not that of another one."""
+    """The entity tag of a recording's file at ``mainstem serve``: constant while it grows, different for another recording."""
     return hashlib.sha256(f"{descriptor.identity}\n{descriptor.recording_id}\n{name}".encode()).hexdigest()[:32]
 
 
 class _Pinned:
-    """Of a store the part that positions read, by the entity tag of one recording."""
+    """The store of one recording's positions, by entity tag."""
 
     def __init__(self, store: HttpStore, tag: str) -> None:
         self.url, self._store, self._tag = store.url, store, tag
@@ -84,7 +83,7 @@ class ServedArchive(DirectoryArchive):
         return dict.fromkeys(bases, step)
 
     def _checked(self, descriptor: RecordingDescriptor, bases: range) -> list[int]:
-        """The bases as a list, if the last one's segment is there: the catalog may claim any end."""
+        """The bases as a list, if the last one's segment exists: the catalog may claim any end."""
         if len(bases) > MAX_SEGMENTS or (bases and self._length(descriptor, bases[-1]) is None):
             raise RecordingError(
                 f"{self.url}: recording {descriptor.recording_id} ends at {descriptor.stop_position} in its catalog, and "
@@ -105,7 +104,7 @@ class ServedArchive(DirectoryArchive):
             return None
 
     def segment(self, descriptor: RecordingDescriptor, base: int) -> ArchiveSegment:
-        """As ``Archive.segment``: its file has the full length from the start, so nothing is asked before it is read."""
+        """Like ``Archive.segment``. The file has the full length from the start, so nothing is requested before it is read."""
         name = segment_name(descriptor.recording_id, base)
         tag = identity_tag(descriptor, name)
         return FetchedSegment(
@@ -128,7 +127,7 @@ class ServedArchive(DirectoryArchive):
             return None
 
     def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
-        """As ``Archive.recorded_positions``: of ``mainstem serve`` in one request for a page of active recordings."""
+        """Like ``Archive.recorded_positions``: with ``mainstem serve``, one request for a page of active recordings."""
         if not self.http.is_served:
             return [self._end(each) for each in descriptors]
         positions: dict[tuple[int, str], int | None] = {}

@@ -1,11 +1,11 @@
-"""How many recordings a recorder begins: what a peer with ever new sessions may make it do.
+"""Limits how many recordings a peer with ever new sessions can start.
 
-A recording costs an entry in the catalog and two files forever, and, while it is written, four descriptors. So new ones are
-limited: in an hour, of one source and in all, and by the descriptors that the process may have. A stream beyond a limit waits
-without being read, which holds its publisher back: it is recorded from where it was met as soon as there is room.
+A recording costs a catalog entry and two files forever, and four descriptors while it is written. So new ones are limited per
+hour, by source and in total, and by the process's descriptors. A stream beyond a limit waits unread, which stalls its
+publisher, and is recorded from there once there is space.
 
-The limits are those of a driver's images: whatever a driver has when a recorder begins, it records at once. A source is an
-IPv4 address or an IPv6 /64 network; a peer that invents source addresses meets the limit for all.
+The limits match a driver's limit of images, so all existing images can be recorded when a recorder starts. A source is an IPv4
+address or an IPv6 /64 network; a peer that invents source addresses meets the total limit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FILES_OF_RECORDING = 4
 
 
 class StartLimits:
-    """Counts what begins. ``most`` recordings begin in an hour, and a quarter of them of one source."""
+    """Counts new recordings: up to ``most`` in an hour, and a quarter of them from one source."""
 
     def __init__(self, most: int = MAX_NEW_RECORDINGS) -> None:
         check_int({"max_new_recordings": most}, min_value=1)
@@ -44,10 +44,7 @@ class StartLimits:
         self._prefixes = AddressPrefixes()
 
     def refusal(self, source_identity: str, written: int, now_ns: int) -> str:
-        """Why a recording of a source may not begin now; empty where it may, which is counted.
-
-        ``written`` is how many are being written.
-        """
+        """Why a source's recording may not begin now; empty if it may, which is counted. ``written`` are being written."""
         source = self._prefixes.prefix_of(address_of(source_identity))
         if not self._of_source.has(source, now_ns):
             return self._texts[0]
@@ -59,7 +56,7 @@ class StartLimits:
 
 
 def max_written() -> int:
-    """How many recordings may be written at once, by the descriptors that this process may have."""
+    """How many recordings may be written at once, by the process's limit of descriptors."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         soft = 1 << 30

@@ -6,9 +6,10 @@ Each range that a reader fetches comes from one tier: from the shipped part if i
 tail. If that tier doesn't have it (any more) or is unreachable, it comes from the other one. Rows are cut by positions and not by
 tiers, so none is read twice, and a range that neither tier has is an error, never a gap.
 
-If one tier becomes unreachable, its last known state is still valid: positions never move backwards and shipped bytes never change.
-A reader that has seen both tiers keeps going with the one that remains. A reader that has never seen the tail doesn't know where
-the recordings end, and one that has never seen the shipped part doesn't know where they begin, so both raise ``StoreError``.
+If one tier becomes unreachable, its last known state is still valid: positions never move backwards and shipped bytes never
+change. A reader that has seen both tiers keeps going with the one that remains. A reader that has never seen the tail doesn't
+know where the recordings end, and one that has never seen the shipped part doesn't know where they begin, so both raise
+``StoreError``.
 
 The archive ids, if both tiers have one, and the identity of each recording tell whether both tiers hold the same archive.
 """
@@ -42,7 +43,7 @@ class TieredArchive:
     """The shipped part of an archive and its tail, as one archive.
 
     Args:
-        shipped: What is complete, or complete up to a position: in an object store, or another directory.
+        shipped: The complete part, or what is complete up to a position: an object store, or another directory.
         tail: Where the recordings grow: ``mainstem serve``, or the recorder's directory.
     """
 
@@ -71,7 +72,7 @@ class TieredArchive:
         return self.shipped.host or self.tail.host
 
     def refresh(self) -> None:
-        """As ``Archive.refresh``; the next calls use the last known state of a tier that is unreachable."""
+        """Like ``Archive.refresh``; an unreachable tier keeps its last known state."""
         with self.lock:
             self._shipped_ends.clear()
             for archive in (self.shipped, self.tail):
@@ -87,7 +88,7 @@ class TieredArchive:
     # -- recordings --------------------------------------------------------------------------------------------------
 
     def recordings(self) -> list[RecordingDescriptor]:
-        """As ``Archive.recordings``: those of both tiers, by id. Raises RecordingError when they are not one archive."""
+        """Like ``Archive.recordings``: those of both tiers, by id. Raises RecordingError if they are not one archive."""
         with self.lock:
             in_store, _ = self._descriptors("shipped", self.shipped)
             tails, is_current = self._descriptors("tail", self.tail)
@@ -110,7 +111,7 @@ class TieredArchive:
         return self._merged
 
     def _descriptors(self, name: str, archive: Archive) -> tuple[list[RecordingDescriptor], bool]:
-        """What a tier holds, and whether it could be read now."""
+        """A tier's recordings, and whether it could be read now."""
         try:
             descriptors = self._seen[name] = archive.recordings()
         except StoreError as error:
@@ -133,7 +134,7 @@ class TieredArchive:
         self._is_same = True
 
     def shipped_end(self, descriptor: RecordingDescriptor) -> int:
-        """The position before which the shipped part has everything of a recording, less what retention removed; -1 for nothing."""
+        """The position before which the shipped part has everything except what retention removed; -1 for nothing."""
         with self.lock:
             end = self._shipped_ends.get(descriptor.recording_id)
             if end is None:
@@ -167,7 +168,7 @@ class TieredArchive:
             index.close()
 
     def recorded(self, descriptor: RecordingDescriptor, position: int) -> int:
-        """The furthest that a recording has been seen to reach, ``position`` included: it never goes back in this process."""
+        """The furthest that a recording has been seen to reach, ``position`` included; it never goes back."""
         with self.lock:
             known = max(self._recorded.get(descriptor.recording_id, 0), position)
             self._recorded[descriptor.recording_id] = known
@@ -194,7 +195,7 @@ class TieredArchive:
         return segments
 
     def segment(self, descriptor: RecordingDescriptor, base: int) -> ArchiveSegment:
-        """As ``Archive.segment``; each range that is fetched chooses its tier."""
+        """Like ``Archive.segment``; each fetched range chooses its tier."""
         tiers = _SegmentTiers(self, descriptor, base)
         return FetchedSegment(
             f"{self.url}/{segment_name(descriptor.recording_id, base)}",
@@ -235,7 +236,7 @@ class TieredArchive:
 
 
 class _Union(Mapping[int, int]):
-    """The segments of two tiers, in ascending order, without reading all of either list."""
+    """The segments of two tiers, ascending, without reading either list completely."""
 
     def __init__(self, shipped: Mapping[int, int], tail: Mapping[int, int]) -> None:
         self._shipped, self._tail = shipped, tail
@@ -292,7 +293,7 @@ class _SegmentTiers:
 
 
 class TieredIndex(RecordingIndex):
-    """The index of a recording: from the shipped part as far as that reaches, which does not need the tail, else from the tail."""
+    """The index of a recording: from the shipped part as far as that reaches, else from the tail."""
 
     def __init__(
         self,
@@ -307,7 +308,7 @@ class TieredIndex(RecordingIndex):
         self._has_tail = None if tail is None else True
 
     def _tail_index(self) -> RecordingIndex:
-        """Those of the tail, or of the shipped part if the tail has none. Raises StoreError while the tail is unreachable."""
+        """The tail's index, or the shipped part's if the tail has none. Raises StoreError while the tail is unreachable."""
         if self._has_tail is None:
             with self._archive.lock:
                 self._tail = self._archive.tail.index(self._descriptor)
@@ -322,7 +323,7 @@ class TieredIndex(RecordingIndex):
         return self._tail_index()
 
     def refresh(self) -> None:
-        """As ``RecordingIndex.refresh``; keeps the last known state while the tail is unreachable."""
+        """Like ``RecordingIndex.refresh``; keeps the last known state while the tail is unreachable."""
         if self._shipped is not None:
             self._shipped.refresh()
         try:

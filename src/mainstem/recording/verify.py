@@ -1,4 +1,4 @@
-"""Problems of a recording: detected by a walk of its frames and by the checksums of its index, and returned, not raised."""
+"""Finds problems of a recording by walking its frames and by the checksums of its index."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _KINDS = {WALK_AT_END: "unwritten", WALK_TORN: "torn", WALK_CORRUPT: "corrupt"}
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a recording, and the position up to which it can be trusted.
+    """A problem of a recording, and the position up to which it can be trusted.
 
-    ``kind`` is ``unwritten`` (zeros where frames should be), ``torn`` (a frame is truncated), ``corrupt`` (a header that cannot
-    be), ``checksum`` (bytes changed after they were recorded; exact to an entry of the index, or to a frame of Aeron Archive),
-    ``missing`` (no file, or a short one), ``index`` (a file of positions that is none) or ``catalog`` (an entry that cannot be
-    read, ``recording_id`` -1 and ``position`` in the catalog, or a recording with segments and without an entry).
+    ``kind`` is ``unwritten`` (zeros where frames should be), ``torn`` (a truncated frame), ``corrupt`` (an impossible header),
+    ``checksum`` (bytes changed after they were recorded; exact to an entry of the index, or to a frame of Aeron Archive),
+    ``missing`` (no file, or a short one), ``index`` (an invalid index file) or ``catalog`` (an unreadable entry, with
+    ``recording_id`` -1 and ``position`` in the catalog, or a recording with segments but no entry).
     """
 
     recording_id: int
@@ -44,18 +44,19 @@ class Problem:
 def find_problems(reader: RecordingReader, start: int, end: int, *, checksums: bool = True) -> Iterator[Problem]:
     """Find the problems in ``[start, end)``.
 
-    Checksums are those of the index of Mainstem's recorder, which cover the recording up to the last entry, and those that Aeron
-    Archive stores in frames (``aeron.archive.record.checksum``).
+    Checksums are those of the index of Mainstem's recorder, which cover the recording up to the last entry, and those that
+    Aeron Archive stores in frames (``aeron.archive.record.checksum``).
 
     Args:
         reader: The recording.
         start: A position between two messages.
         end: The position to stop at.
-        checksums: Whether checksums are compared: of the frames, and of the index's entries that overlap the range.
+        checksums: Whether to compare checksums: of the frames, and of the index's entries that overlap the range.
 
     Yields:
-        Each broken frame, each stretch of frames whose checksums differ, and each segment that is missing or short, as far as a
-        walk can go on behind it (``RecordingReader.boundary_after``); then each checksum of the index that differs.
+        Each broken frame, each run of frames whose checksums differ, and each segment that is missing or short, as far as a
+            walk can continue
+        (``RecordingReader.boundary_after``); then each checksum of the index that differs.
 
     Example:
         ``list(find_problems(reader, reader.start_position, reader.end_position()))``
@@ -72,7 +73,7 @@ def find_problems(reader: RecordingReader, start: int, end: int, *, checksums: b
 
 
 def find_directory_problems(directory: Path) -> Iterator[Problem]:
-    """Find what is wrong with a directory on this machine beside the recordings that it can be read as. Raises RecordingError."""
+    """Problems of a local directory itself, not of its recordings. Raises RecordingError."""
     for problem in (*find_catalog_problems(directory), *find_changed_entries(directory)):
         yield Problem(NULL, problem.offset, "catalog", problem.text)
     descriptors = read_catalog(directory, deleted=True)
@@ -89,7 +90,7 @@ def find_directory_problems(directory: Path) -> Iterator[Problem]:
 def _until_broken(
     reader: RecordingReader, start: int, end: int, *, checksums: bool
 ) -> Generator[Problem, None, Problem | None]:
-    """The frames with wrong checksums in ``[start, end)``; returns the first that is broken, or segment that is missing."""
+    """The frames with wrong checksums in ``[start, end)``; returns the first broken one, or missing segment."""
     recording_id, position = reader.descriptor.recording_id, start
     walk, sums = FrameWalk(), FrameChecksums(reader.descriptor.session_id)
     walk.term_mask = reader.descriptor.term_buffer_length - 1
@@ -122,7 +123,7 @@ def _wrong_checksum(recording_id: int, start: int, end: int) -> Problem:
 
 
 def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Problem]:
-    """Where the index has another sum than the files."""
+    """Ranges in which the index and the files have different checksums."""
     if reader.index is None:
         return
     at, first = reader.descriptor.start_position, reader.start_position
@@ -146,7 +147,7 @@ def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Problem]
 
 
 def find_start_problem(reader: RecordingReader) -> Problem | None:
-    """The problem of a recording of Aeron Archive whose first segments are missing: an archive that purges moves its start."""
+    """The problem of an Aeron Archive recording whose first segments are missing: an archive that purges moves its start."""
     start = reader.descriptor.start_position
     if reader.index is not None or reader.start_position == start:
         return None
@@ -157,7 +158,7 @@ def find_start_problem(reader: RecordingReader) -> Problem | None:
 
 
 def find_end_problem(reader: RecordingReader) -> Problem | None:
-    """The problem at the end of a recording that was not stopped and has no positions of Mainstem's; None for a clean end."""
+    """The problem at the end of a recording that was not stopped and has no index; None for a clean end."""
     if reader.descriptor.stop_position != NULL or reader.index is not None:
         return None
     end = find_end(reader.archive, reader.descriptor)

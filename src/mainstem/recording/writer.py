@@ -1,4 +1,4 @@
-"""One recording being written: segments, then the index, then the recorded position, in that order."""
+"""Writes one recording: segments, then the index, then the recorded position, in that order."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ MIN_RUN_LENGTH, MAX_RUN_LENGTH = 4 << 10, 256 << 10
 
 
 class RecordingWriter:
-    """Appends runs of frames to a recording from ``position`` on, and cuts what the files hold after it.
+    """Appends runs of frames to a recording from ``position`` on, and truncates the files there.
 
-    ``messages`` is the number of messages up to ``position``, and ``whole`` tells whether a message ends there. ``later`` has the
+    ``messages`` is the number of messages up to ``position``, and ``whole`` whether a message ends there. ``later`` has the
     bases of the segments after it. With ``durable``, the recorded position moves only when frames are on the device, and a run
-    counts as written when the position is on the device too. That survives a loss of power and costs two flushes for each run.
+    counts as written when the position is on the device too. That survives a power failure and costs two flushes per run.
     """
 
     def __init__(
@@ -75,19 +75,19 @@ class RecordingWriter:
         return self._segments.position
 
     def write(self, frames: memoryview, time_ns: int) -> None:
-        """Append a run of whole frames, which lies within one term, recorded at epoch ``time_ns``.
+        """Append a run of whole frames within one term, recorded at epoch ``time_ns``.
 
-        Raises RecordingError when the run holds anything but whole frames, OSError when the disk does not take it; the
-        recorded position has then not moved over what failed.
+        Raises RecordingError if the run holds anything but whole frames, OSError if the disk refuses it; the recorded position
+        then stays before it.
         """
         at = 0
         while at < frames.nbytes:
             at += self._take(frames, at, frames.nbytes, time_ns, is_whole=True)
 
     def take(self, log: AtomicBuffer, offset: int, limit: int, time_ns: int) -> int:
-        """Append the whole frames that are at ``offset`` of a log by now, some 256 KiB at most; return their bytes.
+        """Append the whole frames available at ``offset`` of a log, up to some 256 KiB; return their bytes.
 
-        Raises OSError as ``write``.
+        Raises OSError like ``write``.
         """
         return self._take(log, offset, limit, time_ns, is_whole=False)
 
@@ -156,7 +156,7 @@ class RecordingWriter:
             left -= len(ZEROS)
 
     def end_life(self) -> None:
-        """Note that the publisher ended the stream: another that has its ids begins another recording."""
+        """Note that the publisher ended the stream: another one with its ids begins another recording."""
         self._index.end_life()
 
     def close(self) -> None:

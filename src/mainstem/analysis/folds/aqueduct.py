@@ -37,8 +37,6 @@ CHANNELS = Kind(
 @checkpointed("AqueductState")
 @dataclass
 class AqueductState:
-    """One channel."""
-
     seen: int = 0
     bits: int = 0
     first_ns: int = 0
@@ -56,8 +54,6 @@ _INPUTS = ("time_ns", "frame_type", "length", "number", "bits")
 
 
 class AqueductFold(Fold):
-    """Channels of Aqueduct, from its own trace."""
-
     name = "aqueduct"
     keys = (
         (Column("file", "string", "path of the trace"), "file"),

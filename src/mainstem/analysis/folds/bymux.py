@@ -29,8 +29,6 @@ CREDITS = Kind("credits", GRANT_COLUMNS, "time_ns", GRANT_IDENTITY)
 @checkpointed("BymuxState")
 @dataclass
 class BymuxState:
-    """One connection."""
-
     seen: int = 0
     creation: MuxStream = field(default_factory=lambda: MuxStream(-1, 0))
     streams: dict[str, MuxStream] = field(default_factory=dict, metadata={WRITTEN_AS: "lanes"})
@@ -38,12 +36,12 @@ class BymuxState:
 
 
 def pending_rows(state: BymuxState) -> list[Row]:
-    """The streams that are open."""
+    """The open streams."""
     return [stream.row("bymux") for stream in state.streams.values()]
 
 
 def note(state: BymuxState, event: dict[str, Any], out: list[Row]) -> None:
-    """Takes in one frame; adds rows that are final to ``out``."""
+    """Process one frame; add final rows to ``out``."""
     state.seen += 1
     kind, side, time_ns = event["type"], event["from_client"], event["time_ns"]
     if kind == GONE:

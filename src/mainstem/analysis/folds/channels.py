@@ -1,4 +1,4 @@
-"""The sum of one channel: everything that went to an endpoint or came from it, whichever session it belonged to."""
+"""The totals of one channel: everything sent to or from an endpoint, in all sessions."""
 
 from __future__ import annotations
 
@@ -40,8 +40,6 @@ CHANNELS = Kind(
 @checkpointed("ChannelState")
 @dataclass
 class ChannelState:
-    """One channel."""
-
     seen: int = 0
     first_ns: int = 0
     last_ns: int = 0

@@ -1,4 +1,4 @@
-"""Paths and connections in one fold: a streaming query can hold only one."""
+"""Paths and connections in one fold, because a streaming query can hold only one."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ PATHS, CONNECTIONS = PathFold(), MuxFold()
 @checkpointed("EveryState")
 @dataclass
 class CombinedState:
-    """One path or one connection."""
-
     seen: int = 0
     is_path: bool = False
     inner: Any = None

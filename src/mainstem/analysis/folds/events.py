@@ -14,7 +14,7 @@ TIMES = ("time_ns", "packet", "frame_index")
 
 
 class Events:
-    """Columns of equal length: arrays of int64, and of objects where they hold texts."""
+    """Columns of equal length: int64 arrays, or object arrays for texts."""
 
     def __init__(self, columns: Mapping[str, Any], length: int) -> None:
         self._columns, self.length = columns, length
@@ -26,11 +26,11 @@ class Events:
         return self._columns[name]
 
     def part(self, start: int, stop: int) -> Events:
-        """Some of the frames, without a copy."""
+        """A slice of the frames, without a copy."""
         return Events({name: column[start:stop] for name, column in self._columns.items()}, stop - start)
 
     def rows(self, names: Iterable[str], where: Any) -> list[tuple[Any, ...]]:
-        """The chosen frames as tuples of Python's own numbers."""
+        """The chosen frames as tuples of Python numbers."""
         return list(zip(*(self._columns[name][where].tolist() for name in names), strict=True))
 
 
@@ -39,7 +39,7 @@ PREFIX = "_"
 
 
 def from_arrow(batch: Any, names: Iterable[str]) -> Events:
-    """The prefixed columns of a record batch, whose rows are in order."""
+    """The prefixed columns of a record batch whose rows are in order."""
     columns = {}
     for name in names:
         column = batch.column(PREFIX + name)
@@ -51,7 +51,6 @@ def from_arrow(batch: Any, names: Iterable[str]) -> Events:
 
 
 def from_pandas(frame: Any, names: Iterable[str]) -> Events:
-    """The prefixed columns of a pandas DataFrame, put in order."""
     names = tuple(names)
     order = np.lexsort([frame[PREFIX + name].to_numpy() for name in reversed(TIMES)])
     columns = {}
@@ -62,7 +61,7 @@ def from_pandas(frame: Any, names: Iterable[str]) -> Events:
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> Events:
-    """Frames given as dicts, for tests and small captures; a number that is left out is 0."""
+    """Frames from dicts, for tests and small captures; missing numbers are 0."""
     dicts = list(rows)
     columns = {}
     for name in names:

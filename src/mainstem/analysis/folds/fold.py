@@ -1,4 +1,4 @@
-"""What a fold is: frames of one key in, rows of a few kinds out, a state between."""
+"""A fold: frames of one key in, rows of a few kinds out, with a state between."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REVISION = Column("revision", "bigint", "frames of this key that had been read w
 
 
 class Row(NamedTuple):
-    """One row: which table it belongs to, its revision, and its values by column (a column left out is null)."""
+    """One row: its table, its revision, and its values by column (null if missing)."""
 
     kind: str
     revision: int
@@ -24,7 +24,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Kind:
-    """One table that a fold makes. Rows that agree in the fold's keys and in ``identity`` are one row at several times."""
+    """One table that a fold makes. Rows that agree in the fold's keys and in ``identity`` are versions of one row."""
 
     name: str
     columns: tuple[Column, ...]
@@ -34,7 +34,7 @@ class Kind:
 
 
 class Fold(ABC):
-    """The frames of one key as rows. ``state`` is any object that ``state.dump`` can write; it counts frames in ``seen``."""
+    """Turns the frames of one key into rows. ``state.dump`` must be able to write ``state``, which counts frames in ``seen``."""
 
     name: str
     keys: tuple[tuple[Column, str], ...]
@@ -51,11 +51,11 @@ class Fold(ABC):
 
     @abstractmethod
     def feed(self, state: Any, events: Events) -> list[Row]:
-        """Feeds frames that follow those before; returns rows that will not change any more."""
+        """Process the next frames; return rows that will not change any more."""
 
     @abstractmethod
     def pending_rows(self, state: Any) -> list[Row]:
-        """The rows that may still change, as they are now."""
+        """The current form of rows that may still change."""
 
     def kind(self, name: str) -> Kind:
         return next(kind for kind in self.kinds if kind.name == name)

@@ -1,4 +1,4 @@
-"""What was lost, and what became of it: gaps in what passed the capture, and what receivers asked for again."""
+"""Gaps in what passed the capture, ranges that receivers requested again, and what became of them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,6 @@ def _place(gap: Gap) -> str:
 
 
 def row_of(state: PathState, gap: Gap) -> Row:
-    """A gap as it stands."""
     term_id, term_offset = state.place(gap.start)
     repaired = gap.ended_ns if gap.ended_ns and not gap.passed else None
     return Row(
@@ -106,12 +105,12 @@ def _add(state: PathState, gap: Gap, out: list[Row]) -> None:
 
 
 def ahead(state: PathState) -> int:
-    """Up to where ranges are open: data below may fill one, also where it is new to the capture."""
+    """The end of the open ranges: data below it may fill one, even if it is new to the capture."""
     return max((gap.end for gap in state.gaps), default=UNSEEN)
 
 
 def note_gap(state: PathState, start: int, end: int, time_ns: int, revision: int, out: list[Row]) -> None:
-    """The publisher is at ``end``, and nothing was seen after ``start``. What is open already is not noted again."""
+    """The publisher is at ``end``, and nothing was seen after ``start``. Ranges that are already open are not noted again."""
     pieces = [[start, end]]
     for gap in state.gaps:
         pieces = _without(pieces, gap.start, gap.end)
@@ -120,13 +119,12 @@ def note_gap(state: PathState, start: int, end: int, time_ns: int, revision: int
 
 
 def _without(pieces: list[list[int]], start: int, end: int) -> list[list[int]]:
-    """Ranges without ``[start, end)``."""
     parts = [part for low, high in pieces for part in ([low, min(high, start)], [max(low, end), high])]
     return [part for part in parts if part[0] < part[1]]
 
 
 def note_nak(state: PathState, start: int, end: int, hwm: int, time_ns: int, revision: int, out: list[Row]) -> None:
-    """A receiver asked for a range again. What of it lies beyond ``hwm`` never passed the capture: it was lost before it."""
+    """A receiver requested a range again. Its part beyond ``hwm`` never passed the capture: it was lost before."""
     state.last_nak_ns = time_ns
     finalize_rows(state, time_ns, out)
     # One range may have been lost on both sides of the capture: what of it is not a gap yet was seen, or lies beyond.
@@ -147,14 +145,14 @@ def note_nak(state: PathState, start: int, end: int, hwm: int, time_ns: int, rev
 def note_filling(
     state: PathState, start: int, end: int, hwm: int, event: dict[str, Any], revision: int, out: list[Row]
 ) -> None:
-    """Data that is new to the capture passed: it fills what receivers had asked for beyond ``hwm``."""
+    """New data passed: it fills ranges beyond ``hwm`` that receivers had requested."""
     new = max(start, hwm)
     if any(low < end and new < high for gap in state.gaps for low, high in gap.missing):
         note_again(state, start, end, event, revision, out)
 
 
 def note_again(state: PathState, start: int, end: int, event: dict[str, Any], revision: int, out: list[Row]) -> None:
-    """Data at or behind the highest position passed: repairs, and what was not needed."""
+    """Data at or behind the highest position passed: repairs, and unneeded copies."""
     time_ns = event["time_ns"]
     finalize_rows(state, time_ns, out)
     hit: Gap | None = None
@@ -196,7 +194,7 @@ def _answer(gap: Gap, event: dict[str, Any], revision: int) -> Row:
 
 
 def note_consumed(state: PathState, time_ns: int, revision: int) -> None:
-    """Receivers went on: what lies behind all of them is not waited for."""
+    """Receivers advanced: stop waiting for what is behind all of them."""
     consumed = state.least_position
     for gap in [gap for gap in state.gaps if gap.end <= consumed]:
         gap.ended_ns, gap.passed, gap.revision = time_ns, True, revision
@@ -205,13 +203,13 @@ def note_consumed(state: PathState, time_ns: int, revision: int) -> None:
 
 
 def _late_ns(gap: Gap) -> int:
-    """How long NAKs for a gap still come that left before its repair arrived: as long as the first came after the gap passed."""
+    """How long NAKs that were sent before a gap's repair may still arrive: as long as the first one took."""
     reaction_ns = gap.first_nak_ns - gap.noticed_ns if gap.naks else 0
     return min(max(LATE_NAK_NS, reaction_ns), LATEST_NAK_NS)
 
 
 def finalize_rows(state: PathState, now_ns: int, out: list[Row]) -> None:
-    """Gives the gaps that no NAK on its way can concern any more."""
+    """Emit the gaps that no NAK in flight can concern any more."""
     old = [gap for gap in state.closed if now_ns - gap.ended_ns > _late_ns(gap)]
     for gap in old:
         state.closed.remove(gap)
@@ -219,7 +217,7 @@ def finalize_rows(state: PathState, now_ns: int, out: list[Row]) -> None:
 
 
 def settle_all(state: PathState, out: list[Row]) -> None:
-    """Gives every gap as it stands: the stream starts over."""
+    """Emit every gap as it is: the stream starts over."""
     out.extend(row_of(state, gap) for gap in state.closed + state.gaps)
     state.closed.clear()
     state.gaps.clear()

@@ -48,8 +48,6 @@ REQUESTS = Kind(
 @checkpointed("Request")
 @dataclass
 class Request:
-    """A request. Moments are 0 before they come."""
-
     in_flight: int
     request_end_ns: int = 0
     first_response_ns: int = 0
@@ -62,8 +60,6 @@ class Request:
 @checkpointed("JmuxState")
 @dataclass
 class JmuxState:
-    """One connection. ``initial`` holds what the header of the server (0) and the client (1) granted; -1: not seen."""
-
     seen: int = 0
     initial: list[int] = field(default_factory=lambda: [-1, -1])
     streams: dict[str, MuxStream] = field(default_factory=dict, metadata={WRITTEN_AS: "lanes"})
@@ -94,12 +90,12 @@ def _rows(state: JmuxState, key: str) -> list[Row]:
 
 
 def pending_rows(state: JmuxState) -> list[Row]:
-    """The sessions whose id was not used again yet: there are 128 at most."""
+    """The sessions whose id has not been reused: at most 128."""
     return [row for key in state.streams for row in _rows(state, key)]
 
 
 def note(state: JmuxState, event: dict[str, Any], out: list[Row]) -> None:
-    """Takes in one frame; adds rows that are final to ``out``."""
+    """Process one frame; add final rows to ``out``."""
     state.seen += 1
     kind, side = event["type"], event["from_client"]
     if kind == HEADER:

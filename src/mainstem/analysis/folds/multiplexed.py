@@ -19,8 +19,6 @@ BYMUX = 1
 @checkpointed("MuxState")
 @dataclass
 class MuxState:
-    """One connection; which protocol it speaks shows with its first frame."""
-
     seen: int = 0
     inner: bymux.BymuxState | jmux.JmuxState | None = None
 

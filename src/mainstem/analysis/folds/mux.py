@@ -1,4 +1,4 @@
-"""What the folds of the multiplexed protocols share: how frames of one TCP connection come to them."""
+"""How the frames of one TCP connection reach the folds of the multiplexed protocols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One multiplexed stream: what either side may still write, and wrote."""
+"""One multiplexed stream: what either side wrote and may still write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainstem.analysis.folds.state import WRITTEN_AS, checkpointed
 @checkpointed("Lane")
 @dataclass
 class MuxStream:
-    """A stream. Lists hold a value for the server (0) and for the client (1); ``left`` is None without limit."""
+    """A stream. Lists hold a value for the server (0) and the client (1); ``left`` is None without a limit."""
 
     stream_id: int = field(metadata={WRITTEN_AS: "stream"})
     opened_ns: int
@@ -32,7 +32,7 @@ class MuxStream:
     revision: int = 0
 
     def write(self, side: int, length: int, time_ns: int) -> None:
-        """``side`` wrote."""
+        """Count what ``side`` wrote."""
         if not length:
             return
         self.bytes[side] += length
@@ -44,7 +44,7 @@ class MuxStream:
                 self.empty_since[side] = time_ns
 
     def grant(self, side: int, amount: int | None, time_ns: int) -> dict[str, Any]:
-        """``side`` lets the other write ``amount`` more (None: without limit); returns the columns of the grant."""
+        """Let the other side write ``amount`` more (None: no limit); return the columns of the grant."""
         writer, before = 1 - side, self.left[1 - side]
         after = None if amount is None or before is None else before + amount
         exhausted = None

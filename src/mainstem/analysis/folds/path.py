@@ -1,40 +1,40 @@
-"""One path of an Aeron stream: what passed from a publisher to one endpoint, and what came back.
+"""One path of an Aeron stream: everything between a publisher and one endpoint, in both directions.
 
-A path is a session, a stream and the endpoint that data goes to. Frames of both directions belong to it: DATA, PAD, SETUP and
-RTTM replies of the publisher, and NAK, SM, ERR and RTTM requests of receivers (``docs/protocols/aeron.md``).
+A path is a session, a stream and the endpoint that data goes to: DATA, PAD, SETUP and RTTM replies of the publisher, and NAK,
+SM, ERR and RTTM requests of receivers (``docs/protocols/aeron.md``).
 
-Theory of operation. A capture has tens of millions of frames, nearly all of them data that continues where the last ended. Python
-can afford a few array operations for those, and a function call only for the rest. So frames come as columns (``Events``), and
-``feed`` works in three steps:
+Theory of operation. A capture has tens of millions of frames, nearly all of them data that continues where the last ended.
+Python can afford a few array operations for those, and function calls only for the rest. So frames come as columns
+(``Events``), and ``feed`` works in three steps:
 
 1. ``_next_change`` finds, by columns, the next frame after which positions are computed differently: the first frame that names
-   a term, a SETUP with other parameters, or data beyond the term length that was assumed. ``_change`` applies it. Between two
-   changes ``position = (term_id - base_term) * term_length + term_offset`` holds for every frame.
-   ``_another_life`` finds, by the same columns as step 2, where a publisher begins again with the parameters that it had: its
-   positions go back. ``_begin_again`` forgets those before.
-2. ``_advance`` handles the frames between two changes by columns: running maxima give, for each frame, the highest position
-   (``before``) and the time of the last new data before it. From them follow masks: ``gap`` (starts above the highest
-   position), ``again`` (ends at or below it), ``fills`` (new, where a receiver asked for data beyond it), ``pause`` (1 ms or
-   more since the last new data), ``ends`` (end of stream).
+   a term, a SETUP with other parameters, or data beyond the assumed term length. ``_change`` applies it. Between two changes
+   ``position = (term_id - base_term) * term_length + term_offset`` holds for every frame. ``_another_life`` finds, by the
+   columns of step 2, where a publisher starts again with the same parameters: its positions go back. ``_begin_again`` forgets
+   the earlier ones.
+2. ``_advance`` handles the frames between two changes by columns. Running maxima give, for each frame, the highest position
+   (``before``) and the time of the last new data before it. Masks follow: ``gap`` (starts above the highest position),
+   ``again`` (ends at or below it), ``fills`` (new, where a receiver requested data beyond it), ``pause`` (1 ms or more since
+   the last new data), ``ends`` (end of stream).
 3. Only frames in one of the masks, and every NAK, SM and RTTM, are *notable*: ``_note`` sees them one by one, in order, with the
-   derived values of their moment. What belongs to other subjects is in other files: ``gaps``, ``stalls``, ``sessions``.
+   derived values of their moment. ``gaps``, ``stalls`` and ``sessions`` have the rest.
 
-State. ``PathState`` is all that later frames are compared with; it is bounded (``MAX_GAPS``, ``MAX_RECEIVERS``,
-``MAX_QUESTIONS``), JSON in a checkpoint, and written by this file and its three companions only. During ``_note`` the fields that
-are carried by columns (``last_advance_ns``, ``largest``, ``stood``) are set to the moment of that frame, because gaps and stalls
-read them; ``_advance`` sets them to the end of the piece when all are noted.
+State. ``PathState`` is all that later frames are compared with. It is bounded (``MAX_GAPS``, ``MAX_RECEIVERS``,
+``MAX_QUESTIONS``) and JSON in a checkpoint, and only this file and its three companions write it. During ``_note``, the fields
+carried by columns (``last_advance_ns``, ``largest``, ``stood``) have the values of that frame, because gaps and stalls read
+them; ``_advance`` sets them to the end of the piece afterwards.
 
 Invariants:
 
-- Cutting the frames anywhere gives the same rows: nothing depends on the pieces, only on state and order. Tests cut everywhere.
+- Cutting the frames anywhere gives the same rows. Tests cut everywhere.
 - ``hwm`` never decreases between two restarts, and ``start <= hwm`` once data was seen.
-- A gap is in ``gaps`` while some of it is missing, then in ``closed`` until no NAK that was under way can still name it
-  (``LATE_NAK_NS``); a row of it leaves when it leaves ``closed``. ``missing`` pieces are disjoint and in order.
+- A gap is in ``gaps`` while some of it is missing, then in ``closed`` until no NAK in flight can still name it
+  (``LATE_NAK_NS``); its row is emitted when it leaves ``closed``. ``missing`` pieces are disjoint and in order.
 - ``revision`` of a row is the number of frames of this path up to its last change, so a later form has a higher one.
-- The order of time is the caller's to give. Within one instant packet and frame index decide.
+- The caller sorts by time. Within one instant, packet and frame index decide.
 
-Without a SETUP the term length is not known. Positions are then far apart (a term is taken for 2^40 bytes) until a second term
-appears, whose distance gives a power of two; a frame beyond it proves that guess wrong, and positions restart.
+Without a SETUP the term length is unknown. Positions are then far apart (a term counts as 2^40 bytes) until a second term
+appears, whose distance gives a power of two. A frame beyond it proves that guess wrong, and positions restart.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class PathFold(Fold):
 
 
 def _next_change(state: PathState, events: Events, at: int) -> int:
-    """The index of the next frame that changes where positions lie; the number of frames when none does."""
+    """The index of the next frame that changes how positions are computed, or the number of frames."""
     kind = events["type"][at:]
     setup, data = kind == SETUP, kind <= DATA
     if state.base_term is None:
@@ -191,7 +191,7 @@ def _next_change(state: PathState, events: Events, at: int) -> int:
 
 
 def _change(state: PathState, events: Events, at: int, out: list[Row]) -> None:
-    """Applies what the frame at ``at`` shows of term ids and lengths."""
+    """Apply the term ids and lengths that the frame at ``at`` shows."""
     fields = {name: int(events[name][at]) for name in ("type", "term_id", "initial_term_id", "term_length", "mtu")}
     if fields["type"] == SETUP:
         known = state.initial_term_id
@@ -214,7 +214,7 @@ def _change(state: PathState, events: Events, at: int, out: list[Row]) -> None:
 
 
 def _restart(state: PathState, base_term: int, out: list[Row]) -> None:
-    """Positions start over: a first frame, other parameters, or a length of terms that proved wrong."""
+    """Restart positions: a first frame, other parameters, or a wrong guess of the term length."""
     if state.base_term is not None:
         _end_positions(state, out)
     state.base_term, state.base_end, state.term_length = base_term, 0, 0
@@ -222,13 +222,13 @@ def _restart(state: PathState, base_term: int, out: list[Row]) -> None:
 
 
 def _begin_again(state: PathState, out: list[Row]) -> None:
-    """Another life of the publisher, with the parameters that it had."""
+    """The publisher starts again with the same parameters."""
     _end_positions(state, out)
     state.totals.lives += 1
 
 
 def _end_positions(state: PathState, out: list[Row]) -> None:
-    """No later frame is compared with the positions of these."""
+    """Compare no later frame with these positions."""
     gaps.settle_all(state, out)
     if not state.is_ended:
         stalls.note_end(state, state.last_ns, state.seen, out)
@@ -238,7 +238,7 @@ def _end_positions(state: PathState, out: list[Row]) -> None:
 
 
 def _advance(state: PathState, events: Events, out: list[Row]) -> int:
-    """Frames between two changes, by columns; then the notable ones by one. Returns how many: with the next another life begins."""
+    """Process frames between two changes by columns, then the notable ones singly; return how many belong to this life."""
     kind, time_ns, flags = events["type"], events["time_ns"], events["flags"]
     is_data, is_sender = kind <= DATA, (kind <= DATA) | (kind == SETUP)
     sizes = np.where(is_data, (events["frame_length"] + 31) & ~31, 0)
@@ -294,10 +294,10 @@ def _advance(state: PathState, events: Events, out: list[Row]) -> int:
 
 
 def _another_life(kind: Any, sizes: Any, goes_back: Any, since_data: Any, silence: Any, ended: Any) -> int:
-    """The index of the first frame of another life of the publisher; the number of frames if there is none.
+    """The index of the first frame of the publisher's next life, or the number of frames.
 
-    SETUP and heartbeats carry the publisher's position, which never goes back in one life; only a frame that others overtook is
-    behind. Data behind it is sent because a receiver asked, by a publisher that has been heard of all the time.
+    SETUP and heartbeats carry the publisher's position, which never goes back in one life, except in a frame that others
+    overtook. Data behind it is a repair from a publisher that has been heard all the time.
     """
     overtaken_ns = np.where(kind == SETUP, OVERTAKEN_SETUP_NS, OVERTAKEN_HEARTBEAT_NS)
     tells = (sizes == 0) & (since_data >= overtaken_ns)
@@ -307,7 +307,7 @@ def _another_life(kind: Any, sizes: Any, goes_back: Any, since_data: Any, silenc
 
 
 def _ended_before(state: PathState, ends: Any, grows: Any) -> Any:
-    """For each frame whether the stream had ended before it: an end of stream was seen, and no new data since."""
+    """For each frame, whether the stream had ended before it: an end of stream was seen, and no new data since."""
     decisive = np.where(ends | grows, np.arange(len(ends)), -1)
     latest = np.maximum.accumulate(np.concatenate(([-1], decisive)))[:-1]
     return np.where(latest >= 0, ends[latest], state.is_ended)
@@ -333,7 +333,7 @@ def _remember(state: PathState, events: Events, is_message: Any, sizes: Any, end
 
 
 def _note(state: PathState, event: dict[str, Any], revision: int, out: list[Row]) -> None:
-    """One notable frame. Whatever of the state goes on with the columns is set to this frame's moment first."""
+    """Process one notable frame, after setting the state that columns carry to its moment."""
     state.last_advance_ns, state.largest, state.stood = event["last_before"], event["room"], event["stood"]
     time_ns, hwm = event["time_ns"], event["before"]
     if event["pause"] and not event["ended"]:

@@ -1,4 +1,4 @@
-"""What is remembered of one path of an Aeron stream: where its publisher and its receivers are, and what is missing."""
+"""The state of one path: where its publisher and its receivers are, and what is missing."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ MAX_RECEIVERS = 1024
 
 
 def aligned(length: int) -> int:
-    """Frames begin at multiples of 32 bytes."""
+    """Round up to 32 bytes, where frames begin."""
     return (length + 31) & ~31
 
 
 def wrapped(value: int) -> int:
-    """A difference of term ids, which count on from the largest to the smallest."""
+    """A difference of term ids, which wrap."""
     return ((value + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
 
 
 @checkpointed("Receiver")
 @dataclass
 class Receiver:
-    """A receiver as of its last status message."""
+    """A receiver, as of its last status message."""
 
     position: int
     limit: int
@@ -38,8 +38,6 @@ class Receiver:
 @checkpointed("Gap")
 @dataclass
 class Gap:
-    """A range that was lost, or seemed so. ``missing`` holds what was not seen (again) yet, as pairs of positions."""
-
     start: int
     end: int
     noticed_ns: int
@@ -56,8 +54,6 @@ class Gap:
 @checkpointed("Totals")
 @dataclass
 class Totals:
-    """Counts of one path."""
-
     datagrams: int = 0
     wire_bytes: int = 0
     data_frames: int = 0
@@ -86,7 +82,7 @@ class Totals:
 @checkpointed("PathState")
 @dataclass
 class PathState:
-    """One path: everything that later frames are compared with. Positions count from the start of ``base_term``."""
+    """Everything that later frames of one path are compared with. Positions count from the start of ``base_term``."""
 
     seen: int = 0
     first_ns: int = 0
@@ -118,7 +114,7 @@ class PathState:
     totals: Totals = field(default_factory=Totals)
 
     def position(self, term_id: int, term_offset: int) -> int:
-        """Where that place of a term lies in the stream."""
+        """The position of a place in a term."""
         terms = wrapped(term_id - (self.base_term or 0))
         if self.term_length:
             return terms * self.term_length + term_offset
@@ -126,17 +122,17 @@ class PathState:
         return (terms << 40) + term_offset
 
     def place(self, position: int) -> tuple[int, int]:
-        """The term id and the offset in the term of a position."""
+        """The term id and offset of a position."""
         terms = position // self.term_length if self.term_length else position >> 40
         offset = position - (terms * self.term_length if self.term_length else terms << 40)
         return wrapped((self.base_term or 0) + terms), offset
 
     @property
     def least_limit(self) -> int | None:
-        """How far the slowest receiver lets a publisher go that waits for all of them."""
+        """The limit of the slowest receiver."""
         return min((receiver.limit for receiver in self.receivers.values()), default=None)
 
     @property
     def least_position(self) -> int:
-        """Up to where every receiver has consumed."""
+        """The position up to which every receiver has consumed."""
         return min((receiver.position for receiver in self.receivers.values()), default=UNSEEN)

@@ -1,4 +1,4 @@
-"""The sum of one recording: what was recorded of one session of a stream."""
+"""The totals of one recording."""
 
 from __future__ import annotations
 
@@ -36,8 +36,6 @@ RECORDED = Kind(
 @checkpointed("RecordedState")
 @dataclass
 class RecordedState:
-    """One recording."""
-
     seen: int = 0
     first_ns: int = 0
     last_ns: int = 0

@@ -1,4 +1,4 @@
-"""The sum of one path: who published what to where, and what it cost."""
+"""The totals of one path."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ TYPES = 12
 
 
 def count(state: PathState, events: Events, grows: Any, sizes: Any) -> None:
-    """Adds frames to the totals, by columns."""
+    """Add frames to the totals, by columns."""
     totals, kind, lengths = state.totals, events["type"], events["frame_length"]
     by_type = np.bincount(kind, minlength=TYPES).tolist()
     is_data = kind == 1
@@ -89,7 +89,6 @@ def count(state: PathState, events: Events, grows: Any, sizes: Any) -> None:
 
 
 def row_of(state: PathState) -> Row:
-    """The path as it stands."""
     has_data = state.hwm != UNSEEN
     values = asdict(state.totals) | {
         "publisher": state.publisher or None,

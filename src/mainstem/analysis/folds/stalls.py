@@ -1,4 +1,4 @@
-"""Times in which a publisher sent nothing new, and the cause of each."""
+"""Times in which a publisher sent nothing new, and their causes."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ STALLS = Kind(
 
 
 def room(state: PathState) -> int:
-    """What a publisher needs of the window to send: the largest frame of this stream so far."""
+    """The window that a publisher needs to send: the largest frame of this stream so far."""
     return max(state.largest, 32)
 
 
 def left(state: PathState) -> int | None:
-    """Bytes of window left. A publisher that waits for all its receivers stops at the least of their limits."""
+    """The remaining window. A publisher that waits for all its receivers stops at the lowest of their limits."""
     if state.limit is None:
         return None
     least = state.least_limit
@@ -57,7 +57,7 @@ def _is_held(state: PathState, window: int | None) -> bool:
 
 
 def note_window(state: PathState, before: int | None, time_ns: int) -> None:
-    """A status message came: did it let the publisher go on, who had ``before`` left?"""
+    """A status message arrived: did it unblock a publisher that had ``before`` left?"""
     if state.unblocked_at != state.stood and _is_held(state, before) and not _is_held(state, left(state)):
         state.unblocked_at, state.unblocked_ns, state.unblocked_left = state.stood, time_ns, before or 0
 
@@ -92,7 +92,7 @@ def stall(state: PathState, until_ns: int, revision: int, *, ended: bool) -> Row
 
 
 def note_end(state: PathState, until_ns: int, revision: int, out: list[Row]) -> None:
-    """A silence ends: new data, or the end of the stream."""
+    """A silence ends, with new data or the end of the stream."""
     row = stall(state, until_ns, revision, ended=True)
     if row is None:
         return

@@ -1,7 +1,7 @@
-"""States of folds as bytes, for a checkpoint: dataclasses of numbers, texts, lists and dicts, as JSON.
+"""States of folds as JSON bytes for a checkpoint: dataclasses of numbers, texts, lists and dicts.
 
-A class is written under the name that it is registered with, not under its own: checkpoints outlive a renaming of the class. A
-later release may have further fields, with defaults: states without them are read. What cannot be read so makes a new version.
+A class is written under its registered name, because checkpoints outlive a renaming of the class. A later release may add
+fields with defaults; states without them stay readable. Any other change needs a new version.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ T = TypeVar("T")
 
 
 def checkpointed(name: str) -> Callable[[type[T]], type[T]]:
-    """Registers a dataclass under the name that checkpoints hold; the name never changes."""
-
     def register(kind: type[T]) -> type[T]:
         assert name not in _CLASSES, f"{name} is the name of two classes"
         _CLASSES[name], _NAMES[kind] = kind, name
@@ -39,7 +37,7 @@ def checkpointed(name: str) -> Callable[[type[T]], type[T]]:
 
 
 def registered_names() -> dict[str, type]:
-    """The classes by the names that checkpoints hold."""
+    """The classes by their names in checkpoints."""
     return dict(_CLASSES)
 
 
@@ -66,12 +64,11 @@ def _instance(values: dict[str, Any]) -> Any:
 
 
 def dump(state: object) -> bytes:
-    """A state as bytes. Keys of its dicts must be texts."""
     return json.dumps({_VERSION: VERSION, _STATE: state}, default=_plain, separators=(",", ":")).encode()
 
 
 def load(data: bytes) -> Any:
-    """The state that ``dump`` wrote, in this release or an earlier one. Raises ConfigurationError for a later one's."""
+    """Read a state of this or an earlier release. Raises ConfigurationError for one of a later release."""
     state = json.loads(data, object_hook=_instance)
     if not isinstance(state, dict):
         return state

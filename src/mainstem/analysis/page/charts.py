@@ -1,4 +1,4 @@
-"""The charts of the whole and of each stream."""
+"""The overall charts and those of each stream."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_LANES = 12
 
 
 def overall(summary: Summary) -> str:
-    """The charts of everything that passed."""
+    """The overall charts."""
     timeline = summary.timeline
     lines = [Series(f"{name}, on the wire", color, timeline.rate(name), is_filled=True)
              for name, color in PROTOCOLS if name in timeline.series]  # fmt: skip
@@ -42,7 +42,6 @@ def overall(summary: Summary) -> str:
 
 
 def of_stream(summary: Summary, key: StreamKey) -> str:
-    """The charts of one stream."""
     timeline = summary.stream_timelines[key]
     lines = [Series("on the wire", "blue", timeline.rate("bytes"), is_filled=True),
              Series("payload", "orange", timeline.rate("payload"))]  # fmt: skip

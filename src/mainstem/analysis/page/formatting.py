@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers for people."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 
 def size(count: float) -> str:
-    """Bytes, short."""
+    """Bytes, abbreviated."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= factor:
             return f"{count / factor:.{0 if count >= 100 * factor else 1}f} {unit}"
@@ -14,7 +14,6 @@ def size(count: float) -> str:
 
 
 def duration(nanoseconds: float) -> str:
-    """A time, short; a dash for none."""
     if nanoseconds == 0:
         return "–"
     for unit, factor in (("h", 3600e9), ("min", 60e9), ("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
@@ -25,17 +24,16 @@ def duration(nanoseconds: float) -> str:
 
 
 def count(number: float) -> str:
-    """A number with its thousands apart."""
+    """A number with thousands separators."""
     return f"{number:,.0f}"
 
 
 def several(number: int, one: str, many: str | None = None) -> str:
-    """``1 frame``, ``2 frames``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def share(part: float, whole: float) -> str:
-    """A part as a percentage that shows that it is not nothing."""
+    """A part as a percentage; a small part is not shown as zero."""
     if whole <= 0 or part <= 0:
         return "0 %"
     percent = 100 * part / whole
@@ -43,12 +41,10 @@ def share(part: float, whole: float) -> str:
 
 
 def moment(nanoseconds: int) -> str:
-    """An instant, in UTC."""
     return datetime.fromtimestamp(nanoseconds / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
 
 
 def short(value: float) -> str:
-    """A number for an axis."""
     for unit, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= factor:
             return f"{value / factor:.3g}{unit}"

@@ -1,6 +1,6 @@
-"""A report as one HTML file that needs nothing else, readable on a phone, light or dark.
+"""A report as one self-contained HTML file, readable on a phone, light or dark.
 
-``analyze`` and the demo build their pages from the parts here; ``svg`` draws the charts.
+``analyze`` and the demo build their pages from these parts; ``svg`` draws the charts.
 """
 
 from __future__ import annotations
@@ -97,14 +97,14 @@ def document(title: str, lead: str, verdict: Iterable[str], parts: Iterable[str]
 
 
 def section(title: str, *content: str, lead: str = "") -> str:
-    """A titled part of the page; nothing where it has no content."""
+    """A titled part of the page, or nothing if it is empty."""
     inside = "".join(content)
     intro = f"<p>{escape(lead)}</p>" if lead else ""
     return f"<section><h2>{escape(title)}</h2>{intro}{inside}</section>" if inside else ""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table whose rows become cards where the screen is narrow. Cells are HTML already."""
+    """A table whose rows become cards on a narrow screen. Cells are HTML."""
     top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
     body = ""
     for row in rows:
@@ -119,17 +119,16 @@ def _cell(name: str, cell: str) -> str:
 
 
 def pairs(values: Iterable[tuple[str, str]]) -> str:
-    """Names and values."""
     items = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in values)
     return f'<dl class="pairs">{items}</dl>'
 
 
 def figure(title: str, picture: str, lead: str = "") -> str:
-    """A titled picture, which is SVG."""
+    """A titled SVG picture."""
     intro = f"<p>{escape(lead)}</p>" if lead else ""
     return f"<div><h3>{escape(title)}</h3>{intro}{picture}</div>"
 
 
 def figures(parts: Iterable[str]) -> str:
-    """Charts side by side where there is room."""
+    """Charts side by side if there is space."""
     return f'<div class="charts">{"".join(parts)}</div>'

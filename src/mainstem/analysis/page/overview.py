@@ -11,7 +11,6 @@ from mainstem.analysis.verdict import is_bad, problem
 
 
 def render(summary: Summary, verdict: list[str]) -> str:
-    """The page."""
     names = ", ".join(path.rstrip("/").rpartition("/")[2] for path in summary.inputs[:3])
     more = f" and {len(summary.inputs) - 3} more" if len(summary.inputs) > 3 else ""
     lead = (
@@ -49,7 +48,6 @@ def _overview(summary: Summary) -> str:
 
 
 def anchor(row: RowDict) -> str:
-    """The id of a stream's own part."""
     return f"s{row['session_id']}-{row['stream_id']}-" + "".join(c if c.isalnum() else "-" for c in row["channel"])
 
 

@@ -1,4 +1,4 @@
-"""Charts as SVG texts, drawn by hand: small, without a script, in the page's own colors, light or dark."""
+"""Charts as SVG texts: small, without a script, in the page's colors, light or dark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Series:
 
 
 def nice_step(span: float, ticks: int = TICKS) -> float:
-    """A step of 1, 2 or 5 times a power of ten, which cuts ``span`` in about so many pieces."""
+    """1, 2 or 5 times a power of ten, which cuts ``span`` into about ``ticks`` pieces."""
     if span <= 0:
         return 1.0
     raw = span / ticks
@@ -39,7 +39,7 @@ def nice_step(span: float, ticks: int = TICKS) -> float:
 def chart(
     times: Sequence[float], series: Sequence[Series], label: Callable[[float], str], *, title: str, unit: str = "s"
 ) -> str:
-    """Lines over ``times`` (seconds from 0); ``label`` writes the values of the axis."""
+    """Lines over ``times`` (seconds from 0); ``label`` formats the values of the axis."""
     top = max((value for line in series for value in line.values if value is not None), default=0.0)
     step = nice_step(top or 1.0)
     top = max(math.ceil((top or 1.0) / step - 1e-9), 1) * step
@@ -107,7 +107,7 @@ def _dots(times: Sequence[float], line: Series, x: Callable[[float], float], y: 
 
 
 def bars(values: Sequence[tuple[str, float]], label: Callable[[float], str], *, title: str) -> str:
-    """A bar across the picture for each name, with its value behind it; those below 0 go to the left."""
+    """A horizontal bar for each name, followed by its value; negative ones go to the left."""
     lane = 16
     left, right = max(LEFT, 6 + 6.5 * max((len(name) for name, _ in values), default=0)), 40
     low = min((value for _, value in values if value < 0), default=0.0)

@@ -1,4 +1,4 @@
-"""The persistent subscription for asyncio. What waits for a disk or a store runs in a thread; what is handed out does not."""
+"""The persistent subscription for asyncio. Disks and stores are read in a thread; messages are handed out in the event loop."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PersistentSubscription(PersistentBase, Closing):
         return self.messages()
 
     async def messages(self, *, timeout: float | None = None) -> AsyncIterator[bytes]:
-        """Yield whole messages as they come, until every publisher that was live has ended, or the subscription is closed."""
+        """Yield whole messages as they arrive, until all live publishers have ended or the subscription is closed."""
         while not self._closing:
             session = await self._next(timeout)
             if session is None:
@@ -58,7 +58,7 @@ class PersistentSubscription(PersistentBase, Closing):
         return self._rows(await self._next(timeout), limit)
 
     async def _next(self, timeout: float | None) -> SessionStream | None:
-        """A session that has messages; None at the end of the stream, and when this is closed meanwhile."""
+        """A session with messages; None at the end of the stream, or if this is closed meanwhile."""
         if self._closing:
             raise ClosedError(f"{self!r} is closed")
         deadline = Deadline(self._stream.clock, timeout)
@@ -91,11 +91,11 @@ class PersistentSubscription(PersistentBase, Closing):
 
     @property
     def is_live(self) -> bool:
-        """Whether every publisher's messages come from the live stream now."""
+        """Whether every publisher's messages now come from the live stream."""
         return self._job is None and super().is_live
 
     async def close(self) -> None:
-        """Close the live subscription and the recordings, after what is being read. May be called twice."""
+        """Close the live subscription and the recordings, after pending reads. Idempotent."""
         self._closing = True
         if self._job is not None:
             await asyncio.wait([self._job])
@@ -104,7 +104,7 @@ class PersistentSubscription(PersistentBase, Closing):
 
 
 class _Client:
-    """What a persistent stream needs of an asyncio client, in the thread that reads recordings."""
+    """A persistent stream's view of an asyncio client, in the thread that reads recordings."""
 
     def __init__(self, client: AeronBase) -> None:
         self._conductor = client._conductor
@@ -117,7 +117,7 @@ class _Client:
 async def open_persistent(
     client: AeronBase, channel: str, stream_id: int, *, timeout: float | None, **options: Any
 ) -> PersistentSubscription:
-    """Open a persistent subscription; what opening reads is read in a thread."""
+    """Open a persistent subscription, reading in a thread."""
 
     def make() -> PersistentStream:
         return PersistentStream(

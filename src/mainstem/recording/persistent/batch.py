@@ -14,7 +14,7 @@ COLUMNS = layout.COLUMN_POSITION | layout.COLUMN_SESSION_ID | layout.COLUMN_RESE
 
 
 class MessageBatch:
-    """Rows of ``Columns.take``; ``next`` is the first that was not handed out."""
+    """Rows of ``Columns.take``; ``next`` is the first one left."""
 
     def __init__(self, columns: dict[str, bytearray], rows: int) -> None:
         self.columns, self.rows, self.next = columns, rows, 0
@@ -34,12 +34,12 @@ class MessageBatch:
         return self.next == self.rows
 
     def skip_to(self, position: int) -> None:
-        """Leave out the messages that end at ``position`` or before."""
+        """Skip the messages that end at or before ``position``."""
         while self.next < self.rows and self._positions[self.next] <= position:
             self.next += 1
 
     def take(self, limit: int) -> tuple[int, int, int]:
-        """Hand out up to ``limit`` rows: returns the first, the one after the last, and where the last ends."""
+        """Hand out up to ``limit`` rows: return the first, the one after the last, and where the last ends."""
         assert not self.is_empty, "an empty batch is never kept"
         first = self.next
         self.next = min(first + limit, self.rows)
@@ -50,7 +50,6 @@ class MessageBatch:
         return (bytes(data[offsets[i] : offsets[i + 1]]) for i in range(first, last))
 
     def arrow(self, first: int, last: int) -> Any:
-        """These rows as a record batch. Needs pyarrow."""
         from mainstem._internal.arrow_batches import record_batch
 
         return record_batch(self.columns, self.rows).slice(first, last - first)

@@ -1,4 +1,4 @@
-"""The recordings of one publisher's stream, read forward from a position; there may be several, with gaps between them."""
+"""The recordings of one publisher's stream, read forward from a position; there may be gaps between them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROWS_PER_BATCH = 4096
 
 
 class History:
-    """Recordings of one life of a session in the order in which they were made."""
+    """Recordings of one life of a session, in the order in which they were made."""
 
     def __init__(self, *, strict: bool) -> None:
         self.readers: list[RecordingReader] = []
@@ -39,12 +39,12 @@ class History:
 
     @property
     def end(self) -> int:
-        """How far the recordings could be read at the last refresh; 0 without any."""
+        """The readable end at the last refresh; 0 without recordings."""
         return max(self._ends, default=0)
 
     @property
     def life(self) -> StreamLife:
-        """What the last recording is of; ``NO_LIFE`` where that is not known."""
+        """The life of the last recording, or ``NO_LIFE``."""
         positions = self.readers[-1].index if self.readers else None
         return NO_LIFE if positions is None else positions.life
 
@@ -53,7 +53,7 @@ class History:
         return bool(self.readers) and self.readers[-1].descriptor.stop_position == NULL
 
     def continues_in(self, descriptor: RecordingDescriptor) -> bool:
-        """Whether a later recording of the same ids is of the same life of the stream: positions never go back in one."""
+        """Whether a later recording with the same ids belongs to the same life: positions never go back in one."""
         if not self.readers:
             return True
         last = self.readers[-1]
@@ -62,21 +62,21 @@ class History:
         return descriptor.start_position >= last.end_position()
 
     def refresh(self) -> None:
-        """Note how far each recording can be read now. Nothing else asks: of a store that is a request for each."""
+        """Note how far each recording can be read now: in a store, a request for each."""
         self._ends = [reader.end_position() for reader in self.readers]
 
     def is_read(self, position: int) -> bool:
-        """Whether everything before ``position`` is all that there is, and no recorder goes on writing."""
+        """Whether everything before ``position`` is all there is, and no recorder continues."""
         return self.left_after(position) == 0 and not self.is_growing
 
     def left_after(self, position: int) -> int:
-        """Bytes of the stream that were recorded past a position, when it was last refreshed."""
+        """Bytes recorded after a position, as of the last refresh."""
         return max(max(self._ends, default=position) - position, 0)
 
     def next_batch(self, position: int) -> MessageBatch | None:
-        """Messages that end after ``position``; None when there were none at the last refresh.
+        """Messages that end after ``position``; None if there were none at the last refresh.
 
-        Raises RecordingError where positions are missing, unless data loss was accepted: then they are logged and passed over.
+        Raises RecordingError for missing positions, unless data loss is accepted: then they are logged and skipped.
         """
         if self._batches is not None and self._reached == position:
             batch = self._next_of_range()
@@ -100,7 +100,7 @@ class History:
         return None
 
     def _next_of_range(self) -> MessageBatch | None:
-        """The next batch of the range that is being read; it begins where the one before ended."""
+        """The next batch of the current range, after the previous one."""
         assert self._batches is not None, "a range is being read"
         columns, rows = next(self._batches, ({}, 0))
         if not rows:

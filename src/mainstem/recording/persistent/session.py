@@ -1,21 +1,20 @@
 """One publisher's stream: its recordings up to where a live image joined, then the image.
 
-Theory of operation. A recording and an image of one session have the same positions, so joining them is arithmetic. ``position``
-is where the last message that was handed out ends. An image joins at some position J and is contiguous from there. While
-``position`` < J messages come from the recordings; from then on they come from the image, without those that end at ``position``
-or before (an image may join before what was read of the recordings; a message may reach over J). So no message is missing
-and none comes twice, whatever the recorder and the reader do meanwhile.
+Theory of operation. A recording and an image of one session have the same positions, so joining them is arithmetic.
+``position`` is the end of the last message handed out. An image joins at position J and is contiguous from there. While
+``position`` < J, messages come from the recordings, then from the image, skipping those that end at or before ``position``. So
+no message is lost or repeated.
 
-What an image has is moved into memory as it comes, up to ``PENDING_BYTES``, also while the recordings are still being read: else
-the image would hold its publisher back until the recordings reach J, and where these are shipped to a store that takes
-seconds. Beyond the limit the image is not read, which is ordinary back pressure.
+An image's messages are moved into memory as they arrive, up to ``PENDING_BYTES``, even while recordings are read. Otherwise the
+image would stall its publisher until the recordings reach J, which takes seconds if they are shipped to a store. Beyond the
+limit the image is not read: ordinary back pressure.
 
-An image that ends, because the stream did or because this subscriber was too slow (``tether=false``), leaves what is in memory;
-then the recordings go on, and another image of the session joins at another J. An image that joins while the one before still
-has messages waits behind it. Where neither has the next position, the subscription waits for the recorder.
+An image may end with the stream, or because this subscriber was too slow (``tether=false``). Its messages in memory are handed
+out, the recordings continue, and another image of the session joins at another J. An image that joins earlier waits. If neither
+has the next position, the subscription waits for the recorder.
 
-A publisher that begins again with the ids that it had has the same positions for other messages. Each life is a ``SessionStream``
-of its own; ``may_continue_in`` says whether an image is of this one.
+A publisher that starts again with the same ids reuses positions for other messages. Each life is a ``SessionStream``;
+``may_continue_in`` tells whether an image belongs to it.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ MESSAGES_AT_ONCE = 1024
 
 @dataclass
 class LivePart:
-    """What one image brought that was not handed out yet; everything from ``join_position`` on."""
+    """Messages of one image that were not handed out yet, from ``join_position`` on."""
 
     image: Image
     join_position: int
@@ -47,7 +46,6 @@ class LivePart:
 
     @property
     def is_over(self) -> bool:
-        """Whether no more will come of it."""
         return not self.batches and self.image.closed
 
 
@@ -69,7 +67,7 @@ class SessionStream:
 
     @property
     def join_position(self) -> int | None:
-        """Where the first live image that was not read yet joined; None if there is none."""
+        """Where the first unread live image joined; None if there is none."""
         return self._live[0].join_position if self._live else None
 
     @property
@@ -78,12 +76,12 @@ class SessionStream:
 
     @property
     def is_new(self) -> bool:
-        """Whether its publisher is live and has not sent anything yet: a recorder waits for that."""
+        """Whether its publisher is live and has not sent anything yet."""
         return self.join_position == 0 and self.position is None and self.live_since_ns is None
 
     @property
     def is_ended(self) -> bool:
-        """Whether its publisher ended it, or only recordings are left of it, and everything was handed out."""
+        """Whether it has ended, or only has recordings left, and everything was handed out."""
         if self.position is None and self.live_since_ns is None and self._live:
             return all(part.is_over or part.image.is_end_of_stream for part in self._live)
         if self._live or self.next_batch() is not None:
@@ -92,17 +90,16 @@ class SessionStream:
         return self._ended or self.history.is_read(self.position)
 
     def add_image(self, image: Image) -> None:
-        """Take an image that is joined to what was read, when its time comes."""
+        """Add an image, to be read after earlier ones."""
         self._ended = False
         self._last_image = image
         self._live.append(LivePart(image, image.join_position))
 
     def has_image(self, image: Image) -> bool:
-        """Whether it was added and can still bring something."""
         return any(part.image is image for part in self._live)
 
     def may_continue_in(self, image: Image) -> bool:
-        """Whether an image that is not known yet is of this life of the stream."""
+        """Whether an unknown image belongs to this life of the stream."""
         own, recorded, last = _life_of(image), self.history.life, self._last_image
         if own == recorded or (last is not None and own == _life_of(last)):
             return True
@@ -118,7 +115,7 @@ class SessionStream:
         return own.driver_start_ms != recorded.driver_start_ms and self.history.is_growing
 
     def gather(self, now_ns: int) -> None:
-        """Move what the images have into memory, up to the limit."""
+        """Move messages of the images into memory, up to the limit."""
         pending = sum(batch.nbytes for part in self._live for batch in part.batches)
         for part in self._live:
             while pending < PENDING_BYTES and not part.image.closed:
@@ -133,7 +130,7 @@ class SessionStream:
             self.live_since_ns = now_ns
 
     def next_batch(self) -> MessageBatch | None:
-        """Messages that come next; the same ones until they are all taken. None when there are none yet."""
+        """The next messages, the same ones until all are taken; None if there are none yet."""
         if self._current is not None and not self._current.is_empty:
             return self._current
         assert self.position is not None, "a session is read once it is known where it begins"

@@ -1,4 +1,4 @@
-"""What a persistent subscription does, without waiting and without handing anything out: which session has messages next."""
+"""The policy of a persistent subscription: which session has messages next. It never waits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RECORDING_TIMEOUT_NS = 10 * NS_PER_SECOND
 
 
 class Client(Protocol):
-    """What is needed of an Aeron client. It waits for the driver: the stream belongs to a thread that may wait."""
+    """The required part of an Aeron client, for a thread that may wait for the driver."""
 
     def add_subscription(self, channel: str, stream_id: int, /, *, timeout: float | None = None) -> Subscription: ...
     def invoke(self) -> int: ...
@@ -94,7 +94,7 @@ class PersistentStream:
 
     @property
     def is_end_of_stream(self) -> bool:
-        """Whether there were live publishers, every one has ended, and everything of them was handed out."""
+        """Whether there were live publishers, all have ended, and everything of them was handed out."""
         return (
             self.live is not None
             and self.live.is_end_of_stream
@@ -103,7 +103,7 @@ class PersistentStream:
 
     @property
     def positions(self) -> dict[int, int]:
-        """Where the last message handed out of each recording ends, by recording id: ``start=`` goes on from there."""
+        """The end of the last message handed out, by recording id, for ``start=``."""
         out = {}
         for session in self._sessions.values():
             for reader in session.history.readers:
@@ -122,7 +122,7 @@ class PersistentStream:
             self.live.close()
 
     def ready(self) -> SessionStream | None:
-        """A session with messages to hand out; each call begins with the next one. None when there is none."""
+        """A session with messages to hand out, in turn; None if there is none."""
         if self.closed:
             raise ClosedError(f"{self!r} is closed")
         self._take_images()
@@ -136,7 +136,7 @@ class PersistentStream:
         return None
 
     def _when_dry(self) -> None:
-        """What is done where nothing is left to read: the archive is read again, and the live stream joined."""
+        """Read the archive again and join the live stream, when nothing is left to read."""
         if self.live is not None:
             raise_error_of(self.live)
         if self.clock.monotonic_ns() >= self._next_refresh_ns and not self.is_live:
@@ -175,7 +175,7 @@ class PersistentStream:
             session.position = max(begin, session.position or 0)
 
     def _mine(self, descriptors: list[RecordingDescriptor]) -> list[RecordingDescriptor]:
-        """The recordings of this stream. Raises ConfigurationError where it is not clear which they are."""
+        """The recordings of this stream. Raises ConfigurationError if they are ambiguous."""
         of_stream = [each for each in descriptors if each.stream_id == self.stream_id]
         if self._recorded_channel is None:
             channels = sorted({each.original_channel for each in of_stream})
@@ -215,7 +215,6 @@ class PersistentStream:
         return self._start == "latest"
 
     def _begin(self, reader: RecordingReader, session: SessionStream, start: Start) -> int | None:
-        """Where a session begins as far as this recording says; None where one before it said it."""
         first, last = reader.start_position, reader.end_position()
         if isinstance(start, dict):
             known = start.get(reader.descriptor.recording_id)
@@ -233,7 +232,7 @@ class PersistentStream:
         return first if session.join_position is None else min(first, session.join_position)
 
     def _join(self, timeout: float | None = None) -> None:
-        """Subscribe to the live stream when little is left to read, or nothing of the past is wanted."""
+        """Subscribe to the live stream when little is left to read, or if nothing of the past is wanted."""
         if self.live is None and (
             self._is_latest
             or all(
@@ -259,7 +258,7 @@ class PersistentStream:
             session.gather(self.clock.monotonic_ns())
 
     def _begin_live(self, session: SessionStream, image: Image) -> None:
-        """Where a session begins that is live and of which there is no recording yet: a recorder waits for its first message."""
+        """Where a live session without a recording begins: a recorder waits for its first message."""
         since_ns = session.live_since_ns
         if self._is_latest:
             session.position = image.join_position
@@ -283,7 +282,7 @@ def _only_archive(location: str, options: Mapping[str, str] | None) -> Archive:
 
 
 def checked_start(start: Any) -> Start:
-    """Where to begin; a text is ``earliest``, ``latest`` or a time. Raises ConfigurationError."""
+    """Check the start; a text is ``earliest``, ``latest`` or a time. Raises ConfigurationError."""
     if isinstance(start, str):
         if start in ("earliest", "latest"):
             return start

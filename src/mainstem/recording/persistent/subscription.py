@@ -1,4 +1,4 @@
-"""A subscription that begins in the past: recorded messages, then live ones."""
+"""A subscription that begins with recorded messages and continues with live ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IDLE_S = 0.001
 
 
 class PersistentBase:
-    """What the persistent subscriptions of both variants have besides waiting."""
+    """The part of a persistent subscription that never waits."""
 
     def __init__(self, stream: PersistentStream) -> None:
         self._stream = stream
@@ -37,22 +37,22 @@ class PersistentBase:
 
     @property
     def error(self) -> Exception | None:
-        """What ended its client without ``close``: a DriverTimeout or a ClientTimeout; else None."""
+        """The error that ended its client without ``close``: a DriverTimeout or a ClientTimeout; else None."""
         return None if self._stream.live is None else self._stream.live.error
 
     @property
     def is_live(self) -> bool:
-        """Whether every publisher's messages come from the live stream now."""
+        """Whether every publisher's messages now come from the live stream."""
         return self._stream.is_live
 
     @property
     def is_end_of_stream(self) -> bool:
-        """Whether there were live publishers, every one has ended, and everything of them was handed out."""
+        """Whether there were live publishers, all have ended, and everything of them was handed out."""
         return self._stream.is_end_of_stream
 
     @property
     def positions(self) -> dict[int, int]:
-        """Where the last message handed out of each recording ends, by recording id: ``start=`` goes on from there."""
+        """The end of the last message handed out, by recording id; pass it as ``start=`` to continue there."""
         return self._stream.positions
 
     def _batch_of(self, session: SessionStream) -> MessageBatch:
@@ -91,14 +91,14 @@ class PersistentBase:
 
 
 class PersistentSubscription(PersistentBase, Closing):
-    """What was recorded of a stream, and then the stream itself: no message is missing, and none comes twice.
+    """A stream's recorded messages, then the stream itself, without loss or duplicates.
 
-    ``Aeron.add_persistent_subscription`` creates it. Messages of one publisher come in order; those of several publishers are
-    interleaved. The live stream is joined when nearly everything recorded was read, and left for the recordings again when this
-    subscriber was too slow for it (``tether=false``), so a reader may be as slow as it likes while a recorder runs.
+    ``Aeron.add_persistent_subscription`` creates it. Messages of one publisher are in order; those of several are interleaved.
+    It joins the live stream when nearly everything recorded was read, and returns to the recordings if it was too slow for the
+    stream (``tether=false``). So a reader may be arbitrarily slow while a recorder runs.
 
-    ``poll_bytes`` and ``poll_arrow`` wait for no message; ``messages`` does. They may wait for a store, and once for the driver,
-    where the live stream is joined. One thread uses it.
+    ``poll_bytes`` and ``poll_arrow`` don't wait for messages; ``messages`` does. All may wait for a store, and once for the
+    driver when joining the live stream. One thread uses it.
 
     Attributes:
         channel: The channel of the live stream.
@@ -111,13 +111,13 @@ class PersistentSubscription(PersistentBase, Closing):
     """
 
     def poll_bytes(self, limit: int = 1000) -> list[bytes]:
-        """Return whole messages, as ``Subscription.poll_bytes``; waits for none.
+        """Return whole messages, like ``Subscription.poll_bytes``, without waiting for any.
 
         Args:
-            limit: The most messages.
+            limit: The maximum number of messages.
 
         Returns:
-            The messages; none when there are none yet.
+            The messages; empty if there are none yet.
 
         Raises:
             ClosedError: The subscription is closed.
@@ -137,10 +137,10 @@ class PersistentSubscription(PersistentBase, Closing):
         """Return whole messages of one publisher as a record batch.
 
         Args:
-            limit: The most messages.
+            limit: The maximum number of messages.
 
         Returns:
-            A batch with the columns position, session_id, reserved_value and payload; without rows when there is none.
+            A batch with the columns position, session_id, reserved_value and payload; without rows if there are none.
 
         Raises:
             ClosedError: The subscription is closed.
@@ -152,16 +152,16 @@ class PersistentSubscription(PersistentBase, Closing):
         return self._rows(self._stream.ready(), limit)
 
     def messages(self, *, timeout: float | None = None) -> Iterator[bytes]:
-        """Yield whole messages as they come, until every publisher that was live has ended, or the subscription is closed.
+        """Yield whole messages as they arrive, until all live publishers have ended or the subscription is closed.
 
         Args:
             timeout: Seconds to wait for the next message; None waits forever.
 
         Yields:
-            One message after another; one that was not taken comes in the next iteration.
+            One message after another. A message that was not taken is yielded by the next iteration.
 
         Raises:
-            Timeout: Nothing came for ``timeout`` seconds.
+            Timeout: Nothing arrived for ``timeout`` seconds.
             RecordingError: Recorded data is missing or corrupt.
             RegistrationError: The driver refused the live channel.
             DriverTimeout: The driver ended.
@@ -177,14 +177,14 @@ class PersistentSubscription(PersistentBase, Closing):
         """Wait for messages and return them as a record batch.
 
         Args:
-            limit: The most messages.
+            limit: The maximum number of messages.
             timeout: Seconds to wait for the first one; None waits forever.
 
         Returns:
             A batch with the columns position, session_id, reserved_value and payload; without rows at the end of the stream.
 
         Raises:
-            Timeout: Nothing came in time.
+            Timeout: Nothing arrived in time.
             ClosedError: The subscription is closed.
             MissingExtraError: pyarrow is not installed.
             RecordingError: Recorded data is missing or corrupt.
@@ -192,7 +192,7 @@ class PersistentSubscription(PersistentBase, Closing):
         return self._rows(self._next(timeout), limit)
 
     def _next(self, timeout: float | None) -> SessionStream | None:
-        """A session that has messages; None at the end of the stream, and when this is closed meanwhile."""
+        """A session with messages; None at the end of the stream, or if this is closed meanwhile."""
         deadline = Deadline(self._stream.clock, timeout)
         while (session := self._stream.ready()) is None and not self.is_end_of_stream:
             if deadline.expired:

@@ -1,4 +1,4 @@
-"""Private: recordings as rows of Arrow columns: which columns there are, where a condition can be true, and the reading.
+"""Private: recordings as rows of Arrow columns.
 
-Spark's tasks and ``mainstem.open_recordings`` read through it, so that both have the same columns with the same values.
+Spark's tasks and ``mainstem.open_recordings`` use it, so both have the same columns and values.
 """

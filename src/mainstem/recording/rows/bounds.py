@@ -1,6 +1,6 @@
-"""Where in the recordings a condition can be true, as far as planning can use it: sets of ids, ranges of two columns.
+"""Where in the recordings a condition can be true, for planning: sets of ids, and ranges of two columns.
 
-Bounds are never too small. They may be too large: the condition is applied to the rows again.
+Bounds may be too large but never too small; the condition is applied to the rows again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RANGES = ("position", "recorded_at")
 
 @dataclass(frozen=True)
 class Range:
-    """Whole numbers from ``low`` to ``high``, both included; None is not a bound."""
+    """Integers from ``low`` to ``high``, inclusive; None is unbounded."""
 
     low: int | None = None
     high: int | None = None
@@ -38,7 +38,7 @@ class Range:
 
 @dataclass(frozen=True)
 class PredicateBounds:
-    """Rows may lie in here and nowhere else. ``recorded_at`` is in microseconds of the epoch."""
+    """Bounds outside of which there are no rows. ``recorded_at`` is in microseconds of the epoch."""
 
     recording_id: Ids = None
     stream_id: Ids = None
@@ -69,7 +69,6 @@ EVERYTHING = PredicateBounds()
 
 
 def compared(column: str, operator: str, value: int) -> PredicateBounds:
-    """Where ``column operator value`` may be true; the operator is one of ``= < <= > >=``."""
     if operator == "=":
         return among(column, [value])
     if column not in RANGES:

@@ -1,4 +1,4 @@
-"""Which columns a decoded recording has: those known of a message, and those that a codec reads in it."""
+"""The columns of a decoded recording: the message's own, and the codec's."""
 
 from __future__ import annotations
 
@@ -30,11 +30,6 @@ LEAST_SAMPLE = 64
 
 
 class Decoding:
-    """A codec with its schema, and the columns that are asked for.
-
-    Raises ConfigurationError for a codec, an option or a column that cannot be.
-    """
-
     def __init__(
         self,
         readers: Sequence[RecordingReader],
@@ -70,18 +65,18 @@ class Decoding:
         self.schema: Any = whole if names is None else pa.schema([whole.field(name) for name in names])
 
     def of(self, names: Sequence[str]) -> tuple[list[str], DecodedRows]:
-        """What must be read of the messages for these columns, and what decodes it to rows with them among others."""
+        """The message columns to read for these columns, and the decoder that makes rows with them."""
         known = [name for name in self.known if name in names]
         return [*known, "payload"], DecodedRows(self._codec, self._schema, known)
 
 
 def sample(readers: Sequence[RecordingReader]) -> list[bytes]:
-    """Messages of every recording, from several points of each; none where there are none."""
+    """Messages from several points of every recording."""
     return [payload for reader in readers for payload in sampled(reader, len(readers))]
 
 
 def sampled(reader: RecordingReader, recordings: int) -> list[bytes]:
-    """One recording's share of a sample over several recordings."""
+    """One recording's share of a sample."""
     count = max(SAMPLE // max(recordings, 1), LEAST_SAMPLE) // SAMPLE_POINTS
     payloads: list[bytes] = []
     # A problem is met again when the messages are read.

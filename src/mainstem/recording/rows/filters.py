@@ -1,7 +1,7 @@
-"""Filters of rows as pyarrow's readers take them: an expression for the rows, and bounds within which they can be true.
+"""Row filters as in pyarrow: an expression for the rows, and bounds within which it can be true.
 
-A filter is ``(column, operator, value)`` with one of ``= == != < <= > >= in``, ``not in``; a list of them is true where all are,
-and a list of lists where one list is. A ``pyarrow.compute.Expression`` is taken as well: it selects rows, and bounds nothing.
+A filter is ``(column, operator, value)`` with one of ``= == != < <= > >= in``, ``not in``. A list of filters is true if all
+are, a list of lists if one list is. A ``pyarrow.compute.Expression`` selects rows without bounds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TIMES = ("recorded_at",)
 
 @dataclass(frozen=True)
 class RowFilter:
-    """What rows are asked for. ``columns`` are those that the expression reads; None where that is not known."""
+    """The requested rows. ``columns`` are those that the expression reads; None if unknown."""
 
     expression: Any = None
     bounds: PredicateBounds = EVERYTHING
@@ -35,7 +35,7 @@ class RowFilter:
 
 
 def row_filter(where: Any, *, frames: bool) -> RowFilter:
-    """The filter that ``where`` describes. Raises ConfigurationError that names the part that is wrong."""
+    """Parse ``where``. Raises ConfigurationError that names the wrong part."""
     if where is None:
         return RowFilter()
     with needs_extras():
@@ -80,7 +80,6 @@ def _checked(part: Any, *, frames: bool) -> tuple[str, str, Any]:
 
 
 def _literal(name: str, value: Any) -> Any:
-    """The value; a time, or its text in ISO 8601, in UTC unless it has an offset."""
     if name not in TIMES:
         return value
     if isinstance(value, str):
@@ -104,7 +103,7 @@ def _bounds(name: str, operator: str, value: Any) -> PredicateBounds:
 
 
 def _number(value: Any) -> int | None:
-    """A whole number as bounds have it, a time in microseconds of the epoch; None for anything else."""
+    """A whole number for bounds, times in microseconds of the epoch; None for anything else."""
     if isinstance(value, datetime):
         return (value - EPOCH) // timedelta(microseconds=1)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,4 +1,4 @@
-"""Recordings as a lazy frame of Polars, which passes down the columns, the row limit and the predicate of its query.
+"""Recordings as a Polars lazy frame, with pushdown of columns, row limit and predicate.
 
 Polars passes a limit and a predicate together only if the limit comes first: `head(n).filter(p)` takes n rows, then filters them.
 """
@@ -61,9 +61,9 @@ def lazy_frame(
 
 
 def bounds_of(predicate: pl.Expr) -> PredicateBounds:
-    """Where a condition can be true; everywhere where it cannot be read.
+    """Where a condition can be true; everywhere if it cannot be read.
 
-    Polars describes an expression in JSON, which may change from release to release. What is not known bounds nothing.
+    Polars describes an expression in JSON that may change between releases. Unknown parts bound nothing.
     """
     try:
         return _bounds(json.loads(predicate.meta.serialize(format="json")))
@@ -91,7 +91,7 @@ def _bounds(node: Any) -> PredicateBounds:
 
 
 def _value(node: Any) -> int | None:
-    """A whole number, or a time in microseconds of the epoch where none is lost; None for anything else."""
+    """A whole number, or an exact time in microseconds of the epoch; None for anything else."""
     literal = node.get("Literal") if isinstance(node, dict) else None
     if not isinstance(literal, dict):
         return None

@@ -1,4 +1,4 @@
-"""A range of a recording as Arrow record batches. Needs pyarrow (``mainstem[tables]``)."""
+"""Reads a range of a recording as Arrow record batches. Needs pyarrow (``mainstem[tables]``)."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def read_rows(
     on_skip: Callable[[SkippedRange], None] | None = None,
     constants: Mapping[str, str | None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of ``[start, end)`` with the columns of ``names``, in its order; its values say which may be null.
+    """Yield the rows of ``[start, end)`` with the columns of ``names``, whose values say which may be null.
 
-    ``timestamp_from`` is what the column ``timestamp`` is made from; ``constants`` are further columns of text with one value;
-    the rest is as in ``replay.batches``.
+    ``timestamp_from`` is the source of the column ``timestamp``; ``constants`` are extra text columns with one value; the rest
+    is as in ``replay.batches``.
     """
     with needs_extras():
         import pyarrow as pa
@@ -79,7 +79,7 @@ def schema_of(names: Mapping[str, bool], columns: list[Any]) -> pa.Schema:
 def _repeated(
     reader: RecordingReader, constants: Mapping[str, str | None], names: Mapping[str, bool], rows: int
 ) -> dict[str, Any]:
-    """The columns with one value, as long as the longest batch."""
+    """The constant columns, as long as the longest batch."""
     import pyarrow as pa
 
     types, descriptor = arrow_types(), reader.descriptor
@@ -94,7 +94,7 @@ def _repeated(
 
 
 def event_times(reserved_values: Any, unit: str) -> Any:
-    """The times that publishers put into the reserved value; null where that is 0 or no time."""
+    """The publishers' times in the reserved values; null if that is 0 or not a time."""
     import numpy as np
     import pyarrow as pa
 
@@ -106,7 +106,7 @@ def event_times(reserved_values: Any, unit: str) -> Any:
 
 
 class _RecordedAt:
-    """When each row was recorded, from the index: exact to 64 KiB or 100 ms, and the same at every reading; null without one."""
+    """When each row was recorded, from the index: exact to 64 KiB or 100 ms, and reproducible; null without one."""
 
     def __init__(self, reader: RecordingReader, start: int, end: int) -> None:
         import numpy as np

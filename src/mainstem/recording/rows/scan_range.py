@@ -1,4 +1,4 @@
-"""How much of a recording must be read for rows within times and positions."""
+"""The part of a recording to read for rows within times and positions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ScanRange:
-    """Times in ns since 1970 and positions in bytes; each end is left out, and None is not a bound."""
+    """Times in ns since 1970 and positions in bytes; ends are exclusive, and None is unbounded."""
 
     from_time_ns: int | None = None
     to_time_ns: int | None = None
@@ -30,7 +30,7 @@ class ScanRange:
         return self.from_time_ns is not None or self.to_time_ns is not None
 
     def of_times(self, reader: RecordingReader, start: int, end: int) -> tuple[int, int]:
-        """``[start, end)`` without what was recorded before or after; empty when nothing is left."""
+        """Narrow ``[start, end)`` to the recorded times."""
         if self.from_time_ns is not None:
             since = reader.stamped_since(self.from_time_ns)
             start = end if since is None else min(max(start, since), end)
@@ -39,7 +39,7 @@ class ScanRange:
         return start, end
 
     def of_positions(self, reader: RecordingReader, start: int, end: int, *, frames: bool) -> tuple[int, int]:
-        """``[start, end)`` without the messages whose positions are outside. ``frames``: rows are frames."""
+        """Narrow ``[start, end)`` to the positions. ``frames``: rows are frames."""
         if self.from_position is not None:
             start = first_reaching(reader, self.from_position, start, end)
         if self.to_position is not None:

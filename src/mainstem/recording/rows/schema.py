@@ -1,4 +1,4 @@
-"""The columns of a recording's rows: their Arrow types, and what must be read of the frames for each."""
+"""The columns of a recording's rows: their Arrow types, and the data they need from frames."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """The name of an Arrow type, and bits of ``_core.log.columns``: 0 where the value is the recording's own."""
-
     kind: str
     bits: int
 
@@ -47,12 +45,11 @@ NULLABLE = {"recorded_at", TIMESTAMP}
 
 
 def columns_of(*, frames: bool) -> dict[str, Column]:
-    """The columns of a row for each frame, or for each message."""
     return FRAME_COLUMNS if frames else MESSAGE_COLUMNS
 
 
 def bits_of(names: Iterable[str], *, frames: bool) -> int:
-    """What must be gathered for these columns; at least something, so that rows are counted."""
+    """The bits to gather for these columns; at least one, so that rows are counted."""
     columns, bits = columns_of(frames=frames) | {TIMESTAMP: TIMESTAMP_COLUMN}, 0
     for name in names:
         bits |= columns[name].bits
@@ -61,7 +58,6 @@ def bits_of(names: Iterable[str], *, frames: bool) -> int:
 
 @cache
 def arrow_types() -> dict[str, Any]:
-    """The Arrow types by the names in ``Column.kind``."""
     with needs_extras():
         import pyarrow as pa
 
@@ -75,7 +71,7 @@ def arrow_types() -> dict[str, Any]:
 
 
 def arrow_schema(names: Iterable[str], *, frames: bool) -> Any:
-    """The Arrow schema of these columns, in their order. Raises ConfigurationError for one that there is not."""
+    """The Arrow schema of these columns. Raises ConfigurationError for an unknown one."""
     with needs_extras():
         import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Where in a recording the messages of a range of positions lie."""
+"""Finds the messages of a range of positions in a recording."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def _near(reader: RecordingReader, position: int, start: int) -> int:
-    """A start of a message from which ``position`` is not far: an entry of the index, else the start of its term."""
+    """The start of a message near ``position``: an entry of the index, else the start of its term."""
     if reader.index is not None:
         entry = reader.index.at_or_before(position)
         return start if entry is None else max(entry.position, start)
@@ -20,10 +20,7 @@ def _near(reader: RecordingReader, position: int, start: int) -> int:
 
 
 def first_reaching(reader: RecordingReader, position: int, start: int, end: int) -> int:
-    """Where in ``[start, end)`` the first message begins whose end is at ``position`` or later.
-
-    Earlier than that, where a problem lies between: the reader meets it.
-    """
+    """Where in ``[start, end)`` the first message begins whose end is at ``position`` or later, or a problem."""
     # A position of a message is its end: what ends before this is left out.
     last = min(position - 1, end)
     if last <= start:
@@ -36,9 +33,9 @@ def first_reaching(reader: RecordingReader, position: int, start: int, end: int)
 
 
 def last_before(reader: RecordingReader, position: int, start: int, end: int, *, frames: bool) -> int:
-    """Where in ``[start, end)`` the last message ends whose end is before ``position``; ``end`` where a problem follows.
+    """Where in ``[start, end)`` the last message ends whose end is before ``position``; ``end`` if a problem follows.
 
-    With ``frames`` the message around ``position`` belongs to it: some of its frames end before.
+    With ``frames``, the message around ``position`` counts, because some of its frames end before.
     """
     last = max(position - 1, start)
     if last >= end:

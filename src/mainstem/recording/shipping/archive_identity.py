@@ -1,4 +1,4 @@
-"""Who an archive is: a random id and its host's name, in a file of the recorder's directory, and the lock of its shipper."""
+"""The identity of an archive (a random id and its host's name, in a file of the recorder's directory), and its shipper's lock."""
 
 from __future__ import annotations
 
@@ -23,17 +23,14 @@ LOCK_FILE = "mainstem-shipper.lock"
 
 @dataclass(frozen=True, slots=True)
 class ArchiveIdentity:
-    """``id`` is the same wherever the directory is moved to; ``host`` is where it was given."""
+    """``id`` stays the same wherever the directory is moved; ``host`` created it."""
 
     id: str
     host: str
 
 
 def identity_of(directory: Path, disk: Disk = DISK) -> ArchiveIdentity:
-    """The identity of a directory; it is given one where it has none.
-
-    Raises RecordingError where the file holds something else.
-    """
+    """The identity of a directory, created if missing. Raises RecordingError if the file holds something else."""
     path = directory / IDENTITY_FILE
     if not path.exists():
         fresh = directory / f".{IDENTITY_FILE}.{nonce()}.new"
@@ -63,7 +60,7 @@ def identity_of(directory: Path, disk: Disk = DISK) -> ArchiveIdentity:
 
 
 class ShipperLock:
-    """Keeps other shippers out of a directory, until it closes or the process dies."""
+    """Keeps other shippers out of a directory until it closes or the process dies."""
 
     def __init__(self, directory: Path) -> None:
         path = directory / LOCK_FILE

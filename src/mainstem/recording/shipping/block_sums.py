@@ -1,7 +1,7 @@
-"""Checksums of an object block by block, so that a reader of a range of it can tell whether that range is what was shipped.
+"""Checksums of an object by block, so that a reader can verify a range.
 
-They are a table behind what they are of: the CRC-32 of each 64 KiB, little-endian. The manifest, or a page, has the CRC-32 of the
-table. An object of one block has none: its own CRC-32, which the manifest has as well, is enough.
+The table, at the end of the object, has the CRC-32 of each 64 KiB, little-endian. The manifest or a page has the CRC-32 of the
+table. An object of one block has no table: the manifest has its CRC-32.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SUM = struct.Struct("<I")
 
 
 def table_length(nbytes: int) -> int:
-    """Return the size of the checksum table for an object of this many bytes."""
+    """The size of the checksum table for an object of this many bytes."""
     return -(-nbytes // BLOCK) * SUM_LENGTH if nbytes > BLOCK else 0
 
 
@@ -27,7 +27,7 @@ def sums_of(table: bytes) -> tuple[int, ...]:
 
 
 class BlockSums:
-    """Makes the table of an object from its bytes, which come in parts of any length."""
+    """Makes the table of an object from its bytes, in parts of any length."""
 
     def __init__(self) -> None:
         self._table = bytearray()
@@ -46,7 +46,6 @@ class BlockSums:
                     self._sum = 0
 
     def table(self) -> bytes:
-        """The table of what was added; empty for a single block."""
         if self._length <= BLOCK:
             return b""
         return bytes(self._table) + (_SUM.pack(self._sum) if self._length % BLOCK else b"")

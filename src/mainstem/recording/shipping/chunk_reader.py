@@ -1,9 +1,8 @@
-"""Reads ranges of chunks, and hands out no byte that is not what was shipped.
+"""Reads ranges of chunks and verifies every byte.
 
-A range is read as whole blocks, each of which is compared with its checksum (``block_sums``): a few kilobytes more at both of its
-ends. The table is read once for each chunk, with a range that reaches near it in one request, else by itself, and kept. A chunk of
-one block, and a chunk of an earlier release of which all frames are read, is compared with its own checksum. Of such a chunk a part
-cannot be checked, and is read as it is.
+A range is read in whole blocks, each compared with its checksum (``block_sums``). The table is read once per chunk, together
+with a range near it if possible, and cached. A chunk of one block, and a chunk of an earlier release that is read as a whole,
+is compared with its own checksum. Parts of the latter cannot be verified.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ MAX_TABLES = 64
 
 
 class ChunkReader:
-    """Reads the chunks of one archive. Threads may use it at once."""
+    """Reads the chunks of one archive, in several threads at once."""
 
     def __init__(self, store: Store, archive_id: str) -> None:
         self._store, self._archive_id = store, archive_id
@@ -44,7 +43,7 @@ class ChunkReader:
     def read(self, chunk: Chunk, start: int, end: int) -> memoryview:
         """The bytes ``[start, end)`` of a chunk's frames and index.
 
-        Raises CorruptRangeError where they are not what was shipped, RecordingError where the object is short, FileNotFoundError.
+        Raises CorruptRangeError if they differ from what was shipped, RecordingError if the object is short, FileNotFoundError.
         """
         if _has_one_sum(chunk) or _is_whole(chunk, start, end):
             data = self._bytes(chunk, 0, chunk.nbytes)
@@ -69,11 +68,10 @@ class ChunkReader:
         return data[start - first : end - first]
 
     def sums(self, chunk: Chunk) -> tuple[int, ...]:
-        """The checksums of a chunk's blocks. Raises as ``read``."""
         return self._known(chunk) or self._checked(chunk, self._bytes(chunk, chunk.nbytes, chunk.size))
 
     def damage(self, chunk: Chunk, start: int, end: int, before: memoryview | bytes = b"") -> CorruptRangeError:
-        """The error of a range of a chunk that is not what was shipped."""
+        """The error for a range of a chunk that differs from what was shipped."""
         name = f"{self._store.url}: {self._archive_id}/{chunk.name}"
         if start >= chunk.length:
             what = "its index"
@@ -108,7 +106,7 @@ class ChunkReader:
 
 
 class MappedChunk(SegmentMemory):
-    """A chunk that is a whole segment, in a file of this machine. What is asked for is checked before it is handed out, once."""
+    """A chunk that is a whole segment, in a local file. Ranges are verified once, before they are used."""
 
     def __init__(self, path: Path, chunk: Chunk, reader: ChunkReader, *, term_mask: int) -> None:
         super().__init__(path, chunk.start)
@@ -119,7 +117,7 @@ class MappedChunk(SegmentMemory):
         self._sound = bytearray(-(-chunk.nbytes // BLOCK))
 
     def chunks(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """As ``ArchiveSegment.chunks``: up to the last frame before what is corrupt."""
+        """Like ``ArchiveSegment.chunks``, up to the last frame before corrupt bytes."""
         try:
             self._check(start, end)
         except CorruptRangeError as error:
@@ -159,7 +157,7 @@ def _has_one_sum(chunk: Chunk) -> bool:
 
 
 def _is_whole(chunk: Chunk, start: int, end: int) -> bool:
-    """Whether a range has all frames of a chunk that has no table."""
+    """Whether a range has all frames of a chunk without a table."""
     return chunk.checksums == UNKNOWN and start == 0 and end >= chunk.length
 
 

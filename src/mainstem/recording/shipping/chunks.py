@@ -1,8 +1,7 @@
-"""A chunk: the frames ``[start, end)`` of a recording in one immutable object, with the index entries that lie in it.
+"""A chunk: the frames ``[start, end)`` of a recording in one immutable object, with their index entries.
 
-The object is the bytes of the segment file, and behind them the entries of the index, 32 bytes each, as they are in
-``<recordingId>.mainstem-positions``, and the checksums of both by blocks (docs/protocols/recordings.md, 8.2). One object, one
-upload; its index is one range at its end. A chunk never crosses a segment.
+The object is the bytes of the segment file, then index entries of 32 bytes, then the checksums of both by block
+(docs/protocols/recordings.md, 8.2). A chunk never crosses a segment.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ class Chunk:
     """One object of frames.
 
     ``before`` is the number of messages that end at or before ``start``, ``messages`` how many end in the chunk,
-    ``first_entry`` how many shipped index entries lie before ``start``, ``entries`` how many in the chunk. What it holds was
-    recorded at ``first_ns`` or later and at ``last_ns`` or earlier (epoch; ``UNKNOWN`` without an index). ``crc32`` is that of
-    frames and index, ``checksums`` that of the table of checksums; ``UNKNOWN`` if there is none.
+    ``first_entry`` how many shipped index entries are before ``start``, ``entries`` how many in the chunk. Its contents were
+    recorded between ``first_ns`` and ``last_ns`` (epoch; ``UNKNOWN`` without an index). ``crc32`` is that of frames and index,
+    ``checksums`` that of the table of checksums, or ``UNKNOWN``.
     """
 
     start: int
@@ -55,17 +54,16 @@ class Chunk:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the frames and of the index behind them."""
         return self.length + self.entries * ENTRY_LENGTH
 
     @property
     def size(self) -> int:
-        """Bytes of the object: the table of checksums is behind the index."""
+        """The size of the object, with its table."""
         return self.nbytes + (0 if self.checksums == UNKNOWN else table_length(self.nbytes))
 
     @property
     def count(self) -> int:
-        """How many objects: one. A page has more."""
+        """The number of objects: one. A page has more."""
         return 1
 
     def row(self) -> list[Any]:
@@ -80,21 +78,20 @@ class Chunk:
 
 
 def checked_int(value: object, name: str, *, minimum: int = 0, maximum: int = (1 << 63) - 1) -> int:
-    """The value if it is an integer in that range. Raises RecordingError."""
+    """Return an integer in that range. Raises RecordingError."""
     if type(value) is not int or not minimum <= value <= maximum:
         raise RecordingError(f"{name} {str(value)[:100]!r} is not an integer from {minimum} to {maximum}")
     return value
 
 
 def checked_text(value: object, name: str) -> str:
-    """The value if it is a text that is not too long. Raises RecordingError."""
+    """Return a text of acceptable length. Raises RecordingError."""
     if not isinstance(value, str) or len(value) > MAX_TEXT_LENGTH:
         raise RecordingError(f"{name} {str(value)[:100]!r} is not a text of at most {MAX_TEXT_LENGTH} characters")
     return value
 
 
 def check_position(value: object, name: str) -> int:
-    """The value if it is a position between two frames. Raises RecordingError."""
     position = checked_int(value, name, maximum=MAX_POSITION)
     if position % FRAME_ALIGNMENT:
         raise RecordingError(f"{name} {position} is not between two frames")
@@ -102,10 +99,7 @@ def check_position(value: object, name: str) -> int:
 
 
 def checked_row(row: object, kind: type) -> Sequence[Any]:
-    """The values of a row, where there are as many as the kind has fields: whole numbers, and a name where it has one.
-
-    Raises RecordingError.
-    """
+    """Return the values of a row that match the fields of its kind: integers, and a name. Raises RecordingError."""
     names = [field.name for field in fields(kind)]
     # Fields with a default were added: rows of earlier releases end before them.
     least = sum(field.default is MISSING for field in fields(kind))

@@ -1,8 +1,8 @@
-"""Compaction: chunks of a segment become one object, as long as the segment; and objects that nothing refers to are deleted.
+"""Compaction: merges a segment's chunks into one object, and deletes objects that nothing refers to.
 
-A segment is compacted once nothing is added to it any more. Its chunks are copied through a local file, so that memory does not
-grow with the segment, each against its checksum; the new object is read back, and a manifest with it in their place is
-committed. The old objects stay for a period of grace (``garbage``). A shipper may go on all the while.
+A segment is compacted once it is complete. Its chunks are copied through a local file, so that memory doesn't grow, and
+verified; the new object is read back, and a manifest with it is committed. The old objects stay for a grace period
+(``garbage``). A shipper may continue meanwhile.
 """
 
 from __future__ import annotations
@@ -38,8 +38,6 @@ MIN_ORPHAN_AGE_NS = 24 * 3600 * NS_PER_SECOND
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What compaction did: the number of chunks before, and of objects after."""
-
     chunks: int
     objects: int
     nbytes: int
@@ -53,7 +51,7 @@ def compact(
     grace_ns: int = DEFAULT_GRACE_NS,
     stops: Callable[[], bool] = lambda: False,
 ) -> Compacted:
-    """Make one object of the chunks of each segment that is complete. Raises RecordingError."""
+    """Merge the chunks of each complete segment into one object. Raises RecordingError."""
     chain, pages = ManifestLog(store, archive_id), Pages(store, archive_id)
     recording_pages = RecordingPages(store, archive_id)
     done = Compacted(0, 0, 0)
@@ -81,7 +79,7 @@ def compact(
 
 
 def _groups(entry: ShippedRecording, pages: Pages) -> Iterator[list[Chunk]]:
-    """The chunks of each segment that has several and is complete."""
+    """The chunks of each complete segment that has several."""
     d = entry.descriptor
     for base, group in groupby(
         between(entry.tree, entry.start, entry.end, pages), lambda chunk: segment_base(d, chunk.start)
@@ -94,7 +92,7 @@ def _groups(entry: ShippedRecording, pages: Pages) -> Iterator[list[Chunk]]:
 
 
 def _merged(store: Store, archive_id: str, recording_id: int, chunks: Sequence[Chunk]) -> Chunk:
-    """Put one object with what the chunks have, and return its chunk."""
+    """Store one object with the contents of the chunks, and return its chunk."""
     first, last = chunks[0], chunks[-1]
     checksum, index, sums = 0, b"", BlockSums()
     with tempfile.NamedTemporaryFile(prefix="mainstem-compact-") as file:
@@ -151,7 +149,7 @@ def _replace(
     after_ns: int,
     now_ns: int,
 ) -> tuple[int, int]:
-    """Commit merged chunks; returns how many chunks they replace, and their bytes."""
+    """Commit merged chunks; return how many chunks they replace, and their bytes."""
     store, archive_id = chain.store, chain.archive_id
     replaced: list[Chunk] = []
     unused: list[str] = []
@@ -192,7 +190,7 @@ def _replace(
 
 
 def referred(manifest: Manifest, recording_pages: RecordingPages, pages: Pages) -> Iterator[str]:
-    """The names of all objects that a manifest refers to, those of its garbage excepted. Reads every page."""
+    """The names of all objects that a manifest refers to, except its garbage. Reads every page."""
     yield from (ref.name for ref in manifest.pages)
     yield from (ref.name for ref in manifest.garbage)
 
@@ -207,7 +205,7 @@ def referred(manifest: Manifest, recording_pages: RecordingPages, pages: Pages) 
 
 
 def remove_orphans(store: Store, archive_id: str, now_ns: int, *, age_ns: int = MIN_ORPHAN_AGE_NS) -> int:
-    """Delete objects that nothing refers to and that are older than ``age_ns``: what killed programs left."""
+    """Delete objects that nothing refers to and that are older than ``age_ns``, left by killed processes."""
     # First the listing, then the manifest: what is committed in between is referred to.
     candidates = {
         file.name.removeprefix(f"{archive_id}/")

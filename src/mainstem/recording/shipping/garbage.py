@@ -1,8 +1,7 @@
-"""Objects that a manifest no longer refers to: listed in the manifest that drops them, deleted once readers had their time.
+"""Deletes objects that a manifest no longer refers to, after readers had time to finish.
 
-A reader that holds an older manifest goes on reading what it refers to. So what retention and compaction drop is deleted after
-a period of grace. The list of names is an object of its own, to which the manifest refers: the list takes effect at the moment
-at which the objects are no longer referred to, never before.
+A reader with an older manifest still uses its objects, so dropped objects are deleted after a grace period. The list of their
+names is an object itself, which the manifest that drops them refers to, so it takes effect at that commit.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def listed(store: Store, archive_id: str, names: Sequence[str], after_ns: int, n
 
 
 def tidied(store: Store, recording_pages: RecordingPages, manifest: Manifest, after_ns: int) -> Manifest:
-    """The manifest with recordings that ended moved into pages, and without pages of which each entry is replaced elsewhere."""
+    """The manifest with ended recordings moved into pages, without superseded pages."""
     manifest = recording_pages.moved(manifest)
     dropped = recording_pages.superseded(manifest)
     if not dropped:
@@ -55,7 +54,7 @@ def tidied(store: Store, recording_pages: RecordingPages, manifest: Manifest, af
 
 
 def collect_garbage(chain: ManifestLog, now_ns: int, base: Manifest | None = None) -> tuple[Manifest | None, int]:
-    """Delete what has been garbage for long enough; return the manifest afterwards and the number of objects deleted."""
+    """Delete what has been garbage for long enough; return the next manifest and the number of objects deleted."""
     manifest = base or chain.latest()
     due = {ref.name: ref for ref in manifest.garbage if ref.after_ns <= now_ns} if manifest else {}
     if manifest is None or not due:
@@ -80,7 +79,6 @@ def collect_garbage(chain: ManifestLog, now_ns: int, base: Manifest | None = Non
 
 
 def garbage_names(chain: ManifestLog, ref: GarbageRef) -> list[str]:
-    """The names on a list; none where another program has just deleted it. Raises RecordingError for a corrupt one."""
     if not 0 < ref.length <= MAX_LIST_LENGTH:
         raise RecordingError(f"{chain.store.url}: {ref.name} cannot have {ref.length} bytes")
     try:

@@ -1,7 +1,7 @@
-"""The journal of a shipper: names of objects that it was about to put, in the recorder's directory.
+"""The journal of a shipper: names of objects that it is about to put, in the recorder's directory.
 
-It is only there to find what a killed shipper left in the store without a manifest that refers to it; a journal that is lost
-costs room in the store and nothing else (``mainstem recordings compact --remove-orphans`` finds such objects by a listing).
+It finds objects that a killed shipper left without a manifest that refers to them. If it is lost, ``mainstem recordings compact
+--remove-orphans`` finds them by a listing.
 """
 
 from __future__ import annotations
@@ -33,22 +33,21 @@ class Journal:
         self._path, self._url = directory / JOURNAL_FILE, url
 
     def add(self, name: str) -> None:
-        """Add a name; in the file when this returns."""
+        """Add a name; it is in the file when this returns."""
         with open(self._path, "a", opener=create_file) as file:
             if file.tell() == 0:
                 file.write(f"{self._url}\n")
             file.write(f"{name}\n")
 
     def clear(self) -> None:
-        """Forget all names: a manifest refers to their objects."""
         self._path.unlink(missing_ok=True)
 
     def delete_unreferred(
         self, chain: ManifestLog, manifest: Manifest, recordings: Mapping[int, ShippedRecording], pages: Pages
     ) -> int:
-        """Delete the objects that are named and to which nothing refers; returns how many.
+        """Delete the named objects that nothing refers to; return how many.
 
-        Those that compaction or retention has dropped since stay for their readers: they are on a list of garbage.
+        Objects that compaction or retention has dropped stay for their readers: they are on a list of garbage.
         """
         try:
             lines = self._path.read_text(errors="replace")[:MAX_JOURNAL_LENGTH].splitlines()

@@ -1,7 +1,7 @@
-"""Names of objects in a store of shipped recordings (docs/protocols/recordings.md, 8.1).
+"""The names of objects in a store of shipped recordings (docs/protocols/recordings.md, 8.1).
 
-Each name begins with the archive id, so that any number of recorders ship to one store. Each object but a manifest has a nonce
-in its name: no object is ever written twice with different bytes, whatever two programs do at once.
+Each name begins with the archive id, so any number of recorders can ship to one store. All but manifests contain a nonce, so no
+object is ever written twice with different bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ _MANIFEST = re.compile(rf"([0-9a-f]{{32}})/{MANIFESTS}/(\d{{{DIGITS}}})\.json")
 
 
 def nonce() -> str:
-    """Return a text that no other call returns."""
     return uuid.uuid4().hex
 
 
@@ -34,7 +33,7 @@ def is_archive_id(text: str) -> bool:
 
 
 def archive_ids(store: Store) -> list[str]:
-    """The archives that a store has, in order. Reads no more than the names of its directories."""
+    """The archives in a store, ordered, from the names of its directories."""
     return sorted(name for name in store.directories() if is_archive_id(name))
 
 
@@ -44,41 +43,35 @@ def manifest_prefix(archive_id: str) -> str:
 
 
 def manifest_name(archive_id: str, number: int) -> str:
-    """The name of an archive's manifest of that number."""
     return f"{manifest_prefix(archive_id)}{number:0{DIGITS}d}.json"
 
 
 def manifest_number(name: str) -> tuple[str, int] | None:
-    """Archive id and number of a manifest by its name; None for any other object."""
+    """Archive id and number of a manifest's name; None for any other object."""
     match = _MANIFEST.fullmatch(name)
     return (match[1], int(match[2])) if match else None
 
 
 def chunk_name(recording_id: int, start: int, end: int) -> str:
-    """A fresh name for the frames ``[start, end)`` of a recording, below its archive."""
+    """A fresh name for the frames ``[start, end)`` of a recording."""
     return f"{recording_id}/{start:0{DIGITS}d}-{end:0{DIGITS}d}-{nonce()[:12]}.seg"
 
 
 def page_name(recording_id: int, level: int, start: int, end: int) -> str:
-    """A fresh name for a page of chunks, or of pages, below its archive."""
+    """A fresh name for a page of chunks, or of pages."""
     return f"pages/{recording_id}/{level}-{start:0{DIGITS}d}-{end:0{DIGITS}d}-{nonce()[:12]}.json"
 
 
 def recordings_page_name(first: int, last: int) -> str:
-    """A fresh name for a page of recordings that ended, below its archive."""
     return f"recordings/{first:010d}-{last:010d}-{nonce()[:12]}.json"
 
 
 def garbage_name() -> str:
-    """A fresh name for a list of objects to delete, below its archive."""
     return f"garbage/{nonce()}.json"
 
 
 def checked_name(name: object) -> str:
-    """Return a name below an archive that a manifest or a page holds.
-
-    Raises RecordingError where it could lead elsewhere: such a name is deleted, or read, as it stands.
-    """
+    """Check a name in a manifest or a page. Raises RecordingError if it could lead elsewhere."""
     if not isinstance(name, str) or len(name) > 512 or _NAME.fullmatch(name) is None:
         raise RecordingError(f"{name!r} is not a name of an archive's object")
     return name

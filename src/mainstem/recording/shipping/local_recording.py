@@ -1,6 +1,6 @@
-"""What a recorder's directory has to ship: how far each recording is, and chunks of them as bytes.
+"""What a recorder's directory has to ship: the end of each recording, and chunks of them.
 
-It reads as any other reader does, without a lock and beside the recorder. Nothing stays open between two calls.
+It reads like any other reader, without a lock. Nothing stays open between two calls.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LocalCatalog:
         self._descriptors: list[RecordingDescriptor] = []
 
     def recordings(self, epoch_ns: int) -> list[RecordingDescriptor]:
-        """The recordings as they are now; none where there is no catalog yet."""
+        """The current recordings; none if there is no catalog yet."""
         try:
             status = (self._directory / CATALOG_FILE).stat()
         except FileNotFoundError:
@@ -54,7 +54,7 @@ class LocalCatalog:
 
 
 def local_end(directory: Path, descriptor: RecordingDescriptor, known: int) -> int:
-    """How far a recording is. ``known`` is a frame boundary up to which it is known to be."""
+    """The end of a recording. ``known`` is a frame boundary that it has reached before."""
     if descriptor.stop_position != NULL:
         return descriptor.stop_position
     recorded = recorded_position(directory, descriptor.recording_id, origin=descriptor.origin)
@@ -63,7 +63,7 @@ def local_end(directory: Path, descriptor: RecordingDescriptor, known: int) -> i
 
 @dataclass(frozen=True, slots=True)
 class PlannedChunk:
-    """A chunk to ship. ``is_boundary`` says that a frame ends at ``end``: only there may what is shipped end."""
+    """A chunk to ship. With ``is_boundary`` a frame ends at ``end``, so that the shipped part may end there."""
 
     start: int
     end: int
@@ -77,7 +77,7 @@ class PlannedChunk:
 
 
 def first_available(directory: Path, descriptor: RecordingDescriptor, position: int) -> int:
-    """The first position at or after ``position`` whose segment is still there; ``position`` where none is."""
+    """The first position at or after ``position`` whose segment exists; ``position`` if there is none."""
     step = descriptor.segment_file_length
     bases = [base for base in segments_of(directory, descriptor) if base + step > position]
     return max(position, bases[0]) if bases else position
@@ -86,9 +86,9 @@ def first_available(directory: Path, descriptor: RecordingDescriptor, position: 
 def next_chunk(
     directory: Path, descriptor: RecordingDescriptor, start: int, end: int, length: int, epoch_ns: int
 ) -> PlannedChunk:
-    """The next chunk of ``[start, end)``: within one segment, and ``length`` bytes at most. ``epoch_ns`` is the present time.
+    """The next chunk of ``[start, end)``: within one segment, up to ``length`` bytes. ``epoch_ns`` is the present time.
 
-    Raises RecordingError where a file of the recording is missing or corrupt.
+    Raises RecordingError if a file of the recording is missing or corrupt.
     """
     limit = min(end, segment_base(descriptor, start) + descriptor.segment_file_length)
     with RecordingReader(local_archive(directory), descriptor) as reader:
@@ -120,7 +120,7 @@ def next_chunk(
 def _last_frame(
     directory: Path, descriptor: RecordingDescriptor, start: int, limit: int, length: int
 ) -> tuple[int, bool]:
-    """Where the last whole frame of ``length`` bytes ends; those bytes' end, and False, where none does."""
+    """Where the last whole frame within ``length`` bytes ends; the end of those bytes, and False, if none does."""
     if limit - start <= length:
         return limit, True
     walk = FrameWalk()
@@ -131,7 +131,7 @@ def _last_frame(
 
 
 def frames(directory: Path, descriptor: RecordingDescriptor, start: int, end: int) -> bytes:
-    """The bytes ``[start, end)`` of one segment. Raises RecordingError where it is missing or short."""
+    """The bytes ``[start, end)`` of one segment. Raises RecordingError if it is missing or short."""
     base = segment_base(descriptor, start)
     path = directory / segment_name(descriptor.recording_id, base)
     try:
@@ -150,7 +150,7 @@ def frames(directory: Path, descriptor: RecordingDescriptor, start: int, end: in
 
 
 def checksum_of(directory: Path, descriptor: RecordingDescriptor, start: int, end: int) -> int:
-    """The CRC-32 that a chunk of ``[start, end)`` would have now. Raises RecordingError where a segment is missing."""
+    """The current CRC-32 of a chunk ``[start, end)``. Raises RecordingError if a segment is missing."""
     value = checksum(directory, descriptor, start, end)
     if index := open_index(directory, descriptor):
         try:
@@ -161,7 +161,7 @@ def checksum_of(directory: Path, descriptor: RecordingDescriptor, start: int, en
 
 
 def recorded_since(directory: Path, descriptor: RecordingDescriptor, position: int, epoch_ns: int) -> int:
-    """Since when (epoch) what follows a position has been there; ``epoch_ns``, the present time, where that is not known."""
+    """Since when (epoch) bytes after a position have existed; ``epoch_ns``, the present time, if unknown."""
     index = open_index(directory, descriptor)
     if index is None:
         return epoch_ns

@@ -1,8 +1,8 @@
-"""What a shipper deletes of its own directory: segments that are in the archive, that are old enough, and that no reader has.
+"""Deletes local segments that are shipped, old enough, and not in use by a reader.
 
-A reader holds a shared lock on each segment file that it has mapped (``segments.SegmentMemory``). Segments of a recording are
-deleted from the oldest on, each with an exclusive lock that does not wait, and the first one that a reader has ends it: so what
-a replay reads is there, and all that follows. The last segment of a recording stays, because the recorder goes on there.
+A reader holds a shared lock on each segment file that it has mapped (``segments.SegmentMemory``). Segments are deleted from the
+oldest, each under an exclusive lock taken without waiting, up to the first one in use. So what a replay reads exists, with all
+that follows. The last segment of a recording stays, because the recorder continues there.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LocalRetention:
-    """What stays in the directory: what was written within ``age_ns``, or the youngest ``nbytes``. One of them is None."""
+    """What stays in the directory: bytes written within ``age_ns``, or the newest ``nbytes``. One of them is None."""
 
     age_ns: int | None = None
     nbytes: int | None = None
 
     @classmethod
     def parse(cls, text: str, *, name: str) -> LocalRetention:
-        """Read an age (``24h``, ``7d``) or a size (``100g``, ``512m``). Raises ConfigurationError, which has ``name``."""
         try:
             return cls(age_ns=parse_duration_ns(text, name=name, plain_unit=""))
         except ConfigurationError:
@@ -60,7 +59,7 @@ def delete_shipped(
     pages: Pages,
     epoch_ns: int,
 ) -> tuple[int, int]:
-    """Delete the segments that need not stay; returns their number and their bytes on disk."""
+    """Delete the segments that need not stay; return their number and their bytes on disk."""
     candidates: dict[int, list[_Segment]] = {}
     total = 0
     for descriptor, entry in recordings:
@@ -97,7 +96,7 @@ def delete_shipped(
 
 
 def _is_shipped(descriptor: RecordingDescriptor, entry: ShippedRecording, base: int, pages: Pages) -> bool:
-    """Whether each position of a segment is in the archive, or was there and has been removed by its retention."""
+    """Whether each position of a segment is in the archive, or was removed from it by retention."""
     begin, end = max(base, descriptor.start_position), base + descriptor.segment_file_length
     if entry.descriptor.identity != descriptor.identity or end > entry.end:
         return False

@@ -1,28 +1,26 @@
-"""The manifest of a shipped archive: the one object that says what there is, replaced by a chain of numbered objects.
+"""The manifest of a shipped archive: the object that describes it, replaced by a chain of numbered objects.
 
 Theory of operation
 -------------------
 
-``<archive>/manifests/<number>.json`` are written by put-if-absent, each number once, and the highest is the archive. Everything
-that a manifest refers to is there before it is written and is deleted only when no manifest that readers may hold refers to it
-(``garbage``). So there is one moment at which a commit happens, and a program that is killed at any other one leaves objects
-that nothing refers to.
+``<archive>/manifests/<number>.json`` are written by put-if-absent, each number once, and the highest describes the archive.
+Everything that a manifest refers to exists before it, and is deleted only when no reader may hold a manifest that refers to it
+(``garbage``). So a commit happens at one moment, and a process killed at any other leaves only unreferenced objects.
 
-Writers are a shipper and, now and then, ``rm`` and ``compact``. Each reads the highest manifest, derives the next one, and puts
-it under the next number. Of two at once one gets it; the other derives its change again from what the winner wrote
-(``commit``). A shipper writes its own id into the manifest when it begins, and never into one that names another shipper:
-that is an error which names both.
+Writers are a shipper and, occasionally, ``rm`` and ``compact``. Each reads the highest manifest, derives the next one, and puts
+it under the next number. If two do so at once, one wins and the other derives its change again (``commit``). A shipper begins
+by writing its own id into the manifest, and fails if it finds another shipper's later.
 
 Three things need care:
 
-* A put that failed may have been applied, now or later. It is repeated with the same bytes under the same number until its
-  outcome is known; a manifest that is there with exactly these bytes is this one's.
+* A put that failed may still be applied. It is repeated with the same bytes under the same number until its outcome is known; a
+  manifest with exactly these bytes is this one's.
 * Old manifests are deleted, so a writer with an old view could fill a gap far below the highest number. Each manifest names its
-  predecessor; after a put the writer lists, and where a higher number is not a successor of its own it has lost.
-* A listing may be late. A writer reads on from the highest number listed until there is none (``probe``).
+  predecessor; after a put the writer lists, and has lost if a higher number is not a successor of its own.
+* A listing may be late. A writer reads on from the highest listed number until there is none (``probe``).
 
-An entry is small whatever it describes (``page_tree``). Recordings that ended move into pages of ``RECORDINGS_PER_PAGE``; an
-entry in the manifest itself replaces that of a page, and a later page replaces an earlier one.
+An entry stays small (``page_tree``). Ended recordings move into pages of ``RECORDINGS_PER_PAGE``. An entry in the manifest
+replaces one in a page, and a later page replaces an earlier one.
 """
 
 from __future__ import annotations
@@ -74,7 +72,6 @@ _INT32, _INT64 = 1 << 31, 1 << 63
 
 
 def _descriptor(entry: Any) -> RecordingDescriptor:
-    """The descriptor of a manifest's entry. Raises RecordingError, KeyError or TypeError for what is none."""
     values: dict[str, Any] = {}
     for name in _DESCRIPTOR_FIELDS:
         if name in _DESCRIPTOR_TEXTS:
@@ -88,15 +85,14 @@ def _descriptor(entry: Any) -> RecordingDescriptor:
 
 
 class CommitConflictError(RecordingError):
-    """Another program has committed in a way that this one cannot go on from."""
+    """Another process has committed in a way that this one cannot continue from."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShippedRecording:
-    """A recording as it is in the store: ``[start, end)`` of what the descriptor describes, less what was never there.
+    """A recording in the store: ``[start, end)`` of what the descriptor describes, except gaps.
 
-    ``messages`` end at or before ``end``, and ``entries`` of the index lie before it; ``recorded_ns`` is the time of the last
-    of it.
+    ``messages`` end at or before ``end``, which ``entries`` of the index precede; ``recorded_ns`` is the time of the last byte.
     """
 
     descriptor: RecordingDescriptor
@@ -127,7 +123,6 @@ class ShippedRecording:
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> ShippedRecording:
-        """What ``as_json`` made. Raises RecordingError, KeyError, TypeError or ValueError for what is none."""
         descriptor = _descriptor(value["descriptor"])
         where = f"recording {descriptor.recording_id}"
         start, end = (checked_int(value[name], f"{where}: {name}", maximum=MAX_POSITION) for name in ("start", "end"))
@@ -152,7 +147,7 @@ class ShippedRecording:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """A reference to a page of recordings: its name below the archive, its checksum and its bytes."""
+    """A reference to a page of recordings: its name, its checksum and its length."""
 
     name: str
     crc32: int
@@ -160,7 +155,6 @@ class ObjectRef:
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> ObjectRef:
-        """The reference of a manifest. Raises RecordingError or KeyError for what is none."""
         return cls(
             checked_name(value["name"]), checked_int(value["crc32"], "crc32"), checked_int(value["length"], "length")
         )
@@ -168,14 +162,13 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class GarbageRef(ObjectRef):
-    """A list of objects to which no manifest from ``number`` on refers, and from when on (epoch) they are deleted."""
+    """A list of objects that no manifest from ``number`` on refers to, and when they are deleted (epoch)."""
 
     after_ns: int
     number: int
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> GarbageRef:
-        """The reference of a manifest. Raises RecordingError or KeyError for what is none."""
         ref = ObjectRef.of(value)
         after_ns, number = (checked_int(value[name], name) for name in ("after_ns", "number"))
         return cls(ref.name, ref.crc32, ref.length, after_ns, number)
@@ -183,7 +176,7 @@ class GarbageRef(ObjectRef):
 
 @dataclass(frozen=True, slots=True)
 class Shipper:
-    """The shipper that an archive belongs to at the moment."""
+    """The shipper that an archive currently belongs to."""
 
     id: str
     host: str
@@ -192,7 +185,6 @@ class Shipper:
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> Shipper:
-        """The shipper of a manifest. Raises RecordingError or KeyError for what is none."""
         return cls(
             checked_text(value["id"], "id"),
             checked_text(value["host"], "host"),
@@ -206,7 +198,7 @@ class Shipper:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One manifest. ``number`` 0 is that of an archive that has none yet."""
+    """One manifest. ``number`` 0 means that the archive has none yet."""
 
     archive_id: str
     host: str = ""
@@ -278,7 +270,7 @@ class ManifestLog:
         return sorted(match[1] for match in names if match)
 
     def read(self, number: int) -> Manifest:
-        """A manifest by its number. Raises FileNotFoundError, and RecordingError for what is not a manifest."""
+        """A manifest by number. Raises FileNotFoundError, and RecordingError if it isn't a manifest."""
         name = manifest_name(self.archive_id, number)
         return Manifest.decode(self._bytes(name), name)
 
@@ -289,9 +281,9 @@ class ManifestLog:
         return bytes(self.store.read(name, 0, size))
 
     def latest(self, *, probe: bool = False) -> Manifest | None:
-        """The archive's present manifest; None if there is none.
+        """The archive's current manifest; None if there is none.
 
-        With ``probe`` later numbers are tried too: what a late listing does not show yet.
+        With ``probe``, later numbers that a late listing does not show are tried too.
         """
         for _ in range(MAX_ATTEMPTS):
             numbers = self.numbers()
@@ -312,9 +304,9 @@ class ManifestLog:
         raise RecordingError(f"{self.store.url}: the manifests of {self.archive_id} are listed but cannot be read")
 
     def put(self, manifest: Manifest) -> bool:
-        """Put a manifest under its number; False where another one has it. Then deletes those that are too old.
+        """Put a manifest under its number, then delete old ones; return False if the number is taken.
 
-        Raises CommitConflictError where the archive has gone on without it, long since.
+        Raises CommitConflictError if the archive has long since continued without it.
         """
         name, data = manifest_name(self.archive_id, manifest.number), manifest.encode()
         if not self.store.put_if_absent(name, data):
@@ -335,7 +327,7 @@ class ManifestLog:
         return True
 
     def delete_before(self, number: int) -> None:
-        """Delete the manifests before a number, which is not the highest or is it."""
+        """Delete the manifests before a number, which must not exceed the highest."""
         for each in self.numbers():
             if each < number:
                 self.store.delete(manifest_name(self.archive_id, each))
@@ -347,10 +339,10 @@ class ManifestLog:
             return False
 
     def commit(self, base: Manifest | None, change: Callable[[Manifest], Manifest | None]) -> Manifest:
-        """Commit ``change`` of the present manifest and returns the result; ``base`` is tried first.
+        """Commit ``change`` of the current manifest and return the result; ``base`` is tried first.
 
-        ``change`` is called again for each manifest that is not superseded when it is put; it returns None where there is nothing
-        to change. What it raises leaves the archive as it is.
+        ``change`` is called again for each newer manifest, and returns None if there is nothing to change. Its exceptions leave
+        the archive as it is.
         """
         current = base or self.latest(probe=True) or Manifest(self.archive_id)
         for _ in range(MAX_ATTEMPTS):
@@ -366,14 +358,14 @@ class ManifestLog:
 
 
 class RecordingPages:
-    """The pages of recordings that ended; each is read once."""
+    """The pages of ended recordings; each is read once."""
 
     def __init__(self, store: Store, archive_id: str) -> None:
         self._store, self._archive_id = store, archive_id
         self._cache: dict[str, tuple[ShippedRecording, ...]] = {}
 
     def all(self, manifest: Manifest) -> dict[int, ShippedRecording]:
-        """Every recording of a manifest, by id: those of its pages, replaced by those that it holds itself."""
+        """Every recording of a manifest, by id; its own entries replace those of its pages."""
         live = {ref.name for ref in manifest.pages}
         for name in self._cache.keys() - live:
             del self._cache[name]
@@ -403,7 +395,7 @@ class RecordingPages:
         return ref
 
     def moved(self, manifest: Manifest) -> Manifest:
-        """The manifest with recordings that ended moved into pages, as far as they fill them."""
+        """The manifest with ended recordings moved into full pages."""
         ended = [key for key, entry in sorted(manifest.recordings.items()) if entry.is_complete]
         refs, moving = list(manifest.pages), set[int]()
         for first in range(0, len(ended) - RECORDINGS_PER_PAGE + 1, RECORDINGS_PER_PAGE):
@@ -414,7 +406,7 @@ class RecordingPages:
         return replace(manifest, recordings=rest, pages=tuple(refs))
 
     def superseded(self, manifest: Manifest) -> list[ObjectRef]:
-        """The pages of which a later page, or the manifest itself, has each recording."""
+        """The pages whose recordings are all in a later page or in the manifest itself."""
         later, refs = set(manifest.recordings), list[ObjectRef]()
         for ref in reversed(manifest.pages):
             keys = {each.descriptor.recording_id for each in self._read(ref)}

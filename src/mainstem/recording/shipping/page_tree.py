@@ -1,13 +1,12 @@
-"""The chunks of a recording as a tree of immutable pages: adding is O(1), and a query reads the pages on its way only.
+"""The chunks of a recording as a tree of immutable pages: appending is O(1), and a query reads only the pages on its path.
 
-Theory of operation. A recording's entry in the manifest holds its youngest chunks themselves, the tail. Once there are
-``FANOUT`` of them they go into a page, an object of its own, and the entry has one reference instead; ``FANOUT`` references to
-pages of one level go into a page of the level above. So an entry holds at most ``FANOUT`` items for each level: of a million
-chunks there are 128 at most on each of three levels, and a position, a time or a number of messages is reached through as many
-pages as there are levels.
+Theory of operation. A recording's entry in the manifest holds its newest chunks, the tail. ``FANOUT`` of them move into a page,
+an object of its own, and the entry gets one reference instead; ``FANOUT`` references to pages of one level move into a page of
+the next level. So an entry holds at most ``FANOUT`` items per level: a million chunks need at most 128 on each of three levels,
+and a position, time or number of messages is found by reading one page per level.
 
-Pages are never changed. ``spliced`` (retention and compaction) rewrites the pages that it touches and returns the names of those
-that they replace. Items are in the order of their positions: the oldest are in the highest level.
+Pages never change. ``spliced`` (for retention and compaction) rewrites the pages that it touches and returns the names of those
+replaced. Items are ordered by position: the oldest are in the highest level.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ MAX_CACHED_PAGES = 256
 
 @dataclass(frozen=True, slots=True)
 class PageRef:
-    """A reference to a page: what lies in it, so that a query need not read it. The names are those of ``Chunk``."""
+    """A reference to a page, with a summary of its contents, named as in ``Chunk``, so that a query need not read it."""
 
     start: int
     end: int
@@ -60,7 +59,6 @@ class PageRef:
 
     @property
     def length(self) -> int:
-        """Bytes of frames; less than ``end - start`` where some were never there."""
         return self.nbytes - self.entries * ENTRY_LENGTH
 
     def row(self) -> list[Any]:
@@ -83,9 +81,9 @@ Item = Chunk | PageRef
 
 
 def check_order(items: Sequence[Item], start: int, end: int) -> None:
-    """Raise RecordingError unless items follow one another within ``[start, end)``: no byte is in two of them.
+    """Raise RecordingError unless items follow one another within ``[start, end)`` without overlap.
 
-    So the pages of a tree have no more rows than there is room for in the recording, however they refer to one another.
+    This bounds the rows of all pages of a tree, however they refer to one another.
     """
     position, first_entry = start, 0
     for item in items:
@@ -96,14 +94,14 @@ def check_order(items: Sequence[Item], start: int, end: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChunkTree:
-    """``levels[0]`` refers to pages of chunks, ``levels[1]`` to pages of such references, and so on; ``tail`` is the youngest."""
+    """``levels[0]`` refers to pages of chunks, ``levels[1]`` to pages of such references, and so on; ``tail`` is the newest."""
 
     levels: tuple[tuple[PageRef, ...], ...] = ()
     tail: tuple[Chunk, ...] = ()
 
     @property
     def items(self) -> list[Item]:
-        """What the entry itself holds, in the order of positions."""
+        """The items of the entry itself, ordered by position."""
         return [item for level in reversed(self.levels) for item in level] + list(self.tail)
 
     @property
@@ -122,7 +120,7 @@ class ChunkTree:
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> ChunkTree:
-        """The tree that ``as_json`` made. Raises RecordingError, KeyError or TypeError for what is none."""
+        """Decode ``as_json``. Raises RecordingError, KeyError or TypeError."""
         levels = tuple(tuple(PageRef.of(row) for row in level) for level in value["levels"])
         if any(ref.level != height for height, level in enumerate(levels, 1) for ref in level):
             raise RecordingError("a page is not of the level at which it is referred to")
@@ -130,7 +128,7 @@ class ChunkTree:
 
 
 class Pages:
-    """Reads and writes the pages of one archive. ``written`` are the names of those that were written."""
+    """Reads and writes the pages of one archive; ``written`` are the names of written ones."""
 
     def __init__(self, store: Store, archive_id: str) -> None:
         self._store, self._archive_id = store, archive_id
@@ -178,7 +176,7 @@ class Pages:
 
 
 def read_checked(store: Store, archive_id: str, name: str, length: int, crc32: int) -> bytes:
-    """The bytes of a small object. Raises RecordingError where it is missing, or not what was written."""
+    """The bytes of a small object. Raises RecordingError if it is missing or altered."""
     whole = f"{archive_id}/{name}"
     try:
         data = bytes(store.read(whole, 0, length))
@@ -223,7 +221,7 @@ def _summary(items: Sequence[Item]) -> tuple[int, ...]:
 def appended(
     tree: ChunkTree, recording_id: int, chunks: Sequence[Chunk], pages: Pages, most: int = FANOUT
 ) -> ChunkTree:
-    """The tree with chunks added at its end; the tail has less than ``most`` then."""
+    """The tree with chunks appended; its tail then has less than ``most``."""
     tail, levels = [*tree.tail, *chunks], [list(level) for level in tree.levels]
     while len(tail) >= most:
         if not levels:
@@ -242,7 +240,7 @@ def appended(
 
 
 def between(tree: ChunkTree, start: int, end: int, pages: Pages) -> Iterator[Chunk]:
-    """The chunks that have bytes of ``[start, end)``, in order. Reads the pages on the way only."""
+    """The chunks with bytes of ``[start, end)``, in order. Reads only the pages on the way."""
     yield from _between(tree.items, start, end, pages)
 
 
@@ -259,7 +257,7 @@ def _between(items: Sequence[Item], start: int, end: int, pages: Pages) -> Itera
 
 
 def last_where(tree: ChunkTree, holds: Callable[[Item], bool], pages: Pages) -> Chunk | None:
-    """The last chunk for which ``holds``, which holds for a chunk, or a page, whenever it holds for one that follows."""
+    """The last chunk for which the monotone ``holds`` is true."""
     items: Sequence[Item] = tree.items
     while True:
         item = next((each for each in reversed(items) if holds(each)), None)
@@ -270,7 +268,7 @@ def last_where(tree: ChunkTree, holds: Callable[[Item], bool], pages: Pages) -> 
 
 @dataclass(slots=True)
 class Splice:
-    """A tree in which chunks were replaced; what it no longer refers to are ``chunks`` and the pages named ``pages``."""
+    """A tree with replaced chunks; it no longer refers to ``chunks`` and the pages named ``pages``."""
 
     tree: ChunkTree
     chunks: list[Chunk] = field(default_factory=list)
@@ -280,7 +278,7 @@ class Splice:
 def spliced(
     tree: ChunkTree, recording_id: int, start: int, end: int, replacement: Sequence[Chunk], pages: Pages
 ) -> Splice:
-    """The tree without the chunks that lie in ``[start, end)``, and with ``replacement`` in the place of the first of them."""
+    """The tree with ``replacement`` instead of the chunks in ``[start, end)``."""
     splice, left = Splice(tree), list(replacement)
 
     def rewritten(items: Sequence[Item]) -> list[Item]:

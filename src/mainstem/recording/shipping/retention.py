@@ -1,12 +1,11 @@
-"""Retention of what was shipped: whole segments from a recording's beginning on, by time, and never what a query has yet to read.
+"""Retention of shipped data: removes whole segments from a recording's beginning, by time or up to a query's position.
 
-Theory of operation. A limit for each recording is the position before which everything may go: by time the last segment whose
-frames were all recorded before it; by a query the position that its checkpoint has committed. Where both are given the lower
-one counts. Segments go as a whole, as in a directory, so that what is left begins between two messages and readers of a
-directory and of a store see the same. The segment that a growing recording is in stays.
+Theory of operation. Each recording has a limit: by time, the end of the last segment whose frames were all recorded before; by
+a query, the position that its checkpoint has committed. The lower one counts. Segments are removed as a whole, so that the rest
+begins between two messages and readers of a directory and a store see the same. A growing recording's current segment stays.
 
-The manifest without the segments comes first, and with it the list of their objects (``garbage``); the objects go later, when
-no reader of an older manifest can be at them any more.
+First comes the manifest without the segments, with the list of their objects (``garbage``). The objects are deleted later, when
+no reader of an older manifest can use them.
 """
 
 from __future__ import annotations
@@ -33,8 +32,6 @@ Limit = Callable[[ShippedRecording, Pages], int]
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What retention took out of one recording."""
-
     recording_id: int
     start: int
     end: int
@@ -43,7 +40,7 @@ class Removed:
 
 
 def before_time(time_ns: int) -> Limit:
-    """The limit by time: everything before it was recorded before epoch ``time_ns``. A recording without times has none."""
+    """A limit by time: everything before it was recorded before epoch ``time_ns``. Recordings without times have none."""
 
     def end_of(items: Sequence[Item], pages: Pages, end: int) -> int:
         for item in items:
@@ -59,9 +56,9 @@ def before_time(time_ns: int) -> Limit:
 
 @dataclass(frozen=True, slots=True)
 class ConsumedPosition:
-    """How far a query has come with a recording, of the archive where it says which.
+    """How far a query has read a recording.
 
-    ``identity`` is that of the descriptor, or the CRC-32 of it, which is what an offset keeps of a recording that has ended.
+    ``identity`` is the descriptor's, or its CRC-32, which is what an offset keeps of an ended recording.
     """
 
     recording_id: int
@@ -71,7 +68,7 @@ class ConsumedPosition:
 
 
 def before_committed(archive_id: str, committed: Iterable[ConsumedPosition]) -> Limit:
-    """The limit by a query: what it has committed; of a recording that it has not begun to read nothing may go."""
+    """A limit by a query's committed positions; nothing of a recording that it has not started may be removed."""
     positions: dict[tuple[int, str | int], int] = {}
     for each in committed:
         if each.archive_id in (None, archive_id):
@@ -92,7 +89,7 @@ def lowest(limits: Sequence[Limit]) -> Limit:
 
 
 def removable(entry: ShippedRecording, limit: int) -> int:
-    """The end of the last whole segment that may go under a limit; at most ``entry.start`` where none may."""
+    """The end of the last whole segment that a limit allows to remove; at most ``entry.start`` if none."""
     d = entry.descriptor
     if entry.is_complete and limit >= entry.end:
         return entry.end
@@ -111,7 +108,7 @@ def remove(
     *,
     grace_ns: int = DEFAULT_GRACE_NS,
 ) -> list[Removed]:
-    """Remove from an archive what lies before a limit. Raises RecordingError and CommitConflictError."""
+    """Remove everything before a limit from an archive. Raises RecordingError and CommitConflictError."""
     chain, recording_pages, pages = (
         ManifestLog(store, archive_id),
         RecordingPages(store, archive_id),

@@ -1,12 +1,11 @@
 """A store whose calls are retried until they succeed, or until shipping ends.
 
-This is above the store's own retries, which give up within minutes: an outage may take hours. ``mainstem ship --once`` limits
-the attempts, since a store that does not exist, or refuses, would be retried forever.
+The store's own retries give up within minutes, but an outage may take hours. ``mainstem ship --once`` limits the attempts,
+since a store that does not exist, or refuses, would be retried forever.
 
-Each call runs in a thread of its own, because client libraries neither time out reliably nor return on a signal. A call that takes
-too long is left behind and counts as failed. At most ``MAX_OVERDUE`` such calls exist at once, so an outage of hours costs no
-more than their threads. A call that completes late does no harm: objects are never written with other bytes, and a manifest is
-put if absent.
+Each call runs in its own thread, because client libraries neither time out reliably nor return on a signal. A call that takes
+too long is abandoned and counts as failed. At most ``MAX_OVERDUE`` such calls exist at once, so an outage costs no more than
+their threads. Completing late is harmless: objects are never written with other bytes, and manifests are put if absent.
 """
 
 from __future__ import annotations
@@ -46,13 +45,13 @@ LOG_INTERVAL_NS = 60 * NS_PER_SECOND
 
 
 class ShippingEnded(MainstemError):
-    """Shipping ended while the store did not respond; what was not committed is shipped the next time."""
+    """Shipping ended while the store did not respond; uncommitted data is shipped the next time."""
 
 
 class RetryingStore:
-    """A ``Store`` around another one. ``ends`` says that calls are to be given up; it is called often and by several threads.
+    """A ``Store`` that retries another one. ``ends``, called often and by several threads, says whether to give up.
 
-    ``attempts`` limits how often a call is made; None for no limit.
+    ``attempts`` limits the attempts per call; None for no limit.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class RetryingStore:
         self._is_away = False
 
     def with_retries(self, what: str, nbytes: int, function: Callable[..., T], *arguments: Any) -> T:
-        """The result of ``function``, which moves ``nbytes``. Raises FileNotFoundError, and StoreError after the last attempt."""
+        """Retry ``function``, which moves ``nbytes``. Raises FileNotFoundError, and StoreError after the last attempt."""
 
         def attempt() -> T:
             try:
@@ -134,7 +133,7 @@ class RetryingStore:
             log.warning("%s: %s: %s; retrying until it succeeds", self.url, what, error)
 
     def list(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredFile]:
-        """The whole listing is one call."""
+        """The whole listing counts as one call."""
         return iter(self.with_retries(f"list {prefix}", 0, lambda: [*self.inner.list(prefix, recursive=recursive)]))
 
     def directories(self, prefix: str = "") -> Iterator[str]:
@@ -147,7 +146,7 @@ class RetryingStore:
         return self.with_retries(f"read {name}", end - start, self.inner.read, name, start, end)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        """False also where an attempt that failed had been applied after all."""
+        """Return False also if an attempt that failed was applied after all."""
         return self.with_retries(f"put {name}", len(data), self.inner.put_if_absent, name, data)
 
     def put(self, name: str, data: bytes | Path) -> None:

@@ -1,13 +1,12 @@
-"""Reading what was shipped: an ``Archive`` over manifests and chunks, so that each reader of a directory reads a store as well.
+"""Reads what was shipped: an ``Archive`` over manifests and chunks.
 
-Theory of operation. ``refresh`` lists the manifests and reads the highest; everything else is a look-up in it and in the pages
-that a query needs. Pages and chunks are immutable, so they are read once and nothing that was read goes stale. A segment is
-what readers expect of one: memory in which the frame at position p lies at offset p - base; the chunks that it consists of are
-fetched by ranges. The index is searched from the manifest down: each chunk and each page says where, when and after how many
-messages and entries it begins, which is enough to find the one chunk whose entries a look-up needs.
+Theory of operation. ``refresh`` lists the manifests and reads the highest; everything else is looked up in it and in the pages
+that a query needs. Pages and chunks are immutable, so they are read once and cached. A segment is memory in which the frame at
+position p is at offset p - base; its chunks are fetched by ranges. The index is searched from the manifest down: each chunk and
+page has the position, time and number of messages and entries at its beginning, which leads to the one chunk whose entries a
+lookup needs.
 
-What readers see of a recording grows from one refresh to the next and never shrinks at its end: a recording is shown as stopped
-only when all of it is there.
+A recording only grows from one refresh to the next: it is shown as stopped once all of it is in the store.
 """
 
 from __future__ import annotations
@@ -45,8 +44,6 @@ MAX_BLOCKS = 32
 
 
 class ShippedArchive:
-    """One archive of a store."""
-
     def __init__(self, store: Store, archive_id: str, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self.store = store
         self._archive_id = archive_id
@@ -73,7 +70,7 @@ class ShippedArchive:
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest as of the last refresh; an empty one where a shipper is about to put the first."""
+        """The manifest as of the last refresh; an empty one while a shipper is about to put the first."""
         if self._manifest is None:
             self.refresh()
         return self._manifest or Manifest(self._archive_id)
@@ -90,7 +87,7 @@ class ShippedArchive:
 
     @property
     def shipped(self) -> dict[int, ShippedRecording]:
-        """Every recording by id, those of which retention has left nothing among them."""
+        """Every recording by id, including those that retention has emptied."""
         self.manifest  # noqa: B018 - it is read when it has not been
         return self._shipped
 
@@ -101,7 +98,7 @@ class ShippedArchive:
             raise RecordingError(f"{self.url} holds no recording {recording_id}") from None
 
     def recordings(self) -> list[RecordingDescriptor]:
-        """As ``Archive.recordings``: those of which there is something, or which may grow."""
+        """Like ``Archive.recordings``: those with data, or that may grow."""
         return [
             _shown(entry)
             for _, entry in sorted(self.shipped.items())
@@ -109,7 +106,7 @@ class ShippedArchive:
         ]
 
     def segments(self, descriptor: RecordingDescriptor) -> Mapping[int, int]:
-        """As ``Archive.segments``; the pages are read only as far as a look-up needs them."""
+        """Like ``Archive.segments``; pages are read only as far as a lookup needs them."""
         return SegmentLengths(descriptor, self.entry(descriptor.recording_id).tree, self.pages)
 
     def segment(self, descriptor: RecordingDescriptor, base: int) -> ArchiveSegment:
@@ -129,12 +126,12 @@ class ShippedArchive:
         return FetchedSegment(name, chunks[-1].end - base, fetch, term_mask=mask, cuts=cuts)
 
     def index(self, descriptor: RecordingDescriptor) -> RecordingIndex | None:
-        """As ``Archive.index``; None where the recording had no index when it was shipped."""
+        """Like ``Archive.index``; None if the recording had no index when it was shipped."""
         entry = self.entry(descriptor.recording_id)
         return ShippedIndex(self, descriptor.recording_id) if entry.has_index else None
 
     def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
-        """As ``Archive.recorded_positions``: how far each is shipped, as of the last refresh. Nothing is read for it."""
+        """Like ``Archive.recorded_positions``: the shipped ends as of the last refresh."""
         entries = (self.entry(each.recording_id) for each in descriptors)
         return [entry.end if entry.has_index or entry.is_complete else None for entry in entries]
 
@@ -143,9 +140,9 @@ class ShippedArchive:
 
 
 def _shown(entry: ShippedRecording) -> RecordingDescriptor:
-    """The descriptor as readers see it: stopped only when all of it is there.
+    """The descriptor as readers see it: stopped only when all of it is shipped.
 
-    One that ended, was removed and went on begins within a segment: it is shown as one that starts there.
+    One that ended, was removed and continued begins within a segment: it is shown as starting there.
     """
     d = entry.descriptor
     if entry.start > max(d.start_position, segment_base(d, entry.start)):
@@ -156,7 +153,7 @@ def _shown(entry: ShippedRecording) -> RecordingDescriptor:
 
 
 class SegmentLengths(Mapping[int, int]):
-    """The bytes of each segment that is there, by base; computed, because of a long recording there are a million."""
+    """The length of each available segment by base, computed, because a long recording has a million."""
 
     def __init__(self, descriptor: RecordingDescriptor, tree: ChunkTree, pages: Pages) -> None:
         self._descriptor, self._tree, self._pages = descriptor, tree, pages
@@ -199,7 +196,7 @@ class SegmentLengths(Mapping[int, int]):
 
 
 class _Fetch:
-    """Bytes of a segment by their offsets, from the chunks that it consists of."""
+    """Bytes of a segment by their offsets, from its chunks."""
 
     def __init__(self, reader: ChunkReader, name: str, chunks: list[Chunk], base: int) -> None:
         self._reader, self._name = reader, name
@@ -246,7 +243,7 @@ class ShippedIndex(RecordingIndex):
 
     @property
     def _removed(self) -> int:
-        """How many entries lie before the first chunk that is there: they are not counted."""
+        """The number of entries before the first available chunk, which are not counted."""
         items = self._recording.tree.items
         return items[0].first_entry if items else self._recording.entries
 
@@ -289,10 +286,10 @@ class ShippedIndex(RecordingIndex):
         return block
 
     def _first(self, holds: Callable[[IndexEntry], bool]) -> int:
-        """As ``RecordingIndex._first``: the chunk is found by what it begins with, so that no other entries are read.
+        """Like ``RecordingIndex._first``, but the chunk is found by its beginning, so that no other entries are read.
 
-        What a chunk begins with is not after its own entries, nor before those of the chunks that precede it, in position, time
-        and messages. So where ``holds`` is not true of it, the first entry for which it is true does not lie before that chunk.
+        A chunk's beginning is not after its own entries, nor before those of preceding chunks, in position, time and messages.
+        So if ``holds`` is false for it, the first entry for which it is true is not before that chunk.
         """
         chunk = last_where(self._recording.tree, lambda item: not holds(_begin(item)), self._archive.pages)
         if chunk is None:
@@ -300,10 +297,9 @@ class ShippedIndex(RecordingIndex):
         first = chunk.first_entry - self._removed
         return first + bisect_left(range(chunk.entries), True, key=lambda number: holds(self._at(first + number)))
 
-    def close(self) -> None:
-        """Nothing is held open."""
+    def close(self) -> None: ...
 
 
 def _begin(item: Item) -> IndexEntry:
-    """A chunk or a page as an entry at its beginning."""
+    """The beginning of a chunk or page, as an entry."""
     return IndexEntry(item.start, item.first_ns, item.before)

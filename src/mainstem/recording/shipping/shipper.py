@@ -1,28 +1,28 @@
-"""The shipper: moves what a recorder has written into a store, chunk by chunk, and commits it there.
+"""Moves what a recorder has written into a store, chunk by chunk, and commits it there.
 
 Theory of operation
 -------------------
 
-One process ships a directory, beside the recorder and without any lock of the recorder's: it is one more reader. Each round it
+One process ships a directory, beside the recorder and without the recorder's lock. Each round it
 
-1. reads the catalog and how far each recording is, and decides what is due: whole chunks at once, what ends a segment or a
-   recording at once, the rest once it has waited for ``roll_after_ns``;
+1. reads the catalog and the end of each recording, and decides what is due: whole chunks and the ends of segments and
+   recordings at once, the rest after ``roll_after_ns``;
 2. writes the names of the objects that it is about to put into a journal in the directory;
 3. puts the objects, ``uploads`` at a time, and reads each back to compare its checksum;
-4. puts the pages that have become full, and the next manifest: that is the commit;
+4. puts full pages, and the next manifest, which commits;
 5. empties the journal, and deletes local segments that ``keep`` no longer covers (``local_retention``).
 
-Nothing is remembered but what the manifest says: a shipper that begins reads it and goes on at its ends. First it commits
-itself as the archive's shipper. From that moment no put of a predecessor can take effect, however late it arrives, so that what
-the journal names and the manifest does not refer to can be deleted. Killed before step 4 a shipper leaves objects that nothing
-refers to; killed after it, a journal whose names are all referred to.
+Only the manifest is remembered: a new shipper continues at its ends. First it commits itself as the archive's shipper. From
+then on no put of a predecessor can take effect, however late it arrives, so objects that the journal names and the manifest
+does not refer to can be deleted. A shipper killed before step 4 leaves unreferenced objects; killed after it, a journal whose
+names are all referenced.
 
-``[start, end)`` of a shipped recording has no byte twice and none missing, because each chunk begins where the one before ended
-and a commit is refused where the archive's end is another one. What was lost before it could be shipped (segments that were
-deleted) is left out, logged and counted. A recording whose shipped part is not what the directory has (the directory was
-restored, or cut and written again after a loss of power) is not shipped any further: that is an error, logged and counted.
+``[start, end)`` of a shipped recording has no byte twice and none missing: each chunk begins where the previous one ended, and
+a commit is refused if the archive's end differs. Data lost before it was shipped (deleted segments) is left out, logged and
+counted. If the shipped part differs from the directory, because that was restored or was truncated after a power failure,
+shipping of that recording stops with an error that is logged and counted.
 
-Memory: ``uploads`` chunks, twice. While the store is away it does not grow: what waits is on disk.
+Memory is bounded by ``uploads`` chunks, twice, even during an outage: waiting data is on disk.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ WAIT_S = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class ShippingOptions:
-    """How a directory is shipped. ``bytes_per_second`` bounds what is put; what is read back for the check comes beside it."""
+    """How a directory is shipped. ``bytes_per_second`` limits puts; reading back for verification is extra."""
 
     roll_after_ns: int = DEFAULT_ROLL_AFTER_NS
     chunk_size: int = DEFAULT_CHUNK_SIZE
@@ -111,7 +111,7 @@ class ShippingOptions:
 
 @dataclass(slots=True)
 class Progress:
-    """What one round ships of a recording: chunks from ``begin`` on, so far to ``position``, of what is there up to ``end``."""
+    """One round's share of a recording: chunks from ``begin``, so far to ``position``, out of what exists up to ``end``."""
 
     descriptor: RecordingDescriptor
     begin: int
@@ -165,7 +165,6 @@ class ArchiveShipper:
         self._next_put_ns = self._kept_ns = self._rolled_ns = 0
 
     def close(self) -> None:
-        """Let another shipper have the directory; may be called twice."""
         self._lock.close()
 
     # -- the archive -------------------------------------------------------------------------------------------------
@@ -192,7 +191,7 @@ class ArchiveShipper:
     # -- rounds ------------------------------------------------------------------------------------------------------
 
     def do_work(self, *, drains: bool = False) -> int:
-        """One round: ships and commits what is due. Raises CommitConflictError and ShippingEnded."""
+        """One round: ship and commit what is due. Raises CommitConflictError and ShippingEnded."""
         manifest = self.manifest
         due = self._due(drains=drains)
         committed = 0
@@ -204,7 +203,7 @@ class ArchiveShipper:
         return committed
 
     def drain(self) -> None:
-        """Ship everything that is recorded when this is called, unless ``stops`` says to end."""
+        """Ship everything recorded so far, unless ``stops`` ends it."""
         self._due(drains=True)
         ends = dict(self._ends)
         while not self._stops() and any(
@@ -219,7 +218,7 @@ class ArchiveShipper:
         return entry.end if entry is not None else -1
 
     def _due(self, *, drains: bool) -> list[Progress]:
-        """The recordings of which something is to be shipped now, those that have waited longest first."""
+        """The recordings to ship now, those that have waited longest first."""
         self.manifest  # noqa: B018 - what is shipped is known from here on
         due, now_ns = [], self._clock.monotonic_ns()
         # Twice in each period, so that one commit has what many slow recordings wait with, and nothing waits for longer.
@@ -282,7 +281,7 @@ class ArchiveShipper:
         return progress.end - at >= self.options.chunk_size or progress.end >= segment_end
 
     def _check_identity(self, entry: ShippedRecording, descriptor: RecordingDescriptor) -> None:
-        """Raise RecordingError where the directory has another recording under the id of one that was shipped."""
+        """Raise RecordingError if the directory has another recording under the id of a shipped one."""
         if entry.descriptor.identity != descriptor.identity:
             raise RecordingError(
                 f"recording {descriptor.recording_id} of {self.directory} is not the one that was shipped: start, session and"
@@ -290,7 +289,7 @@ class ArchiveShipper:
             )
 
     def _compare(self, entry: ShippedRecording, descriptor: RecordingDescriptor) -> None:
-        """Raise RecordingError where the last chunk that was shipped differs from what the directory has at its place."""
+        """Raise RecordingError if the last shipped chunk differs from the directory."""
         last = next(between(entry.tree, entry.end - 1, entry.end, self._pages), None)
         if last is None:
             return
@@ -319,7 +318,7 @@ class ArchiveShipper:
     # -- chunks ------------------------------------------------------------------------------------------------------
 
     def _ship(self, due: Iterable[Progress]) -> None:
-        """Cut chunks of each recording in turn and put them; all are there when this returns."""
+        """Put chunks of each recording in turn; all are stored when this returns."""
         queue, running = deque(due), deque[tuple[Progress, int, Call]]()
         begin_ns, count = self._clock.monotonic_ns(), 0
         while queue or running:
@@ -389,7 +388,7 @@ class ArchiveShipper:
         self._next_put_ns = max(self._next_put_ns, now_ns) + nbytes * NS_PER_SECOND // self.options.bytes_per_second
 
     def _uploaded(self, descriptor: RecordingDescriptor, chunk: PlannedChunk, name: str) -> Chunk | None:
-        """Put a chunk, on a thread of its own; None where its segment cannot be read."""
+        """Put a chunk, on a thread of its own; None if its segment cannot be read."""
         try:
             data = frames(self.directory, descriptor, chunk.start, chunk.end) + chunk.index
         except RecordingError as error:
@@ -450,7 +449,7 @@ class ArchiveShipper:
         return sum(each.position - each.begin for each in ready.values())
 
     def _is_change(self, progress: Progress) -> bool:
-        """Whether a round has something to commit; drops the chunks from the first one on that could not be read."""
+        """Whether a round has something to commit; drops the chunks from the first unreadable one on."""
         chunks = progress.chunks
         if None in chunks:
             del chunks[chunks.index(None) :]
@@ -515,12 +514,12 @@ class ArchiveShipper:
                 self._adopt(manifest)
 
     def _is_still_mine(self) -> bool:
-        """Whether the archive still has all that this shipper committed; checked before anything is deleted here."""
+        """Whether the archive still has everything that this shipper committed; checked before anything is deleted locally."""
         latest = self._chain.latest(probe=True)
         return latest is not None and latest.shipper is not None and latest.shipper.id == self._me.id
 
     def status(self) -> ShippingStatus:
-        """How far each recording that grows or is behind has been shipped. May be called by another thread."""
+        """How far each recording that grows or is behind has been shipped. Another thread may call this."""
         now_ns = self._clock.epoch_ns()
         lags = []
         for d in self._catalog.recordings(now_ns):

@@ -1,4 +1,4 @@
-"""What a shipper counts, and how far behind its recorder it is: for its log line and for metrics."""
+"""A shipper's counts and its lag behind the recorder, for its log line and metrics."""
 
 from __future__ import annotations
 
@@ -8,11 +8,6 @@ from threading import Lock
 
 @dataclass(slots=True)
 class ShippingStats:
-    """Counts since the shipper began. They only grow; several threads add to them.
-
-    ``failing_since_ns`` is when the store's calls began to fail, by the monotonic clock; None while it responds.
-    """
-
     commits: int = 0
     objects: int = 0
     bytes_shipped: int = 0
@@ -32,7 +27,7 @@ class ShippingStats:
                 setattr(self, name, getattr(self, name) + amount)
 
     def failed(self, text: str, now_ns: int | None = None) -> None:
-        """Count an error and note its text; with a time, a call of the store has failed then."""
+        """Count an error and note its text; with a time, it was the failure of a store's call."""
         with self._lock:
             self.errors += 1
             self.last_error = text
@@ -45,7 +40,7 @@ class ShippingStats:
 
 @dataclass(frozen=True, slots=True)
 class RecordingLag:
-    """One recording that grows or is behind: up to where it is recorded and shipped, and since when anything waits."""
+    """A recording that grows or is behind: its recorded and shipped ends, and since when anything waits."""
 
     recording_id: int
     stream_id: int
@@ -61,7 +56,7 @@ class RecordingLag:
 
 @dataclass(frozen=True, slots=True)
 class ShippingStatus:
-    """A shipper at one moment. ``store_failing_seconds`` is for how long no call of the store has succeeded; 0 when they do."""
+    """A shipper at one moment. ``store_failing_seconds`` is how long all calls of the store have failed; 0 if they succeed."""
 
     archive_id: str
     host: str
@@ -77,5 +72,5 @@ class ShippingStatus:
 
     @property
     def lag_seconds(self) -> float:
-        """For how long the oldest byte that is not shipped has been recorded."""
+        """The age of the oldest byte that is not shipped, in seconds."""
         return max((each.lag_seconds for each in self.recordings), default=0.0)

@@ -1,4 +1,4 @@
-"""Whether a shipped archive is what was shipped: its objects are there, their checksums hold, their frames are whole."""
+"""Verifies a shipped archive: objects exist, checksums match, frames are whole."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def find_archive_problems(
     archive: ShippedArchive, *, recording_id: int | None = None, frames: bool = False
 ) -> Iterator[Problem]:
-    """The problems of what was shipped. Reads every object once, and with ``frames`` twice."""
+    """The problems of a shipped archive. Reads every object once, with ``frames`` twice."""
     for descriptor in archive.recordings():
         key = descriptor.recording_id
         if recording_id not in (None, key):
@@ -47,7 +47,7 @@ def find_archive_problems(
 
 
 def _problems_of(archive: ShippedArchive, recording_id: int, chunk: Chunk) -> Iterator[Problem]:
-    """The problems of one object; of one with a table of checksums exact to a block."""
+    """The problems of one object; exact to a block if it has a table of checksums."""
     name = f"{archive.archive_id}/{chunk.name}"
     checksum = position = 0
     found, table = BlockSums(), bytearray()

@@ -1,7 +1,7 @@
-"""Putting an object and reading it back: what a manifest refers to is what was written.
+"""Puts an object and reads it back, so that a manifest refers only to correct objects.
 
-The stores' own checksums have other names in each service, and a local directory has none; reading back costs as many bytes again,
-within a region mostly for nothing, and is the same everywhere. It may be left out for chunks (``--no-verify``), never for pages.
+Each service has other checksums, and a local directory has none. Reading back works everywhere, and is mostly free within a
+region. It can be disabled for chunks (``--no-verify``), never for pages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RANGE_LENGTH = 8 << 20
 
 
 def put_verified(store: Store, name: str, data: bytes | Path, checksum: int | None = None) -> int:
-    """Put an object until it reads back as it was put. Raises StoreError."""
+    """Put an object until it reads back correctly. Raises StoreError."""
     length = len(data) if isinstance(data, bytes) else data.stat().st_size
     expected = crc32(data) if isinstance(data, bytes) else checksum
     nbytes = 0
