@@ -189,12 +189,10 @@ def subscriber_position(
 
 
 def send_channel_status(channel: str, bind_address: str) -> CounterSpec:
-    """The status of a send endpoint, with its bound address."""
     return _channel_counter(CounterType.SEND_CHANNEL_STATUS, "snd-channel", channel, bind_address)
 
 
 def receive_channel_status(channel: str, bind_address: str) -> CounterSpec:
-    """The status of a receive endpoint, with its bound address."""
     return _channel_counter(CounterType.RECEIVE_CHANNEL_STATUS, "rcv-channel", channel, bind_address)
 
 

@@ -260,8 +260,7 @@ class MemoryFiles:
         self._files[path] = bytearray(length)
         return AtomicBuffer(self._files[path])
 
-    def allocate(self, path: str, offset: int, length: int) -> None:
-        """Memory is memory."""
+    def allocate(self, path: str, offset: int, length: int) -> None: ...
 
     def allocated_length(self, path: str) -> int:
         return self.size(path)

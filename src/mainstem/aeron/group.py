@@ -15,6 +15,5 @@ def group_size(channel: str) -> int | None:
 
 
 def incomplete_group(receivers: int, size: int | None) -> str:
-    """The sentence about an incomplete group."""
     count = f"{receivers} of {size}" if size else f"too few ({receivers})"
     return f"its group has {count} receivers, where all subscriptions on one driver are one receiver"

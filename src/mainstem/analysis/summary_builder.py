@@ -21,7 +21,6 @@ UNKNOWN = "unknown"
 
 
 def quantiles(column: str) -> str:
-    """The columns of a column's quantiles."""
     shares = {"p50_ns": 0.5, "p90_ns": 0.9, "p99_ns": 0.99}
     return ", ".join(f"percentile_approx({column}, {share}, 1000) as {name}" for name, share in shares.items())
 

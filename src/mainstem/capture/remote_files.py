@@ -38,7 +38,6 @@ def _parent(path: str) -> tuple[Store, str]:
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is a URL."""
     return is_url(path)
 
 

@@ -140,7 +140,6 @@ KINDS = {
 
 
 def columns(*, payload: bool = False) -> tuple[Column, ...]:
-    """The columns of a row, with or without the payload."""
     return (*COLUMNS, PAYLOAD) if payload else COLUMNS
 
 

@@ -108,7 +108,6 @@ def _is_name(name: Any) -> bool:
 
 
 def _kind(value: Any) -> Any:
-    """The kind of value that one column may hold."""
     kind = type(value)
     if kind in (float, Decimal):
         return int

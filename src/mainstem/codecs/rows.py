@@ -57,7 +57,6 @@ class DecodedRows:
                 yield self._decoded(batch)
 
     def schema(self, messages: pa.Schema) -> pa.Schema:
-        """The schema of the rows for messages with this one."""
         with needs_extras():
             import pyarrow as pa
 

@@ -73,7 +73,6 @@ class ServerChannels(_Channels):
         return channel if session_id is None else f"{channel}|session-id={session_id}"
 
     def publication(self, control_port: int | None = None, session_id: int | None = None) -> str:
-        """The channel for sending."""
         control = f"{_bracketed(self.host)}:{control_port or self.control_port}"
         return self._publication(f"control={control}|control-mode=dynamic", session_id)
 
@@ -92,5 +91,4 @@ class ClientChannels(_Channels):
         return channel if session_id is None else f"{channel}|session-id={session_id}"
 
     def publication(self, port: int | None = None, session_id: int | None = None) -> str:
-        """The channel for sending."""
         return self._publication(f"endpoint={_bracketed(self.host)}:{port or self.port}", session_id)

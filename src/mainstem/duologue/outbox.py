@@ -26,8 +26,6 @@ MAX_QUEUED_BYTES = 1 << 20
 
 
 class Offers(Protocol):
-    """A publication, for offering."""
-
     def offer(self, data: bytes, /) -> int: ...
 
 

@@ -31,8 +31,6 @@ HANDLER_TIMEOUT = 10.0
 
 
 class ServerAgent:
-    """A server as an agent."""
-
     role_name = "mainstem-duologue-server"
 
     def __init__(

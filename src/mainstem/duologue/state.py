@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 
 class DuologueState(Enum):
-    """Where a duologue is."""
-
     OPENING = "its publication and subscription are being made"
     WAITING = "the client has its address and has not joined"
     JOINED = "the client is there"

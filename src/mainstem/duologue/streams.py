@@ -63,7 +63,6 @@ class StreamPair:
 
     @property
     def is_connected(self) -> bool:
-        """Whether both are connected."""
         subscription, publication = self.subscription, self.publication
         return bool(subscription and publication and subscription.is_connected and publication.is_connected)
 

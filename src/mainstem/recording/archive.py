@@ -259,5 +259,4 @@ class DirectoryArchive:
 
 
 def local_archive(directory: Path, *, keep_listing: bool = False) -> DirectoryArchive:
-    """The archive of a local directory."""
     return DirectoryArchive(LocalStore(directory), keep_listing=keep_listing)

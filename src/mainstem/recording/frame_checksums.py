@@ -59,7 +59,6 @@ class FrameChecksums:
             offset = end
 
     def finish(self) -> Iterator[tuple[int, int]]:
-        """Finish after the last frame."""
         yield from self._settle(not self._is_known)
         if self._wrong is not None:
             yield self._wrong

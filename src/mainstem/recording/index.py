@@ -62,7 +62,6 @@ class CorruptIndexError(RecordingError):
 
 
 def index_name(recording_id: int) -> str:
-    """The name of a recording's index file."""
     return f"{recording_id}.mainstem-positions"
 
 

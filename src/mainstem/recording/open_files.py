@@ -27,5 +27,4 @@ class OpenFiles:
             self._readers.popitem(last=False)[1].release()
 
     def closed(self, reader: Releasable) -> None:
-        """Note that a reader has closed all of its files."""
         self._readers.pop(id(reader), None)

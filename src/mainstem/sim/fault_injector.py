@@ -169,7 +169,6 @@ class FaultInjector:
             world.network.checker = None
 
     def host(self, fault: Fault) -> Host:
-        """The host that a fault affects."""
         return self.hosts[fault.host]
 
     def step(self) -> None:

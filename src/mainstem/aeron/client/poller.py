@@ -70,7 +70,6 @@ class PollerBase(Generic[S]):
         return all(each.closed or each.is_end_of_stream for each in self._subscriptions)
 
     def _take_messages(self, metadata: bool) -> tuple[S, Iterator[Any]] | None:
-        """Take messages of the next subscription that has some; None if none has."""
         for subscription in self.subscriptions:
             if subscription.closed:
                 self.remove(subscription)

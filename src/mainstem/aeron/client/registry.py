@@ -228,7 +228,6 @@ class ClientRegistry:
                 self.cancel_operation(pending)
 
     def _undo(self, pending: PendingCommand[Any]) -> None:
-        """Undo a command in the driver, and its resource."""
         if isinstance(pending.result, Resource):
             self.close_resource(pending.result)
             return
@@ -273,7 +272,6 @@ class ClientRegistry:
             return self.cycles + 1
 
     def add_publication(self, kind: type[P], channel: str, stream_id: int) -> Operation[P]:
-        """Add a publication of class ``kind``."""
         check_arguments(channel, stream_id)
         exclusive = kind._is_exclusive
         command: type[Command] = commands.AddExclusivePublication if exclusive else commands.AddPublication

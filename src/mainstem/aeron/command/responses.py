@@ -45,8 +45,6 @@ class Response(wire.Message):
 
 @frozen
 class OnError(Response):
-    """A command was refused."""
-
     TYPE: ClassVar[int] = ResponseType.ON_ERROR
     offending_correlation_id: wire.I64
     error_code: wire.I32
@@ -131,8 +129,6 @@ class OnCounterReady(Response):
 
 @frozen
 class OnUnavailableCounter(Response):
-    """A counter was freed."""
-
     TYPE: ClassVar[int] = ResponseType.ON_UNAVAILABLE_COUNTER
     registration_id: wire.I64
     counter_id: wire.I32
@@ -146,8 +142,6 @@ class OnClientTimeout(Response):
 
 @frozen
 class OnStaticCounter(Response):
-    """A static counter exists."""
-
     TYPE: ClassVar[int] = ResponseType.ON_STATIC_COUNTER
     correlation_id: wire.I64
     counter_id: wire.I32
@@ -187,8 +181,6 @@ class OnPublicationError(Response):
 
 @frozen
 class OnNextAvailableSessionId(Response):
-    """A free session id."""
-
     TYPE: ClassVar[int] = ResponseType.ON_NEXT_AVAILABLE_SESSION_ID
     correlation_id: wire.I64
     session_id: wire.I32

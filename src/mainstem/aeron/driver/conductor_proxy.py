@@ -167,8 +167,6 @@ Message = (
 
 
 class ConductorQueue(Protocol):
-    """A `DriverConductorProxy`, or any queue of messages to the conductor."""
-
     def append(self, item: Message, /) -> None: ...
 
     def __len__(self) -> int: ...

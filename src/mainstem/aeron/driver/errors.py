@@ -37,7 +37,6 @@ FURTHER_ERRORS = (
 
 
 def error_code_of(error: BaseException) -> ErrorCode:
-    """The code of the ON_ERROR response to ``error``."""
     if isinstance(error, RegistrationError | RemoteProtocolError) and error.code is not None:
         return ErrorCode(error.code)
     if isinstance(error, ChannelUriError):

@@ -94,7 +94,6 @@ def raw_tail(term_id: int, term_offset: int) -> int:
 
 
 def tail_term_id(raw: int) -> int:
-    """The term id of a tail counter."""
     return wrap_i32(raw >> 32)
 
 

@@ -218,7 +218,6 @@ class LogBuffers:
 
     @property
     def is_publication_revoked(self) -> bool:
-        """Whether the publication was revoked."""
         return self.buffer.get_u8(self.metadata_offset + layout.LOG_IS_PUBLICATION_REVOKED_OFFSET) == 1
 
     @is_publication_revoked.setter

@@ -53,8 +53,6 @@ class ChannelState:
 
 
 class ChannelFold(Fold):
-    """Every channel of every protocol."""
-
     name = "channel"
     keys = (
         (Column("protocol", "string", "aeron, bymux, jmux or aqueduct"), "protocol"),

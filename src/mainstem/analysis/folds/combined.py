@@ -26,8 +26,6 @@ class CombinedState:
 
 
 class RoundTripFold(Fold):
-    """Round trips of every protocol."""
-
     name = "every"
     keys = (
         (Column("session_id", "int", "aeron; else 0"), "coalesce(session_id, 0)"),

@@ -26,7 +26,6 @@ MAX_LANES = 12
 
 
 def overall(summary: Summary) -> str:
-    """The overall charts."""
     timeline = summary.timeline
     lines = [Series(f"{name}, on the wire", color, timeline.rate(name), is_filled=True)
              for name, color in PROTOCOLS if name in timeline.series]  # fmt: skip

@@ -100,7 +100,6 @@ class History:
         return None
 
     def _next_of_range(self) -> MessageBatch | None:
-        """The next batch of the current range, after the previous one."""
         assert self._batches is not None, "a range is being read"
         columns, rows = next(self._batches, ({}, 0))
         if not rows:

@@ -22,7 +22,6 @@ def table_length(nbytes: int) -> int:
 
 
 def sums_of(table: bytes) -> tuple[int, ...]:
-    """The checksums in a table."""
     return struct.unpack(f"<{len(table) // SUM_LENGTH}I", table)
 
 

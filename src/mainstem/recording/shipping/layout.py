@@ -38,7 +38,6 @@ def archive_ids(store: Store) -> list[str]:
 
 
 def manifest_prefix(archive_id: str) -> str:
-    """The prefix of an archive's manifests."""
     return f"{archive_id}/{MANIFESTS}/"
 
 

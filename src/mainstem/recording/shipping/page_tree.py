@@ -221,7 +221,6 @@ def _summary(items: Sequence[Item]) -> tuple[int, ...]:
 def appended(
     tree: ChunkTree, recording_id: int, chunks: Sequence[Chunk], pages: Pages, most: int = FANOUT
 ) -> ChunkTree:
-    """The tree with chunks appended; its tail then has less than ``most``."""
     tail, levels = [*tree.tail, *chunks], [list(level) for level in tree.levels]
     while len(tail) >= most:
         if not levels:

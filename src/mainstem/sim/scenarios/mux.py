@@ -56,7 +56,6 @@ class Direction:
         self.is_closed = False  # nothing more is written
 
     def next_piece(self) -> bytes:
-        """Return the bytes to write next."""
         return self._piece(self.written, min(self._chunk, self.goal - self.written))
 
     def receive(self, data: bytes) -> None:
@@ -189,7 +188,6 @@ class Carrier:
         self.end.finish()
 
     def dispatch(self) -> None:
-        """Dispatch the events."""
         next_event = self.connection.next_event
         while (event := next_event()) is not None:
             self._on_event(event)
@@ -316,7 +314,6 @@ class MuxRun:
         raise NotImplementedError
 
     def check_end(self) -> None:
-        """Check the invariants that hold at the end."""
         raise NotImplementedError
 
     def check(self, number: int) -> None:

@@ -53,7 +53,6 @@ def make_receiver_image(
     counters: ReceiveCounters,
     now_ns: int,
 ) -> ReceiverImage:
-    """The receiver's part of a new image."""
     settings = resources.settings
     path.set_nak_counter(counters.naks_sent.counter_id)
     path.status_interval_ns = settings.rcv_status_message_timeout_ns

@@ -47,8 +47,6 @@ Session = tuple[int, int]
 
 
 class SessionState(Enum):
-    """The state of a session without an image."""
-
     PENDING_SETUP = "a SETUP was requested"
     INIT_IN_PROGRESS = "the conductor makes the image"
     COOL_DOWN = "the image was removed a moment ago"

@@ -28,7 +28,6 @@ MAX_FILLING = 4_000
 
 
 def message(stream: int, incarnation: int, number: int) -> bytes:
-    """Return the bytes of a message."""
     start = (stream * 7_919 + incarnation * 104_729 + number * 1_299_709) % (len(_FILLING) - MAX_FILLING)
     length = (number * 2_654_435_761 % MAX_FILLING) * (number % 3) // 2  # a third of them are empty
     return _HEADER.pack(stream, incarnation, number, length) + _FILLING[start : start + length]

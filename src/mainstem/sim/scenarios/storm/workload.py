@@ -14,7 +14,6 @@ GONE = (ClosedError, Timeout, RegistrationError, CorruptLogError)
 
 
 def runs(host: Host) -> bool:
-    """Whether programs on a host run."""
     return host.is_up and not host.is_paused and not host.is_client_paused and not host.aeron.closed
 
 
