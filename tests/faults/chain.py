@@ -96,6 +96,11 @@ class Logs:
             self._offsets[path] = self._offsets.get(path, 0) + at
         return sum(follower.count for follower in self._followers.values())
 
+    @property
+    def followers(self) -> list[Follower]:
+        """What each log has of each of its tags."""
+        return list(self._followers.values())
+
     def free(self) -> None:
         """Gives what was checked back to the disk; the logs keep their lengths."""
         for path, checked in self._offsets.items():

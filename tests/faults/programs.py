@@ -12,6 +12,7 @@ import resource
 import signal
 import sys
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ TIMEOUTS = {
     "driver_timeout_ns": PATIENCE * 2 * 10**9,
     "timer_interval_ns": 50 * 10**6,
 }
+REQUEST_INTERVAL = 20  # messages
 # Of an Aqueduct; the default is 30 s.
 IDLE_S = PATIENCE * 1.4
 
@@ -77,6 +79,34 @@ def subscriber(directory: str, channel: str, log: str) -> None:
                 for message in subscription.messages(timeout=0.1, metadata=True):
                     # Each image of a stream is one sequence, and the next one may begin elsewhere.
                     write_record(file, message.image.correlation_id, message.payload)
+
+
+def archive_client(directory: str, control: str, log: str) -> None:
+    """Publishes a stream that an archive records, and writes down each message once the archive says that it has it."""
+    from mainstem import archive
+
+    file = open_log(log)
+    with (
+        client(directory) as aeron,
+        archive.connect(control, aeron=aeron) as session,
+        aeron.add_exclusive_publication("aeron:ipc?term-length=64k", STREAM) as publication,
+    ):
+        session.start_recording(f"aeron:ipc?session-id={publication.session_id}", STREAM, auto_stop=True)
+        recording_id = next(session.events(timeout=10)).recording_id
+        chain = Chain(os.urandom(8))
+        message, sent = chain.next(), deque[tuple[int, bytes]]()
+        while not publication.closed:
+            position = publication.offer(message)
+            if position > 0:
+                sent.append((position, message))
+                message = chain.next()
+            if position <= 0 or len(sent) >= REQUEST_INTERVAL:
+                recorded = session.recording_position(recording_id)
+                if recorded is None:
+                    break  # the archive has ended it
+                while sent and sent[0][0] <= recorded:
+                    write_record(file, recording_id, sent.popleft()[1])
+            time.sleep(PAUSE_S)
 
 
 async def mux_server(protocol: str, port: str, log: str) -> None:

@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.faults.chain import Chain, Follower, Logs, recorded_messages
-from tests.faults.programs import STREAM, TIMEOUTS
+from tests.faults.chain import Broken, Chain, Follower, Logs, recorded_messages
+from tests.faults.programs import STREAM, TIMEOUTS, client
 from tests.support.held_publisher import HeldPublisher
 from tests.support.ports import free_port
 from tests.support.waiting import STALL_S, wait_for
@@ -272,6 +272,83 @@ class Recording(Trial):
         self.driver.close()
 
 
+class Archive(Trial):
+    """An archive, its driver, and a client whose stream it records.
+
+    What the archive said that it has recorded is in the recording, whatever was killed since; no recording has a gap or a message
+    twice, by its files and by a replay.
+    """
+
+    from_start = True
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.recordings, self.directory = folder / "archive", str(folder / "driver")
+        self.control = f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
+        self.environment = {"AERON_DRIVER_TIMEOUT": f"{TIMEOUTS['driver_timeout_ns'] // 10**6}ms"}
+        words = ["--dir", str(self.recordings), "--aeron-dir", self.directory, "--control", self.control]
+        words += ["--set", "segment_file_length=128k", "--set", "low_storage_space_threshold=0"]
+        self.commands = {
+            "driver": self.role("driver", self.directory),
+            "archive": [sys.executable, "-m", "mainstem", "archive", *words],
+            "client": self.role("archive_client", self.directory, self.control, "{log}"),
+        }
+        self._recorded: dict[bytes, int] = {}  # messages in the recording, by the chain's own bytes
+        self._ended: dict[int, int] = {}  # messages of each recording that has ended
+
+    def wait_for_fresh(self) -> int:
+        goal = super().wait_for_fresh()
+        self.check_recordings()
+        wait_for(self.is_replayed, progress=self.arrived, poll_s=POLL_S)
+        return goal
+
+    def check_recordings(self) -> None:
+        """The segment files by the frames in them alone, up to where the archive says that they have been written."""
+        from mainstem.recording import open_recordings
+
+        # First what was acknowledged: the recordings go on.
+        self.logs.check()
+        acknowledged = [(each.nonce, each.count) for each in self.logs.followers]
+        with open_recordings(self.recordings) as recordings:
+            for reader in recordings:
+                recording_id = reader.descriptor.recording_id
+                if recording_id in self._ended:
+                    continue
+                segments = sorted(
+                    self.recordings.glob(f"{recording_id}-*.rec"), key=lambda path: int(path.stem.partition("-")[2])
+                )
+                follower = Follower(f"recording {recording_id}", from_start=True)
+                for message in recorded_messages(segments, reader.end_position()):
+                    follower.take(message)
+                self._recorded[follower.nonce] = follower.count
+                if reader.descriptor.stop_position >= 0:
+                    self._ended[recording_id] = follower.count
+        for nonce, count in acknowledged:
+            if self._recorded.get(nonce, 0) < count:
+                raise Broken(f"{count} messages were acknowledged, and {self._recorded.get(nonce, 0)} are recorded")
+
+    def is_replayed(self) -> bool:
+        """Whether the archive has replayed the last recording that ended; false where it was not there for that."""
+        from mainstem import archive
+        from mainstem.errors import MainstemError
+
+        if not self._ended:
+            return True
+        recording_id = max(self._ended)
+        follower = Follower(f"the replay of {recording_id}", from_start=True)
+        try:
+            with (
+                client(self.directory) as aeron,
+                archive.connect(self.control, aeron=aeron) as session,
+                session.replay(recording_id, "aeron:ipc", STREAM + 1) as replay,
+            ):
+                for message in replay.messages(timeout=10):
+                    follower.take(message)
+        except MainstemError:
+            return False
+        return follower.count == self._ended[recording_id]
+
+
 KINDS: dict[str, type[Trial]] = {
     "udp": Stream,
     "ipc": Ipc,
@@ -279,6 +356,7 @@ KINDS: dict[str, type[Trial]] = {
     "jmux": Jmux,
     "aqueduct": Aqueduct,
     "recording": Recording,
+    "archive": Archive,
 }
 
 
