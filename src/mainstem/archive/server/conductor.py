@@ -57,7 +57,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _limit = LogThrottle(log)
 
+_REQUESTS = ("Request", "Request2", "ChallengeResponse")  # the ends of their names
 REQUESTS_PER_CYCLE = 10  # of each control subscription
+RUNS_PER_CYCLE = 8  # of frames, shared by the recordings that have any: about a millisecond
 ENTRIES_PER_CYCLE = 64  # of the catalog, for one listing
 MAX_REQUEST_LENGTH = 64 << 10  # bytes: three channels of the longest kind, and credentials
 MAX_TOKENS = 64  # valid replay tokens of one session
@@ -120,9 +122,8 @@ class ArchiveConductor:
         self._sessions: dict[int, ControlSession] = {}
         self._subscriptions: dict[str, RecordingSubscription] = {}
         self._unlisted: list[RecordingSubscription] = []
-        self._changed: dict[
-            RecordingSubscription, None
-        ] = {}  # those with a command that is pending, or with new images
+        # Those with a command that is pending, or with new images.
+        self._changed: dict[RecordingSubscription, None] = {}
         self._recordings = ActiveRecordings()
         self._stopping: list[RecordingSession] = []
         self._replays: list[ReplaySession] = []
@@ -215,6 +216,9 @@ class ArchiveConductor:
             self._connect(request, message.image)
             return
         self._image = message.image
+        if not request.name.endswith(_REQUESTS):
+            self._refuse("not a request", message.image, f"{request.name}, which archives send")
+            return
         if _has_token(request):
             self._handle_token(request)
             return
@@ -266,7 +270,7 @@ class ArchiveConductor:
         correlation_id = request.correlation_id
         handler = _HANDLERS.get(request.name)
         try:
-            if not self._authorizer(request.name, session.principal):
+            if not self._is_authorized(request.name, session):
                 raise refusal(f"{request.name} is not authorized", ArchiveErrorCode.UNAUTHORISED_ACTION)
             if handler is None:
                 raise refusal(f"{request.name} is not supported by this archive")
@@ -278,6 +282,14 @@ class ArchiveConductor:
         else:
             if result is not None:
                 session.respond(correlation_id, result)
+
+    def _is_authorized(self, name: str, session: ControlSession) -> bool:
+        try:
+            return self._authorizer(name, session.principal)
+        except Exception as error:
+            text = f"{name} is refused: the authorizer failed: {error!r}"
+            _limit.log(logging.ERROR, "authorizer", text, self._now_ns, error=error)
+            return False
 
     # -- control sessions --------------------------------------------------------------------------------------------
 
@@ -477,8 +489,10 @@ class ArchiveConductor:
         for recording in stopping:
             recording.end()
             self._ended(recording)
-        for recording in self._recordings.ready():
-            work += 0 if recording.is_done else recording.do_work()
+        ready = self._recordings.ready()
+        runs = max(1, RUNS_PER_CYCLE // max(1, len(ready)))
+        for recording in ready:
+            work += 0 if recording.is_done else recording.do_work(runs)
             if recording.is_done:
                 self._ended(recording)
         return work

@@ -1,0 +1,211 @@
+"""An archive that is sent everything it should not be: it refuses, stays bounded, and goes on serving the others."""
+
+from __future__ import annotations
+
+import logging
+import random
+import struct
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.archive_messages import sample
+from tests.support.archive_server import CHANNEL, CONTROL, RunningArchive
+from tests.support.many_recordings import make_recordings
+
+from mainstem.archive.messages import TYPES, ResponseCode, encode
+from mainstem.errors import ArchiveErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.archive_server import ControlClient
+
+    from mainstem.archive.messages import MessageType
+
+NS_PER_MS = 1_000_000
+HEADER = struct.Struct("<4H")
+NUMBERS = (0, 1, -1, -2, 7, 31, 32, 64, 1 << 20, (1 << 31) - 1, -(1 << 31), (1 << 63) - 1, -(1 << 63), -(1 << 62))
+TEXTS = (
+    "", "aeron:ipc", "aeron:udp", "aeron:udp?endpoint=localhost:0", "aeron:ipc?term-length=1g|mtu=65504", "aeron", "\x7f\0",
+    "aeron-spy:aeron:udp?endpoint=localhost:1", "aeron:ipc?control-mode=response", "aeron:udp?control-mode=response|control=a:1",
+    "aeron:udp?session-id=tag:x|tags=1,2,3", "aeron:ipc?session-id=99999999999", "aeron:ipc?linger=-1|linger=5x", "x" * 3000,
+)  # fmt: skip
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Iterator[RunningArchive]:
+    limits = {"max_concurrent_recordings": 4, "max_concurrent_replays": 4, "max_control_sessions": 8}
+    with RunningArchive(tmp_path / "archive", **limits) as running:
+        yield running
+
+
+def is_served(client: ControlClient) -> bool:
+    """Whether a request is carried out, after whatever came before it."""
+    return client.ask("StopReplayRequest", replay_session_id=-5) == 0
+
+
+def variants(message_type: MessageType, session_id: int, choose: random.Random) -> Iterator[bytes]:
+    """A message as it should be, and in every way in which it should not."""
+    values = sample(message_type)
+    if "control_session_id" in values:
+        values["control_session_id"] = session_id
+    whole = message_type.encode(**values)
+    block, template, schema, version = HEADER.unpack_from(whole)
+    for length in (0, 1, block - 1, block + 1, 65535):
+        yield HEADER.pack(length, template, schema, version) + whole[HEADER.size :]
+    for length in {HEADER.size, len(whole) // 2, len(whole) - 1}:
+        yield whole[:length]
+    for other in (0, 1, 2, 13, 15, 65535):
+        yield HEADER.pack(block, template, schema, other) + whole[HEADER.size :]
+    yield whole + bytes(1000)
+    if message_type.data:
+        for length in (1 << 30, (1 << 32) - 1, 1 << 31, len(whole)):
+            at = HEADER.size + block
+            yield whole[:at] + struct.pack("<I", length) + whole[at + 4 :]
+    for _ in range(8):
+        given: dict[str, Any] = {}
+        for field in message_type.fields:
+            bits = 8 * field.length
+            fitting = [number for number in NUMBERS if -(1 << (bits - 1)) <= number < 1 << (bits - 1)]
+            given[field.name] = choose.choice(fitting)
+        for name, is_text in message_type.data.items():
+            text = choose.choice(TEXTS)
+            given[name] = text if is_text else text.encode()
+        if "control_session_id" in given:
+            given["control_session_id"] = session_id
+        yield message_type.encode(**given)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("message_type", TYPES, ids=lambda each: each.name)
+def test_no_message_fails_a_duty_cycle_or_hinders_another_client(
+    archive: RunningArchive, message_type: MessageType, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR, "mainstem.aeron.agent")
+    other, hostile = archive.connected(), archive.connected()
+    for data in variants(message_type, hostile.session_id, random.Random(message_type.name)):
+        if archive.server.stats().control_sessions < 2:
+            hostile.close()
+            hostile = archive.connected()
+        hostile.send_bytes(data)
+        archive.work()
+        hostile.poll()
+        hostile.received.clear()
+    assert is_served(other)
+    assert [record.message for record in caplog.records] == []
+
+
+def test_nobody_changes_anything_in_the_session_of_another(archive: RunningArchive) -> None:
+    owner, hostile = archive.connected(), archive.connected()
+    subscription_id = owner.record(5001)
+    for message_type in TYPES:
+        values = sample(message_type)
+        if "control_session_id" in values:
+            # As if it meant the recording and its subscription.
+            values |= {key: subscription_id for key in values if key == "subscription_id"}
+            values |= {"control_session_id": owner.session_id}
+            hostile.send_bytes(message_type.encode(**values))
+    assert is_served(hostile)
+    assert is_served(owner)
+    assert archive.server.stats().recordings == 0
+    refused = archive.server.stats().refused
+    assert refused["foreign session"] > 20
+    (entry,) = owner.listed(
+        "ListRecordingSubscriptionsRequest",
+        pseudo_index=0, subscription_count=5, apply_stream_id=0, stream_id=0, channel="",
+    )  # fmt: skip
+    assert entry.subscription_id == subscription_id
+
+
+def test_a_flood_of_connects_holds_no_more_than_its_limit_and_is_gone_after_the_time_out(tmp_path: Path) -> None:
+    with RunningArchive(tmp_path, max_control_sessions=20, connect_timeout_ns=300 * NS_PER_MS) as archive:
+        served, hostile = archive.connected(), archive.connected()
+        for number in range(500):
+            hostile.stream_id = 90_000 + number  # nobody subscribes there
+            hostile.connect()
+            assert archive.server.stats().control_sessions <= 20
+        assert archive.server.stats().refused["sessions"] > 20
+        assert is_served(served)
+        # What never connected ends, and the image that it came by with it.
+        archive.until(lambda: archive.server.stats().control_sessions == 1, "the sessions end")
+        assert is_served(archive.connected())
+
+
+def test_a_flood_of_requests_starts_no_more_than_the_limits(archive: RunningArchive) -> None:
+    client = archive.connected()
+    codes = []
+    for stream_id in range(6000, 6040):
+        fields = {"stream_id": stream_id, "source_location": 0, "channel": CHANNEL}
+        codes.append(client.response(client.send("StartRecordingRequest", **fields)).relevant_id)
+    assert codes.count(ArchiveErrorCode.MAX_RECORDINGS) == 36
+    for _ in range(40):
+        client.send("ReplayTokenRequest", recording_id=0)
+    assert is_served(client)
+    publications = [archive.aeron.add_exclusive_publication(CHANNEL, 6000 + number) for number in range(4)]
+    for publication in publications:
+        archive.until(lambda: publication.offer(b"x" * 100) > 0)  # noqa: B023
+    archive.until(lambda: archive.server.stats().recordings == 4)
+    codes = []
+    for _ in range(40):
+        fields = {"file_io_max_length": -1, "replay_token": -1, "replay_stream_id": 7000, "replay_channel": CHANNEL}
+        response = client.response(client.send("ReplayRequest", recording_id=0, position=0, length=-1, **fields))
+        codes.append((response.code, response.relevant_id))
+        assert archive.server.stats().replays <= 4
+    assert codes.count((ResponseCode.ERROR, ArchiveErrorCode.MAX_REPLAYS)) == 36
+    assert is_served(client)
+
+
+@pytest.mark.long
+def test_a_hundred_sessions_that_list_everything_and_read_nothing_hold_no_memory_and_delay_nobody(
+    tmp_path: Path,
+) -> None:
+    make_recordings(tmp_path / "archive", 500)
+    with RunningArchive(tmp_path / "archive", max_control_sessions=101) as archive:
+        served = archive.connected()
+        greedy = [archive.connected() for _ in range(100)]
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        for client in greedy:
+            everything = {"from_recording_id": 0, "record_count": (1 << 31) - 1}
+            client.send("ListRecordingsRequest", **everything)
+            client.send("ListRecordingsRequest", **everything)  # the first one is not done: refused
+        for _ in range(20):
+            archive.work()
+        assert is_served(served)
+        held = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+        assert held < 100 * (64 << 10)
+        assert len(served.listed("ListRecordingsRequest", from_recording_id=0, record_count=1000)) == 500
+
+
+def test_a_request_that_never_ends_is_given_up_and_its_sender_refused(archive: RunningArchive) -> None:
+    client = archive.connected()
+    with archive.aeron.add_exclusive_publication("aeron:ipc?term-length=16m", 10) as publication:
+        request = encode(
+            "AuthConnectRequest", correlation_id=1, response_stream_id=1, version=1 << 16, response_channel=CONTROL,
+            encoded_credentials=bytes(1 << 20), client_info="",
+        )  # fmt: skip
+        for _ in range(5):
+            archive.until(lambda: publication.offer(request) > 0)
+        archive.until(lambda: archive.server.stats().refused == {"length": 5})
+    assert is_served(client)
+
+
+def test_a_message_that_archives_send_costs_the_requests_behind_it_nothing(archive: RunningArchive) -> None:
+    client, hostile = archive.connected(), archive.connected()
+    hostile.requests.offer(encode("Ping", control_session_id=hostile.session_id))
+    correlation_id = client.send("StopReplayRequest", replay_session_id=1)  # read in the same duty cycle
+    assert client.response(correlation_id).code == ResponseCode.OK
+    assert archive.server.stats().refused == {"not a request": 1}
+
+
+def test_an_authorizer_that_fails_refuses(tmp_path: Path) -> None:
+    def broken(request: str, principal: bytes) -> bool:
+        raise ZeroDivisionError
+
+    with RunningArchive(tmp_path, authorizer=broken) as archive:
+        client = archive.client()
+        client.session_id = client.response().control_session_id
+        assert client.error("ArchiveIdRequest")[0] == ArchiveErrorCode.UNAUTHORISED_ACTION
