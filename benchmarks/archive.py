@@ -1,30 +1,201 @@
 """What does an archive cost: idle with very many recordings, and for each message that it records or replays?
 
-``python benchmarks/archive.py [--json] [--quick] [--pairs N] [--only TEXT] [--peer NAME]``.
+``python benchmarks/archive.py [--json] [--quick] [--pairs N] [--only TEXT] [--write]``.
+
+Recording is compared with ``mainstem record`` and with Java's archive, which needs Java and the jar in build/reference; a replay
+with polling the same messages over IPC. Each ratio comes twice: by the time that passed, and by the processor time of the program
+that records or replays. The second is what a busy host does not change.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from harness.archives import archiving, cpu_s, memory_mb
+from harness.archives import NO_JAVA, archiving, cpu_s, has_java, memory_mb
 from harness.drivers import launched
 from harness.options import parse_options
+from harness.processes import END_TIMEOUT_S
 from harness.report import Report
 
 from mainstem import Aeron, archive
 from mainstem._internal.open_files_limit import raise_open_files_limit
 
-MANY = "1,000 recordings, 100 replays, 100 sessions"
+RECORD = "recording 1 KiB"
+REPLAY = "replaying 1 KiB"
+MANY = "very many: 1,000 active, 100 replays, 100 sessions"
 CHANNEL = "aeron:ipc?term-length=64k"
 IDLE_S, QUICK_IDLE_S = 10.0, 2.0
+MESSAGE = bytes(range(256)) * 4
+BATCH = [MESSAGE] * 64
+COUNT, QUICK_COUNT = 100_000, 50_000
+TERM = "term-length=16m"
+STREAM, REPLAY_STREAM = 1001, 1002
+SUBSCRIBER_POSITION = 4  # the type of its counter
+STALL_S = 60.0
 
 
-def many(report: Report, directory: Path, driver: Path) -> None:
+# -- recording -----------------------------------------------------------------------------------------------------------
+
+
+class Cost(NamedTuple):
+    """What a message took: time that passed, and processor time of the one program."""
+
+    wall_us: float
+    cpu_us: float
+
+
+def record_all(report: Report, directory: Path) -> None:
+    """Each program records the same messages in turn: Mainstem's archive, ``mainstem record``, Java's archive."""
+    ours = record_with("mainstem", report, directory)
+    show(report, "mainstem archive, record", ours)
+    peers = {"mainstem record": lambda: record_by_recorder(report, directory)}
+    if has_java():
+        peers["Java"] = lambda: record_with("java", report, directory)
+    else:
+        report.skipped["Java"] = NO_JAVA
+    for peer, measure in peers.items():
+        theirs = measure()
+        show(report, f"{peer}, record", theirs)
+        compare(report, RECORD, peer, ours, theirs, goal=1.0)
+
+
+def record_with(kind: str, report: Report, directory: Path) -> Cost:
+    with (
+        launched("mainstem") as driver,
+        archiving(kind, directory / kind, driver.directory, low_storage_space_threshold=0) as server,
+        Aeron.connect(driver.directory) as aeron,
+        archive.connect(server.control, aeron=aeron) as client,
+    ):
+        client.start_recording("aeron:ipc", STREAM)
+        cost = publish_to(aeron, server.pid, report.options.either(COUNT, QUICK_COUNT))
+    shutil.rmtree(directory / kind)
+    return cost
+
+
+def record_by_recorder(report: Report, directory: Path) -> Cost:
+    out = directory / "recorder"
+    with launched("mainstem") as driver, Aeron.connect(driver.directory) as aeron:
+        words = ["record", "aeron:ipc", "--stream", str(STREAM), "--out", str(out), "--dir", str(driver.directory)]
+        process = subprocess.Popen([sys.executable, "-m", "mainstem", *words], stderr=subprocess.DEVNULL)
+        try:
+            cost = publish_to(aeron, process.pid, report.options.either(COUNT, QUICK_COUNT))
+        finally:
+            process.terminate()
+            process.wait(END_TIMEOUT_S)
+    shutil.rmtree(out)
+    return cost
+
+
+def publish_to(aeron: Aeron, pid: int, count: int) -> Cost:
+    """Publish twice as many messages, and measure the second half, from its first offer until the last one is recorded."""
+    with aeron.add_exclusive_publication(f"aeron:ipc?{TERM}", STREAM) as publication:
+        publish(publication, count)
+        wait_recorded(aeron, publication.position)
+        cpu, began = cpu_s(pid), time.perf_counter()
+        publish(publication, count)
+        wait_recorded(aeron, publication.position)
+        return Cost(1e6 * (time.perf_counter() - began) / count, 1e6 * (cpu_s(pid) - cpu) / count)
+
+
+def publish(publication: Any, count: int) -> None:
+    sent, deadline = 0, time.monotonic() + STALL_S
+    while sent < count:
+        taken = publication.offer_many(BATCH[: count - sent])[0]
+        sent += taken
+        if not taken:
+            assert time.monotonic() < deadline, "the messages are not taken"
+            time.sleep(50e-6)
+
+
+def wait_recorded(aeron: Aeron, position: int) -> None:
+    counters, deadline = aeron.counters, time.monotonic() + STALL_S
+    while True:
+        found = [each for each in counters if counters.type_id(each) == SUBSCRIBER_POSITION]
+        if any(f" {STREAM} " in counters.label(each) and counters.value(each) >= position for each in found):
+            return
+        assert time.monotonic() < deadline, "the messages are not recorded"
+        time.sleep(200e-6)
+
+
+def show(report: Report, name: str, cost: Cost) -> None:
+    report.figure(f"{name}: passed [us/message]", cost.wall_us)
+    report.figure(f"{name}: CPU [us/message]", cost.cpu_us)
+
+
+def compare(report: Report, name: str, peer: str, ours: Cost, theirs: Cost, *, goal: float) -> None:
+    for kind, one, other in zip(("", ", CPU"), ours, theirs, strict=True):
+        report.pair(f"{name}{kind} / {peer}", peer=peer, ours=one, theirs=other, goal=goal, smaller_is_better=True)
+
+
+# -- replaying -----------------------------------------------------------------------------------------------------------
+
+
+def replay_all(report: Report, directory: Path) -> None:
+    """What a local subscriber reads of a replay, and of a publication of the same messages."""
+    count = report.options.either(COUNT, QUICK_COUNT)
+    with (
+        launched("mainstem") as driver,
+        archiving("mainstem", directory / "archive", driver.directory, low_storage_space_threshold=0) as server,
+        Aeron.connect(driver.directory) as aeron,
+        archive.connect(server.control, aeron=aeron) as client,
+    ):
+        client.start_recording("aeron:ipc", STREAM, auto_stop=True)
+        with aeron.add_exclusive_publication(f"aeron:ipc?{TERM}", STREAM) as publication:
+            publish(publication, count)
+            wait_recorded(aeron, publication.position)
+        while client.stop_position(0) is None:
+            time.sleep(0.01)
+        for is_measured in (False, True):
+            with client.replay(0, "aeron:ipc", REPLAY_STREAM) as replay:
+                cpu = cpu_s(server.pid)
+                wall_us = 1e6 * read(replay, count) / count
+                ours = Cost(wall_us, 1e6 * (cpu_s(server.pid) - cpu) / count)
+            if is_measured:
+                show(report, "replay", ours)
+        # The publisher is a program of its own, as the archive is.
+        words = [sys.executable, __file__, "--publish", f"{driver.directory}", "--pairs", "1"]
+        with aeron.add_subscription("aeron:ipc", STREAM) as subscription:
+            process = subprocess.Popen([*words, "--quick"] if report.options.quick else words)
+            wall_us = 1e6 * read(subscription, count) / count
+            process.wait(END_TIMEOUT_S)
+        report.figure("IPC: passed [us/message]", wall_us)
+        report.pair(f"{REPLAY} / IPC", peer="IPC", ours=ours.wall_us, theirs=wall_us, goal=0.8, smaller_is_better=True)
+
+
+def publish_until_taken(directory: str, count: int) -> None:
+    """What the other program does: it publishes all, and ends when they were read."""
+    with Aeron.connect(directory) as aeron, aeron.add_exclusive_publication(f"aeron:ipc?{TERM}", STREAM) as publication:
+        publish(publication, count)
+        wait_recorded(aeron, publication.position)
+
+
+def read(subscription: Any, count: int) -> float:
+    """Poll so many messages; return the seconds from the first to the last."""
+    found, began, deadline = 0, 0.0, time.monotonic() + STALL_S
+    while found < count:
+        new = len(subscription.poll_bytes(1000))
+        found += new
+        if new and not began:
+            began = time.perf_counter()
+        if not new:
+            assert time.monotonic() < deadline, "no more messages come"
+            subscription.wait_for_data(timeout=0.01)
+    return time.perf_counter() - began
+
+
+# -- very many -----------------------------------------------------------------------------------------------------------
+
+
+def many(report: Report, directory: Path) -> None:
+    """The archive's processor time and memory, and how long requests take."""
     recordings, replays, sessions = report.options.either((1000, 100, 100), (100, 10, 10))
     settings = {
         "max_concurrent_recordings": recordings,
@@ -34,7 +205,9 @@ def many(report: Report, directory: Path, driver: Path) -> None:
     }
     idle_s = report.options.either(IDLE_S, QUICK_IDLE_S)
     with ExitStack() as stack:
-        server = stack.enter_context(archiving("mainstem", directory, driver, **settings))
+        os.environ.setdefault("AERON_TERM_BUFFER_SPARSE_FILE", "true")
+        driver = stack.enter_context(launched("mainstem")).directory
+        server = stack.enter_context(archiving("mainstem", directory / "archive", driver, **settings))
         aeron = stack.enter_context(Aeron.connect(driver))
         report.figure("memory, empty: own [MB]", memory_mb(server.pid)["own"])
         report.figure("idle CPU, empty [% of a core]", idle_cpu(server.pid, idle_s))
@@ -82,16 +255,25 @@ def ask_all(report: Report, clients: list[archive.Client], when: str, streams: l
     report.figure(f"request, {when}, p99 [ms]", times[len(times) * 99 // 100])
 
 
+PARTS = {RECORD: record_all, REPLAY: replay_all, MANY: many}
+
+
 def main() -> None:
     raise_open_files_limit()
-    os.environ.setdefault("AERON_TERM_BUFFER_SPARSE_FILE", "true")
-    report = Report(options=parse_options(__doc__, [MANY], pairs=3))
-    for part, measure in {MANY: many}.items():
-        if part not in report.options.parts:
-            continue
-        for _ in range(report.options.pairs):
-            with launched("mainstem") as driver, tempfile.TemporaryDirectory() as directory:
-                measure(report, Path(directory) / "archive", driver.directory)
+    options = parse_options(
+        __doc__,
+        PARTS,
+        pairs=3,
+        more=lambda parser: parser.add_argument("--publish", metavar="DIRECTORY", help="(internal)"),
+    )
+    if options.values.publish:
+        publish_until_taken(options.values.publish, options.either(COUNT, QUICK_COUNT))
+        return
+    report = Report(options=options)
+    for part in options.parts:
+        for _ in range(options.pairs):
+            with tempfile.TemporaryDirectory() as directory:
+                PARTS[part](report, Path(directory))
     report.print()
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 POSITION_COUNTER = 100
+LONG_RUN = 128 << 10  # bytes; after a run of so many there may be another one
 MAX_SOURCE_LENGTH = 88  # bytes of it in the counter's key
 MAX_LABEL_LENGTH = 380
 _POSITION_KEY = struct.Struct("<qii")
@@ -163,17 +164,25 @@ class RecordingSession:
         """How far is recorded."""
         return self.writer.position
 
-    def do_work(self) -> int:
-        """Write the frames that are available; return their bytes."""
+    def do_work(self, runs: int = 1) -> int:
+        """Write the frames that are available, as up to ``runs`` long runs; return their bytes."""
         if self._adding is not None and not self._has_begun():
             return 0
         image = self.image
         if image.closed:
             self.end()
             return 1
+        length = written = 0
         try:
-            offset, term_end = image.readable()
-            length = self.writer.take(image.log, offset, term_end, self._clock.epoch_ms() * NS_PER_MS)
+            for _ in range(runs):
+                offset, term_end = image.readable()
+                length = self.writer.take(image.log, offset, term_end, self._clock.epoch_ms() * NS_PER_MS)
+                if length:
+                    image.release(image.position + length)
+                    self._counter.set_release(self.position)
+                    written += length
+                if length < LONG_RUN:
+                    break
         except OSError as error:
             is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             self.end(
@@ -184,16 +193,13 @@ class RecordingSession:
         except MainstemError as error:
             self.end(f"recording {self.recording_id}: {error}")
             return 1
-        if length:
-            image.release(image.position + length)
-            self._counter.set_release(self.position)
-        elif image.is_end_of_stream:
+        if not written and image.is_end_of_stream:
             self.end()
             return 1
         # What the events had no room for is reported by a later cycle.
         if self.is_unreported:
             self._report_progress()
-        return length
+        return written
 
     def _has_begun(self) -> bool:
         assert self._adding is not None
