@@ -82,6 +82,7 @@ ALLOWED: dict[str, set[str]] = {
     "aeron/agent.py": {"threading"},
     "archive/aio.py": {"asyncio"},
     "archive/client.py": {"threading"},
+    "archive/remote_archive.py": {"time"},
     "aeron/aio/": {"asyncio"},
     "aeron/client/registry.py": {"threading"},
     "aeron/idle.py": {"time"},

@@ -88,6 +88,15 @@ def name_of(address: Any) -> str:
     return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
 
 
+def local_address_to(host: str, port: int) -> str:
+    """Return the address of this machine from which datagrams reach a host. Raises OSError."""
+    (family, kind, _, _, address), *_ = look_up(host, port, socket.SOCK_DGRAM)
+    with socket.socket(family, kind) as probe:
+        probe.connect(address)  # sends nothing
+        local: str = probe.getsockname()[0]
+    return local
+
+
 def url_of(sock: socket.socket, scheme: str) -> str:
     """Return the URL of what is served at a socket's address."""
     return f"{scheme}://{name_of(sock.getsockname())}"

@@ -289,7 +289,8 @@ class Client(ClientBase[Subscription], Closing):
             limit_counter_id=limit_counter_id,
             file_io_max_length=file_io_max_length,
         )
-        return await self._run(self._calls.replay(recording_id, channel, stream_id, options, timeout))
+        subscription, _ = await self._run(self._calls.replay(recording_id, channel, stream_id, options, timeout))
+        return subscription
 
     def replay_merge(
         self,

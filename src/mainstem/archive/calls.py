@@ -552,7 +552,8 @@ class Calls(Generic[S]):
 
     def replay(
         self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
-    ) -> Steps[S]:
+    ) -> Steps[tuple[S, int]]:
+        """Start a replay and subscribe to it; return the subscription and the replay session id."""
         self._check_open(Delivery.NONE)
         if is_response_channel(channel):
             return self._replay_over_response_channel(recording_id, channel, stream_id, options, timeout)
@@ -562,20 +563,20 @@ class Calls(Generic[S]):
 
     def _replay_to(
         self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
-    ) -> Steps[S]:
+    ) -> Steps[tuple[S, int]]:
         deadline = Deadline(self._clock, timeout)
         replay_id = yield from self.start_replay(recording_id, channel, stream_id, options, timeout)
         session_id = (replay_id & 0xFFFF_FFFF) - ((replay_id & 0x8000_0000) << 1)
         try:
             joined = with_values(channel, {"session-id": session_id})
-            return (yield from self._subscribe(joined, stream_id, deadline, timeout))
+            return (yield from self._subscribe(joined, stream_id, deadline, timeout)), replay_id
         except BaseException:
             self._send_once("StopReplayRequest", replay_session_id=replay_id)
             raise
 
     def _replay_to_any_port(
         self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
-    ) -> Steps[S]:
+    ) -> Steps[tuple[S, int]]:
         """Subscribe first: only then is the port known. The replay takes the session that its channel names."""
         deadline = Deadline(self._clock, timeout)
         if "session-id" not in channel:
@@ -587,16 +588,15 @@ class Calls(Generic[S]):
             while not (addresses := subscription.local_addresses):
                 yield from self._pause(deadline, timeout, "the port of the replay channel")
             bound = with_bound_port(channel, addresses[0])
-            yield from self.start_replay(recording_id, bound, stream_id, options, deadline.left)
+            replay_id = yield from self.start_replay(recording_id, bound, stream_id, options, deadline.left)
         except BaseException:
             subscription._end()
             raise
-        joined: S = subscription
-        return joined
+        return subscription, replay_id
 
     def _replay_over_response_channel(
         self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
-    ) -> Steps[S]:
+    ) -> Steps[tuple[S, int]]:
         """Ask by a publication whose responses are the subscription's; a token says that this session may."""
         deadline = Deadline(self._clock, timeout)
         what = f"replay of recording {recording_id}"
@@ -618,6 +618,7 @@ class Calls(Generic[S]):
                     message = yield from self._response(request, deadline, timeout, what, name)
                     if message.code != ResponseCode.OK:
                         raise refusal(what, message)
+                    replay_id: int = message.relevant_id
                 finally:
                     self.session.forget(request)
             finally:
@@ -625,8 +626,7 @@ class Calls(Generic[S]):
         except BaseException:
             subscription._end()
             raise
-        joined: S = subscription
-        return joined
+        return subscription, replay_id
 
     def _subscribe(self, channel: str, stream_id: int, deadline: Deadline, timeout: float | None) -> Steps[S]:
         operation: Operation[S] = self._conductor.add_subscription(self._subscription_kind, channel, stream_id)

@@ -56,12 +56,20 @@ def response_channel_for(control_channel: str) -> str:
     if uri.is_ipc:
         return "aeron:ipc"
     host = (uri.endpoint or "").rpartition(":")[0].strip("[]")
-    if host == "localhost" or _is_loopback(host):
+    if is_local_host(host):
         return f"aeron:udp?endpoint={'[::1]' if ':' in host else 'localhost'}:0"
     raise ConfigurationError(
         f"response_channel: must be given, because the archive of {control_channel} is on another host;"
         " use an address of this host that the archive can reach, such as aeron:udp?endpoint=192.0.2.1:0"
     )
+
+
+def is_local_host(host: str) -> bool:
+    """Whether a host is this one: ``localhost``, or a loopback address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def extension_channel(channel: str, recording: RecordingDescriptor) -> str:
@@ -96,10 +104,3 @@ def extension_channel(channel: str, recording: RecordingDescriptor) -> str:
             "mtu": recording.mtu_length,
         },
     )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -207,7 +207,10 @@ def require_directory(path: Path, option: str) -> None:
 
 # -- recordings, stores, codecs --------------------------------------------------------------------------------------
 
-LocationArgument = Annotated[str, typer.Argument(help="Path or URL of recordings, as in tides or s3://bucket/tides.")]
+LocationArgument = Annotated[
+    str,
+    typer.Argument(help="Path or URL of recordings, as in tides, s3://bucket/tides or aeron-archive://localhost:8010."),
+]
 RecordingOption = Annotated[
     int | None, typer.Option("--recording", "-r", metavar=ID, help="The recording id.", show_default="all")
 ]
@@ -220,7 +223,9 @@ SinceOption = Annotated[str, typer.Option("--since", metavar="WHEN", help=SINCE_
 UntilOption = Annotated[str, typer.Option("--until", metavar="WHEN", help=UNTIL_HELP)]
 StoreOption = Annotated[
     list[str] | None,
-    typer.Option("--store-option", metavar="NAME=VALUE", help="An option of the object store, as in region=eu-west-1."),
+    typer.Option(
+        "--store-option", metavar="NAME=VALUE", help="An option of the location's store, as in region=eu-west-1."
+    ),
 ]
 CODEC_HELP = (
     "How messages are encoded: avro, json, protobuf, csv, msgpack, arrow, sbe, an entry point, or module:Class."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any
@@ -299,6 +300,8 @@ def _report(rows: list[dict[str, Any]], as_json: bool, line: str, empty: str) ->
 
 def _archives(location: str, archive_id: str, texts: list[str] | None) -> list[Archive]:
     found = open_archives(location, ReadOptions.parse(store_options(texts)))
+    for each in found:
+        atexit.register(each.close)
     archives = [each for each in found if archive_id in ("", each.archive_id)]
     if not archives:
         raise RecordingError(f"{location} has no archive {archive_id}")
@@ -316,7 +319,7 @@ def _shipped(location: str, archive_id: str, texts: list[str] | None) -> list[Sh
     shipped = [each for each in archives if isinstance(each, ShippedArchive)]
     if len(shipped) < len(archives):
         raise ConfigurationError(
-            f"{location} is a recorder's directory; this works on what `mainstem ship` has shipped"
+            f"{location} is not shipped recordings; this works on what `mainstem ship` has shipped"
         )
     return shipped
 

@@ -63,6 +63,11 @@ class ArchiveSegment(Protocol):
         """The memory that holds each byte at its ``place``. Only read ranges that ``chunks`` yielded."""
         ...
 
+    @property
+    def is_mapped(self) -> bool:
+        """Whether what was read stays readable until it is closed; otherwise its memory is that of one iteration."""
+        ...
+
     def place(self, offset: int) -> int:
         """Where a file offset is in ``memory``: as far into a term as in the file."""
         ...

@@ -81,6 +81,8 @@ class FetchedSegment:
     No range crosses one of ``cuts``, which are ascending. The part before a corrupt range is readable.
     """
 
+    is_mapped = False
+
     def __init__(
         self,
         name: str,

@@ -1,4 +1,4 @@
-"""Opens the archives at a location: a recorder's directory, a store that recorders ship to, or a server.
+"""Opens the archives at a location: a recorder's directory, a store that recorders ship to, a server, or a running archive.
 
 Everything below reads an ``Archive`` and knows neither the location nor its ``ReadOptions``.
 """
@@ -18,6 +18,7 @@ from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.tiered_archive import TieredArchive
 from mainstem.store import open_store
 from mainstem.store.http import HttpStore
+from mainstem.store.open_store import ARCHIVE_SCHEME, scheme_of
 from mainstem.store.options import TAIL
 
 if TYPE_CHECKING:
@@ -73,6 +74,13 @@ def open_archives(location: Path | str, options: ReadOptions | None = None) -> l
     if several archives have neither the tail's id nor ``options.archive_id``.
     """
     options = options or ReadOptions()
+    if scheme_of(str(location)) == ARCHIVE_SCHEME:
+        # An archive is read by its client, which is made of recordings: the one import here that points upwards.
+        from mainstem.archive.remote_archive import RemoteArchive
+
+        if options.tail:
+            raise ConfigurationError(f"{TAIL}: {location} is the archive that grows; it has no other tail")
+        return [RemoteArchive(str(location), options.store)]
     with ExitStack() as stack:
         store = open_store(location, options.store)
         stack.callback(store.close)

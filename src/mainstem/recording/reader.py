@@ -17,7 +17,6 @@ from mainstem._internal.guarded_map import GuardedMap
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, RecordingDescriptor
 from mainstem.recording.ends import find_end
-from mainstem.recording.fetching import FetchedSegment
 from mainstem.recording.segments import BYTES_PER_RELEASE, check_whole, first_segment_base, segment_base
 
 if TYPE_CHECKING:
@@ -79,11 +78,17 @@ class RecordingReader:
     """
 
     def __init__(
-        self, archive: Archive, descriptor: RecordingDescriptor, *, open_files: OpenFiles | None = None
+        self,
+        archive: Archive,
+        descriptor: RecordingDescriptor,
+        *,
+        open_files: OpenFiles | None = None,
+        owns_archive: bool = False,
     ) -> None:
         self.archive = archive
         self.descriptor = descriptor
         self._open_files = open_files
+        self._owns_archive = owns_archive
         self._index: RecordingIndex | None = None
         self._is_released = True
         self._open_positions()
@@ -98,13 +103,15 @@ class RecordingReader:
         self.close()
 
     def close(self) -> None:
-        """Unmap the segments. Idempotent."""
+        """Unmap the segments; close the archive if ``open_recording`` returned this reader. Idempotent."""
         self._note_closed()
         while self._segments:
             self._segments.popitem()[1].close()
         if self._index is not None:
             self._index.close()
         self._index, self._is_released = None, False
+        if self._owns_archive:
+            self.archive.close()
 
     def release(self) -> None:
         """Release open files; the next read opens them again.
@@ -166,6 +173,8 @@ class RecordingReader:
         if self.index is not None:
             self.index.refresh()
             return self.index.recorded_position
+        if (recorded := self._position_of_archive()) is not None:
+            return recorded
         end = find_end(self.archive, self.descriptor, known=self._walked)
         self._walked = max(end.suspect, self._walked)
         return self._walked
@@ -173,7 +182,13 @@ class RecordingReader:
     @property
     def has_recorded_end(self) -> bool:
         """Whether a recorder published ``end_position``; otherwise a walk determined it."""
-        return self.descriptor.stop_position != NULL or self.index is not None
+        has_own = self.descriptor.stop_position != NULL or self.index is not None
+        return has_own or self._position_of_archive() is not None
+
+    def _position_of_archive(self) -> int | None:
+        """What the archive says of a recording without an index."""
+        (position,) = self.archive.recorded_positions([self.descriptor])
+        return position
 
     def boundary_after(self, position: int, end: int) -> int:
         """Return where reading can go on after a problem: the next index entry or segment that is there.
@@ -226,7 +241,7 @@ class RecordingReader:
                     if chunk_end - at >= BYTES_PER_RELEASE:
                         run.release(run.offset, run.limit)
             finally:
-                if isinstance(segment, FetchedSegment):
+                if not segment.is_mapped:
                     segment.close()
             if base + limit < stop:
                 raise RecordingError(f"{segment.name} ends at {segment.length} bytes, before position {stop}")
@@ -239,7 +254,7 @@ class RecordingReader:
         if base < first_segment_base(self.descriptor):
             raise RecordingError(f"recording {self.descriptor.recording_id} starts after position {base}")
         segment = self.archive.segment(self.descriptor, base)
-        if isinstance(segment, FetchedSegment):
+        if not segment.is_mapped:
             # Its memory is that of one iteration.
             return segment
         self._segments[base] = segment

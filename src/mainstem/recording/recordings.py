@@ -162,7 +162,7 @@ def open_recordings(location: Path | str, store_options: Mapping[str, str] | Non
 
     Args:
         location: Path or URL of a recordings directory (Mainstem's or Aeron Archive's), of a store that recordings are shipped to,
-            or of ``mainstem serve``.
+            of ``mainstem serve``, or of a running archive (``aeron-archive://host:port``).
         store_options: Store options for URLs, under their pyarrow or Hadoop names (``fs.s3a.endpoint``). ``tail`` is the URL of
             the same archive where it grows, and ``tail.token_file`` and the like are options of that one's store.
 
@@ -226,7 +226,7 @@ def open_recording(
         if len(matches) > 1:
             urls = ", ".join(archive.url for archive, _ in matches)
             raise RecordingError(f"{location} has several recordings {recording_id}, of these archives: {urls}")
-        reader = RecordingReader(*matches[0])
+        reader = RecordingReader(*matches[0], owns_archive=True)
         # The reader's archive shares its store with the others, and ends with the reader.
         stack.pop_all()
     return reader

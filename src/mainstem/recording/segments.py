@@ -91,6 +91,8 @@ def check_whole(memory: mmap | bytes, name: str) -> None:
 class SegmentMemory:
     """One segment file mapped for reading: ``memory`` from stream position ``base``, ``length`` bytes of it."""
 
+    is_mapped = True
+
     def __init__(self, path: Path, base: int) -> None:
         self.name, self.base = str(path), base
         try:

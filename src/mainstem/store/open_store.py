@@ -20,6 +20,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 OBJECT_SCHEMES = ("s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss")
 HDFS_SCHEMES = ("hdfs", "viewfs")
 HTTP_SCHEMES = ("http", "https")
+ARCHIVE_SCHEME = "aeron-archive"
 SCHEMES = ("file", *OBJECT_SCHEMES, *HDFS_SCHEMES, *HTTP_SCHEMES)
 
 
@@ -57,6 +58,8 @@ def open_store(url: str | Path, options: Mapping[str, str] | None = None) -> Sto
         from mainstem.store.http import HttpStore
 
         return HttpStore(text, options)
+    if scheme == ARCHIVE_SCHEME:
+        raise ConfigurationError(f"{text!r} is a running archive, not a store: recordings can only be read from it")
     if scheme in OBJECT_SCHEMES:
         from mainstem.store.objects import open_object_store
 

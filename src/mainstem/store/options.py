@@ -34,7 +34,10 @@ AZURE |= _texts("blob_storage_scheme dfs_storage_authority dfs_storage_scheme")
 HDFS: _Kinds = {"user": str, "kerb_ticket": str, "replication": int, "buffer_size": int}
 # Of `mainstem serve`, and of any server behind http(s)://.
 HTTP: _Kinds = {"token": str, "token_file": str, "ca": str, "timeout": float, "insecure": _flag}
-NAMES = frozenset(S3) | frozenset(GCS) | frozenset(AZURE) | frozenset(HDFS) | frozenset(HTTP)
+# Of a running Aeron Archive behind aeron-archive://.
+ARCHIVE = _texts("aeron_dir response_channel credentials credentials_file")
+ARCHIVE |= {"control_stream_id": int, "response_stream_id": int, "timeout": float}
+NAMES = frozenset(S3) | frozenset(GCS) | frozenset(AZURE) | frozenset(HDFS) | frozenset(HTTP) | frozenset(ARCHIVE)
 # The place where an archive grows, and the options of that place.
 TAIL = "tail"
 # What is handed to the Hadoop client of hdfs:// as it is.
@@ -162,6 +165,11 @@ def azure_options(url: str, account: str, options: Mapping[str, str]) -> dict[st
 def http_options(url: str, options: Mapping[str, str]) -> dict[str, Any]:
     """Values of the options of an http(s) store."""
     return _typed({name.lower().replace("-", "_"): text for name, text in options.items()}, HTTP, url)
+
+
+def archive_options(url: str, options: Mapping[str, str]) -> dict[str, Any]:
+    """Values of the options of a running archive."""
+    return _typed({name.lower().replace("-", "_"): text for name, text in options.items()}, ARCHIVE, url)
 
 
 def hdfs_options(url: str, options: Mapping[str, str]) -> dict[str, Any]:

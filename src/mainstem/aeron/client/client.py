@@ -193,7 +193,8 @@ class Aeron(AeronBase, Closing):
         Args:
             channel: The channel URI of the live stream.
             stream_id: The stream id, an int32.
-            recordings: The location of the recordings: a directory or a URL.
+            recordings: The location of the recordings: a directory or a URL, such as ``aeron-archive://host:port``, which is read
+                over this client's driver.
             start: ``earliest``; ``latest`` for new messages only; a time (``datetime``, or ISO 8601 in UTC), as precise as the
                 index; a position, for the messages after it; or positions by recording id, as in ``positions`` of an earlier
                 subscription.

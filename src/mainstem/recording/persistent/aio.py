@@ -108,6 +108,7 @@ class _Client:
 
     def __init__(self, client: AeronBase) -> None:
         self._conductor = client._conductor
+        self.directory = client.directory
         self.invoke = client.invoke
 
     def add_subscription(self, channel: str, stream_id: int, /, *, timeout: float | None = None) -> Subscription:

@@ -14,6 +14,7 @@ from mainstem.recording.open_archives import ReadOptions, open_archives
 from mainstem.recording.persistent.session import SessionStream
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.rows.search import first_reaching
+from mainstem.store.open_store import ARCHIVE_SCHEME, scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +37,11 @@ RECORDING_TIMEOUT_NS = 10 * NS_PER_SECOND
 
 class Client(Protocol):
     """The required part of an Aeron client, for a thread that may wait for the driver."""
+
+    @property
+    def directory(self) -> str:
+        """The driver's directory."""
+        ...
 
     def add_subscription(self, channel: str, stream_id: int, /, *, timeout: float | None = None) -> Subscription: ...
     def invoke(self) -> int: ...
@@ -63,7 +69,9 @@ class PersistentStream:
         self.client, self.clock = client, clock
         self._start, self._recorded_channel, self._strict = checked_start(start), recorded_channel, strict
         self._archive = (
-            _only_archive(os.fspath(recordings), options) if isinstance(recordings, (str, os.PathLike)) else recordings
+            _only_archive(os.fspath(recordings), options, client)
+            if isinstance(recordings, (str, os.PathLike))
+            else recordings
         )
         self.live: Subscription | None = None
         self._sessions: dict[tuple[int, int, int], SessionStream] = {}
@@ -271,7 +279,9 @@ class PersistentStream:
             session.position = image.join_position
 
 
-def _only_archive(location: str, options: Mapping[str, str] | None) -> Archive:
+def _only_archive(location: str, options: Mapping[str, str] | None, client: Client) -> Archive:
+    if scheme_of(location) == ARCHIVE_SCHEME:
+        options = {"aeron_dir": client.directory} | dict(options or {})
     archives = open_archives(location, ReadOptions.parse(options))
     if len(archives) == 1:
         return archives[0]

@@ -1,0 +1,265 @@
+"""``aeron-archive://host:port`` as a location: what a reader gets is what the archive's directory holds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from tests.support.ports import free_port
+from tests.support.waiting import STALL_S, wait_for
+
+import mainstem
+from mainstem import MediaDriver, archive
+from mainstem.archive.remote_archive import RemoteArchive
+from mainstem.archive.server import Accept, ArchiveServer, Challenge, Reject
+from mainstem.errors import ArchiveError, ArchiveErrorCode, ConfigurationError, RecordingError, StoreError
+from mainstem.recording import find_problems, messages, open_recording, open_recordings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.system
+
+SEGMENT = 128 << 10
+COUNT = 1000
+CHANNEL = "aeron:ipc?term-length=64k"
+
+
+class Served:
+    """An archive with one stopped recording, in this process."""
+
+    def __init__(self, path: Path, driver: MediaDriver) -> None:
+        self.path, self.driver = path, driver
+        self.port = free_port()
+        self.url = f"aeron-archive://localhost:{self.port}"
+        self.server: Any = None
+        self.start()
+
+    def start(self, **options: Any) -> None:
+        control = f"aeron:udp?endpoint=localhost:{self.port}"
+        values = {"control_channel": control, "segment_file_length": SEGMENT, **options}
+        self.server = ArchiveServer.launch(self.path, self.driver.directory, **values)
+
+    def options(self, **more: str) -> dict[str, str]:
+        return {"aeron_dir": self.driver.directory, **more}
+
+
+def payload(number: int) -> bytes:
+    return number.to_bytes(4, "big") * (1 + number % 1200)
+
+
+def record(aeron: mainstem.Aeron, stream_id: int = 1001, count: int = COUNT) -> None:
+    with archive.connect("aeron:ipc", aeron=aeron) as client:
+        client.start_recording("aeron:ipc", stream_id, auto_stop=True)
+        with aeron.add_exclusive_publication(CHANNEL, stream_id) as publication:
+            for number in range(count):
+                publication.send(payload(number), timeout=STALL_S)
+        wait_for(lambda: list(client.list_recordings())[-1].stop_position > 0)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with MediaDriver.launch() as driver:
+        made = Served(tmp_path_factory.mktemp("location") / "archive", driver)
+        with mainstem.connect(driver.directory) as aeron:
+            record(aeron)
+            record(aeron, 1002, 10)
+        yield made
+        made.server.close()
+
+
+def test_every_way_of_reading_gives_what_the_directory_holds(served: Served) -> None:
+    with open_recordings(served.url, served.options()) as there, open_recordings(served.path) as here:
+        assert len(there) == len(here) == 2
+        for remote, local in zip(there, here, strict=True):
+            same = {"control_session_id": -1, "correlation_id": -1}  # no message has them
+            assert vars(remote.descriptor) == vars(local.descriptor) | same | {"entry_offset": -1}
+            start, end = local.start_position, local.end_position()
+            assert (remote.start_position, remote.end_position()) == (start, end)
+            assert remote.checksum(start, end) == local.checksum(start, end)
+            assert list(messages(remote, start, end)) == list(messages(local, start, end))
+            assert list(find_problems(remote, start, end)) == []
+            assert remote.cuts(start, end, 5) == local.cuts(start, end, 5)
+        for frames in (False, True):
+            assert rows(there, frames=frames) == rows(here, frames=frames)
+        where = [("position", ">", 70_000), ("position", "<", 300_000), ("stream_id", "=", 1001)]
+        assert rows(there, where=where) == rows(here, where=where) != []
+    with open_recording(served.url, 1, served.options()) as reader:
+        assert len(list(messages(reader, 0, reader.end_position()))) == 10
+    wait_for(lambda: served.server.stats().replays == served.server.stats().control_sessions == 0)
+
+
+def rows(recordings: Any, **options: Any) -> list[dict[str, Any]]:
+    """Without times: an archive's directory has those of Mainstem's index."""
+    table = recordings.scan(**options).to_arrow()
+    found: list[dict[str, Any]] = table.drop(["recorded_at"]).to_pylist()
+    return found
+
+
+def test_bytes_are_read_wherever_frames_begin(served: Served) -> None:
+    with open_recordings(served.url, served.options()) as there, open_recordings(served.path) as here:
+        remote, local = there[0], here[0]
+        for base in (0, SEGMENT):
+            segments = [each.archive.segment(each.descriptor, base) for each in (remote, local)]
+            for start, end in ((0, 1), (5, 4000), (60_000, 70_001), (SEGMENT - 33, SEGMENT)):
+                assert segments[0].read(start, end) == segments[1].read(start, end)
+        last = remote.archive.segment(remote.descriptor, remote.end_position() // SEGMENT * SEGMENT)
+        with pytest.raises(RecordingError, match="before"):
+            last.read(0, SEGMENT)
+
+
+def test_a_driver_is_started_where_none_runs(served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AERON_DIR", str(tmp_path / "none"))
+    with open_recording(served.url, 0) as reader:
+        assert isinstance(reader.archive, RemoteArchive)
+        directory = reader.archive._aeron.directory
+        assert directory not in (served.driver.directory, str(tmp_path / "none"))
+        assert len(list(messages(reader, 0, reader.end_position()))) == COUNT
+        reader.archive.close()
+    assert not (tmp_path / "none").exists()
+    monkeypatch.setenv("AERON_DIR", served.driver.directory)
+    with open_recordings(served.url) as recordings:
+        assert recordings[0].archive._aeron.directory == served.driver.directory  # type: ignore[attr-defined]
+
+
+def test_a_reader_that_stops_early_leaves_no_replay(served: Served) -> None:
+    with open_recordings(served.url, served.options()) as recordings:
+        for _ in range(30):  # more than an archive's limit of replays
+            found = messages(recordings[0], 0, recordings[0].end_position())
+            assert next(found)[1] == payload(0)
+            del found
+        wait_for(lambda: served.server.stats().replays == 0)
+
+
+def test_a_recording_that_grows_is_read_up_to_where_it_is(served: Served) -> None:
+    with mainstem.connect(served.driver.directory) as aeron, archive.connect("aeron:ipc", aeron=aeron) as client:
+        client.start_recording("aeron:ipc", 1003, auto_stop=True)
+        with aeron.add_exclusive_publication(CHANNEL, 1003) as publication:
+            for number in range(100):
+                publication.send(payload(number), timeout=STALL_S)
+            next(client.events(timeout=STALL_S))  # the recording is there
+            wait_for(lambda: client.recording_position(2) == publication.position)
+            with open_recording(served.url, 2, served.options()) as reader:
+                end = reader.end_position()
+                assert end == publication.position
+                assert reader.has_recorded_end
+                assert [data for _, data in messages(reader, 0, end)] == [payload(number) for number in range(100)]
+                publication.send(payload(100), timeout=STALL_S)
+                wait_for(lambda: reader.end_position() == publication.position)
+                assert [data for _, data in messages(reader, end, publication.position)] == [payload(100)]
+        wait_for(lambda: client.stop_position(2) is not None)
+        client.purge_recording(2)
+
+
+@pytest.mark.long
+def test_reading_continues_when_the_archive_comes_back(served: Served) -> None:
+    with open_recording(served.url, 0, served.options()) as reader:
+        found = messages(reader, 0, reader.end_position())
+        received = [next(found)[1]]
+        served.server.close()
+        restarting = threading.Timer(1.0, served.start)
+        restarting.start()
+        received += [data for _, data in found]
+        restarting.join()
+        assert received == [payload(number) for number in range(COUNT)]
+
+
+def test_recordings_that_are_gone_or_cut_are_errors_of_the_recording(tmp_path: Path) -> None:
+    with MediaDriver.launch() as driver, mainstem.connect(driver.directory) as aeron:
+        served = Served(tmp_path, driver)
+        record(aeron)
+        with (
+            open_recordings(served.url, served.options()) as recordings,
+            archive.connect("aeron:ipc", aeron=aeron) as client,
+        ):
+            reader = recordings[0]
+            end = reader.end_position()
+            client.purge_segments(0, SEGMENT)
+            with pytest.raises(RecordingError, match="recording 0"):
+                list(messages(reader, 0, end))
+            reader.archive.refresh()
+            reader.update(reader.archive.recordings()[0])
+            assert reader.start_position == SEGMENT
+            assert len(list(messages(reader, SEGMENT, end))) < COUNT
+            client.purge_recording(0)
+            with pytest.raises(RecordingError, match="unknown recording"):
+                list(messages(reader, SEGMENT, end))
+        served.server.close()
+
+
+class _Guard:
+    def authenticate(self, credentials: bytes, challenge: bytes | None) -> Accept | Challenge | Reject:
+        return Accept(b"reader") if credentials == b"reader:secret" else Reject()
+
+
+def test_credentials_and_errors_in_plain_words(tmp_path: Path) -> None:
+    with MediaDriver.launch() as driver:
+        served = Served(tmp_path / "archive", driver)
+        served.server.close()
+        with pytest.raises(StoreError, match=r"connect failed for 0\.3 s: connect to the archive"):
+            open_recordings(served.url, served.options(timeout="0.3"))
+        served.start(authenticator=_Guard())
+        with pytest.raises(ArchiveError) as caught:
+            open_recordings(served.url, served.options(credentials="reader:wrong"))
+        assert caught.value.code is ArchiveErrorCode.AUTHENTICATION_REJECTED
+        (tmp_path / "credentials").write_text("reader:secret\n")
+        with open_recordings(served.url, served.options(credentials_file=str(tmp_path / "credentials"))) as recordings:
+            assert len(recordings) == 0
+        with pytest.raises(RecordingError, match="has no recording 3"):
+            open_recording(served.url, 3, served.options(credentials="reader:secret"))
+        served.server.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "text"),
+    [
+        ("aeron-archive://localhost", {}, "must be aeron-archive://HOST:PORT"),
+        ("aeron-archive://localhost:8010/tides", {}, "must be aeron-archive://HOST:PORT"),
+        ("aeron-archive://localhost:port", {}, "port"),
+        ("aeron-archive://me:secret@localhost:8010", {}, "credentials_file"),
+        ("aeron-archive://localhost:8010", {"region": "eu"}, "no option 'region'"),
+        ("aeron-archive://localhost:8010", {"timeout": "0"}, "timeout must be above 0"),
+        ("aeron-archive://localhost:8010", {"control_stream_id": "ten"}, "invalid value"),
+        ("aeron-archive://localhost:8010", {"credentials_file": "/none"}, "credentials_file: /none"),
+        ("aeron-archive://localhost:8010", {"tail": "tides"}, "no other tail"),
+    ],
+)
+def test_what_cannot_be_is_refused(url: str, options: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text) as caught:
+        open_recordings(url, options)
+    assert "secret" not in str(caught.value)
+
+
+def test_an_archive_is_not_a_store_to_write_to() -> None:
+    from mainstem.store import open_store
+
+    with pytest.raises(ConfigurationError, match="only be read"):
+        open_store("aeron-archive://localhost:8010")
+
+
+@pytest.mark.long
+def test_the_commands_read_it(served: Served) -> None:
+    def run(*words: str) -> str:
+        line = [sys.executable, "-m", "mainstem", *words, "--store-option", f"aeron_dir={served.driver.directory}"]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=STALL_S, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "Warning" not in done.stderr
+        return done.stdout
+
+    listed = json.loads(run("recordings", "ls", served.url, "--json"))
+    assert [(row["recording_id"], row["archive"], row["messages"]) for row in listed] == [
+        (0, served.url, None),
+        (1, served.url, None),
+    ]
+    assert "segments: " in run("recordings", "show", served.url)
+    run("recordings", "verify", served.url)
+    exported = run("export", served.url, "--format", "jsonl", "--recording", "1", "--columns", "position,length")
+    assert len(exported.splitlines()) == 10
