@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from mainstem.bymux.aio import Connection
+    from mainstem.bymux.engine import BymuxEngine
     from mainstem.bymux.runner import Runner
     from mainstem.bymux.stream import StreamState
 
@@ -33,17 +34,16 @@ class Stream(BaseStream):
         ...     print(await stream.read())
     """
 
-    __slots__ = ("_closing", "_engine", "_is_closed", "_left", "_pings", "_stopped", "_view")
+    __slots__ = ("_closing", "_left", "_pings", "_stopped", "_view")
 
     _connection: Runner
     _handle: StreamState
+    _engine: BymuxEngine
 
     def __init__(self, runner: Runner, state: StreamState) -> None:
         super().__init__(runner, state)
-        self._engine = runner.engine
         self._view = runner.connection  # which ends when nothing refers to it
         self._closing = False  # this end writes no more
-        self._is_closed = False  # close or abort was called
         self._left = False  # nothing reads what still arrives
         self._stopped: ClosedError | None = None
         self._pings = PingWaiters(runner, state)
@@ -52,11 +52,6 @@ class Stream(BaseStream):
     def connection(self) -> Connection:
         """The connection that the stream belongs to."""
         return self._view
-
-    @property
-    def closed(self) -> bool:
-        """Whether it is closed, by either side."""
-        return self._is_closed or super().closed
 
     @property
     def _broken(self) -> bool:
@@ -73,12 +68,24 @@ class Stream(BaseStream):
             LocalProtocolError: The stream was closed here.
             MainstemError: What ended the connection.
         """
-        self._check_writable()
+        if self._write_error is not None:
+            self._check_writable()
         if self._stopped is not None:
             raise self._stopped
-        stream = self._handle
-        self._engine.write(stream, data)
-        self._written(stream.send_credit)
+        connection = self._connection
+        connection.writes += 1
+        if not connection.sends_at_once:
+            self._engine.write(self._handle, data)
+            self._written(self._handle.send_credit)
+            return
+        connection.sends_at_once = False
+        transport = connection._transport
+        if transport is not None and not transport.paused and (packet := self._engine.packet_of(self._handle, data)):
+            connection.traffic.bytes_sent += len(packet[0]) + len(packet[1])
+            transport.write(packet)
+        else:
+            self._engine.write(self._handle, data)
+            connection.flush()
 
     def finish(self) -> None:
         """End the writing half after everything that was written; the peer may go on. Finishing twice is fine.
@@ -103,7 +110,7 @@ class Stream(BaseStream):
 
     async def close(self, timeout: float | None = None) -> None:
         """End both halves, once everything that was written has left. Closing twice is fine."""
-        if self._is_closed:
+        if self._closed:
             return
         self._finish()
         try:
@@ -119,7 +126,7 @@ class Stream(BaseStream):
 
     def _leave(self) -> None:
         """Read no more. The peer is asked to stop if it has sent something, or can send nothing unless it is given credit."""
-        self._is_closed = True
+        self._closed = True
         if self._eof or self._buffer.size or not self._handle.receive_credit:
             is_complete = self._eof
             self._drop_unread(ClosedError(f"stream {self.id} was closed here"))
@@ -143,7 +150,7 @@ class Stream(BaseStream):
     def abort(self) -> None:
         """End both halves now; what was queued is dropped. Aborting twice is fine."""
         stream = self._handle
-        self._is_closed = True
+        self._closed = True
         error = ClosedError(f"stream {stream.id} was aborted here")
         self._drop_unread(error)
         self._send_stop_read()
@@ -203,8 +210,11 @@ class Stream(BaseStream):
     def _feed_data(self, data: bytes) -> None:
         if self._left:
             self.stop_read()
-        else:
-            super()._feed_data(data)
+            return
+        self._buffer.append(data)
+        self._received += len(data)
+        if self._reader is not None:
+            self._wake_reader()
 
     def _feed_eof(self) -> None:
         super()._feed_eof()

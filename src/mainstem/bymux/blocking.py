@@ -69,7 +69,7 @@ class Stream(BaseStream[aio.Stream]):
             Timeout: The timeout passed; ``unsent`` bytes were not sent.
             MainstemError: What ended the writing half before everything had left, with ``unsent``.
         """
-        if not self._inner._is_closed:
+        if not self._inner._closed:
             self._thread.run(self._inner.close(timeout))
 
     def abort(self) -> None:

@@ -29,6 +29,7 @@ a sum of finite grants; after a violation nothing of the connection changes.
 
 from __future__ import annotations
 
+from mainstem._internal.as_bytes import as_bytes
 from mainstem.bymux import codec, events
 from mainstem.bymux.codec import HEADER_LENGTHS, INFINITE, Packet
 from mainstem.bymux.lifecycle import Lifecycle
@@ -53,8 +54,10 @@ class BymuxEngine(Lifecycle):
     # ---- receiving
 
     def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
-        self._check_alive()
-        self._heartbeat.heard(now_ns)
+        if self.failure is not None:
+            self._check_alive()
+        if self._heartbeat.heard(now_ns):
+            self.timeout_moved = True
         view = data if isinstance(data, memoryview) else memoryview(data)
         position, end = 0, len(view)
         while position < end:
@@ -116,7 +119,16 @@ class BymuxEngine(Lifecycle):
                 half, f"{packet.name} on stream {stream_id} after the peer's {stream.peer.name} half forbids it"
             )
         if packet is Packet.WRITE:
-            self._receive_write(stream, amount)
+            credit = stream.receive_credit
+            if credit != INFINITE:
+                if amount > credit:
+                    text = f"Write of {amount} bytes on stream {stream.id} with credit {credit}"
+                    self._violated("write-beyond-credit", text)
+                stream.receive_credit = credit - amount
+            if stream.abandoned and amount:
+                stream.abandoned = False
+            self._body_stream = stream
+            self._body_left = amount
         elif packet is Packet.CREDIT:
             self._receive_credit(stream, amount)
         elif packet is Packet.PING:
@@ -126,19 +138,6 @@ class BymuxEngine(Lifecycle):
         else:
             aborted = packet is Packet.CLOSE and bool(view[position] & codec.ABORT_BIT)
             self._receive_end(stream, packet, half, aborted=aborted)
-
-    def _receive_write(self, stream: StreamState, amount: int) -> None:
-        credit = stream.receive_credit
-        if credit != INFINITE:
-            if amount > credit:
-                self._violated(
-                    "write-beyond-credit", f"Write of {amount} bytes on stream {stream.id} with credit {credit}"
-                )
-            stream.receive_credit = credit - amount
-        if stream.abandoned and amount:
-            stream.abandoned = False
-        self._body_stream = stream
-        self._body_left = amount
 
     def _receive_body(self, data: bytes) -> None:
         stream = self._body_stream
@@ -348,6 +347,25 @@ class BymuxEngine(Lifecycle):
         self._send_global(Packet.STOP_READ)
         self._finish_if_done()
 
+    def packet_of(self, stream: StreamState, data: bytes | bytearray | memoryview) -> list[bytes | memoryview]:
+        """Return the one packet of a write that need not wait: header and payload, which count as sent.
+
+        Empty where something else is queued or the credit or the length of a packet do not cover it; then ``write`` is needed.
+        """
+        if self._control or self._grants or self._ready.queue or stream.queue.size or self.failure is not None:
+            return []
+        if stream.own & HalfState.CLOSED or stream.close_wanted:
+            return []
+        payload = data if type(data) is bytes else as_bytes(data)
+        length = len(payload)
+        credit = stream.send_credit
+        if not 0 < length <= min(credit, self.settings.packet_limit):
+            return []
+        if credit != INFINITE:
+            stream.send_credit = credit - length
+        stream.sent += length
+        return [codec.encode_stream(Packet.WRITE, stream.id, length), payload]
+
     def finish(self) -> None:
         """End the creation of streams in both directions; ``ConnectionFinished`` follows when the last stream has ended."""
         self._check_alive()
@@ -369,8 +387,11 @@ class BymuxEngine(Lifecycle):
         if self._control:
             out.append(bytes(self._control))
             self._control.clear()
-        if self._ready:
+        if self._ready.queue:
             self._ready.run(limit, out, self._turn)
+            if self._control:  # the last packet of a stream lets the peer create another one
+                out.append(bytes(self._control))
+                self._control.clear()
         return out
 
     def _turn(self, stream: StreamState, out: list[bytes | memoryview]) -> int:

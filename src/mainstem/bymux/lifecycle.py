@@ -190,6 +190,7 @@ class Lifecycle(BaseEngine[StreamState, events.Event]):
         if due is not None:
             self._timer_count += 1
             heapq.heappush(self._timers, (due, self._timer_count, stream))
+            self.timeout_moved = True
 
     # ---- internals
 

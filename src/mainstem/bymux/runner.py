@@ -22,6 +22,7 @@ from mainstem.mux.connection import (
     BaseConnection,
     cancel_and_wait,
     logger,
+    nobody,
     wait_for_tasks,
 )
 
@@ -262,7 +263,7 @@ class Runner(BaseConnection):
         self.traffic.streams_opened += 1
         connection = self._view()
         if not self._accepts or connection is None:
-            event.stream.owner = _nobody
+            event.stream.owner = nobody
             self.stream_dropped(event.stream)
             return
         stream = self.add_stream(event.stream)
@@ -348,7 +349,3 @@ def _wake(waiters: dict[asyncio.Future[None], None]) -> None:
         if not waiter.done():
             waiter.set_result(None)
     waiters.clear()
-
-
-def _nobody() -> None:
-    """The owner of a stream that the program never saw."""

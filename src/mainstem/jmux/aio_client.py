@@ -23,6 +23,7 @@ from mainstem.mux.tls import client_context
 
 if TYPE_CHECKING:
     import ssl as ssl_module
+    from collections.abc import Coroutine
     from typing import Self
 
     from mainstem._internal.clock import Clock
@@ -43,6 +44,7 @@ class ClientSession(SessionStream):
     __slots__ = ("_client",)
 
     _connection: ClientConnection
+    _engine: ClientEngine
 
     def __init__(self, client: Client, connection: ClientConnection, session: Session) -> None:
         super().__init__(connection, session)
@@ -76,8 +78,8 @@ class ClientSession(SessionStream):
         session = self._handle
         self._check_writable()
         if not session.eof_wanted and not session.ended and session.client < HalfState.FINISHED:
-            self._connection.engine.finish(session)
-            self._connection.schedule_flush()
+            self._engine.finish(session)
+            self._connection.send_soon()
 
     def acknowledge(self) -> None:
         """Report to the server that the response was processed; :meth:`close` does the same.
@@ -127,7 +129,7 @@ class ClientSession(SessionStream):
             Delivery.UNKNOWN if self._handle.client >= HalfState.FINISHED and not self._unsent() else Delivery.PARTIAL
         )
 
-    async def _wait_for_data(self) -> None:
+    def _wait_for_data(self) -> Coroutine[Any, Any, None]:
         session = self._handle
         if (
             session.client is HalfState.NONE
@@ -135,9 +137,24 @@ class ClientSession(SessionStream):
             and not session.flush_wanted
             and not session.eof_wanted
         ):
-            self._connection.engine.flush(session)
+            self._engine.flush(session)
             self._connection.schedule_flush()
-        await super()._wait_for_data()
+        return super()._wait_for_data()
+
+    async def _exchange(self, payload: bytes | bytearray | memoryview) -> bytes:
+        """Send a whole request, and return the whole response. However it ends, the session is over."""
+        try:
+            self._engine.write(self._handle, payload)
+            self._engine.finish(self._handle)
+            self._connection.send_soon()
+            await self._wait_for(None)
+            response = self._buffer.read_all()
+            self._taken(len(response))
+        except BaseException:
+            self.abort()
+            raise
+        await self.close()
+        return response
 
 
 class _Attempts:
@@ -233,11 +250,13 @@ class Client:
         return Opening(lambda: self._open_session(timeout), "Client.open_session()")
 
     async def _open_session(self, timeout: float | None = None) -> ClientSession:
-        try:
-            connection = await within(timeout, self._pool.free(), "open_session")
-        except MainstemError as error:
-            error.delivery = Delivery.NONE
-            raise
+        connection = self._pool.ready()
+        if connection is None or timeout is not None:
+            try:
+                connection = await within(timeout, self._pool.free(), "open_session")
+            except MainstemError as error:
+                error.delivery = Delivery.NONE
+                raise
         self._traffic.streams_opened += 1
         return ClientSession(self, connection, connection.engine.open_session())
 
@@ -269,33 +288,34 @@ class Client:
             >>> response = await client.request(b"whole request", timeout=5)
         """
         made = _Attempts()
-        deadline = asyncio.timeout(None if timeout is None else timeout_of(timeout))
+        if timeout is None:
+            return await self._send(payload, attempts, made)
+        deadline = asyncio.timeout(timeout_of(timeout))
         try:
             async with deadline:
-                pause = RETRY_FIRST_S
-                for _ in range(attempts - 1):
-                    try:
-                        return await self._attempt(payload, made)
-                    except MainstemError as error:
-                        if not error.may_retry or (made.session is None and not isinstance(error, ConnectionLost)):
-                            raise
-                        made.failure = error
-                    await asyncio.sleep(pause * self._entropy.uniform(0.5, 1.0))
-                    pause = min(pause * 2, RETRY_MAX_S)
-                return await self._attempt(payload, made)
+                return await self._send(payload, attempts, made)
         except TimeoutError as error:
-            if isinstance(error, MainstemError) or timeout is None or not deadline.expired():
+            if isinstance(error, MainstemError) or not deadline.expired():
                 raise
             raise made.timed_out(timeout) from made.failure
 
-    async def _attempt(self, payload: bytes | bytearray | memoryview, made: _Attempts) -> bytes:
-        """Send the request once."""
-        made.session = None
-        made.session = session = await self._open_session()
-        async with session:
-            session.write(payload)
-            session.finish()
-            return await session.read(-1)
+    async def _send(self, payload: bytes | bytearray | memoryview, attempts: int, made: _Attempts) -> bytes:
+        """Send a request until it has a response, or the attempts are over."""
+        pause = RETRY_FIRST_S
+        while True:
+            attempts -= 1
+            made.session = None
+            try:
+                made.session = await self._open_session()
+                return await made.session._exchange(payload)
+            except MainstemError as error:
+                if attempts <= 0 or not error.may_retry:
+                    raise
+                if made.session is None and not isinstance(error, ConnectionLost):
+                    raise
+                made.failure = error
+            await asyncio.sleep(pause * self._entropy.uniform(0.5, 1.0))
+            pause = min(pause * 2, RETRY_MAX_S)
 
     async def close(self) -> None:
         """End every connection, one that is being opened too; requests that are not complete fail. Closing twice is fine."""

@@ -73,7 +73,8 @@ class ClientConnection(JmuxConnection):
             self._header_or_end.set_result(None)
 
     def _on_session_ended(self, event: events.SessionEnded) -> None:
-        super()._on_session_ended(event)
+        if (stream := event.session.owner()) is not None:
+            stream._wake_writers()
         self._on_free()
 
     def _on_over(self, error: MainstemError) -> None:
@@ -111,6 +112,13 @@ class Pool:
         self.waiters: dict[asyncio.Future[Exception | None], None] = {}  # the oldest first
         self.closed = False
 
+    def ready(self) -> ClientConnection | None:
+        """Return a connection with a free session, which the caller takes before it waits; ``None`` if there is none."""
+        for connection in self.connections:
+            if connection.engine.can_open:
+                return connection
+        return None
+
     async def free(self) -> ClientConnection:
         """Wait for a connection with a free session, which the caller takes before it waits again.
 
@@ -118,9 +126,8 @@ class Pool:
         """
         while True:
             self._check_open()
-            for connection in self.connections:
-                if connection.engine.can_open:
-                    return connection
+            if (connection := self.ready()) is not None:
+                return connection
             if self._retry is None or not self.connections:
                 self._open_another()
             waiter: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()

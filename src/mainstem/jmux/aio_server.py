@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.opening import Opening
-from mainstem._internal.tasks import as_coroutine_function, within
+from mainstem._internal.tasks import as_coroutine_function, start_task, within
 from mainstem.errors import ClosedError
 from mainstem.jmux import events
 from mainstem.jmux.codec import MAX_SESSIONS
 from mainstem.jmux.server_engine import ServerEngine
-from mainstem.jmux.session_stream import JmuxConnection, SessionStream, stream_of
+from mainstem.jmux.session_stream import JmuxConnection, SessionStream
 from mainstem.jmux.settings import Settings
 from mainstem.jmux.state import HalfState
-from mainstem.mux.connection import cancel_and_wait, logger, wait_for_tasks
+from mainstem.mux.connection import cancel_and_wait, logger, nobody, wait_for_tasks
 from mainstem.mux.settings import MAX_CONNECTIONS
 from mainstem.mux.sockets import Server
 from mainstem.mux.tls import server_context
@@ -46,6 +46,7 @@ class ServerSession(SessionStream):
     __slots__ = ("_acknowledged",)
 
     _connection: ServerConnection
+    _engine: ServerEngine
 
     def __init__(self, connection: ServerConnection, session: Session) -> None:
         super().__init__(connection, session)
@@ -67,8 +68,8 @@ class ServerSession(SessionStream):
             return
         if ack_required:
             self._acknowledged = asyncio.get_running_loop().create_future()
-        self._connection.engine.finish(session, ack_required=ack_required)
-        self._connection.schedule_flush()
+        self._engine.finish(session, ack_required=ack_required)
+        self._connection.send_soon()
 
     @property
     def caller_waiting(self) -> bool:
@@ -150,7 +151,11 @@ class ServerSession(SessionStream):
             and session.server is HalfState.OPEN
         ):
             self.finish()
-        await self._flush_in_time()
+            if session.queue.size and self._connection.flush_scheduled:
+                await asyncio.sleep(0)  # the responses of one turn leave together
+        if session.queue.size:
+            await self._flush_in_time()
+        self._check_written()
         if session.client is HalfState.OPEN and session.eof_wanted and self._connection.failure is None:
             self._connection.engine.close(session)
             self._connection.schedule_flush()
@@ -170,6 +175,7 @@ class ServerSession(SessionStream):
         try:
             await handler(self)
             await self.close()
+            self._connection._handler_ended(self)
         except BaseException as error:
             is_own = self._is_own(error)
             if self._handle.processing:
@@ -209,7 +215,7 @@ class ServerConnection(JmuxConnection):
         self._draining = True
         if not await wait_for_tasks(self.tasks, max(0.0, deadline - self._loop.time())):
             for session in list(self.engine.sessions.values()):
-                stream = stream_of(session)
+                stream = session.owner()
                 if stream is not None and session.processing and session.server is not HalfState.TERMINATED:
                     stream.abort("shutting down")
             await cancel_and_wait(self.tasks, self.close_timeout)
@@ -227,6 +233,7 @@ class ServerConnection(JmuxConnection):
     def _on_opened(self, event: events.SessionOpened) -> None:
         self.traffic.streams_opened += 1
         if self._draining:
+            event.session.owner = nobody
             return
         session = ServerSession(self, event.session)
         if self._running < MAX_HANDLERS:
@@ -238,11 +245,26 @@ class ServerConnection(JmuxConnection):
 
     def _start_handler(self, session: ServerSession) -> None:
         self._running += 1
-        task = self.spawn(session._run(self._handler))
-        session._attach_handler(task)
-        task.add_done_callback(lambda _: self._on_handler_ended())
+        session._task = task = start_task(session._run(self._handler), self._loop)
+        self.tasks.add(task)
+        task.add_done_callback(self._on_handler_done)
+        self._started_handler = True
 
-    def _on_handler_ended(self) -> None:
+    def _on_handler_done(self, task: asyncio.Task[None]) -> None:
+        self._task_done(task)
+        self._start_waiting()
+
+    def _handler_ended(self, session: ServerSession) -> None:
+        """Do what is due at the end of a handler's task, which has nothing left to do: a callback would be another turn."""
+        task = session._task
+        assert task is not None
+        task.remove_done_callback(self._on_handler_done)
+        self.tasks.discard(task)
+        if self.over:
+            self._check_done()
+        self._start_waiting()
+
+    def _start_waiting(self) -> None:
         self._running -= 1
         while self._waiting and not self._draining and not self.over:
             session = self._waiting.popleft()
@@ -251,7 +273,7 @@ class ServerConnection(JmuxConnection):
                 return
 
     def _on_acknowledged(self, event: events.Acknowledged) -> None:
-        if (stream := stream_of(event.session)) is not None:
+        if (stream := event.session.owner()) is not None:
             stream._acknowledgment_received(event.positive)
 
 

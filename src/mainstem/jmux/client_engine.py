@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.errors import ClosedError, LocalProtocolError
 from mainstem.jmux import codec, events
-from mainstem.jmux.codec import Kind, Message
+from mainstem.jmux.codec import Kind
 from mainstem.jmux.engine import REPORTS, JmuxEngine
 from mainstem.jmux.session import INFINITE, Session
 from mainstem.jmux.state import NEXT, Acknowledgment, HalfState, Input, Role
@@ -24,7 +24,7 @@ class ClientEngine(JmuxEngine):
 
     def __init__(self, settings: Settings | None = None, *, now_ns: int = 0, peer: str = "server") -> None:
         super().__init__(settings, now_ns=now_ns, peer=peer)
-        self._header = bytearray(codec.encode_connection_header(self.settings.initial_ration))
+        self._header += codec.encode_connection_header(self.settings.initial_ration)
         self._free_ids = list(range(codec.MAX_SESSIONS))
 
     # ---- commands
@@ -41,7 +41,8 @@ class ClientEngine(JmuxEngine):
 
     def open_session(self) -> Session:
         """Open a session with the lowest free id. It is opened on the wire with its first bytes, its end, or ``flush``."""
-        self._check_alive()
+        if self.failure is not None:
+            self._check_alive()
         if not self._free_ids:
             raise LocalProtocolError(f"all {codec.MAX_SESSIONS} session ids are in use", rule="no-free-session")
         session = Session(
@@ -54,11 +55,13 @@ class ClientEngine(JmuxEngine):
 
     def finish(self, session: Session) -> None:
         """Mark the request as complete: eof goes with its last bytes."""
-        self._check_alive()
+        if self.failure is not None:
+            self._check_alive()
         if session.eof_wanted or session.ended or session.client >= HalfState.FINISHED:
             raise LocalProtocolError(f"eof on session {session.id} a second time", rule="data-on-finished-session")
         session.eof_wanted = True
-        self._ready.add(session)
+        if not session.scheduled:
+            self._ready.add(session)
 
     def abort(self, session: Session, detail: bytes = b"") -> None:
         """Give the session up; the server is notified unless nothing of it was sent."""
@@ -95,28 +98,23 @@ class ClientEngine(JmuxEngine):
             if session.queue.size:
                 self._ready.add(session)
 
-    def _receive_data_header(self, message: Message) -> Session:
-        flags = message.flags
+    def _receive_data_header(self, session_id: int, flags: int) -> Session:
         if flags & codec.OPEN:
             self._violated("open-sent-by-server", REPORTS["open-sent-by-server"])
         if flags & (codec.CLOSE | codec.ACK_REQUIRED) and not flags & codec.EOF:
             self._violated("flags-without-eof", _flags_report(flags))
-        session = self.sessions.get(message.session_id)
+        session = self.sessions.get(session_id)
         half = HalfState.NONE if session is None else session.server
         sent = (Input.CLOSE_EOF if flags & codec.CLOSE else Input.EOF) if flags & codec.EOF else Input.DATA
         following = NEXT[Role.SERVER][half][sent]
         if isinstance(following, Rule):
-            self._violated(following, REPORTS[following].format(message.session_id))
+            self._violated(following, REPORTS[following].format(session_id))
         assert session is not None
-        self._take_ration(session, message.value)
         return session
 
-    def _finish_data(self, message: Message) -> None:
-        flags = message.flags
+    def _finish_data(self, session: Session, flags: int) -> None:
         if not flags & codec.EOF:
             return
-        session = self._body_session
-        assert session is not None
         session.server = HalfState.TERMINATED if flags & codec.CLOSE else HalfState.FINISHED
         ack_required = bool(flags & codec.ACK_REQUIRED)
         if session.client is not HalfState.TERMINATED:
@@ -157,9 +155,6 @@ class ClientEngine(JmuxEngine):
 
     # ---- sending
 
-    def _header_due(self) -> bytearray:
-        return self._header
-
     def _turn(self, session: Session, out: list[bytes | memoryview]) -> int:
         if session.ended or session.client >= HalfState.FINISHED:
             return 0
@@ -181,8 +176,9 @@ class ClientEngine(JmuxEngine):
             session.sent += count
             if session.outbound < INFINITE:
                 session.outbound -= count
-        self._after_turn(session)
-        if eof:
+        if queue.size or session.notify_below >= 0:
+            self._after_turn(session)
+        if eof and session.server is HalfState.TERMINATED:
             self._end_if_done(session)
         return 4 + count
 

@@ -65,13 +65,15 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
     def __init__(self, settings: Settings | None = None, *, now_ns: int = 0, peer: str = "peer") -> None:
         settings = settings or Settings()
         super().__init__(settings, now_ns=now_ns, peer=peer)
+        self._header = bytearray()  # ours, as long as it is due
         self.established = False
         self._has_header = False  # the peer's, valid or not
         self.sessions: dict[int, Session] = {}
         self._inbound_ration = settings.initial_ration or INFINITE
         self._outbound_ration = 0
         self._increments: list[Session] = []
-        self._body: Message | None = None
+        self._body: Kind | None = None
+        self._body_flags = 0
         self._body_session: Session | None = None
         self._body_left = 0
         self._detail = bytearray()
@@ -85,13 +87,14 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
     def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
         if self.failure is not None:
             self._check_alive()
-        self._heartbeat.heard(now_ns)
+        if self._heartbeat.heard(now_ns):
+            self.timeout_moved = True
         view = data if isinstance(data, memoryview) else memoryview(data)
         position, end = 0, len(view)
         while position < end and self.failure is None:
             if self._body is not None:
                 step = min(end - position, self._body_left)
-                self._receive_body(self._body, view[position : position + step])
+                self._receive_body(view[position : position + step])
                 position += step
                 continue
             carry = self._carry
@@ -144,19 +147,24 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
 
     def _establish(self, header: codec.ConnectionHeader) -> None:
         self._outbound_ration = header.initial_ration or INFINITE
-        self.established = True
+        self.established = self.timeout_moved = True
         self._events.append(events.ConnectionEstablished())
 
     def _receive_header(self, view: memoryview, position: int, now_ns: int) -> None:
         first, second, value = codec.HEADER.unpack_from(view, position)
         kind = codec.KINDS[first]
         if kind is _DATA and second < codec.MAX_SESSIONS:
-            message = Message(_DATA, second, first & 0x1E, value)
-            self._body_session = self._receive_data_header(message)
+            flags = first & 0x1E
+            self._body_session = session = self._receive_data_header(second, flags)
+            if value > session.inbound:
+                report = f"input ration exceeded: {value} bytes with {session.inbound} left"
+                self._violated("input-ration-exceeded", report)
+            if session.inbound < INFINITE:
+                session.inbound -= value
             if value:
-                self._body, self._body_left = message, value
+                self._body, self._body_flags, self._body_left = _DATA, flags, value
             else:
-                self._finish_data(message)
+                self._finish_data(session, flags)
             return
         try:
             decoded = codec.decode_message(view, position)
@@ -176,9 +184,9 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
                 self._body_session = self._session_for(message, Input.ABORT)
             self._detail.clear()
             if message.value:
-                self._body, self._body_left = message, message.value
+                self._body, self._body_flags, self._body_left = kind, message.flags, message.value
             else:
-                self._finish_body(message)
+                self._finish_body(kind, message.flags)
         elif kind is Kind.INCREMENT_RATION:
             self._receive_increment(self._session_for(message, Input.INCREMENT), message.increment)
         elif kind is Kind.PING:
@@ -205,20 +213,14 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
         self._set_peer_half(session, following)
         return session
 
-    def _receive_data_header(self, message: Message) -> Session:
+    def _receive_data_header(self, session_id: int, flags: int) -> Session:
         raise NotImplementedError
 
-    def _take_ration(self, session: Session, length: int) -> None:
-        if length > session.inbound:
-            self._violated(
-                "input-ration-exceeded", f"input ration exceeded: {length} bytes with {session.inbound} left"
-            )
-        if session.inbound < INFINITE:
-            session.inbound -= length
-
-    def _receive_body(self, message: Message, piece: memoryview) -> None:
+    def _receive_body(self, piece: memoryview) -> None:
         self._body_left -= len(piece)
-        if message.kind is _DATA:
+        kind = self._body
+        assert kind is not None
+        if kind is _DATA:
             session = self._body_session
             assert session is not None
             if not session.discarding:
@@ -226,27 +228,28 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
                 self._events.append(events.DataReceived(session, bytes(piece)))
             if not self._body_left:
                 self._body = None
-                self._finish_data(message)
+                self._finish_data(session, self._body_flags)
             return
-        if message.kind is not Kind.NO_OPERATION:
+        if kind is not Kind.NO_OPERATION:
             self._detail += piece
         if not self._body_left:
             self._body = None
-            self._finish_body(message)
+            self._finish_body(kind, self._body_flags)
 
-    def _finish_body(self, message: Message) -> None:
+    def _finish_body(self, kind: Kind, flags: int) -> None:
         detail = bytes(self._detail)
-        if message.kind is Kind.ABORT:
+        if kind is Kind.ABORT:
             assert self._body_session is not None
-            self._receive_abort(self._body_session, bool(message.flags & codec.PARTIAL), detail)
-        elif message.kind is Kind.ERROR:
+            self._receive_abort(self._body_session, bool(flags & codec.PARTIAL), detail)
+        elif kind is Kind.ERROR:
             self._events.append(events.ErrorReceived(detail))
             text = detail.decode("utf-8", "replace")
             self.fail(RemoteProtocolError(f"{self.peer_name} reports an error of ours: {text}", rule="error-received"))
-        elif message.kind is Kind.SHUTDOWN:
+        elif kind is Kind.SHUTDOWN:
             self._receive_shutdown(detail)
 
-    def _finish_data(self, message: Message) -> None:
+    def _finish_data(self, session: Session, flags: int) -> None:
+        """Handle the end of a Data message."""
         raise NotImplementedError
 
     def _receive_abort(self, session: Session, partial: bool, detail: bytes) -> None:
@@ -297,8 +300,8 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
             )
         session.unconsumed -= count
         session.processing = True
-        due = session.unconsumed + session.inbound + self._arriving(session) <= self._inbound_ration >> 1
-        if due and not session.increment_due and self._may_increment(session):
+        left = (self._inbound_ration >> 1) - session.unconsumed - session.inbound
+        if left >= 0 and not session.increment_due and self._arriving(session) <= left and self._may_increment(session):
             session.increment_due = True
             self._increments.append(session)
 
@@ -342,29 +345,24 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
 
     @property
     def wants_to_send(self) -> bool:
-        if self._header_due():
+        if self._header:
             return True
         return self._may_send() and bool(self._control or self._increments or (self._ready and self.failure is None))
 
     def segments_to_send(self, limit: int = SEND_LIMIT) -> list[bytes | memoryview]:
         out: list[bytes | memoryview] = []
-        header = self._header_due()
-        if header:
-            out.append(bytes(header))
-            header.clear()
-        if self._may_send():
+        if self._header:
+            out.append(bytes(self._header))
+            self._header.clear()
+        if self.established or self._may_send():
             if self._increments:
                 self._emit_increments()
             if self._control:
                 out.append(bytes(self._control))
                 self._control.clear()
-            if self._ready and self.failure is None:
+            if self._ready.queue and self.failure is None:
                 self._ready.run(limit, out, self._turn)
         return out
-
-    def _header_due(self) -> bytearray:
-        """Our connection header as long as it is due."""
-        raise NotImplementedError
 
     def _may_send(self) -> bool:
         """Whether messages may be sent yet; the last one of a connection that failed needs the peer's header too."""
@@ -465,7 +463,8 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
         session.ended = True
         if self.sessions.get(session.id) is session:
             del self.sessions[session.id]
-        session.unsent += session.queue.truncate(0)
+        if session.queue.size:
+            session.unsent += session.queue.truncate(0)
         self._events.append(events.SessionEnded(session))
 
     def _check_may(self, session: Session, sent: Input, what: str) -> None:

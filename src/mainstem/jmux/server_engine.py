@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.errors import ClosedError, LocalProtocolError
 from mainstem.jmux import codec, events
-from mainstem.jmux.codec import Kind, Message
+from mainstem.jmux.codec import Kind
 from mainstem.jmux.engine import REPORTS, JmuxEngine
 from mainstem.jmux.session import INFINITE, Session
 from mainstem.jmux.state import MAY_OPEN, NEXT, Acknowledgment, HalfState, Input, Role
@@ -23,19 +23,19 @@ class ServerEngine(JmuxEngine):
 
     def __init__(self, settings: Settings | None = None, *, now_ns: int = 0, peer: str = "client") -> None:
         super().__init__(settings, now_ns=now_ns, peer=peer)
-        self._header = bytearray()
-        self._goodbye = False
 
     # ---- commands
 
     def finish(self, session: Session, *, ack_required: bool = False) -> None:
         """Mark the response as complete. Close goes with its last bytes when the request is complete too, else after it."""
-        self._check_alive()
+        if self.failure is not None:
+            self._check_alive()
         if session.eof_wanted or session.ended or session.server >= HalfState.FINISHED:
             raise LocalProtocolError(f"eof on session {session.id} a second time", rule="data-on-finished-session")
         session.eof_wanted = True
         session.ack_required = ack_required
-        self._ready.add(session)
+        if not session.scheduled:
+            self._ready.add(session)
 
     def close(self, session: Session) -> None:
         """End a session whose response is finished before its request is; the rest of the request is dropped."""
@@ -81,24 +81,20 @@ class ServerEngine(JmuxEngine):
             self._violated("bad-version", f"bad protocol version: {header.version}")
         self._establish(header)
 
-    def _receive_data_header(self, message: Message) -> Session:
-        flags = message.flags
+    def _receive_data_header(self, session_id: int, flags: int) -> Session:
         if flags & codec.ACK_REQUIRED:
             self._violated("ack-required-sent-by-client", "Data/ackRequired sent by client")
         if flags & codec.CLOSE:
             self._violated("close-sent-by-client", REPORTS["close-sent-by-client"])
         if flags & codec.OPEN:
-            session = self._receive_open(message.session_id, flags)
-        else:
-            known = self.sessions.get(message.session_id)
-            sent = Input.EOF if flags & codec.EOF else Input.DATA
-            following = NEXT[Role.CLIENT][HalfState.NONE if known is None else known.client][sent]
-            if isinstance(following, Rule):
-                self._violated(following, REPORTS[following].format(message.session_id))
-            assert known is not None
-            session = known
-        self._take_ration(session, message.value)
-        return session
+            return self._receive_open(session_id, flags)
+        known = self.sessions.get(session_id)
+        sent = Input.EOF if flags & codec.EOF else Input.DATA
+        following = NEXT[Role.CLIENT][HalfState.NONE if known is None else known.client][sent]
+        if isinstance(following, Rule):
+            self._violated(following, REPORTS[following].format(session_id))
+        assert known is not None
+        return known
 
     def _receive_open(self, session_id: int, flags: int) -> Session:
         previous = self.sessions.get(session_id)
@@ -115,11 +111,9 @@ class ServerEngine(JmuxEngine):
         self._events.append(events.SessionOpened(session))
         return session
 
-    def _finish_data(self, message: Message) -> None:
-        if not message.flags & codec.EOF:
+    def _finish_data(self, session: Session, flags: int) -> None:
+        if not flags & codec.EOF:
             return
-        session = self._body_session
-        assert session is not None
         session.client = HalfState.FINISHED
         if session.server is not HalfState.TERMINATED:
             self._events.append(events.DataFinished(session, False))
@@ -147,9 +141,6 @@ class ServerEngine(JmuxEngine):
 
     # ---- sending
 
-    def _header_due(self) -> bytearray:
-        return self._header
-
     def _turn(self, session: Session, out: list[bytes | memoryview]) -> int:
         if session.ended or session.server is not HalfState.OPEN:
             return 0
@@ -175,7 +166,8 @@ class ServerEngine(JmuxEngine):
             session.sent += count
             if session.outbound < INFINITE:
                 session.outbound -= count
-        self._after_turn(session)
+        if queue.size or session.notify_below >= 0:
+            self._after_turn(session)
         return 4 + count
 
     def _send_close(self, session: Session) -> None:
@@ -223,5 +215,6 @@ class ServerEngine(JmuxEngine):
             self._end(session)
 
     def _end(self, session: Session) -> None:
-        self._refuse_acknowledgment(session)
+        if session.ack is Acknowledgment.REQUESTED:
+            self._refuse_acknowledgment(session)
         super()._end(session)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mainstem._internal.callbacks import ends_connection_on_error
 from mainstem._internal.clock import SYSTEM_CLOCK
@@ -36,19 +36,10 @@ def with_delivery(error: E, delivery: Delivery) -> E:
 class SessionStream(BaseStream):
     """One session as a stream that is written and read."""
 
-    __slots__ = ("_closed", "_engine")
+    __slots__ = ()
 
     _handle: Session
-
-    def __init__(self, connection: JmuxConnection, session: Session) -> None:
-        super().__init__(connection, session)
-        self._engine = connection.engine
-        self._closed = False
-
-    @property
-    def closed(self) -> bool:
-        """Whether it is closed, by either side."""
-        return self._closed or super().closed
+    _engine: ClientEngine | ServerEngine
 
     async def close(self) -> None:
         """End the session in order."""
@@ -72,7 +63,8 @@ class SessionStream(BaseStream):
 
         When the server has closed the session early, further bytes of the request are dropped, as the specification requires.
         """
-        self._check_writable()
+        if self._write_error is not None:
+            self._check_writable()
         session = self._handle
         if self._closed:
             raise ClosedError(f"session {session.id} is closed")
@@ -104,15 +96,10 @@ class SessionStream(BaseStream):
 
     def _consumed(self, count: int) -> None:
         session = self._handle
-        if session.unconsumed:
+        if session.unconsumed and not session.ended:
             self._engine.consume(session, min(count, session.unconsumed))
             if session.increment_due and not self._connection.flush_scheduled:
                 self._connection.schedule_flush()
-
-
-def stream_of(session: Session) -> Any:
-    """What the program has of a session; None if it never had it, or dropped it."""
-    return None if session.owner is None else session.owner()
 
 
 class JmuxConnection(BaseConnection):
@@ -144,19 +131,19 @@ class JmuxConnection(BaseConnection):
             self.schedule_flush()
 
     def _on_data(self, event: events.DataReceived) -> None:
-        if (stream := stream_of(event.session)) is not None:
+        if (stream := event.session.owner()) is not None:
             stream._feed_data(event.data)
 
     def _on_data_finished(self, event: events.DataFinished) -> None:
-        if (stream := stream_of(event.session)) is not None:
+        if (stream := event.session.owner()) is not None:
             stream._feed_eof()
 
     def _on_drained(self, event: events.SessionDrained) -> None:
-        if (stream := stream_of(event.session)) is not None:
+        if (stream := event.session.owner()) is not None:
             stream._wake_writers()
 
     def _on_aborted(self, event: events.SessionAborted) -> None:
-        if (stream := stream_of(event.session)) is not None:
+        if (stream := event.session.owner()) is not None:
             how = "after it may have been processed" if event.partial else "before any of it was processed"
             reason = event.detail.decode("utf-8", "replace")
             message = f"session {event.session.id} was aborted by the peer {how}" + (f": {reason}" if reason else "")
@@ -165,13 +152,13 @@ class JmuxConnection(BaseConnection):
             stream._set_exception(error)
 
     def _on_failed(self, event: events.SessionFailed) -> None:
-        if (stream := stream_of(event.session)) is not None:
+        if (stream := event.session.owner()) is not None:
             error = self.failure or self.engine.failure
             assert error is not None
             stream._set_exception(error)
 
     def _on_session_ended(self, event: events.SessionEnded) -> None:
-        if (stream := stream_of(event.session)) is not None:
+        if (stream := event.session.owner()) is not None:
             stream._wake_writers()
 
     def _on_last_message(self, _: object) -> None:

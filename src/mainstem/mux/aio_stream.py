@@ -105,9 +105,11 @@ class BaseStream:
         "__weakref__",
         "_any_read",
         "_buffer",
+        "_closed",
         "_connection",
         "_credited",
         "_drainers",
+        "_engine",
         "_eof",
         "_eof_seen",
         "_handle",
@@ -121,9 +123,12 @@ class BaseStream:
         "_write_failure",
     )
 
+    _engine: Any
+
     def __init__(self, connection: BaseConnection, handle: Any) -> None:
-        self._connection = connection
         self._handle = handle
+        self._engine = connection.engine
+        self._closed = False  # it was closed or aborted here
         self._buffer = InBuffer()
         self._credited = 0
         self._received = 0
@@ -139,6 +144,7 @@ class BaseStream:
         self._reported = False
         self._short_read: asyncio.IncompleteReadError | None = None
         handle.owner = weakref.ref(self)
+        self._connection = connection
 
     @property
     def id(self) -> int:
@@ -152,8 +158,8 @@ class BaseStream:
 
     @property
     def closed(self) -> bool:
-        """Whether both directions have ended; what had arrived before may still be read."""
-        return bool(self._handle.ended) or self._connection.over
+        """Whether it was closed here, or both directions have ended; what had arrived before may still be read."""
+        return self._closed or bool(self._handle.ended) or self._connection.over
 
     @property
     def error(self) -> MainstemError | None:
@@ -187,7 +193,7 @@ class BaseStream:
 
     def __del__(self) -> None:
         connection = getattr(self, "_connection", None)
-        if connection is None or self.closed:
+        if connection is None or self._closed or self._handle.ended or connection.over:
             return
         if connection.call_soon(connection.stream_dropped, self._handle):
             warnings.warn(f"{self!r} was dropped without being closed", ResourceWarning, stacklevel=2, source=self)
@@ -302,14 +308,15 @@ class BaseStream:
         buffer = self._buffer
         self._eof_seen = self._eof
         while not self._eof and (count is None or buffer.size < count):
-            if count is None and buffer.size > self._connection.read_limit:
-                limit = self._connection.read_limit
-                raise LimitExceeded(f"stream {self.id} has more than {limit} bytes, the limit of one read", limit=limit)
-            if buffer.size > self._credited:
-                ahead, self._credited = buffer.size - self._credited, buffer.size
-                self._consumed(ahead)
+            if buffer.size:
+                if count is None and buffer.size > (limit := self._connection.read_limit):
+                    text = f"stream {self.id} has more than {limit} bytes, the limit of one read"
+                    raise LimitExceeded(text, limit=limit)
+                if buffer.size > self._credited:
+                    ahead, self._credited = buffer.size - self._credited, buffer.size
+                    self._consumed(ahead)
             await self._wait_for_data()
-            self._eof_seen = self._eof
+        self._eof_seen = self._eof
 
     def _taken(self, count: int) -> None:
         """Account for ``count`` bytes that a read took out of the buffer."""
@@ -364,7 +371,10 @@ class BaseStream:
             Timeout: The timeout passed.
             MainstemError: What ended the writing half before that.
         """
-        await within(timeout, self._drain_to(0, 0), f"flush of stream {self.id}")
+        if self._handle.queue.size:
+            self._connection.flush()
+        if timeout is not None or self._handle.queue.size:
+            await within(timeout, self._drain_to(0, 0), f"flush of stream {self.id}")
         self._check_written()
 
     async def _flush_in_time(self, timeout: float | None = None) -> None:
@@ -372,10 +382,11 @@ class BaseStream:
 
         The default is the settings' ``stall_timeout``.
         """
+        handle = self._handle
         if timeout is None:
             timeout = self._connection.stall_timeout
-        while self.queued:
-            sent = self._handle.sent
+        while handle.queue.size:
+            sent = handle.sent
             deadline = asyncio.timeout(None if timeout == math.inf else timeout)
             try:
                 async with deadline:
@@ -383,7 +394,7 @@ class BaseStream:
             except TimeoutError:
                 if not deadline.expired():
                     raise
-                if self._handle.sent == sent:
+                if handle.sent == sent:
                     self._give_up(timeout)
         self._check_written()
 
@@ -427,7 +438,7 @@ class BaseStream:
 
     def _written(self, credit: int) -> None:
         """Let what was just queued leave: at once when it is much and there is credit, else with this turn of the loop."""
-        if self._handle.queue.size >= EAGER_BYTES and credit:
+        if credit and self._handle.queue.size >= EAGER_BYTES:
             self._connection.flush()
         elif not self._connection.flush_scheduled:
             self._connection.schedule_flush()
@@ -438,13 +449,15 @@ class BaseStream:
         """Add received bytes, which are not copied."""
         self._buffer.append(data)
         self._received += len(data)
-        self._wake_reader()
+        if self._reader is not None:
+            self._wake_reader()
 
     def _feed_eof(self) -> None:
         """Mark the end of the peer's bytes."""
         # An error before it is final: the data up to here is incomplete.
         self._eof = self._read_error is None
-        self._wake_reader()
+        if self._reader is not None:
+            self._wake_reader()
 
     def _set_exception(self, error: MainstemError) -> None:
         """Break both halves off: reading (unless the end of data was received before) and writing raise the error from now on."""

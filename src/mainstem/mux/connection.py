@@ -19,6 +19,10 @@ writes of one turn leave together. A flush takes batches of 64 KiB from the engi
 another stream's turn can overtake what is still in the engine, but not what the transport has. After eight batches the other tasks
 have a turn.
 
+A write that is alone is flushed at once, which saves a turn of the loop: a request or a response of a peer that has one in flight.
+The first write after a burst of the peer's bytes is expected to be alone (``sends_at_once``) if the one after the burst before was;
+so a program that writes a message in two parts, or many messages, is gathered from the second time on.
+
 Tasks. ``spawn`` starts the handlers of streams and of the connection; they belong to the connection. A handler is cancelled when
 its stream breaks (:meth:`BaseStream._set_exception`), as every stream does that is left when the connection ends. A handler whose
 stream had ended in order may complete; ``cancel_tasks`` (the close of a connection or server) ends those too.
@@ -87,6 +91,11 @@ class BaseConnection:
         self.tasks: set[asyncio.Task[Any]] = set()
         self.traffic = EndpointCounters()
         self.flush_scheduled = False
+        # Whether the next write is flushed at once, the writes since the peer's last bytes, and whether those before were one.
+        self.sends_at_once = True
+        self.writes = 0
+        self._is_alone = True
+        self._started_handler = False
         self.over = False
         self.failure: MainstemError | None = None
 
@@ -153,12 +162,31 @@ class BaseConnection:
         self.traffic.connections_opened += 1
         self.flush()
 
-    @ends_connection_on_error
     def data_received(self, data: memoryview) -> None:
         """Take received bytes; called by the transport, whose the memory is again when the call returns."""
-        if not self.over:
+        if self.over:
+            return
+        engine = self.engine
+        try:
             self.traffic.bytes_received += len(data)
-            self._advance(self.engine.receive_data, data, self._clock.monotonic_ns())
+            if self.writes:
+                self._is_alone = self.writes == 1
+                self.writes = 0
+            self.sends_at_once = self._is_alone
+            try:
+                engine.receive_data(data, self._clock.monotonic_ns())
+            except MainstemError as error:
+                self.dispatch()
+                self._fail(error)
+                return
+            if engine._events:
+                self.dispatch()
+            self.flush()
+            if self._started_handler:  # the first step of each is in the next turn of the loop: flush after them
+                self._started_handler = False
+                self.schedule_flush()
+        except Exception as error:  # as `ends_connection_on_error`, without a call more for each burst of bytes
+            self._fail_internally(error)
 
     @ends_connection_on_error
     def writing_resumed(self) -> None:
@@ -196,6 +224,15 @@ class BaseConnection:
             self.flush_scheduled = True
             self._loop.call_soon(self._on_turn)
 
+    def send_soon(self) -> None:
+        """Flush what was just queued: at once if it is alone, else at the end of this turn of the event loop."""
+        self.writes += 1
+        if self.sends_at_once:
+            self.sends_at_once = False
+            self.flush()
+        elif not self.flush_scheduled:
+            self.schedule_flush()
+
     def flush(self) -> None:
         """Write as much to the transport as it takes now."""
         transport = self._transport
@@ -203,28 +240,27 @@ class BaseConnection:
             return
         engine = self.engine
         batches = 0
-        while engine.wants_to_send and not transport.paused:
-            segments = engine.segments_to_send(FLUSH_BATCH)
-            if not segments:
+        while not transport.paused and (segments := engine.segments_to_send(FLUSH_BATCH)):
+            size = sum(map(len, segments))
+            self.traffic.bytes_sent += size
+            transport.write(segments)
+            if size < FLUSH_BATCH:
                 break
-            self._write(transport, segments)
             batches += 1
             if batches == FLUSH_BATCHES:
                 self.schedule_flush()
                 break
-        if batches:
+        if engine._events:
             self.dispatch()
-        self._set_timer()
-
-    def _write(self, transport: Transport, segments: list[bytes | memoryview]) -> None:
-        self.traffic.bytes_sent += sum(map(len, segments))
-        transport.write(segments)
+        if engine.timeout_moved:
+            self._set_timer()
 
     def dispatch(self) -> None:
         """Call the handlers of the protocol's events."""
-        next_event = self.engine.next_event
+        events = self.engine._events
         handlers = self._handlers
-        while (event := next_event()) is not None:
+        while events:
+            event = events.popleft()
             handler = handlers.get(type(event))
             if handler is not None:
                 handler(event)
@@ -306,18 +342,6 @@ class BaseConnection:
             self.traffic.handlers_failed += 1
             logger.error("a handler for %s failed", self.peer_name, exc_info=error)
 
-    def _advance(self, verb: Callable[..., None], *arguments: Any) -> bool:
-        """One step: the verb, its events, its bytes. Returns false when it ended the connection."""
-        try:
-            verb(*arguments)
-        except MainstemError as error:
-            self.dispatch()
-            self._fail(error)
-            return False
-        self.dispatch()
-        self.flush()
-        return True
-
     @ends_connection_on_error
     def _on_turn(self) -> None:
         # Reset only here: a caller that flushes message by message must not fill the loop with calls that have nothing to do.
@@ -325,6 +349,7 @@ class BaseConnection:
         self.flush()
 
     def _set_timer(self) -> None:
+        self.engine.timeout_moved = False
         due_ns = self.engine.next_timeout_ns()
         if due_ns is None:
             return
@@ -339,8 +364,17 @@ class BaseConnection:
     @ends_connection_on_error
     def _on_timer(self) -> None:
         self._timer = None
-        if not self.over and self._advance(self.engine.handle_timeout, self._clock.monotonic_ns()):
-            self._set_timer()
+        if self.over:
+            return
+        try:
+            self.engine.handle_timeout(self._clock.monotonic_ns())
+        except MainstemError as error:
+            self.dispatch()
+            self._fail(error)
+            return
+        self.engine.timeout_moved = True  # it is set again, whatever is due next
+        self.dispatch()
+        self.flush()
 
     def _fail_internally(self, error: Exception) -> None:
         """End the connection for an exception that is not a protocol error: a fault on this side."""
@@ -359,7 +393,8 @@ class BaseConnection:
         if transport is not None and not abort:
             # An Error or Shutdown message, or responses that were still due.
             while not transport.paused and (segments := self.engine.segments_to_send(FLUSH_BATCH)):
-                self._write(transport, segments)
+                self.traffic.bytes_sent += sum(map(len, segments))
+                transport.write(segments)
         if transport is not None:
             self.traffic.connection_ended(error)
         self.over = True
@@ -392,6 +427,10 @@ class BaseConnection:
         if not self._ended.done():
             self._ended.set_result(None)
         self._check_done()
+
+
+def nobody() -> None:
+    """The owner of a stream that the program never saw."""
 
 
 def connection_stats(

@@ -6,7 +6,8 @@ the engine never calls back, reads no clock and starts nothing:
 * ``receive_data(data, now_ns)`` and ``receive_eof(now_ns)`` take what the transport delivered;
 * ``next_event()`` returns what follows from it, oldest first;
 * ``segments_to_send(limit)`` (or ``data_to_send``) returns what the transport should carry next;
-* ``next_timeout_ns()`` and ``handle_timeout(now_ns)`` are its only relation to time.
+* ``next_timeout_ns()`` and ``handle_timeout(now_ns)`` are its only relation to time. ``timeout_moved`` is set when the next
+  timeout may be earlier than it was; the driver clears it when it asks.
 
 Invariants:
 
@@ -67,6 +68,7 @@ class BaseEngine(Generic[M, E]):
         self._ready: RoundRobin[M] = RoundRobin()
         self._carry = bytearray()
         self._heartbeat = Heartbeat.of(settings.ping_interval, settings.ping_timeout, now_ns=now_ns)
+        self.timeout_moved = True
 
     def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
         """Parse bytes from the peer."""
@@ -90,7 +92,10 @@ class BaseEngine(Generic[M, E]):
         return b"".join(self.segments_to_send(limit))
 
     def segments_to_send(self, limit: int = SEND_LIMIT) -> list[bytes | memoryview]:
-        """Return the bytes of :meth:`data_to_send` in pieces that were not copied, for transports that can gather."""
+        """Return the bytes of :meth:`data_to_send` in pieces that were not copied, for transports that can gather.
+
+        Fewer bytes than ``limit`` are all that may be sent now.
+        """
         raise NotImplementedError
 
     def next_timeout_ns(self) -> int | None:

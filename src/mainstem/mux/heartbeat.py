@@ -42,10 +42,13 @@ class Heartbeat:
             interval_ns=0 if interval is None else seconds_ns(interval), timeout_ns=seconds_ns(timeout), now_ns=now_ns
         )
 
-    def heard(self, now_ns: int) -> None:
-        """Data came from the peer: it is alive."""
+    def heard(self, now_ns: int) -> bool:
+        """Data came from the peer: it is alive. Return whether a ping had been sent: then the next instant may have moved back."""
         self._heard_ns = now_ns
+        if self._pinged_ns < 0:
+            return False
         self._pinged_ns = -1
+        return True
 
     def next_timeout_ns(self) -> int | None:
         """The instant from which :meth:`check` returns something else than ``QUIET``."""

@@ -30,7 +30,7 @@ class OutQueue:
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
         """Add a chunk at the end. Mutable data is copied; empty chunks are dropped. Raises TypeError for what is not a buffer."""
-        chunk = as_bytes(data)
+        chunk = data if type(data) is bytes else as_bytes(data)
         if chunk:
             self.chunks.append(chunk)
             self.size += len(chunk)

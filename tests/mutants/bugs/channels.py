@@ -17,8 +17,8 @@ BUGS = (
         name="Jmux: a ration is counted twice",
         harm="a peer that keeps to its ration is thrown out",
         file="jmux/engine.py",
-        old="            session.inbound -= length\n",
-        new="            session.inbound -= 2 * length\n",
+        old="                session.inbound -= value\n",
+        new="                session.inbound -= 2 * value\n",
         finder=Simulator(scenarios=("jmux",)),
     ),
     Bug(

@@ -503,3 +503,27 @@ def test_a_held_stream_counts_after_its_end() -> None:
     b.release(opened)
     shuttle(a, b)
     assert a.can_open
+
+
+@pytest.mark.parametrize("length", [0, 1, 255, 256, 1000, 1001, 70_000])
+@pytest.mark.parametrize("credit", [0, 1000, INFINITE])
+def test_the_packet_of_a_lone_write_is_what_write_would_have_sent(length: int, credit: int) -> None:
+    settings = Settings(stream_window=credit)
+    data = bytearray(length)
+    ends = [pair(settings)[0] for _ in range(2)]
+    streams = [end.open_stream() for end in ends]
+    for end, stream in zip(ends, streams, strict=True):
+        assert end.packet_of(stream, b"?") == []  # its creation is still queued
+        end.data_to_send()
+        if credit:
+            end.receive_data(encode_stream(0, stream.id, 0 if credit == INFINITE else credit))  # type: ignore[arg-type]
+    packet = ends[0].packet_of(streams[0], data)
+    whole = 0 < length <= min(credit, settings.packet_limit)
+    assert bool(packet) == whole
+    if not whole:
+        ends[0].write(streams[0], data)
+    ends[1].write(streams[1], data)
+    assert b"".join(packet) + ends[0].data_to_send() == ends[1].data_to_send()
+    assert (streams[0].sent, streams[0].send_credit) == (streams[1].sent, streams[1].send_credit)
+    ends[0].close(streams[0])
+    assert ends[0].packet_of(streams[0], b"?") == []

@@ -1,0 +1,185 @@
+"""When written bytes leave: what is alone at once, what is written together in one piece, and the timer that goes with them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.mux_pair import bymux_pair, jmux_pair
+from tests.support.waiting import settle, until
+
+from mainstem import bymux
+from mainstem.bymux import events
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tests.support.mux_pair import MemoryTransport
+
+    from mainstem.jmux import aio as jmux
+
+ROUNDS = 50
+MESSAGE = bytes(64)
+
+
+async def echo_stream(stream: bymux.aio.Stream) -> None:
+    while data := await stream.read():
+        stream.write(data)
+
+
+async def respond(session: jmux.ServerSession) -> None:
+    session.write(await session.read(-1))
+
+
+async def turns_of(work: Callable[[], Awaitable[object]]) -> int:
+    """Return how many turns of the event loop some work took."""
+    loop = asyncio.get_running_loop()
+    turns = 0
+
+    def turn() -> None:
+        nonlocal turns, handle
+        turns += 1
+        handle = loop.call_soon(turn)
+
+    handle = loop.call_soon(turn)
+    await work()
+    handle.cancel()
+    return turns
+
+
+def pieces_of(transport: MemoryTransport) -> list[int]:
+    """The lengths of what is written to a transport from now on."""
+    lengths: list[int] = []
+    write = transport.write
+
+    def counted(segments: list[bytes | memoryview]) -> None:
+        lengths.append(sum(map(len, segments)))
+        write(segments)
+
+    transport.write = counted  # type: ignore[method-assign]
+    return lengths
+
+
+async def test_a_request_of_jmux_takes_two_turns_of_the_loop_at_each_end() -> None:
+    client, _ = jmux_pair(respond)
+    async with client:
+
+        async def requests() -> None:
+            for _ in range(ROUNDS):
+                assert await client.request(MESSAGE) == MESSAGE
+
+        await requests()
+        assert await turns_of(requests) <= 4 * ROUNDS + 1
+
+
+async def test_a_message_of_bymux_and_its_response_take_two_turns_of_the_loop_at_each_end() -> None:
+    client, _ = bymux_pair(echo_stream)
+    async with client, await client.open_stream() as stream:
+
+        async def messages() -> None:
+            for _ in range(ROUNDS):
+                stream.write(MESSAGE)
+                assert await stream.readexactly(len(MESSAGE)) == MESSAGE
+
+        await messages()
+        assert await turns_of(messages) <= 4 * ROUNDS + 1
+
+
+async def test_requests_and_responses_of_one_turn_leave_together() -> None:
+    client, endpoint = jmux_pair(respond)
+    async with client:
+        await client.request(MESSAGE)
+        ends = [pieces_of(transport) for transport in endpoint.transports]  # type: ignore[arg-type]
+        for _ in range(10):
+            await asyncio.gather(*(client.request(MESSAGE) for _ in range(ROUNDS)))
+        # The first request of all is taken for a lone one; so are the response to it and the first one after that.
+        assert [len(lengths) for lengths in ends] == [11, 12]
+        assert [sum(lengths) for lengths in ends] == [10 * ROUNDS * 68] * 2
+
+
+async def test_a_message_written_in_parts_leaves_in_one_piece_from_the_second_on() -> None:
+    client, _ = bymux_pair(echo_stream)
+    async with client, await client.open_stream() as stream:
+        for _ in range(2):
+            stream.write(b"1")
+            await stream.readexactly(1)
+        lengths = pieces_of(client._runner._transport)  # type: ignore[arg-type]
+        for _ in range(3):
+            stream.write(b"12")
+            stream.write(b"345")
+            await stream.readexactly(5)
+        assert lengths == [5, 6, 8, 8]
+
+
+async def test_what_is_alone_waits_behind_what_is_queued() -> None:
+    """A large write without credit for all of it, then a small one: they arrive in order."""
+    received = bytearray()
+
+    async def collect(stream: bymux.aio.Stream) -> None:
+        await asyncio.sleep(0)
+        while data := await stream.read():
+            received.extend(data)
+
+    client, _ = bymux_pair(collect, settings=bymux.Settings(stream_window=1000))
+    async with client, await client.open_stream() as stream:
+        await settle()
+        stream.write(b"a" * 1500)
+        client._runner.sends_at_once = True
+        stream.write(b"b")
+        stream.finish()
+        await until(lambda: len(received) == 1501)
+    assert received == b"a" * 1500 + b"b"
+
+
+async def test_a_lone_write_to_a_transport_without_room_is_kept() -> None:
+    client, _ = bymux_pair(echo_stream)
+    async with client, await client.open_stream() as stream:
+        await settle()
+        runner = client._runner
+        assert runner._transport is not None
+        runner._transport.paused = True
+        assert runner.sends_at_once
+        stream.write(MESSAGE)
+        assert stream.queued == len(MESSAGE)
+        runner._transport.paused = False
+        runner.writing_resumed()
+        assert await stream.readexactly(len(MESSAGE)) == MESSAGE
+
+
+async def test_a_ping_that_was_answered_is_followed_by_the_next_one_in_time() -> None:
+    """The interval is shorter than the time a pong may take: the timer has to move back when the pong comes."""
+    settings = bymux.Settings(ping_interval=0.01, ping_timeout=60)
+    client, _ = bymux_pair(settings=settings)
+    pongs = 0
+
+    def pong(_: events.PongReceived) -> None:
+        nonlocal pongs
+        pongs += 1
+
+    async with client:
+        client._runner._handlers[events.PongReceived] = pong
+        await until(lambda: pongs >= 3)
+
+
+@pytest.mark.parametrize("early", [False, True])
+async def test_handlers_of_jmux_that_ended_are_forgotten(early: bool) -> None:
+    """A handler's task does not wait for a callback at its end; one that is cancelled before its first step needs it."""
+    client, endpoint = jmux_pair(respond)
+    async with client:
+        await client.request(MESSAGE)
+        server = endpoint.servers[0]
+        for _ in range(3):
+            if early:
+                session = await client.open_session()
+                session.write(MESSAGE)
+                for end in (session.finish, session.abort):
+                    end()
+                    client._pool.connections[0].flush()
+                await asyncio.sleep(0)
+                assert [task.cancelling() for task in server.tasks] == [1]
+            else:
+                await client.request(MESSAGE)
+            await until(lambda: not server.tasks and not server._running)
+        assert await client.request(MESSAGE) == MESSAGE
+    assert not server.traffic.handlers_failed
