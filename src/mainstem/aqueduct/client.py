@@ -64,7 +64,17 @@ class _ClientEndpoint(UdpEndpoint):
     def __init__(self, udp: UdpSocket, on_refused: Callable[[], None] | None) -> None:
         super().__init__(udp)
         self._on_refused = on_refused
+        self._closing: asyncio.TimerHandle | None = None
         udp.report_refusals(on_refused is not None)
+
+    def close_soon(self) -> None:
+        """Close the socket when the close may have been sent often enough, if it is not closed until then."""
+        self._closing = self._loop.call_later(DRAIN_S, self._close_sockets)
+
+    def _close_sockets(self) -> None:
+        super()._close_sockets()
+        if self._closing is not None:
+            self._closing.cancel()
 
     def _readable(self, udp: UdpSocket) -> None:
         if self._on_refused is not None:
@@ -166,8 +176,7 @@ class _Attempt:
         endpoint = _ClientEndpoint(udp, on_refused)
         runner = endpoint.runner = Runner(engine, adapter, udp, where, serializer=self.serializers[0])
         runner.on_over = endpoint._close_sockets
-        # Some time after its close was sent, if that takes long.
-        runner.ended.add_done_callback(lambda _: runner.loop.call_later(DRAIN_S, endpoint._close_sockets))
+        runner.ended.add_done_callback(lambda _: endpoint.close_soon())
         runner.on_headers = lambda response: self._choose_serializer(runner, response)
         engine.start(runner.now_ns)
         adapter.connect(where, runner.loop.time())

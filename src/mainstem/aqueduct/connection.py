@@ -197,7 +197,9 @@ class Connection:
                 await self._hand_over_end()
         finally:
             self.abort(reason)
-            await self._runner.wait_over(DRAIN_S)
+            if self._is_client:
+                # A server's socket stays, and sends the close again without this.
+                await self._runner.wait_over(DRAIN_S)
 
     def abort(self, reason: str = "") -> None:
         """Close the connection and all its channels at once. What is not acknowledged may be lost. May be called again.

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import logging
 import os
+import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from tests.support.waiting import STALL_S, settle, soon, until
 from mainstem import aqueduct
 from mainstem.aqueduct import Message
 from mainstem.aqueduct.aio import Connection, channel, oneshot
+from mainstem.aqueduct.quic.adapter import QuicAdapter
+from mainstem.aqueduct.quic.farewell import SENDINGS, SHORTEST_GAP
 from mainstem.aqueduct.quic.udp import UdpSocket
 from mainstem.errors import ConfigurationError, ConnectionLost, NoReceivers, Timeout
 
@@ -413,6 +416,40 @@ async def test_leaving_a_connection_delivers_what_was_sent(certificates: Certifi
                 await connection.sender.send(message)
         await soon(done.wait())
     assert received == sent
+
+
+@pytest.mark.parametrize("server_backend", ["qh3", "aioquic"])
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+async def test_leaving_does_not_wait_to_repeat_a_close_that_the_server_has(
+    certificates: CertificateFiles, backend: str, server_backend: str
+) -> None:
+    async def handler(connection: Connection) -> None:
+        await connection.wait_closed()
+
+    async def leave() -> float:
+        async with aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, backend=backend):
+            start = time.monotonic()
+        return time.monotonic() - start
+
+    async with await serving(certificates, handler, backend=server_backend) as server:
+        assert min([await leave() for _ in range(5)]) < SHORTEST_GAP
+
+
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+async def test_leaving_ends_although_the_server_says_nothing_more(
+    certificates: CertificateFiles, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log()
+    async with await serving(certificates, log.wait_for_ever) as server:
+        async with aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, backend=backend):
+            await soon(log.started.wait())
+            # As a server does that sends no stateless resets.
+            monkeypatch.setattr(QuicAdapter, "reset_token", None)
+            for kind in QuicAdapter.__subclasses__():
+                monkeypatch.setattr(kind, "reset_token", None)
+            start = time.monotonic()
+        assert time.monotonic() - start > 0.9 * SENDINGS * SHORTEST_GAP
+        await until(lambda: not server.connections)
 
 
 async def test_leaving_a_connection_raises_where_the_server_went_before_all_was_delivered(

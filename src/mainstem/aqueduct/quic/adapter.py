@@ -23,7 +23,7 @@ from mainstem.aqueduct.events import (
     WatchDelivery,
 )
 from mainstem.aqueduct.frames import EXPLICIT_CLOSE, HANDSHAKE_TIMED_OUT, NO_PLACE, PROTOCOL_ERROR, SERIALIZATION_ERROR
-from mainstem.aqueduct.quic.farewell import Farewell
+from mainstem.aqueduct.quic.farewell import Farewell, stateless_reset
 from mainstem.aqueduct.settings import CID_LENGTH
 from mainstem.errors import ConfigurationError, ConnectionLost, Delivery, RemoteProtocolError
 
@@ -147,7 +147,8 @@ class QuicAdapter:
         """UDP payloads that arrived from one address."""
         if self.closing:
             if self._farewell is not None:
-                self._farewell.received(len(datagrams))
+                self._farewell.received(datagrams)
+                self._end_farewell(now)
         else:
             self._receive(datagrams, address, now)
 
@@ -163,10 +164,15 @@ class QuicAdapter:
         if self.closing:
             # An unproven address gets it only once.
             is_proven = self.is_client or self.handshake_done
-            self._farewell = Farewell(datagrams if is_proven else [], now, self.round_trip or 0.0)
+            self._farewell = Farewell(
+                datagrams if is_proven else [], now, self.round_trip or 0.0, self.reset_token or b""
+            )
         # The connection is closed and nothing is left to send. The library reports it only after its closing or draining period,
         # which takes seconds in the handshake.
-        self._is_drained = not datagrams and self.quic._close_event is not None
+        was_drained, self._is_drained = self._is_drained, not datagrams and self.quic._close_event is not None
+        if self._is_drained and not (was_drained or self.is_client) and self.is_draining and self.reset_token:
+            # The peer has closed it. Once it hears that the connection is forgotten, it need not repeat that.
+            return [(stateless_reset(self.reset_token), self.active_address)]
         return datagrams
 
     def timer(self) -> float | None:
@@ -181,10 +187,14 @@ class QuicAdapter:
             self.quic.handle_timer(now=max(now, self.quic.get_timer() or now) if self._is_drained else now)
         elif self._farewell is not None:
             self._farewell.handle_timer(now)
-            if self._farewell.is_over:
-                # The library's own closing period may be over already: qh3 counts it from the last packet.
-                self.quic.handle_timer(now=max(now, self.quic.get_timer() or now))
-                self.terminated = True
+            self._end_farewell(now)
+
+    def _end_farewell(self, now: float) -> None:
+        """End the connection if its closing period is over."""
+        if self._farewell is not None and self._farewell.is_over and not self.terminated:
+            # The library's own closing period may be over already: qh3 counts it from the last packet.
+            self.quic.handle_timer(now=max(now, self.quic.get_timer() or now))
+            self.terminated = True
 
     def ping(self) -> None:
         """Keep the connection alive."""
@@ -197,6 +207,21 @@ class QuicAdapter:
     @property
     def peer_certificate(self) -> bytes | None:
         """The peer's certificate in DER, None if it presented none."""
+        raise NotImplementedError
+
+    @property
+    def active_address(self) -> Address:
+        """The address to which packets go, as the library names it."""
+        raise NotImplementedError
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the peer has closed the connection."""
+        raise NotImplementedError
+
+    @property
+    def reset_token(self) -> bytes | None:
+        """The token of the server's stateless resets for this connection, None or empty if it is not known."""
         raise NotImplementedError
 
     @property

@@ -10,14 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aioquic.buffer import Buffer
-from aioquic.quic.connection import Limit, QuicConnection, QuicConnectionError
+from aioquic.quic.connection import Limit, QuicConnection, QuicConnectionError, QuicConnectionState
 from aioquic.quic.packet import QuicFrameType, QuicPacketType, pull_quic_header
 from aioquic.tls import AlertBadCertificate, AlertHandshakeFailure, verify_certificate
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import ExtendedKeyUsage, ExtensionNotFound
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from mainstem.aqueduct.quic.adapter import DATAGRAM_BACKLOG, Backend, PacketHeader, QuicAdapter, read_authority
+from mainstem.aqueduct.quic.adapter import DATAGRAM_BACKLOG, Address, Backend, PacketHeader, QuicAdapter, read_authority
 from mainstem.aqueduct.settings import CID_LENGTH
 from mainstem.errors import ConfigurationError
 
@@ -150,6 +150,19 @@ class AioquicAdapter(QuicAdapter):
         limits = quic._remote_max_streams_bidi, quic._remote_max_streams_uni
         opened = quic._local_next_stream_id_bidi // 4, quic._local_next_stream_id_uni // 4
         self.note_room(engine, limits, opened, max(0, DATAGRAM_BACKLOG - len(quic._datagrams_pending)))
+
+    @property
+    def active_address(self) -> Address:
+        return self.quic._network_paths[0].addr  # type: ignore[no-any-return]
+
+    @property
+    def is_draining(self) -> bool:
+        return self.quic._state is QuicConnectionState.DRAINING
+
+    @property
+    def reset_token(self) -> bytes | None:
+        cid = self.quic._peer_cid if self.is_client else self.quic._host_cids[0]
+        return cid.stateless_reset_token  # type: ignore[no-any-return]
 
     @property
     def round_trip(self) -> float | None:

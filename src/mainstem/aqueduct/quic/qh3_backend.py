@@ -170,6 +170,23 @@ class Qh3Adapter(QuicAdapter):
         return (quic._core.send_stream, quic._core.send_datagram) if quic.may_pass_by else super()._outlets()
 
     @property
+    def active_address(self) -> Address:
+        return self.quic.active_address  # type: ignore[no-any-return]
+
+    @property
+    def is_draining(self) -> bool:
+        core = self.quic._core
+        return core is not None and core.state == "draining"
+
+    @property
+    def reset_token(self) -> bytes | None:
+        quic = self.quic
+        if not self.is_client:
+            return None if quic._tls is None else quic._tls.stateless_reset_token
+        parameters = quic._applied_transport_parameters
+        return None if parameters is None else parameters.stateless_reset_token
+
+    @property
     def round_trip(self) -> float | None:
         core = self.quic._core
         return None if core is None else core.smoothed_rtt

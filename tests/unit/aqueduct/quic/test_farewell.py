@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainstem.aqueduct.quic.farewell import SENDINGS, SHORTEST_GAP, Farewell
+from mainstem.aqueduct.quic.farewell import SENDINGS, SHORTEST_GAP, Farewell, stateless_reset
 
 CLOSE = [(b"close", ("192.0.2.1", 4433))]
 
@@ -31,10 +31,33 @@ def test_packets_that_still_come_are_answered_ever_more_rarely() -> None:
     farewell = Farewell(CLOSE, 10.0, 0.0)
     answered = []
     for number in range(1, 70):
-        farewell.received(1)
+        farewell.received([b"packet"])
         if farewell.take():
             answered.append(number)
     assert answered == [1, 2, 4, 8, 16, 32, 64]
-    farewell.received(1000)
+    farewell.received([b"packet"] * 1000)
     assert farewell.take() == CLOSE
     assert farewell.take() == []
+
+
+def test_a_peer_that_has_forgotten_the_connection_ends_the_period() -> None:
+    token = bytes(range(16))
+    farewell = Farewell(CLOSE, 10.0, 0.0, token)
+    farewell.received([b"packet", stateless_reset(bytes(16))])
+    assert not farewell.is_over
+    farewell.received([b"packet", stateless_reset(token)])
+    assert farewell.is_over
+    assert farewell.take() == []
+
+
+def test_a_token_that_is_not_known_is_never_met() -> None:
+    farewell = Farewell(CLOSE, 10.0, 0.0, b"")
+    farewell.received([b"", bytes(16), stateless_reset(bytes(16))])
+    assert not farewell.is_over
+
+
+def test_a_stateless_reset_has_a_short_header_and_is_short() -> None:
+    reset = stateless_reset(bytes(16))
+    assert reset[0] >> 6 == 1
+    assert 21 <= len(reset) < 30
+    assert reset != stateless_reset(bytes(16))
