@@ -81,14 +81,6 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture
-def full(served: Served) -> Served:
-    """An archive that does everything."""
-    if isinstance(served, MainstemArchive):
-        pytest.skip("Mainstem's archive refuses this request")
-    return served
-
-
-@pytest.fixture
 def aeron(served: Served) -> Iterator[mainstem.Aeron]:
     with mainstem.connect(served.directory) as client:
         yield client
@@ -481,14 +473,14 @@ async def test_a_merge_for_asyncio(served: Served, aeron: mainstem.Aeron) -> Non
             assert got == sent[: len(got)]
 
 
-def test_replication(full: Served, aeron: mainstem.Aeron, tmp_path: Path) -> None:
+def test_replication(served: Served, aeron: mainstem.Aeron, tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="mainstem-interop-", dir="/dev/shm") as folder:
         other_directory = Path(folder) / "aeron"
         with (
             JavaArchive(tmp_path / "source", other_directory, has_driver=True) as other,
             mainstem.connect(other.directory) as far,
             archive.connect(other.control, aeron=far) as source,
-            archive.connect(full.control, aeron=aeron) as client,
+            archive.connect(served.control, aeron=aeron) as client,
         ):
             recording_id, end = recorded(source, far, 1111)
 

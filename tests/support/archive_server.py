@@ -30,7 +30,7 @@ class RunningArchive:
 
     def __init__(self, directory: Path, **options: Any) -> None:
         self._stack = ExitStack()
-        values = {"term_buffer_length": 1 << 16, "ipc_term_buffer_length": 1 << 16}
+        values = {"term_buffer_length": 1 << 16, "ipc_term_buffer_length": 1 << 16, "timer_interval_ns": 100_000_000}
         self.directory = directory
         self.driver = self._stack.enter_context(MediaDriver.launch(threading_mode="INVOKER", **values))
         self._options = {

@@ -566,9 +566,8 @@ class Calls(Generic[S]):
     ) -> Steps[tuple[S, int]]:
         deadline = Deadline(self._clock, timeout)
         replay_id = yield from self.start_replay(recording_id, channel, stream_id, options, timeout)
-        session_id = (replay_id & 0xFFFF_FFFF) - ((replay_id & 0x8000_0000) << 1)
         try:
-            joined = with_values(channel, {"session-id": session_id})
+            joined = with_values(channel, {"session-id": replay_session(replay_id)})
             return (yield from self._subscribe(joined, stream_id, deadline, timeout)), replay_id
         except BaseException:
             self._send_once("StopReplayRequest", replay_session_id=replay_id)
@@ -597,36 +596,53 @@ class Calls(Generic[S]):
     def _replay_over_response_channel(
         self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
     ) -> Steps[tuple[S, int]]:
-        """Ask by a publication whose responses are the subscription's; a token says that this session may."""
+        """Subscribe first: the archive joins the replay to the subscription."""
         deadline = Deadline(self._clock, timeout)
-        what = f"replay of recording {recording_id}"
-        token = yield from self._asking(what, timeout, "ReplayTokenRequest", recording_id=recording_id)
         subscription: Any = yield from self._subscribe(channel, stream_id, deadline, timeout)
         try:
-            values = {"response-correlation-id": subscription.registration_id, "ssc": "false"}
-            requests = with_control_defaults(self.channel)
-            requests = with_values(requests, values, without=("session-id", *POSITION_KEYS))
-            adding = self._conductor.add_publication(ExclusivePublication, requests, self._stream_id)
-            publication = yield from self._result(adding, deadline, timeout, "the publication that asks for the replay")
-            try:
-                while not publication.is_connected or publication.available_window <= 0:
-                    yield from self._pause(deadline, timeout, "a connection for the replay's request")
-                name, fields = options.request(recording_id, channel, stream_id)
-                request = self.session.open_request(name, **fields | {"replay_token": token})
-                try:
-                    yield from self._send(publication, request.data, deadline, timeout, what)
-                    message = yield from self._response(request, deadline, timeout, what, name)
-                    if message.code != ResponseCode.OK:
-                        raise refusal(what, message)
-                    replay_id: int = message.relevant_id
-                finally:
-                    self.session.forget(request)
-            finally:
-                publication._end()
+            registration_id = subscription.registration_id
+            replay_id = yield from self.start_replay_by_response(
+                registration_id, recording_id, channel, stream_id, options, timeout
+            )
         except BaseException:
             subscription._end()
             raise
         return subscription, replay_id
+
+    def start_replay_by_response(
+        self,
+        registration_id: int,
+        recording_id: int,
+        channel: str,
+        stream_id: int,
+        options: ReplayOptions,
+        timeout: float | None,
+    ) -> Steps[int]:
+        """Ask by a publication whose responses are a subscription's; a token says that this session may."""
+        deadline = Deadline(self._clock, timeout)
+        what = f"replay of recording {recording_id}"
+        token = yield from self._asking(what, timeout, "ReplayTokenRequest", recording_id=recording_id)
+        values = {"response-correlation-id": registration_id, "ssc": "false"}
+        requests = with_control_defaults(self.channel)
+        requests = with_values(requests, values, without=("session-id", *POSITION_KEYS))
+        adding = self._conductor.add_publication(ExclusivePublication, requests, self._stream_id)
+        publication = yield from self._result(adding, deadline, timeout, "the publication that asks for the replay")
+        try:
+            while not publication.is_connected or publication.available_window <= 0:
+                yield from self._pause(deadline, timeout, "a connection for the replay's request")
+            name, fields = options.request(recording_id, channel, stream_id)
+            request = self.session.open_request(name, **fields | {"replay_token": token})
+            try:
+                yield from self._send(publication, request.data, deadline, timeout, what)
+                message = yield from self._response(request, deadline, timeout, what, name)
+            finally:
+                self.session.forget(request)
+            if message.code != ResponseCode.OK:
+                raise refusal(what, message)
+            replay_id: int = message.relevant_id
+            return replay_id
+        finally:
+            publication._end()
 
     def _subscribe(self, channel: str, stream_id: int, deadline: Deadline, timeout: float | None) -> Steps[S]:
         operation: Operation[S] = self._conductor.add_subscription(self._subscription_kind, channel, stream_id)
@@ -742,6 +758,11 @@ class ReplicationOptions:
     def older_values(self) -> dict[str, Any]:
         """What the older message has."""
         return {name: value for name, value in self.values.items() if name not in self._NEWER}
+
+
+def replay_session(replay_id: int) -> int:
+    """Return the session id of a replay's publication: the lower half of the replay session id."""
+    return (replay_id & 0xFFFF_FFFF) - ((replay_id & 0x8000_0000) << 1)
 
 
 def descriptor_of(message: Message) -> RecordingDescriptor:

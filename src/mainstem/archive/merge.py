@@ -34,6 +34,9 @@ MAX_LIVE_DISTANCE = 32 << 20  # bytes, and a quarter of a term: how near the rep
 FIRST_PAUSE, LAST_PAUSE = 0.016, 0.5  # seconds between two questions for the recorded position, doubling
 ENDLESS = (1 << 63) - 1
 ACTIVE_TRANSPORTS = 2
+SETTLING_TIME = (
+    0.25  # seconds that both feed the image: by then a status message, one each 200 ms, has reached the live sender
+)
 
 
 class MergeBase:
@@ -196,6 +199,7 @@ class MergeBase:
         calls, conductor = self._calls, self._calls._conductor
         never = Deadline(calls._clock, None)
         is_live_added, pause = False, FIRST_PAUSE
+        settled: Deadline | None = None
         while True:
             self._step = f"position {target}"
             while image.position < target:
@@ -204,12 +208,16 @@ class MergeBase:
             target = yield from calls.max_recorded_position(self.recording_id, TIMEOUT)
             self._check_image(image)
             distance = target - image.position
+            if image.active_transport_count < ACTIVE_TRANSPORTS:
+                settled = None
+            elif settled is None:
+                settled = Deadline(calls._clock, SETTLING_TIME)
             if not is_live_added and distance <= min(image.term_length // 4, MAX_LIVE_DISTANCE):
                 self._step = "the live destination"
                 adding = conductor.add_destination(self.subscription, self._live_destination)
                 yield from calls._result(adding, never, None, self._step)
                 is_live_added, pause = True, FIRST_PAUSE
-            elif is_live_added and distance <= 0 and image.active_transport_count >= ACTIVE_TRANSPORTS:
+            elif is_live_added and distance <= 0 and settled is not None and settled.expired:
                 break
             else:
                 self._step = "the live stream"

@@ -233,9 +233,9 @@ def test_a_client_that_does_not_read_loses_its_session_and_delays_nobody(tmp_pat
 
 def test_a_request_that_is_not_supported_says_so(archive: RunningArchive) -> None:
     client = archive.connected()
-    code, text = client.error("StopReplicationRequest", replication_id=1)
+    code, text = client.error("RecordingSubscriptionDescriptor", subscription_id=1, stream_id=1)
     assert code == ArchiveErrorCode.GENERIC
-    assert "StopReplicationRequest is not supported" in text
+    assert "RecordingSubscriptionDescriptor is not supported" in text
 
 
 def calls_of(cycle: Callable[[], object]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.channel import SPY_PREFIX, ChannelUri
@@ -40,6 +42,16 @@ def recording_key(uri: ChannelUri, stream_id: int) -> str:
     """Return what identifies a recording subscription: start and stop compute the same."""
     parts = [f"{key}={uri.values[key]}" for key in _OF_KEY if key in uri.values]
     return f"{stream_id}:{uri.media}" + (f"?{'|'.join(parts)}" if parts else "")
+
+
+def own_channel(control_channel: str) -> str:
+    """Return a channel on a free port of the host that requests are received on; empty if that is no address to send to."""
+    host = (ChannelUri.parse(control_channel).endpoint or "").rpartition(":")[0] if control_channel else ""
+    with suppress(ValueError):
+        address = ipaddress.ip_address(host.strip("[]"))
+        if address.is_unspecified or address.is_multicast:
+            return ""
+    return f"aeron:udp?endpoint={host}:0" if host else ""
 
 
 def is_response(uri: ChannelUri) -> bool:

@@ -19,6 +19,7 @@ from mainstem.aeron.channel import ChannelUri
 from mainstem.archive.messages import NULL, MessageReader, RecordingSignal, ResponseCode, SourceLocation, encode
 from mainstem.archive.server.channels import (
     is_response,
+    own_channel,
     recording_channel,
     recording_key,
     replay_channel,
@@ -38,6 +39,7 @@ from mainstem.archive.server.recordings import (
 )
 from mainstem.archive.server.refusals import refusal
 from mainstem.archive.server.replays import CounterLimit, RecordingLimit, ReplaySession
+from mainstem.archive.server.replications import Replication, ReplicationRequest
 from mainstem.errors import ArchiveError, ArchiveErrorCode, MainstemError
 
 if TYPE_CHECKING:
@@ -76,12 +78,14 @@ class ArchiveStats:
         control_sessions: Open control sessions.
         recordings: Active recordings.
         replays: Replays that are running.
+        replications: Replications into this archive that are running.
         refused: Requests that were not answered, by what is wrong with them.
     """
 
     control_sessions: int
     recordings: int
     replays: int
+    replications: int
     refused: dict[str, int]
 
 
@@ -127,6 +131,7 @@ class ArchiveConductor:
         self._recordings = ActiveRecordings()
         self._stopping: list[RecordingSession] = []
         self._replays: list[ReplaySession] = []
+        self._replications: dict[int, Replication] = {}
         self._deletions = Deletions(files, self._recordings, lambda: self._replays)
         self._buffer = bytearray(settings.file_io_max_length)
         self._now_ns = clock.monotonic_ns()
@@ -159,6 +164,7 @@ class ArchiveConductor:
             len(self._sessions),
             len(self._recordings),
             len(self._replays),
+            len(self._replications),
             dict(self._refused + self._reader.refused),
         )
 
@@ -178,6 +184,7 @@ class ArchiveConductor:
         work += self._work_of_subscriptions()
         work += self._work_of_recordings()
         work += self._work_of_replays()
+        work += self._work_of_replications()
         work += self._deletions.do_work()
         work += self._work_of_sessions()
         errors = self._refused.total() + self._reader.refused.total()
@@ -186,6 +193,9 @@ class ArchiveConductor:
 
     def on_close(self) -> None:
         """End recordings, replays and sessions, and release the directory; the client is the caller's."""
+        for replication in self._replications.values():
+            replication.stop()
+        self._work_of_replications()
         for recording in self._recordings:
             recording.end()
         for replay in self._replays:
@@ -352,6 +362,9 @@ class ArchiveConductor:
         self._subscribe(session, request, extends=None)
 
     def _extend(self, session: ControlSession, request: Message) -> None:
+        self._extended(session, request)
+
+    def _extended(self, session: ControlSession, request: Message) -> RecordingSubscription:
         self._check_recordings()
         descriptor = self._known(request.recording_id)
         if descriptor.stream_id != request.stream_id:
@@ -362,7 +375,7 @@ class ArchiveConductor:
             )
         self._check_extendable(descriptor)
         self._check_space()
-        self._subscribe(session, request, extends=descriptor.recording_id)
+        return self._subscribe(session, request, extends=descriptor.recording_id)
 
     def _check_room(self) -> None:
         self._check_recordings()
@@ -392,7 +405,7 @@ class ArchiveConductor:
         if self._deletions.reaches(recording_id, descriptor.stop_position):
             raise refusal(f"cannot extend recording {recording_id} due to an outstanding delete operation")
 
-    def _subscribe(self, session: ControlSession, request: Message, *, extends: int | None) -> None:
+    def _subscribe(self, session: ControlSession, request: Message, *, extends: int | None) -> RecordingSubscription:
         uri = ChannelUri.parse(request.channel)
         key = recording_key(uri, request.stream_id)
         if key in self._subscriptions:
@@ -421,6 +434,7 @@ class ArchiveConductor:
         )
         self._subscriptions[key] = entry
         self._changed[entry] = None
+        return entry
 
     def _work_of_subscriptions(self) -> int:
         work = 0
@@ -467,6 +481,7 @@ class ArchiveConductor:
                 self._close_if_unused(entry)
             return
         recording = RecordingSession(entry, image, writer, signal, adding, self._files, self._events, self._clock)
+        entry.latest = recording
         entry.sessions.append(recording)
         self._recordings.add(recording)
 
@@ -828,6 +843,43 @@ class ArchiveConductor:
                 replay.close()
         return 0
 
+    # -- replications ------------------------------------------------------------------------------------------------
+
+    def _replicate(self, session: ControlSession, request: Message) -> int:
+        limit = self._settings.max_concurrent_replications
+        if len(self._replications) >= limit:
+            raise refusal(f"max concurrent replications reached {limit}")
+        settings = self._settings
+        own = own_channel(settings.control_channel)
+        asked = ReplicationRequest(
+            request,
+            replication_channel=settings.replication_channel or own,
+            response_channel=settings.control_response_channel or own,
+        )
+        if asked.target_id != NULL:
+            self._known(asked.target_id)
+            self._check_inactive("replicate to", asked.target_id)
+        replication_id = self._next_session_id
+        self._replications[replication_id] = Replication(self, session, replication_id, asked)
+        self._next_session_id = (replication_id + 1) % (1 << 63)
+        return replication_id
+
+    def _work_of_replications(self) -> int:
+        work = 0
+        for replication in list(self._replications.values()):
+            work += replication.do_work()
+            if replication.is_done:
+                del self._replications[replication.replication_id]
+        return work
+
+    def _stop_replication(self, session: ControlSession, request: Message) -> int:
+        del session
+        replication = self._replications.get(request.replication_id)
+        if replication is None:
+            raise refusal(f"unknown replication id: {request.replication_id}", ArchiveErrorCode.UNKNOWN_REPLICATION)
+        replication.stop()
+        return 0
+
 
 @dataclass(frozen=True, slots=True)
 class ReplayToken:
@@ -916,6 +968,10 @@ _HANDLERS: dict[str, _Handler] = {
     "ReplayTokenRequest": ArchiveConductor._token,
     "StopReplayRequest": ArchiveConductor._stop_replay,
     "StopAllReplaysRequest": ArchiveConductor._stop_all_replays,
+    "ReplicateRequest": ArchiveConductor._replicate,
+    "ReplicateRequest2": ArchiveConductor._replicate,
+    "TaggedReplicateRequest": ArchiveConductor._replicate,
+    "StopReplicationRequest": ArchiveConductor._stop_replication,
     "TruncateRecordingRequest": _deletion(Deletions.truncate),
     "PurgeRecordingRequest": _deletion(Deletions.purge),
     "DetachSegmentsRequest": _deletion(Deletions.detach),

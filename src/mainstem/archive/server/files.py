@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import NULL, RecordingDescriptor
 from mainstem.recording.index import IndexRepair, index_file
-from mainstem.recording.life import StreamLife
-from mainstem.recording.reader import RecordingReader
+from mainstem.recording.life import OF_ARCHIVE, StreamLife
+from mainstem.recording.reader import Progress, RecordingReader
 from mainstem.recording.recorder import Recorder
-from mainstem.recording.segments import segment_name
+from mainstem.recording.segments import segment_bases, segment_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -99,10 +99,31 @@ class ArchiveFiles(Recorder):
         self._ids.append(descriptor.recording_id)
         return writer
 
+    def add_replica(self, source: RecordingDescriptor) -> RecordingDescriptor:
+        """Add an empty recording for the copy of another archive's. Raises RecordingError and OSError."""
+        replica = self._catalog.add(_empty_replica(source), min_id=self._min_id)
+        self._known.add(replica)
+        self._offsets[replica.recording_id] = replica.entry_offset
+        self._ids.append(replica.recording_id)
+        return replica
+
+    def become_replica(self, empty: RecordingDescriptor, source: RecordingDescriptor) -> RecordingDescriptor:
+        """Make an empty recording one for the copy of another archive's. Raises RecordingError and OSError."""
+        recording_id = empty.recording_id
+        for base in segment_bases(self.directory, recording_id):
+            self.delete_file(self.directory / segment_name(recording_id, base))
+        self._segments.pop(recording_id, None)
+        with suppress(FileNotFoundError):
+            self._disk.delete(self.index_path(recording_id))
+        self._replace_entry(replace(_empty_replica(source), recording_id=recording_id, entry_offset=empty.entry_offset))
+        return self._catalog.entry(self._offsets[recording_id])
+
     def extend(self, descriptor: RecordingDescriptor, image: Any) -> RecordingWriter:
         """Continue a recording at its stop position, by an image that begins there. Raises RecordingError and OSError."""
-        with RecordingReader(local_archive(self.directory), descriptor) as reader:
-            count = reader.count_before(descriptor.stop_position)
+        count = Progress(descriptor.stop_position, 0)
+        if descriptor.stop_position > descriptor.start_position:
+            with RecordingReader(local_archive(self.directory), descriptor) as reader:
+                count = reader.count_before(descriptor.stop_position)
         descriptor = self._catalog.set_session(descriptor, image.session_id)
         return self._write(descriptor, descriptor.stop_position, count, _life(image))
 
@@ -148,8 +169,11 @@ class ArchiveFiles(Recorder):
 
     def update_channel(self, descriptor: RecordingDescriptor, *, stripped: str, original: str) -> None:
         """Give a recording another channel."""
+        self._replace_entry(replace(descriptor, stripped_channel=stripped, original_channel=original))
+
+    def _replace_entry(self, descriptor: RecordingDescriptor) -> None:
         at = descriptor.entry_offset
-        moved = self._catalog.replace_entry(replace(descriptor, stripped_channel=stripped, original_channel=original))
+        moved = self._catalog.replace_entry(descriptor)
         self._offsets = {key: place + moved * (place > at) for key, place in self._offsets.items()}
         for writer in self.writers:
             place = self._offsets[writer.descriptor.recording_id]
@@ -175,6 +199,17 @@ class ArchiveFiles(Recorder):
         else:
             self._catalog.stop(target, source.stop_position, source.stop_timestamp)
         self._catalog.stop(source, source.start_position, source.stop_timestamp)
+
+
+def _empty_replica(source: RecordingDescriptor) -> RecordingDescriptor:
+    """The entry of a copy that has nothing yet. It has ended, so that it can be extended."""
+    return replace(
+        source,
+        stop_position=source.start_position,
+        stop_timestamp=source.start_timestamp,
+        control_session_id=OF_ARCHIVE.driver_start_ms,
+        correlation_id=OF_ARCHIVE.image_id,
+    )
 
 
 def _life(image: Any) -> StreamLife:

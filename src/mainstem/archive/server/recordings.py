@@ -50,6 +50,8 @@ class RecordingSubscription:
         arrived: The images that have become available and are not recorded yet.
         extends: The recording that its image continues; None for new recordings.
         sessions: The recordings that are active.
+        latest: The recording that began last; None before the first.
+        error: What failed last; empty if nothing did.
     """
 
     def __init__(
@@ -77,12 +79,15 @@ class RecordingSubscription:
         self.registration_id = -1
         self.arrived: deque[Any] = deque()
         self.sessions: list[RecordingSession] = []
+        self.latest: RecordingSession | None = None
+        self.error = ""
         self.is_listed = True
         self.operation: Operation[Any] | None = None
         self.subscription: Any = None
 
     def fail(self, text: str, code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> None:
         """Report an error that comes after the response, under the request's correlation id."""
+        self.error = text
         self.control.fail(self.correlation_id, text, code)
 
     def close(self) -> None:
@@ -120,7 +125,14 @@ class RecordingEvents:
 
 
 class RecordingSession:
-    """One image that is recorded: the counter of its position is added first, then its frames are written as they come."""
+    """One image that is recorded: the counter of its position is added first, then its frames are written as they come.
+
+    Attributes:
+        image: What is recorded.
+        is_done: Whether it has ended.
+        is_cut: Whether it ended because its image was lost or revoked.
+        is_drained: Whether it ended because its publisher ended the stream, and has all of it.
+    """
 
     def __init__(
         self,
@@ -135,7 +147,7 @@ class RecordingSession:
     ) -> None:
         self.owner = owner
         self.writer = writer
-        self.is_done = False
+        self.is_done = self.is_cut = self.is_drained = False
         self.image = image
         self._signal = signal
         self._files, self._events, self._clock = files, events, clock
@@ -170,6 +182,7 @@ class RecordingSession:
             return 0
         image = self.image
         if image.closed:
+            self._note_end()
             self.end()
             return 1
         length = written = 0
@@ -194,12 +207,17 @@ class RecordingSession:
             self.end(f"recording {self.recording_id}: {error}")
             return 1
         if not written and image.is_end_of_stream:
+            self._note_end()
             self.end()
             return 1
         # What the events had no room for is reported by a later cycle.
         if self.is_unreported:
             self._report_progress()
         return written
+
+    def _note_end(self) -> None:
+        self.is_drained = self.image.is_end_of_stream and not self.image.is_publication_revoked
+        self.is_cut = not self.is_drained
 
     def _has_begun(self) -> bool:
         assert self._adding is not None

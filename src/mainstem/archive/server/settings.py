@@ -29,11 +29,17 @@ class ArchiveSettings(Settings):
         recording_events_channel: The channel of recording events; empty for none.
         recording_events_stream_id: The stream id of recording events.
         segment_file_length: The length of a segment file; at least the term length of each stream.
+        replication_channel: Where other archives replay to when this one replicates; empty for a free port of the host of
+            ``control_channel``.
+        control_response_channel: Where they send their responses to; empty for the same.
+        control_response_stream_id: The stream id of their responses.
+        message_timeout_ns: How long another archive may take to respond to this one.
         file_io_max_length: The most bytes that a replay reads at once.
         file_sync_level: 0 leaves writes to the kernel; 1 and 2 flush each of them to the device.
         low_storage_space_threshold: Free space at or below which no recording is started or extended.
         max_concurrent_recordings: How many recordings may be active at once.
         max_concurrent_replays: How many replays may run at once.
+        max_concurrent_replications: How many replications may run at once. Each is one of the recordings, too.
         max_control_sessions: How many control sessions may be open at once.
         max_queued_responses: How many responses of a session may wait for its client; beyond that the session ends.
         connect_timeout_ns: How long a client may take to connect, and a response may wait for its client; also how long a replay
@@ -73,6 +79,16 @@ class ArchiveSettings(Settings):
     segment_file_length: int = size(
         128 << 20, "The length of a segment file.", low=64 << 10, high=1 << 30, power_of_two=True
     )
+    replication_channel: str = text(
+        "", "Where other archives replay to when this one replicates; empty for a free port of its own host."
+    )
+    control_response_channel: str = text(
+        "", "Where other archives respond to when this one replicates; empty for a free port of its own host."
+    )
+    control_response_stream_id: int = integer(20, "The stream id of their responses.", **INT32)
+    message_timeout_ns: int = duration(
+        10 * NS_PER_SECOND, "How long another archive may take to respond to this one.", low=NS_PER_MS
+    )
     file_io_max_length: int = size(
         1 << 20, "The most bytes that a replay reads at once.", low=64 << 10, high=1 << 30, power_of_two=True
     )
@@ -82,6 +98,7 @@ class ArchiveSettings(Settings):
     )
     max_concurrent_recordings: int = integer(20, "How many recordings may be active at once.", low=0, high=MAX_COUNT)
     max_concurrent_replays: int = integer(20, "How many replays may run at once.", low=0, high=MAX_COUNT)
+    max_concurrent_replications: int = integer(20, "How many replications may run at once.", low=0, high=MAX_COUNT)
     max_control_sessions: int = integer(256, "How many control sessions may be open.", low=1, high=MAX_COUNT)
     max_queued_responses: int = integer(
         1024, "How many responses of a session may wait for its client.", low=1, high=MAX_COUNT

@@ -1,0 +1,435 @@
+"""Replications: recordings of another archive that are copied into this one.
+
+Theory of operation. This archive connects to the source as any client does and has the recording replayed to itself. What it
+receives extends a recording of its own: a new one with the source's description, or one that an earlier replication left. The
+replay publishes the source's frames at the source's positions, so the copy is equal byte by byte, and a replication that ended
+early continues at the copy's stop position.
+
+With a live destination the subscription has two destinations, as that of ``ReplayMerge``: the replay, and, once the copy is near
+the source's recorded position, the live stream itself. When both feed the image and the copy has reached the source, the replay is
+removed, and the recording goes on without the source.
+
+A replication is one generator. Each duty cycle resumes it once, and it yields wherever it waits. What it asks the source has the
+message timeout. However it ends, its client gets REPLICATE_END, and an error before that if it failed.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND, Deadline
+from mainstem.aeron.channel import ChannelUri
+from mainstem.aeron.client.subscription import Subscription
+from mainstem.archive.calls import Calls, ReplayOptions, replay_session
+from mainstem.archive.channels import has_any_port, is_response_channel, with_bound_port, with_values
+from mainstem.archive.merge import ACTIVE_TRANSPORTS, MAX_LIVE_DISTANCE, SETTLING_TIME
+from mainstem.archive.messages import NULL, RecordingSignal, SourceLocation, decode, encode
+from mainstem.archive.server.refusals import refusal
+from mainstem.errors import ArchiveError, ArchiveErrorCode, MainstemError, Timeout
+
+if TYPE_CHECKING:
+    from mainstem.archive.calls import Steps
+    from mainstem.archive.messages import Message
+    from mainstem.archive.server.conductor import ArchiveConductor
+    from mainstem.archive.server.control_session import ControlSession
+    from mainstem.archive.server.recordings import RecordingSession, RecordingSubscription
+    from mainstem.recording.catalog import RecordingDescriptor
+
+log = logging.getLogger(__name__)
+
+POLL_INTERVAL_NS = 100 * NS_PER_MS  # how often the source's messages are read while nothing was asked
+JOIN_ATTEMPTS = 3  # questions for the source's recorded position that may time out before the live stream is joined
+
+
+class _ReportedError(Exception):
+    """The copy cannot be recorded, and its client was told why."""
+
+
+class ReplicationRequest:
+    """What a client asked for. Older messages lack some of it.
+
+    Args:
+        request: The message.
+        replication_channel: Where the source replays to if the request does not say.
+        response_channel: Where the source responds to if the request does not say.
+
+    Raises:
+        ArchiveError: A channel is missing, or the request contradicts itself.
+    """
+
+    def __init__(self, request: Message, *, replication_channel: str, response_channel: str) -> None:
+        values = request.values
+        self.source_id: int = request.src_recording_id
+        self.target_id: int = request.dst_recording_id
+        self.control_channel: str = request.src_control_channel
+        self.control_stream_id: int = request.src_control_stream_id
+        self.live_destination: str = request.live_destination
+        self.stop_position: int = values.get("stop_position", NULL)
+        self.channel_tag: int = values.get("channel_tag_id", NULL)
+        self.subscription_tag: int = values.get("subscription_tag_id", NULL)
+        self.file_io_max_length: int = values.get("file_io_max_length", NULL)
+        self.session_id: int = values.get("replication_session_id", NULL)
+        self.credentials: bytes = values.get("encoded_credentials", b"")
+        self.channel: str = values.get("replication_channel") or replication_channel
+        self.response_channel: str = values.get("src_response_channel") or response_channel
+        self.is_tagged = (self.channel_tag, self.subscription_tag) != (NULL, NULL)
+        for name, channel in (
+            ("replication_channel", self.channel),
+            ("control_response_channel", self.response_channel),
+        ):
+            if not channel:
+                raise refusal(
+                    f"cannot replicate: no channel in the request, and none is set: set {name} of the archive"
+                )
+        self.is_by_response = is_response_channel(self.channel)
+        if self.is_by_response and self.live_destination:
+            raise refusal("response channels can't be used with live destinations")
+        if self.is_by_response and self.is_tagged:
+            raise refusal("response channels can't be used with tagged replication")
+
+    @property
+    def has_destinations(self) -> bool:
+        """Whether the subscription has destinations instead of an endpoint."""
+        return self.is_tagged or bool(self.live_destination)
+
+
+class Replication:
+    """One replication. ``do_work`` moves it on; ``is_done`` says that it has ended.
+
+    Args:
+        archive: The archive that receives the copy.
+        control: The session of the client that asked.
+        replication_id: The id that signals and errors have.
+        request: What it asked for.
+    """
+
+    def __init__(
+        self, archive: ArchiveConductor, control: ControlSession, replication_id: int, request: ReplicationRequest
+    ) -> None:
+        self.replication_id = replication_id
+        self.is_done = False
+        self.is_stopped = False
+        self._archive, self._control, self._request = archive, control, request
+        settings = archive._settings
+        self._timeout = settings.message_timeout_ns / NS_PER_SECOND
+        self._target_id = request.target_id
+        self._entry: RecordingSubscription | None = None
+        self._replay_id: int | None = None
+        self._replay_destination = ""
+        self._session_id = NULL
+        self._is_merged = False
+        self._calls: Calls[Subscription] = Calls(
+            archive._aeron,
+            Subscription,
+            request.control_channel,
+            response_channel=request.response_channel,
+            stream_id=request.control_stream_id,
+            response_stream_id=settings.control_response_stream_id,
+            credentials=request.credentials,
+            on_challenge=_refuse_challenge,
+            client_name=f"archiveId={settings.id} replicationSessionId={replication_id}",
+        )
+        self._next_poll = self._soon()
+        self._steps = self._replicating()
+
+    def do_work(self) -> int:
+        """Take the next step; return how much was done."""
+        if self.is_stopped:
+            self._end()
+            return 1
+        try:
+            next(self._steps)
+        except (StopIteration, _ReportedError):
+            self._end()
+        except ArchiveError as error:
+            # The source's own codes are about its recordings, not about those of the client that gets this.
+            is_own = error.correlation_id == NULL
+            self._fail(str(error), error.code if is_own else ArchiveErrorCode.GENERIC)
+        except (MainstemError, OSError, ValueError) as error:
+            self._fail(str(error))
+        return int(self.is_done)
+
+    def stop(self) -> None:
+        """End it in the next cycle; the copy keeps what it has."""
+        self.is_stopped = True
+
+    # -- the steps ---------------------------------------------------------------------------------------------------
+
+    def _replicating(self) -> Steps[None]:
+        calls, request = self._calls, self._request
+        try:
+            yield from calls.connecting(self._timeout)
+        except (MainstemError, ValueError) as error:
+            text = f"replication {self.replication_id}: {error}"
+            raise refusal(text, ArchiveErrorCode.REPLICATION_CONNECTION_FAILURE) from error
+        source = yield from calls.list_recording(request.source_id, self._timeout)
+        if source is None:
+            raise refusal(f"unknown src recording id: {request.source_id}", ArchiveErrorCode.UNKNOWN_RECORDING)
+        if 0 < request.file_io_max_length < source.mtu_length:
+            raise refusal(f"fileIoMaxLength={request.file_io_max_length} < mtuLength={source.mtu_length}")
+        target = self._prepare_target(source)
+        position = target.stop_position
+        if request.live_destination and source.stop_position != NULL:
+            raise _no_live_source(source.recording_id)
+        if source.stop_position in (source.start_position, position):
+            self._signal(RecordingSignal.SYNC, position)
+            return
+        if request.stop_position != NULL and request.stop_position <= position:
+            return
+        live_position = 0
+        if request.live_destination:
+            live_position = yield from self._source_position()
+        entry = yield from self._extending(source, target.recording_id)
+        yield from self._start_replay(entry, source, position)
+        recording = yield from self._recording(entry)
+        stop_position = source.stop_position
+        if request.live_destination:
+            self._is_merged = yield from self._merging(entry, recording, live_position)
+            if self._is_merged:
+                self._signal(RecordingSignal.MERGE, recording.position)
+                return
+            stop_position = yield from self._stop_position()
+        yield from self._copying(entry, recording, stop_position)
+
+    def _prepare_target(self, source: RecordingDescriptor) -> RecordingDescriptor:
+        """Return the recording that receives the copy; it has ended."""
+        files = self._archive._files
+        if self._target_id == NULL:
+            target = files.add_replica(source)
+            self._target_id = target.recording_id
+            self._signal(RecordingSignal.REPLICATE, target.start_position)
+            return target
+        target = self._archive._known(self._target_id)
+        self._archive._check_inactive("replicate to", self._target_id)
+        return files.become_replica(target, source) if target.start_position == target.stop_position else target
+
+    def _source_position(self) -> Steps[int]:
+        source_id = self._request.source_id
+        position = yield from self._calls.position("RecordingPositionRequest", "replicate", source_id, self._timeout)
+        if position is None:
+            raise _no_live_source(source_id)
+        return position
+
+    def _stop_position(self) -> Steps[int]:
+        """Return where the source's recording ended; -1 while it is active."""
+        source_id = self._request.source_id
+        found = yield from self._calls.position("StopPositionRequest", "replicate", source_id, self._timeout)
+        return NULL if found is None else found
+
+    def _extending(self, source: RecordingDescriptor, target_id: int) -> Steps[RecordingSubscription]:
+        """Subscribe to the replay, and have it recorded: return the subscription."""
+        request = self._request
+        is_session_free = request.session_id == NULL or request.live_destination
+        session_id = source.session_id if is_session_free else request.session_id
+        self._session_id = session_id
+        values: dict[str, object] = {"rejoin": "false"}
+        without: tuple[str, ...] = ()
+        if not request.is_by_response:
+            values["session-id"] = session_id
+        if request.has_destinations:
+            tags = (request.channel_tag, request.subscription_tag)
+            values["tags"] = ",".join(str(self.replication_id if tag == NULL else tag) for tag in tags)
+            values["control-mode"] = "manual"
+            without = ("endpoint",)
+        extension = encode(
+            "ExtendRecordingRequest2",
+            control_session_id=self._control.session_id,
+            correlation_id=self.replication_id,
+            recording_id=target_id,
+            stream_id=source.stream_id,
+            source_location=SourceLocation.REMOTE,
+            auto_stop=1,
+            channel=with_values(request.channel, values, without=without),
+        )
+        self._entry = entry = self._archive._extended(self._control, decode(extension))
+        deadline = self._deadline()
+        while entry.subscription is None:
+            self._check_entry(entry)
+            yield from self._wait(deadline, "the subscription of the replay")
+        return entry
+
+    def _start_replay(self, entry: RecordingSubscription, source: RecordingDescriptor, position: int) -> Steps[None]:
+        calls, request = self._calls, self._request
+        options = ReplayOptions(
+            position=position,
+            length=None if request.stop_position == NULL else request.stop_position - position,
+            file_io_max_length=request.file_io_max_length,
+        )
+        stream_id = source.stream_id
+        if request.is_by_response:
+            self._replay_id = yield from calls.start_replay_by_response(
+                entry.registration_id, source.recording_id, request.channel, stream_id, options, self._timeout
+            )
+            return
+        channel = request.channel
+        deadline = self._deadline()
+        if request.has_destinations:
+            self._replay_destination = _destination(channel)
+            adding = calls._conductor.add_destination(entry.subscription, self._replay_destination)
+            yield from calls._result(adding, deadline, self._timeout, "the replay's destination")
+        if has_any_port(channel):
+            while not (addresses := entry.subscription.local_addresses):
+                self._check_entry(entry)
+                yield from self._wait(deadline, "the port of the replication channel")
+            channel = with_bound_port(channel, addresses[0])
+        values: dict[str, object] = {"session-id": self._session_id}
+        if request.live_destination:
+            values |= {"linger": 0, "eos": "false"}
+        channel = with_values(channel, values)
+        self._replay_id = yield from calls.start_replay(source.recording_id, channel, stream_id, options, self._timeout)
+
+    def _recording(self, entry: RecordingSubscription) -> Steps[RecordingSession]:
+        """Return the recording of the replay's image, once there is one."""
+        assert self._replay_id is not None, "the replay has begun"
+        session_id = replay_session(self._replay_id)
+        deadline = self._deadline()
+        while entry.latest is None or entry.latest.image.session_id != session_id:
+            self._check_entry(entry)
+            self._check_source()
+            yield from self._wait(deadline, "the image of the replay")
+        return entry.latest
+
+    def _copying(self, entry: RecordingSubscription, recording: RecordingSession, stop_position: int) -> Steps[None]:
+        """Wait until the copy has what was asked for, or the replay ends. ``stop_position`` is the source's."""
+        wanted = self._request.stop_position
+        while True:
+            position = recording.position
+            if stop_position != NULL and position >= stop_position:
+                self._signal(RecordingSignal.SYNC, position, entry.registration_id)
+                return
+            if wanted != NULL and position >= wanted:
+                return
+            if self._has_ended(entry, recording):
+                break
+            self._check_source()
+            yield
+        # A driver ends the streams of a program that was killed as it ends those of others.
+        if recording.is_drained and (yield from self._stop_position()) != recording.position:
+            raise self._cut(recording)
+
+    def _has_ended(self, entry: RecordingSubscription, recording: RecordingSession) -> bool:
+        """Whether the recording has ended: with the replay, or because somebody stopped it. Raises ArchiveError if it failed."""
+        if not recording.is_done:
+            return False
+        self._check_entry(entry)
+        if recording.is_cut:
+            raise self._cut(recording)
+        return True
+
+    def _cut(self, recording: RecordingSession) -> ArchiveError:
+        return refusal(
+            f"replication {self.replication_id}: the replay ended at {recording.position}, before its recording"
+        )
+
+    def _merging(self, entry: RecordingSubscription, recording: RecordingSession, target: int) -> Steps[bool]:
+        """Join the live stream. Return whether it feeds the copy; not if the source or the copy was stopped meanwhile."""
+        calls, image, conductor = self._calls, recording.image, self._calls._conductor
+        is_live_added, attempts = False, 0
+        settled: Deadline | None = None
+        while True:
+            while recording.position < target:
+                if self._has_ended(entry, recording):
+                    return False
+                self._check_source()
+                yield
+            try:
+                found = yield from calls.position(
+                    "RecordingPositionRequest", "replicate", self._request.source_id, self._timeout
+                )
+            except Timeout:
+                attempts += 1
+                if attempts >= JOIN_ATTEMPTS:
+                    raise
+                continue
+            if found is None or self._has_ended(entry, recording):
+                return False
+            target = found
+            distance = target - recording.position
+            if image.active_transport_count < ACTIVE_TRANSPORTS:
+                settled = None
+            elif settled is None:
+                settled = Deadline(calls._clock, SETTLING_TIME)
+            if not is_live_added and distance <= min(image.term_length // 4, MAX_LIVE_DISTANCE):
+                adding = conductor.add_destination(entry.subscription, self._request.live_destination)
+                yield from calls._result(adding, self._deadline(), self._timeout, "the live destination")
+                is_live_added = True
+            elif is_live_added and distance <= 0 and settled is not None and settled.expired:
+                break
+            else:
+                yield
+        removing = conductor.remove_destination(entry.subscription, self._replay_destination)
+        yield from calls._result(removing, self._deadline(), self._timeout, "the removal of the replay's destination")
+        return True
+
+    # -- waiting -----------------------------------------------------------------------------------------------------
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._calls._clock, self._timeout)
+
+    def _soon(self) -> Deadline:
+        return Deadline(self._calls._clock, POLL_INTERVAL_NS / NS_PER_SECOND)
+
+    def _wait(self, deadline: Deadline, step: str) -> Steps[None]:
+        if deadline.expired:
+            raise refusal(f"replication {self.replication_id}: timed out after {self._timeout:g} s waiting for {step}")
+        yield
+
+    @staticmethod
+    def _check_entry(entry: RecordingSubscription) -> None:
+        """Raise _ReportedError if the copy cannot be recorded, which its client knows."""
+        if entry.error:
+            raise _ReportedError
+
+    def _check_source(self) -> None:
+        """Raise what the source reported since it was last asked, or that it is gone."""
+        if not self._next_poll.expired:
+            return
+        self._next_poll = self._soon()
+        self._calls._poll()
+        events = self._calls.session.events
+        while events:
+            event = events.popleft()
+            if isinstance(event, ArchiveError):
+                raise event
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def _signal(self, signal: RecordingSignal, position: int, subscription_id: int = NULL) -> None:
+        self._control.signal(signal, self.replication_id, self._target_id, subscription_id, position)
+
+    def _fail(self, text: str, code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> None:
+        log.warning("replication %d failed: %s", self.replication_id, text)
+        self._control.fail(self.replication_id, text, code)
+        self._end()
+
+    def _end(self) -> None:
+        """End the copy where it is, unless it goes on with the live stream, and leave the source."""
+        if self.is_done:
+            return
+        self.is_done = True
+        self._steps.close()
+        if self._entry is not None and not self._is_merged:
+            self._archive._end_subscription(self._entry)
+        with suppress(MainstemError):
+            if self._replay_id is not None and self._calls.error is None:
+                self._calls._send_once("StopReplayRequest", replay_session_id=self._replay_id)
+            self._calls.end()
+        self._signal(RecordingSignal.REPLICATE_END, NULL)
+
+
+def _destination(channel: str) -> str:
+    """Return the destination that receives the replay."""
+    uri = ChannelUri.parse(channel)
+    values = "|".join(f"{key}={uri.values[key]}" for key in ("endpoint", "interface") if key in uri.values)
+    return f"aeron:{uri.media}?{values}"
+
+
+def _refuse_challenge(challenge: bytes) -> bytes:
+    del challenge
+    raise refusal("Replication does not support challenge/response authentication")
+
+
+def _no_live_source(recording_id: int) -> ArchiveError:
+    return refusal(f"cannot live merge without active source recording: recording {recording_id} has stopped")
