@@ -11,7 +11,7 @@ import pytest
 from tests.support.archive_server import CHANNEL, CONTROL, SEGMENT, ControlClient, RunningArchive
 
 from mainstem.aeron.client.offer_status import OfferStatus
-from mainstem.archive.messages import RecordingSignal, ResponseCode, decode, encode
+from mainstem.archive.messages import TYPES, RecordingSignal, ResponseCode, decode, encode
 from mainstem.archive.server import Accept, ArchiveServer, Challenge, Reject
 from mainstem.errors import ArchiveErrorCode, ConfigurationError, RecordingError
 from mainstem.recording import find_problems, messages, open_recordings
@@ -231,11 +231,18 @@ def test_a_client_that_does_not_read_loses_its_session_and_delays_nobody(tmp_pat
         assert other.ask("StopReplayRequest", replay_session_id=1) == 0
 
 
-def test_a_request_that_is_not_supported_says_so(archive: RunningArchive) -> None:
+def test_every_request_is_answered_with_zeros_in_it(archive: RunningArchive) -> None:
+    """None of them is unknown, ends the session, or costs another client anything."""
     client = archive.connected()
-    code, text = client.error("RecordingSubscriptionDescriptor", subscription_id=1, stream_id=1)
-    assert code == ArchiveErrorCode.GENERIC
-    assert "RecordingSubscriptionDescriptor is not supported" in text
+    silent = {"AuthConnectRequest", "CloseSessionRequest", "KeepAliveRequest"}
+    answers = ("ControlResponse", "RecordingDescriptor", "RecordingSubscriptionDescriptor")
+    for each in TYPES:
+        if each.name.endswith(("Request", "Request2")) and each.name not in silent:
+            ids = {"control_session_id": client.session_id, "correlation_id": each.template_id}
+            client.send_bytes(each.encode(**{field.name: 0 for field in each.fields} | ids))
+            found = client.take(lambda message: message.values.get("correlation_id") == each.template_id)  # noqa: B023
+            assert found.name in answers
+    assert archive.server.stats().refused == {}
 
 
 def calls_of(cycle: Callable[[], object]) -> int:

@@ -278,12 +278,10 @@ class ArchiveConductor:
         if request.name == "KeepAliveRequest":
             return
         correlation_id = request.correlation_id
-        handler = _HANDLERS.get(request.name)
+        handler = _HANDLERS[request.name]
         try:
             if not self._is_authorized(request.name, session):
                 raise refusal(f"{request.name} is not authorized", ArchiveErrorCode.UNAUTHORISED_ACTION)
-            if handler is None:
-                raise refusal(f"{request.name} is not supported by this archive")
             result = handler(self, session, request)
         except ArchiveError as error:
             session.fail(correlation_id, str(error), error.code)
