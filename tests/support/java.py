@@ -87,14 +87,22 @@ def command(main_class: str, *arguments: object, properties: dict[str, object] |
 
 
 def run(
-    main_class: str, *arguments: object, properties: dict[str, object] | None = None, timeout: float = 120
+    main_class: str,
+    *arguments: object,
+    properties: dict[str, object] | None = None,
+    timeout: float = 120,
+    answers: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end and returns what it printed; its exit code is the caller's to check."""
+    """Runs a program to its end and returns what it printed; its exit code is the caller's to check.
+
+    ``answers`` is what it reads from standard input.
+    """
     return subprocess.run(
         command(main_class, *arguments, properties=properties),
         capture_output=True,
         text=True,
         timeout=timeout,
+        input=answers,
         check=False,
     )
 

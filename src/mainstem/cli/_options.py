@@ -188,6 +188,8 @@ def stream_id(argument: int | None, option: int | None) -> int:
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Print the result as CSV.")]
+FrameLimitOption = Annotated[int, typer.Option("--limit", metavar="N", min=0, help="Show at most N frames.")]
+PayloadBytesOption = Annotated[int, size("--payload-bytes", help="How much of each payload to show.")]
 OutDirectoryOption = Annotated[Path, typer.Option("--out", "-o", metavar="PATH", help="Where the output goes.")]
 OutOption = Annotated[str, typer.Option("--out", "-o", metavar="PATH", help="Where the output goes.")]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Log events to standard error.")]

@@ -13,27 +13,23 @@ from rich.text import Text
 
 from mainstem.aeron.directory import default_directory, image_path, publication_path
 from mainstem.aeron.tools.log_walk import LogFile
-from mainstem.cli._options import DirectoryOption, JsonOption, size
+from mainstem.cli._frames import show_frames
+from mainstem.cli._options import DirectoryOption, FrameLimitOption, JsonOption, PayloadBytesOption
 from mainstem.cli._output import console, moment, print_json
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import Console
-
     from mainstem.aeron.tools.log_walk import LogFrame
-
-HEX_LINE = 16
-HEADINGS = f"{'position':>20} {'term':>11} {'offset':>13} {'length':>12} {'type':>5} {'flag':4} reserved"
 
 
 def run(
     log: Annotated[str, typer.Argument(help="A log buffer file, or the registration id of a publication or image.")],
     directory: DirectoryOption = "",
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=0, help="Show at most N frames.")] = 50,
+    limit: FrameLimitOption = 50,
     tail: Annotated[bool, typer.Option("--tail", help="Show the newest frames instead of the oldest.")] = False,
-    payload_bytes: Annotated[int, size("--payload-bytes", help="How much of each payload to show.")] = 0,
+    payload_bytes: PayloadBytesOption = 0,
     padding: Annotated[bool, typer.Option("--padding/--no-padding", help="Show padding frames.")] = True,
     as_json: JsonOption = False,
 ) -> None:
@@ -67,7 +63,7 @@ def run(
             active = "  ← active" if i == file.state.active_term_count % 3 else ""
             out.print(Text(f"{f'tail {i}':24} term {term_id} offset {offset:,}{active}"))
         out.print()
-        _show(out, shown)
+        show_frames(out, shown)
 
 
 def _path(log: str, directory: str) -> str:
@@ -112,28 +108,3 @@ def _metadata(file: LogFile) -> dict[str, object]:
         "spies_simulate_connection": state.spies_simulate_connection,
         "tails": [{"term_id": term_id, "offset": offset} for term_id, offset in file.tails()],
     }
-
-
-def _show(out: Console, shown: list[LogFrame]) -> None:
-    if not shown:
-        out.print("no frames")
-        return
-    out.print(Text(HEADINGS, style="bold"))
-    for frame in shown:
-        length = f"{frame.length:,}{' open' if frame.length < 0 else ''}"
-        out.print(
-            Text(
-                f"{frame.position:>20,} {frame.term_id:>11} {frame.term_offset:>13,} {length:>12} {frame.type_name:>5} "
-                f"{frame.flag_letters} {frame.reserved_value}"
-            )
-        )
-        for line in hex_lines(frame.payload):
-            out.print(Text("    " + line))
-
-
-def hex_lines(data: bytes) -> Iterator[str]:
-    """Offset, sixteen bytes in hexadecimal, and what of them can be printed."""
-    for at in range(0, len(data), HEX_LINE):
-        part = data[at : at + HEX_LINE]
-        letters = "".join(chr(b) if 32 <= b < 127 else "." for b in part)
-        yield f"{at:04x}  {part.hex(' '):<{HEX_LINE * 3 - 1}}  {letters}"

@@ -1,23 +1,35 @@
-"""List, show, verify, remove and compact recordings, in a directory or in a store."""
+"""List, show, verify, remove and compact recordings, and manage a directory of them."""
 
 from __future__ import annotations
 
 import atexit
 import json
 from contextlib import ExitStack
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mainstem._core.layout import DATA_HEADER_LENGTH
+from mainstem._core.log.checksums import FrameChecksum
 from mainstem._internal.clock import NS_PER_MS, SYSTEM_CLOCK, seconds_ns
 from mainstem._internal.printable import printable
+from mainstem.aeron.logbuffer import align_frame
+from mainstem.aeron.tools.log_walk import decode_frame
+from mainstem.cli._frames import show_frames
 from mainstem.cli._options import (
     App,
+    FrameLimitOption,
     JsonOption,
     LocationArgument,
+    PayloadBytesOption,
     RecordingOption,
     StoreOption,
+    choice,
     duration,
+    size,
     store_options,
     time_ns,
 )
@@ -26,6 +38,16 @@ from mainstem.cli._process import say, stopping
 from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import RecordingReader, find_problems
 from mainstem.recording.archive import DirectoryArchive
+from mainstem.recording.catalog import (
+    CATALOG_FILE,
+    ENTRY_HEADER_LENGTH,
+    STATE_NAMES,
+    STATE_VALID,
+    read_catalog,
+    read_entries,
+)
+from mainstem.recording.maintenance import ALGORITHMS, Maintenance, find_orphans, find_removable, segment_files
+from mainstem.recording.mark_file import read_mark
 from mainstem.recording.open_archives import ReadOptions, open_archives
 from mainstem.recording.shipping import compaction
 from mainstem.recording.shipping.compaction import MIN_ORPHAN_AGE_NS, compact
@@ -40,11 +62,16 @@ from mainstem.store import open_store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mainstem.aeron.tools.log_walk import LogFrame
     from mainstem.recording.archive import Archive
     from mainstem.recording.catalog import RecordingDescriptor
     from mainstem.recording.shipping.retention import Limit
 
-app = App("List, show, verify, remove and compact recordings, in a directory or in a store.")
+app = App(
+    "List, show, verify, remove and compact recordings, in a directory or in a store.\n\n"
+    "`checksum`, `mark-valid`, `mark-invalid`, `delete-orphans`, `capacity`, and `compact` for a directory, change a directory on "
+    "this machine, of Mainstem's recorder or of Aeron Archive. They refuse one that a recorder or an archive uses."
+)
 
 ArchiveOption = Annotated[str, typer.Option("--archive", metavar="ID", help="The archive id.", show_default="all")]
 GracePeriodOption = Annotated[
@@ -54,6 +81,13 @@ GracePeriodOption = Annotated[
         help="Keep objects that are out of use for this long, for readers that still have them.",
     ),
 ]
+
+AllStatesOption = Annotated[
+    bool, typer.Option("--all-states", help="Include recordings of a directory that are marked as invalid or deleted.")
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be deleted, and delete nothing.")]
+DirectoryArgument = Annotated[Path, typer.Argument(help="A directory of recordings on this machine.")]
+RecordingArgument = Annotated[int, typer.Argument(help="The recording id.")]
 
 COLUMNS = (
     Column("archive"),
@@ -74,6 +108,7 @@ COLUMNS = (
 def list_recordings(
     location: LocationArgument,
     archive: ArchiveOption = "",
+    everything: AllStatesOption = False,
     store_option: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -81,7 +116,8 @@ def list_recordings(
 
     Example: mainstem recordings ls s3://bucket/tides
     """
-    rows = [_row(each, d) for each in _archives(location, archive, store_option) for d in each.recordings()]
+    archives = _archives(location, archive, store_option)
+    rows = [row for each in archives for row in _rows(each, everything)]
     if as_json:
         print_json(rows)
         return
@@ -109,6 +145,7 @@ def show(
     location: LocationArgument,
     archive: ArchiveOption = "",
     recording: RecordingOption = None,
+    everything: AllStatesOption = False,
     store_option: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -118,10 +155,12 @@ def show(
     """
     result = []
     archives = _archives(location, archive, store_option)
-    _require_recording(location, archives, recording)
+    if not everything:
+        _require_recording(location, archives, recording)
     for each in archives:
-        rows = [_row(each, d) | _details(each, d) for d in each.recordings() if recording in (None, d.recording_id)]
-        result.append(_archive_row(each) | {"recordings": rows})
+        rows = _rows(each, everything, details=True)
+        chosen = [row for row in rows if recording in (None, row["recording_id"])]
+        result.append(_archive_row(each) | {"recordings": chosen})
     if as_json:
         print_json(result)
         return
@@ -249,14 +288,26 @@ def compact_recordings(
             "--remove-orphans", help="Delete objects that nothing refers to and that are older than a day, too."
         ),
     ] = False,
+    dry_run: DryRunOption = False,
     store_option: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Join the small objects of each shipped segment into one, and delete those that were replaced.
 
+    In a recorder's or an archive's directory, delete the recordings that are marked as invalid or deleted, with their files
+    and their entries in the catalog; --dry-run says which.
+
     Example: mainstem recordings compact s3://bucket/tides
+
+    Example: mainstem recordings compact tides --dry-run
     """
     rows: list[dict[str, Any]] = []
+    directory = _directory_at(location, archive, store_option)
+    if directory is not None:
+        _compact_directory(directory, dry_run, as_json)
+        return
+    if dry_run:
+        raise ConfigurationError(f"--dry-run is for a directory of recordings, not for shipped ones ({location})")
     with stopping() as stop:
         for each in _shipped(location, archive, store_option):
             done = compact(
@@ -286,6 +337,216 @@ def compact_recordings(
         "archive {archive}: {chunks:,} chunks are {objects:,} objects; {deleted:,} old ones deleted",
         "nothing to compact",
     )
+
+
+def _compact_directory(directory: Path, dry_run: bool, as_json: bool) -> None:
+    nbytes = {each.path: each.nbytes for each in segment_files(directory)}
+    if dry_run:
+        removed, files = find_removable(directory)
+    else:
+        with Maintenance(directory) as maintenance:
+            removed, files = maintenance.compact()
+    rows: list[dict[str, Any]] = []
+    for entry in removed:
+        own = [each for each in files if each.recording_id == entry.recording_id]
+        rows.append(
+            {
+                "recording_id": entry.recording_id,
+                "state": entry.state_name,
+                "files": len(own),
+                "bytes": sum(nbytes.get(each.path, 0) for each in own),
+                "deleted": not dry_run,
+            }
+        )
+    verb = "would be removed" if dry_run else "removed"
+    _report(
+        rows,
+        as_json,
+        f"recording {{recording_id}} ({{state}}) {verb}: {{files:,}} files, {{bytes:,}} bytes",
+        "nothing to remove",
+    )
+
+
+@app.command("delete-orphans")
+def delete_orphans(
+    directory: DirectoryArgument,
+    recording: RecordingOption = None,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete segment files outside their recordings: before the start, after the end, or of a deleted recording.
+
+    An archive leaves them when it detaches segments. Files of a recording that the catalog does not have are deleted only if
+    --recording names it: they are all that is left of it.
+
+    Example: mainstem recordings delete-orphans tides --dry-run
+    """
+    found = find_orphans(directory, recording)
+    sizes = [each.nbytes for each in found]
+    if found and not dry_run:
+        with Maintenance(directory) as maintenance:
+            found = find_orphans(directory, recording)
+            sizes = [each.nbytes for each in found]
+            maintenance.delete(found)
+    rows: list[dict[str, Any]] = [
+        {"recording_id": each.recording_id, "file": each.path.name, "bytes": nbytes, "deleted": not dry_run}
+        for each, nbytes in zip(found, sizes, strict=True)
+    ]
+    _report(rows, as_json, f"{{file}}: {{bytes:,}} bytes {'would be deleted' if dry_run else 'deleted'}", "no orphans")
+
+
+@app.command("checksum")
+def checksum(
+    directory: DirectoryArgument,
+    algorithm: Annotated[str, choice("--algorithm", tuple(ALGORITHMS), help="The kind of checksum.")] = "crc-32c",
+    recording: RecordingOption = None,
+    everywhere: Annotated[
+        bool,
+        typer.Option("--all-segments", help="Store them in all segments, not only in the last one of each recording."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Store checksums in the frames of recordings and in their entries, as Aeron Archive does that is configured so.
+
+    An archive with `aeron.archive.replay.checksum` replays only frames that have them; `verify` compares them. Each recording
+    is verified first, and stays as it is if it is damaged; then the exit status is 1.
+
+    Example: mainstem recordings checksum tides --algorithm crc-32 --all-segments
+    """
+    rows: list[dict[str, Any]] = []
+    refused: list[str] = []
+    with Maintenance(directory) as maintenance:
+        for each in _chosen(directory, recording):
+            try:
+                frames = maintenance.store_checksums(each, FrameChecksum(ALGORITHMS[algorithm]), everywhere=everywhere)
+            except RecordingError as error:
+                refused.append(str(error))
+            else:
+                rows.append({"recording_id": each.recording_id, "frames": frames, "algorithm": algorithm})
+    _report(rows, as_json, "recording {recording_id}: {frames:,} frames have a {algorithm} checksum", "nothing to do")
+    for text in refused:
+        say(text)
+    if refused:
+        raise typer.Exit(1)
+
+
+@app.command("mark-invalid")
+def mark_invalid(directory: DirectoryArgument, recording: RecordingArgument) -> None:
+    """Mark a recording as invalid: archives and readers leave it out, and its files stay until `compact`.
+
+    Example: mainstem recordings mark-invalid tides 3
+    """
+    with Maintenance(directory) as maintenance:
+        maintenance.set_valid(recording, valid=False)
+    say(f"recording {recording} is invalid")
+
+
+@app.command("mark-valid")
+def mark_valid(directory: DirectoryArgument, recording: RecordingArgument) -> None:
+    """Mark a recording as valid again.
+
+    Example: mainstem recordings mark-valid tides 3
+    """
+    with Maintenance(directory) as maintenance:
+        maintenance.set_valid(recording, valid=True)
+    say(f"recording {recording} is valid")
+
+
+@app.command("count")
+def count(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
+    """Count the entries of a directory's catalog by their state.
+
+    Example: mainstem recordings count tides
+    """
+    states = [each.state_name for each in read_entries(directory)]
+    counts = {name: states.count(name) for name in STATE_NAMES.values()}
+    if as_json:
+        print_json(counts)
+    else:
+        print(", ".join(f"{number:,} {name}" for name, number in sorted(counts.items(), reverse=True)))
+
+
+@app.command("capacity")
+def capacity(
+    directory: DirectoryArgument,
+    grow_to: Annotated[int, size("--grow-to", help="Make the catalog this large.", show_default="as it is")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how large the catalog of a directory is, and how much of it is used, or make room ahead.
+
+    It grows by itself when a recording starts.
+
+    Example: mainstem recordings capacity tides --grow-to 16m
+    """
+    if grow_to:
+        with Maintenance(directory) as maintenance:
+            maintenance.catalog.grow(grow_to)
+    entries = read_entries(directory)
+    used = max((each.offset + ENTRY_HEADER_LENGTH + each.length for each in entries), default=0)
+    row = {"bytes": (directory / CATALOG_FILE).stat().st_size, "used": used, "entries": len(entries)}
+    if as_json:
+        print_json(row)
+    else:
+        print("{bytes:,} bytes, {used:,} of them used by {entries:,} entries".format_map(row))
+
+
+@app.command("dump")
+def dump(
+    location: LocationArgument,
+    archive: ArchiveOption = "",
+    recording: RecordingOption = None,
+    limit: FrameLimitOption = 50,
+    payload_bytes: PayloadBytesOption = 0,
+    store_option: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the first frames of each recording, with their headers.
+
+    Example: mainstem recordings dump tides --recording 0 --payload-bytes 64
+    """
+    archives = _archives(location, archive, store_option)
+    _require_recording(location, archives, recording)
+    rows, out = [], console()
+    for each in archives:
+        for descriptor in each.recordings():
+            if recording not in (None, descriptor.recording_id):
+                continue
+            with RecordingReader(each, descriptor) as reader:
+                frames = list(islice(_frames(reader, payload_bytes), limit))
+            if as_json:
+                shown = [asdict(f) | {"type": f.type_name, "payload": f.payload.hex()} for f in frames]
+                rows.append({"archive": each.archive_id, "recording_id": descriptor.recording_id, "frames": shown})
+            else:
+                out.print(f"recording {descriptor.recording_id}", style="bold")
+                show_frames(out, frames)
+    if as_json:
+        print_json(rows)
+
+
+def _frames(reader: RecordingReader, payload_limit: int) -> Iterator[LogFrame]:
+    for run in reader.ranges(reader.start_position, reader.end_position()):
+        offset = run.offset
+        while run.limit - offset >= DATA_HEADER_LENGTH:
+            frame = decode_frame(run.memory, offset, run.position + offset - run.offset, payload_limit)
+            run.check()
+            if frame.length < DATA_HEADER_LENGTH:
+                return
+            yield frame
+            offset += align_frame(frame.length)
+
+
+def _chosen(directory: Path, recording: int | None) -> list[RecordingDescriptor]:
+    chosen = [each for each in read_catalog(directory) if recording in (None, each.recording_id)]
+    if recording is not None and not chosen:
+        raise RecordingError(f"{directory} has no valid recording {recording}")
+    return chosen
+
+
+def _directory_at(location: str, archive_id: str, texts: list[str] | None) -> Path | None:
+    """The directory on this machine; None if shipped recordings or several archives are there."""
+    archives = _archives(location, archive_id, texts)
+    found = [each.directory for each in archives if isinstance(each, DirectoryArchive)]
+    return found[0] if len(found) == len(archives) == 1 else None
 
 
 def _report(rows: list[dict[str, Any]], as_json: bool, line: str, empty: str) -> None:
@@ -324,11 +585,25 @@ def _shipped(location: str, archive_id: str, texts: list[str] | None) -> list[Sh
     return shipped
 
 
+def _rows(archive: Archive, everything: bool, *, details: bool = False) -> list[dict[str, Any]]:
+    rows = [_row(archive, d) | (_details(archive, d) if details else {}) for d in archive.recordings()]
+    if everything and isinstance(archive, DirectoryArchive) and archive.directory is not None:
+        for entry in read_entries(archive.directory):
+            if entry.descriptor is not None and entry.state != STATE_VALID:
+                row = _described(archive, entry.descriptor) | {"state": entry.state_name}
+                rows.append(row | (_details(archive, entry.descriptor) if details else {}))
+    return rows
+
+
 def _row(archive: Archive, d: RecordingDescriptor) -> dict[str, Any]:
     with RecordingReader(archive, d) as reader:
         start, end = reader.start_position, reader.end_position()
         # Without an index all frames would have to be read.
         messages = reader.messages_before(end) if reader.index is not None else None
+    return _described(archive, d) | {"start_position": start, "end_position": end, "messages": messages}
+
+
+def _described(archive: Archive, d: RecordingDescriptor) -> dict[str, Any]:
     return {
         "archive": archive.archive_id,
         "host": archive.host,
@@ -336,9 +611,9 @@ def _row(archive: Archive, d: RecordingDescriptor) -> dict[str, Any]:
         "stream_id": d.stream_id,
         "session_id": d.session_id,
         "channel": d.original_channel,
-        "start_position": start,
-        "end_position": end,
-        "messages": messages,
+        "start_position": d.start_position,
+        "end_position": d.stop_position,
+        "messages": None,
         "state": "growing" if d.stop_position < 0 else "ended",
         "start_timestamp": d.start_timestamp,
         "stop_timestamp": d.stop_timestamp,
@@ -373,6 +648,9 @@ def _archive_row(archive: Archive) -> dict[str, Any]:
             "shipper": str(manifest.shipper) if manifest.shipper else None,
             "to_delete": len(manifest.garbage),
         }
+    elif isinstance(archive, DirectoryArchive) and archive.directory is not None:
+        mark = read_mark(archive.directory)
+        row["in_use_by"] = f"pid {mark.pid}" if mark is not None and mark.is_active(SYSTEM_CLOCK.epoch_ms()) else None
     return row
 
 

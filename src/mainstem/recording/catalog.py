@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import os
 import struct
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
@@ -30,7 +31,9 @@ from mainstem.recording.life import StreamLife
 from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
+
+    from mainstem._core.log.checksums import FrameChecksum
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +47,7 @@ MAX_MTU_LENGTH = 65504
 NULL = -1
 
 STATE_INVALID, STATE_VALID, STATE_DELETED = 0, 1, 2
+STATE_NAMES = {STATE_INVALID: "invalid", STATE_VALID: "valid", STATE_DELETED: "deleted"}
 
 _HEADER = struct.Struct("<iiqi")
 _ENTRY_HEADER = struct.Struct("<iii")
@@ -246,6 +250,24 @@ class CatalogProblem:
 
 
 @dataclass(frozen=True, slots=True)
+class CatalogEntry:
+    """An entry of any state, and the recording in it; None if that cannot be read."""
+
+    offset: int
+    length: int
+    state: int
+    descriptor: RecordingDescriptor | None
+
+    @property
+    def recording_id(self) -> int:
+        return NULL if self.descriptor is None else self.descriptor.recording_id
+
+    @property
+    def state_name(self) -> str:
+        return STATE_NAMES.get(self.state, str(self.state))
+
+
+@dataclass(frozen=True, slots=True)
 class _Entry:
     offset: int
     length: int
@@ -289,6 +311,19 @@ def read_catalog(directory: Path | str, *, deleted: bool = False) -> list[Record
     return descriptors
 
 
+def read_entries(directory: Path) -> list[CatalogEntry]:
+    """The entries of a directory's catalog, whatever their state. Raises RecordingError as ``read_catalog``."""
+    path = directory / CATALOG_FILE
+    entries = []
+    with _open(directory) as file:
+        for each in _entries(file, str(path), os.fstat(file.fileno()).st_size):
+            if isinstance(each, _Entry):
+                found = _decoded(each)
+                descriptor = found if isinstance(found, RecordingDescriptor) else None
+                entries.append(CatalogEntry(each.offset, each.length, each.state, descriptor))
+    return entries
+
+
 def find_catalog_problems(directory: Path) -> list[CatalogProblem]:
     """The unreadable entries of a directory's catalog. Raises RecordingError like ``read_catalog``."""
     states = (STATE_VALID, STATE_DELETED)
@@ -314,9 +349,16 @@ def find_changed_entries(directory: Path) -> list[CatalogProblem]:
 
 def _read(directory: Path, states: tuple[int, ...]) -> list[RecordingDescriptor | CatalogProblem]:
     path = directory / CATALOG_FILE
+    with _open(directory) as file:
+        return list(_descriptors(file, str(path), os.fstat(file.fileno()).st_size, states))
+
+
+@contextmanager
+def _open(directory: Path) -> Iterator[IO[bytes]]:
+    path = directory / CATALOG_FILE
     try:
         with path.open("rb") as file:
-            return list(_descriptors(file, str(path), os.fstat(file.fileno()).st_size, states))
+            yield file
     except FileNotFoundError as error:
         raise RecordingError(f"{directory} holds no recordings: there is no {CATALOG_FILE} in it") from error
     except OSError as error:
@@ -584,13 +626,13 @@ class Catalog:
             self._disk.resize(self._fd, capacity)
         return capacity > size
 
-    def _store(self, descriptor: RecordingDescriptor, field_offset: int, value: int) -> None:
+    def _store(self, descriptor: RecordingDescriptor, field_offset: int, value: bytes) -> None:
         at = descriptor.entry_offset + ENTRY_HEADER_LENGTH
         length, _, checksum = _ENTRY_HEADER.unpack(os.pread(self._fd, _ENTRY_HEADER.size, descriptor.entry_offset))
         algorithm = None
         if checksum and 0 < length <= MAX_ENTRY_LENGTH:  # else the file was damaged
             algorithm = algorithm_of(os.pread(self._fd, length, at), 0, length, checksum)
-        self._disk.write(self._fd, struct.pack("<q", value), at + field_offset)
+        self._disk.write(self._fd, value, at + field_offset)
         if algorithm is not None:
             # An archive that stores checksums refuses an entry whose own does not hold.
             checksum = algorithm.compute(os.pread(self._fd, length, at), 0, length)
@@ -599,16 +641,16 @@ class Catalog:
     def stop(self, descriptor: RecordingDescriptor, stop_position: int, timestamp_ms: int) -> RecordingDescriptor:
         """Mark a recording as ended at ``stop_position``."""
         # A recording that has a stop position says since when.
-        self._store(descriptor, _STOP_TIMESTAMP, timestamp_ms)
-        self._store(descriptor, _STOP_POSITION, stop_position)
+        self._store(descriptor, _STOP_TIMESTAMP, _ID.pack(timestamp_ms))
+        self._store(descriptor, _STOP_POSITION, _ID.pack(stop_position))
         self._settle()
         return replace(descriptor, stop_position=stop_position, stop_timestamp=timestamp_ms)
 
     def extend(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
         """Mark an ended recording as active again; it continues where it had stopped."""
         # The position last: a recorder that the disk refuses one of them tries again with a recording that has ended.
-        self._store(descriptor, _STOP_TIMESTAMP, NULL)
-        self._store(descriptor, _STOP_POSITION, NULL)
+        self._store(descriptor, _STOP_TIMESTAMP, _ID.pack(NULL))
+        self._store(descriptor, _STOP_POSITION, _ID.pack(NULL))
         self._settle()
         return replace(descriptor, stop_position=NULL, stop_timestamp=NULL)
 
@@ -626,8 +668,17 @@ class Catalog:
         whole = max(_aligned(len(body), grain), before)
         if (alignment == 0 and whole > before) or whole > MAX_ENTRY_LENGTH or len(data) + whole > MAX_CATALOG_LENGTH:
             raise RecordingError(f"recording {descriptor.recording_id}: its channel is too long for {self._path}")
-        header = _ENTRY_HEADER.pack(whole - ENTRY_HEADER_LENGTH, state, checksum).ljust(ENTRY_HEADER_LENGTH, b"\0")
-        data = data[:at] + (header + body).ljust(whole, b"\0") + data[at + before :]
+        stored = data[at + ENTRY_HEADER_LENGTH : at + ENTRY_HEADER_LENGTH + length]
+        algorithm = algorithm_of(stored, 0, length, checksum) if checksum else None
+        body = body.ljust(whole - ENTRY_HEADER_LENGTH, b"\0")
+        if algorithm is not None:
+            checksum = algorithm.compute(body, 0, len(body))
+        header = _ENTRY_HEADER.pack(len(body), state, checksum).ljust(ENTRY_HEADER_LENGTH, b"\0")
+        self._replace(data[:at] + header + body + data[at + before :])
+        return whole - before
+
+    def _replace(self, data: bytes) -> None:
+        """Write the catalog again, in place of the old one: a reader sees all of either."""
         fresh = self._path.with_name(f"{self._path.name}.new")
         fd = self._disk.open(fresh)
         try:
@@ -641,16 +692,52 @@ class Catalog:
         self._disk.sync_directory(self.directory)
         self._disk.close(self._fd)
         self._fd, self._next = fd, None
-        return whole - before
+
+    @property
+    def capacity(self) -> int:
+        """The bytes of the file, entries and room for more."""
+        return os.fstat(self._fd).st_size
+
+    def grow(self, capacity: int) -> None:
+        """Make room for more entries, so that the file has ``capacity`` bytes. It never becomes shorter."""
+        if not self.capacity <= capacity <= MAX_CATALOG_LENGTH:
+            raise RecordingError(
+                f"{self._path}: the capacity must be from {self.capacity} to {MAX_CATALOG_LENGTH} bytes (got {capacity})"
+            )
+        self._disk.resize(self._fd, capacity // ALIGNMENT * ALIGNMENT)
+        self.sync()
+
+    def set_state(self, entry: CatalogEntry, state: int) -> None:
+        """Make an entry valid or invalid."""
+        self._disk.write(self._fd, _LENGTH.pack(state), entry.offset + 4)
+        self.sync()
+
+    def store_checksum(self, descriptor: RecordingDescriptor, algorithm: FrameChecksum) -> None:
+        """Store the checksum of an entry, as an archive does that is configured with one."""
+        at = descriptor.entry_offset
+        (length,) = _LENGTH.unpack(os.pread(self._fd, _LENGTH.size, at))
+        checksum = algorithm.compute(os.pread(self._fd, length, at + ENTRY_HEADER_LENGTH), 0, length)
+        self._disk.write(self._fd, _LENGTH.pack(checksum), at + _CHECKSUM_OFFSET)
+        self._settle()
+
+    def remove(self, entries: Collection[CatalogEntry]) -> None:
+        """Remove entries, and move later ones to their places. The file keeps its length, and ids are not used again."""
+        next_id, _, end = self.find_place()
+        data = bytearray(self._path.read_bytes())
+        (alignment,) = _LENGTH.unpack_from(data, _ALIGNMENT_OFFSET)
+        grain, size = alignment or OLD_ALIGNMENT, len(data)
+        _ID.pack_into(data, _NEXT_ID_OFFSET, next_id)
+        for each in sorted(entries, key=lambda entry: entry.offset, reverse=True):
+            del data[each.offset : min(each.offset + _aligned(each.length, grain), end)]
+        self._replace(bytes(data).ljust(size, b"\0"))
 
     def set_start(self, descriptor: RecordingDescriptor, position: int) -> None:
-        self._store(descriptor, _START_POSITION, position)
+        self._store(descriptor, _START_POSITION, _ID.pack(position))
         self._settle()
 
     def set_session(self, descriptor: RecordingDescriptor, session_id: int) -> RecordingDescriptor:
         """Store the session that continues a recording."""
-        at = descriptor.entry_offset + ENTRY_HEADER_LENGTH + _SESSION_ID
-        self._disk.write(self._fd, struct.pack("<i", session_id), at)
+        self._store(descriptor, _SESSION_ID, _LENGTH.pack(session_id))
         self._settle()
         return replace(descriptor, session_id=session_id)
 

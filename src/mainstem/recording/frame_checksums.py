@@ -20,9 +20,24 @@ if TYPE_CHECKING:
 _ALGORITHMS = (FrameChecksum(CRC32C), FrameChecksum(CRC32))
 
 
-def algorithm_of(memory: mmap | bytes, offset: int, end: int, checksum: int) -> FrameChecksum | None:
+def algorithm_of(memory: mmap | bytes | bytearray, offset: int, end: int, checksum: int) -> FrameChecksum | None:
     """The algorithm by which ``[offset, end)`` has this checksum, a signed integer; None if there is none."""
     return next((each for each in _ALGORITHMS if each.compute(memory, offset, end) == checksum), None)
+
+
+def with_session(frames: bytes | memoryview, session_id: int) -> bytearray:
+    """Frames as they were before a checksum took the place of their session id. Those that have neither stay as they are."""
+    restored, offset, session = bytearray(frames), 0, session_id.to_bytes(4, "little", signed=True)
+    while (offset := end_of_session(restored, offset, len(restored), session_id)) < len(restored):
+        length = int.from_bytes(restored[offset : offset + 4], "little")
+        end = offset + (length + FRAME_ALIGNMENT - 1) // FRAME_ALIGNMENT * FRAME_ALIGNMENT
+        at = offset + FRAME_SESSION_ID_OFFSET
+        checksum = int.from_bytes(restored[at : at + 4], "little", signed=True)
+        if end > len(restored) or algorithm_of(restored, offset + DATA_HEADER_LENGTH, end, checksum) is None:
+            break
+        restored[at : at + 4] = session
+        offset = end
+    return restored
 
 
 class FrameChecksums:

@@ -69,6 +69,20 @@ class Mark:
             error_log_length = ERROR_LOG_LENGTH
         return cls(version, activity_ms, pid, is_recorder, error_log_length)
 
+    def is_active(self, now_ms: int) -> bool:
+        """Whether its program gave a sign of life within ``LIVENESS_MS``."""
+        return now_ms - self.activity_ms < LIVENESS_MS
+
+
+def read_mark(directory: Path) -> Mark | None:
+    """The mark of a directory; None if it has none that can be read."""
+    try:
+        with mark_path(directory).open("rb") as file:
+            data = file.read(HEADER_LENGTH)
+    except OSError:
+        return None
+    return Mark.decode(data) if len(data) == HEADER_LENGTH else None
+
 
 def _local_control_channel(texts: bytes) -> str:
     (skipped,) = _TEXT_LENGTH.unpack_from(texts)

@@ -78,6 +78,17 @@ LOCK_FILE = "mainstem-recorder.lock"
 DEFAULT_SEGMENT_LENGTH = 128 << 20
 
 
+def lock_directory(directory: Path, disk: Disk) -> int:
+    """Keep other recorders out of a directory until the descriptor is closed. Raises RecordingError if one is there."""
+    lock = disk.open(directory / LOCK_FILE)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        disk.close(lock)
+        raise RecordingError(f"another recorder is already running in {directory}") from error
+    return lock
+
+
 def _log_gap(previous: RecordingDescriptor, join_position: int) -> None:
     log.warning(
         "stream %d session %d: joined at %d, but recording %d ends at %d; a new recording starts",
@@ -152,12 +163,7 @@ class Recorder:
         self._durable = durable
         self._clock = clock
         self._disk = disk
-        self._lock = disk.open(self.directory / LOCK_FILE)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            disk.close(self._lock)
-            raise RecordingError(f"another recorder is already running in {self.directory}") from error
+        self._lock = lock_directory(self.directory, disk)
         self._subscriptions: list[RecordableSubscription] = []
         self._images: dict[int, ImageRecording] = {}
         self._writers: dict[int, RecordingWriter] = {}

@@ -28,7 +28,7 @@ from mainstem.recording.catalog import NULL, PAGE_LENGTH
 from mainstem.recording.ends import find_end
 from mainstem.recording.index import IndexRepair, damage_of, index_file, open_index
 from mainstem.recording.life import OF_ARCHIVE
-from mainstem.recording.segments import SegmentMemory, check_whole, checksum, segment_base, segment_name
+from mainstem.recording.segments import SegmentMemory, check_whole, is_as_recorded, segment_base, segment_name
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -125,7 +125,7 @@ def _checked_end(
 
 def _is_as_recorded(directory: Path, descriptor: RecordingDescriptor, start: int, end: int, expected: int) -> bool:
     try:
-        return checksum(directory, descriptor, start, end) == expected
+        return is_as_recorded(directory, descriptor, start, end, expected)
     except RecordingError:
         return False
 

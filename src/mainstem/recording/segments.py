@@ -18,6 +18,7 @@ from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
 from mainstem._internal.guarded_map import GuardedMap
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import MAX_POSITION
+from mainstem.recording.frame_checksums import with_session
 from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
@@ -149,6 +150,26 @@ def checksum(directory: Path, descriptor: RecordingDescriptor, start: int, end: 
         except OSError as error:
             raise RecordingError(f"segment {path}: {error.strerror}") from error
     return value
+
+
+def is_as_recorded(directory: Path, descriptor: RecordingDescriptor, start: int, end: int, expected: int) -> bool:
+    """Whether ``[start, end)`` has this CRC-32, as it is or without checksums that a tool has put into its frames since.
+
+    Raises RecordingError when a file is missing or short.
+    """
+    if checksum(directory, descriptor, start, end) == expected:
+        return True
+    value, position = 0, start
+    while position < end:
+        base = segment_base(descriptor, position)
+        segment = SegmentMemory(directory / segment_name(descriptor.recording_id, base), base)
+        try:
+            stop = min(end, base + descriptor.segment_file_length)
+            value = zlib.crc32(with_session(segment.read(position - base, stop - base), descriptor.session_id), value)
+            position = stop
+        finally:
+            segment.close()
+    return value == expected
 
 
 def _has_data(fd: int, offset: int) -> bool:

@@ -5,8 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mainstem._core.layout import WALK_AT_END, WALK_AT_LIMIT, WALK_CORRUPT, WALK_TORN
+from mainstem._core.layout import (
+    FRAME_STREAM_ID_OFFSET,
+    FRAME_TERM_ID_OFFSET,
+    WALK_AT_END,
+    WALK_AT_LIMIT,
+    WALK_CORRUPT,
+    WALK_TORN,
+)
+from mainstem._core.log.checksums import end_of_term
 from mainstem._core.log.columns import FrameWalk
+from mainstem.aeron.logbuffer.descriptor import wrap_i32
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, find_catalog_problems, find_changed_entries, read_catalog
 from mainstem.recording.ends import find_end
@@ -20,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
 
-    from mainstem.recording.reader import RecordingReader
+    from mainstem.recording.catalog import RecordingDescriptor
+    from mainstem.recording.reader import MappedRange, RecordingReader
 
 _KINDS = {WALK_AT_END: "unwritten", WALK_TORN: "torn", WALK_CORRUPT: "corrupt"}
 
@@ -29,10 +39,10 @@ _KINDS = {WALK_AT_END: "unwritten", WALK_TORN: "torn", WALK_CORRUPT: "corrupt"}
 class Problem:
     """A problem of a recording, and the position up to which it can be trusted.
 
-    ``kind`` is ``unwritten`` (zeros where frames should be), ``torn`` (a truncated frame), ``corrupt`` (an impossible header),
-    ``checksum`` (bytes changed after they were recorded; exact to an entry of the index, or to a frame of Aeron Archive),
-    ``missing`` (no file, or a short one), ``index`` (an invalid index file) or ``catalog`` (an unreadable entry, with
-    ``recording_id`` -1 and ``position`` in the catalog, or a recording with segments but no entry).
+    ``kind`` is ``unwritten`` (zeros where frames should be), ``torn`` (a truncated frame), ``corrupt`` (an impossible header,
+    or one of another stream or term), ``checksum`` (bytes changed after they were recorded; exact to an entry of the index, or
+    to a frame of Aeron Archive), ``missing`` (no file, or a short one), ``index`` (an invalid index file) or ``catalog`` (an
+    unreadable entry, with ``recording_id`` -1 and ``position`` in the catalog, or a recording with segments but no entry).
     """
 
     recording_id: int
@@ -101,7 +111,11 @@ def _until_broken(
             found = list(sums.check(run.memory, run.offset, walk.offset, run.position)) if checksums else []
             run.check()
             yield from (_wrong_checksum(recording_id, *each) for each in found)
-            position = run.position + walk.offset - run.offset
+            foreign = _first_foreign(reader.descriptor, run, walk.offset)
+            position = run.position + (walk.offset if foreign is None else foreign) - run.offset
+            if foreign is not None:
+                problem = _foreign(reader.descriptor, run, foreign, position)
+                break
             if stopped != WALK_AT_LIMIT:
                 stopped = stop_reason(stopped, run.memory, walk.offset)
                 offset = position - segment_base(reader.descriptor, position)
@@ -115,6 +129,37 @@ def _until_broken(
         problem = Problem(recording_id, position, kind, str(error))
     yield from (_wrong_checksum(recording_id, *each) for each in sums.finish())
     return problem
+
+
+def _first_foreign(descriptor: RecordingDescriptor, run: MappedRange, limit: int) -> int | None:
+    """Where the first frame before ``limit`` begins that is of another stream, or of another term than its position's."""
+    offset = run.offset
+    while offset < limit:
+        position = run.position + offset - run.offset
+        term_length = descriptor.term_buffer_length
+        end = min(limit, offset + term_length - position % term_length)
+        at = end_of_term(run.memory, offset, end, descriptor.stream_id, _term_id(descriptor, position))
+        run.check()
+        if at < end:
+            return at
+        offset = end
+    return None
+
+
+def _term_id(descriptor: RecordingDescriptor, position: int) -> int:
+    return wrap_i32(descriptor.initial_term_id + position // descriptor.term_buffer_length)
+
+
+def _foreign(descriptor: RecordingDescriptor, run: MappedRange, offset: int, position: int) -> Problem:
+    stream_id, term_id = (
+        int.from_bytes(run.memory[offset + at : offset + at + 4], "little", signed=True)
+        for at in (FRAME_STREAM_ID_OFFSET, FRAME_TERM_ID_OFFSET)
+    )
+    text = (
+        f"{run.path} at offset {position - segment_base(descriptor, position)}: the frame is of stream {stream_id} and term "
+        f"{term_id}, not of stream {descriptor.stream_id} and term {_term_id(descriptor, position)}"
+    )
+    return Problem(descriptor.recording_id, position, "corrupt", text)
 
 
 def _wrong_checksum(recording_id: int, start: int, end: int) -> Problem:
@@ -134,7 +179,7 @@ def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Problem]
             return
         if at >= first and entry.position > start:
             try:
-                same = reader.checksum(at, entry.position) == entry.checksum
+                same = reader.is_as_recorded(at, entry.position, entry.checksum)
             except CutShortError:
                 raise
             except RecordingError:

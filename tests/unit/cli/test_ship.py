@@ -135,7 +135,12 @@ def test_keep_deletes_what_is_shipped_and_old(places: tuple[Path, Path], capsys:
         (["recordings", "rm", "{place}", "--consumed-by", "{none}"], "is not a checkpoint"),
         (["recordings", "rm", "{place}", "--older-than", "1d", "--grace-period", "soon"], "--grace-period"),
         (["recordings", "rm", "{recorder}", "--older-than", "1d"], "is a recorder's directory"),
-        (["recordings", "compact", "{recorder}"], "is a recorder's directory"),
+        (["recordings", "compact", "{place}", "--dry-run"], "--dry-run is for a directory of recordings"),
+        (["recordings", "checksum", "{none}"], "holds no recordings"),
+        (["recordings", "delete-orphans", "{place}"], "holds no recordings"),
+        (["recordings", "mark-invalid", "{recorder}", "9"], "has no recording 9"),
+        (["recordings", "checksum", "{recorder}", "--recording", "9"], "has no valid recording 9"),
+        (["recordings", "capacity", "{recorder}", "--grow-to", "1"], "the capacity must be from"),
     ],
 )
 def test_what_cannot_be_done_is_a_sentence(

@@ -40,6 +40,20 @@ def flip(path: Path, offset: int, bits: int = 0x10) -> None:
         file.write(bytes([value ^ bits]))
 
 
+@pytest.mark.parametrize(("offset", "word"), [(16, "stream"), (20, "term")])
+@pytest.mark.parametrize("has_index", [True, False])
+def test_a_frame_of_another_stream_or_term_is_corrupt(tmp_path: Path, offset: int, word: str, has_index: bool) -> None:
+    make(tmp_path)
+    if not has_index:
+        index_file(tmp_path, 0).unlink()
+    path = tmp_path / f"0-{4 * TERM}.rec"
+    flip(path, 2 * TERM + offset)
+    first = found(tmp_path)[0]
+    assert (first.position, first.kind) == (6 * TERM, "corrupt")
+    assert f"at offset {2 * TERM}: the frame is of stream" in first.text
+    assert f"not of {word}" in first.text or f"and {word}" in first.text
+
+
 def test_a_recording_as_it_was_written_has_no_fault(tmp_path: Path) -> None:
     make(tmp_path)
     assert found(tmp_path) == []

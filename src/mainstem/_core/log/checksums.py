@@ -44,6 +44,34 @@ def end_of_session(
     return limit
 
 
+def end_of_term(
+    source: Buffer | AtomicBuffer,
+    offset: cython.longlong,
+    limit: cython.longlong,
+    stream_id: cython.longlong,
+    term_id: cython.longlong,
+) -> int:
+    """Where the first of the whole frames in ``[offset, limit)`` starts that is of another stream or term.
+
+    Returns ``limit`` if all are of these. Raises IndexError if the range is outside the memory.
+    """
+    region: Region = Region(source)
+    region.check(offset, limit)
+    base = region.base
+    length: cython.longlong = 0
+    while limit - offset >= DATA_HEADER_LENGTH:
+        length = ld32(base, offset)
+        if length < DATA_HEADER_LENGTH:
+            break
+        if (
+            get32(base, offset + FRAME_STREAM_ID_OFFSET) != stream_id
+            or get32(base, offset + FRAME_TERM_ID_OFFSET) != term_id
+        ):
+            return offset
+        offset += (length + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1)
+    return limit
+
+
 @cython.cclass
 class FrameChecksum:
     """Computes one of the two checksums, eight bytes at a time, by tables of the polynomial.

@@ -17,6 +17,7 @@ from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from mmap import mmap
 
 CHUNK = 1 << 20  # bytes read at once
 _HEADER = struct.Struct("<iBBHiiiiq")
@@ -54,6 +55,29 @@ class LogFrame:
     @property
     def type_name(self) -> str:
         return _TYPES.get(self.type_id, f"0x{self.type_id:02x}")
+
+
+def decode_frame(memory: bytes | mmap, offset: int, position: int, payload_limit: int) -> LogFrame:
+    """The frame at an offset of memory that has at least its header, with up to ``payload_limit`` bytes of its payload."""
+    length, version, flags, kind, term_offset, session_id, stream_id, term_id, reserved = _HEADER.unpack_from(
+        memory, offset
+    )
+    begin = offset + layout.DATA_HEADER_LENGTH
+    has_payload = kind == layout.TYPE_DATA and length > layout.DATA_HEADER_LENGTH
+    return LogFrame(
+        position=position,
+        partition=0,
+        term_id=term_id,
+        term_offset=term_offset,
+        length=length,
+        version=version,
+        flags=flags,
+        type_id=kind,
+        session_id=session_id,
+        stream_id=stream_id,
+        reserved_value=reserved,
+        payload=memory[begin : min(begin + payload_limit, offset + length)] if has_payload else b"",
+    )
 
 
 class LogFile:

@@ -1,0 +1,235 @@
+"""Changes to a directory of recordings that no recorder and no archive uses meanwhile: what ArchiveTool changes.
+
+Both kinds of programs are kept out by what keeps them out of each other's way: the recorder's lock and the archive's mark.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, FRAME_SESSION_ID_OFFSET, TYPE_PAD
+from mainstem._core.log.checksums import CRC32, CRC32C, FrameChecksum
+from mainstem._internal.clock import SYSTEM_CLOCK, Clock
+from mainstem.errors import RecordingError
+from mainstem.recording.archive import local_archive
+from mainstem.recording.catalog import (
+    CATALOG_FILE,
+    NULL,
+    STATE_DELETED,
+    STATE_INVALID,
+    STATE_VALID,
+    Catalog,
+    CatalogEntry,
+    RecordingDescriptor,
+    find_changed_entries,
+    read_entries,
+)
+from mainstem.recording.index import index_file
+from mainstem.recording.mark_file import ArchiveMark
+from mainstem.recording.reader import RecordingReader
+from mainstem.recording.recorder import lock_directory
+from mainstem.recording.segments import first_segment_base, segment_base, segment_name
+from mainstem.recording.verify import Problem, find_problems, find_start_problem
+from mainstem.store.disk import DISK, Disk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from mainstem.recording.reader import MappedRange
+
+ALGORITHMS = {"crc-32": CRC32, "crc-32c": CRC32C}
+# Segments, and those that an archive has renamed to delete them.
+_SEGMENT_FILE = re.compile(r"(\d+)-(\d+)\.rec(\.del)?")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """A file of a recording. ``base`` is the position of its first byte; ``is_leftover`` if its deletion has begun."""
+
+    path: Path
+    recording_id: int
+    base: int
+    is_leftover: bool
+
+    @property
+    def nbytes(self) -> int:
+        return self.path.stat().st_size
+
+
+def segment_files(directory: Path) -> list[SegmentFile]:
+    """The segment files in a directory, by recording and position."""
+    names = filter(None, (_SEGMENT_FILE.fullmatch(name) for name in os.listdir(directory)))
+    found = [SegmentFile(directory / each[0], int(each[1]), int(each[2]), each[3] is not None) for each in names]
+    return sorted(found, key=lambda each: (each.recording_id, each.base, each.is_leftover))
+
+
+def find_orphans(directory: Path, recording_id: int | None = None) -> list[SegmentFile]:
+    """The segment files outside their recordings: before the start, after the end, or of a recording that was deleted.
+
+    Those of a recording without an entry are what is left of it if the catalog was damaged: only those of ``recording_id`` are
+    returned. An active recording has no end.
+    """
+    entries = {each.recording_id: each for each in read_entries(directory) if each.descriptor is not None}
+    if recording_id is not None and recording_id not in entries:
+        return [each for each in segment_files(directory) if each.recording_id == recording_id]
+    chosen = (each for each in segment_files(directory) if recording_id in (None, each.recording_id))
+    return [each for each in chosen if each.recording_id in entries and _is_orphan(each, entries[each.recording_id])]
+
+
+def _is_orphan(file: SegmentFile, entry: CatalogEntry) -> bool:
+    descriptor = entry.descriptor
+    assert descriptor is not None
+    if entry.state == STATE_DELETED or file.is_leftover:
+        return True
+    if entry.state != STATE_VALID:
+        return False
+    stop = descriptor.stop_position
+    # One that ends where a segment does has the next one too.
+    last = segment_base(descriptor, stop) if stop != NULL else file.base
+    return not first_segment_base(descriptor) <= file.base <= last
+
+
+class Maintenance:
+    """A directory of recordings, held against recorders and archives while it is changed. A context manager.
+
+    Raises:
+        RecordingError: The directory holds no recordings, or a recorder or an archive uses it.
+    """
+
+    def __init__(self, directory: Path, *, clock: Clock = SYSTEM_CLOCK, disk: Disk = DISK) -> None:
+        if not (directory / CATALOG_FILE).exists():
+            raise RecordingError(f"{directory} holds no recordings: there is no {CATALOG_FILE} in it")
+        self.directory = directory
+        self._disk = disk
+        with ExitStack() as stack:
+            stack.callback(disk.close, lock_directory(directory, disk))
+            self._mark = ArchiveMark(directory, clock, disk)
+            stack.callback(self._mark.end)
+            self.catalog = Catalog(directory, durable=True, disk=disk)
+            stack.callback(self.catalog.close)
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> Maintenance:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def set_valid(self, recording_id: int, *, valid: bool) -> None:
+        """Make a recording valid or invalid: archives and readers leave invalid ones out, and keep their files."""
+        entries = [each for each in read_entries(self.directory) if each.recording_id == recording_id]
+        if not entries:
+            raise RecordingError(f"{self.directory} has no recording {recording_id}")
+        state, entry = (STATE_VALID if valid else STATE_INVALID), entries[-1]
+        if entry.state == STATE_DELETED:
+            raise RecordingError(f"recording {recording_id} is deleted: its files are gone, or will be")
+        if entry.state != state:
+            self.catalog.set_state(entry, state)
+
+    def compact(self) -> tuple[list[CatalogEntry], list[SegmentFile]]:
+        """Remove the entries that are not valid, and their files; return both. Valid entries and their ids stay."""
+        removed, files = find_removable(self.directory)
+        if removed:
+            self.catalog.remove(
+                removed
+            )  # first: what is left behind by a crash has no entry, and `find_orphans` finds it
+            self.delete(files)
+            for recording_id in {each.recording_id for each in removed} - self._recording_ids():
+                self._delete_file(index_file(self.directory, recording_id))
+        return removed, files
+
+    def _recording_ids(self) -> set[int]:
+        return {each.recording_id for each in self.catalog.recordings()}
+
+    def delete(self, files: list[SegmentFile]) -> None:
+        """Delete segment files."""
+        for each in files:
+            self._mark.touch()
+            self._delete_file(each.path)
+        self._disk.sync_directory(self.directory)
+
+    def _delete_file(self, path: Path) -> None:
+        if path.exists():
+            self._disk.delete(path)
+
+    def store_checksums(self, descriptor: RecordingDescriptor, algorithm: FrameChecksum, *, everywhere: bool) -> int:
+        """Store checksums in the frames of a recording's last segment, or of all, and in its entry; return how many frames.
+
+        The index of Mainstem's recorder holds for what was recorded, and is not changed (``reader.is_as_recorded``).
+
+        Raises RecordingError, before anything is written, if the recording is not what was recorded: its damage would be hidden.
+        """
+        count = 0
+        with RecordingReader(local_archive(self.directory), descriptor) as reader:
+            start, end = reader.start_position, reader.end_position()
+            problem = next(self._problems(reader), None)
+            if problem is not None:
+                raise RecordingError(
+                    f"recording {descriptor.recording_id} is damaged at {problem.position}: {problem.text}; checksums would "
+                    "hide that"
+                )
+            if not everywhere and end > start:
+                start = max(start, segment_base(descriptor, end - 1))
+            for run in reader.ranges(start, end):
+                count += self._store_in(descriptor, run, algorithm)
+        self.catalog.store_checksum(descriptor, algorithm)
+        return count
+
+    def _problems(self, reader: RecordingReader) -> Iterator[Problem]:
+        descriptor = reader.descriptor
+        for changed in find_changed_entries(self.directory):
+            if changed.offset == descriptor.entry_offset:
+                yield Problem(descriptor.recording_id, changed.offset, "catalog", changed.text)
+        if problem := find_start_problem(reader):
+            yield problem
+        position, end = reader.start_position, reader.end_position()
+        while position < end:
+            stop = min(segment_base(descriptor, position) + descriptor.segment_file_length, end)
+            yield from find_problems(reader, position, stop)
+            position = stop
+            self._mark.touch()
+
+    def _store_in(self, descriptor: RecordingDescriptor, run: MappedRange, algorithm: FrameChecksum) -> int:
+        base, count = segment_base(descriptor, run.position), 0
+        fd = self._disk.open(self.directory / segment_name(descriptor.recording_id, base))
+        try:
+            for offset, end in _data_frames(run):
+                checksum = algorithm.compute(run.memory, offset + DATA_HEADER_LENGTH, end).to_bytes(
+                    4, "little", signed=True
+                )
+                at = offset + FRAME_SESSION_ID_OFFSET
+                if run.memory[at : at + 4] != checksum:
+                    self._disk.write(fd, checksum, run.position - base + at - run.offset)
+                count += 1
+                if count % 10_000 == 0:
+                    self._mark.touch()
+            self._disk.sync(fd)
+        finally:
+            self._disk.close(fd)
+        return count
+
+
+def find_removable(directory: Path) -> tuple[list[CatalogEntry], list[SegmentFile]]:
+    """The entries that are not valid, and the files of recordings without a valid entry that they describe."""
+    entries = read_entries(directory)
+    removed = [each for each in entries if each.state != STATE_VALID]
+    gone = {each.recording_id for each in removed} - {
+        each.recording_id for each in entries if each.state == STATE_VALID
+    }
+    return removed, [each for each in segment_files(directory) if each.recording_id in gone]
+
+
+def _data_frames(run: MappedRange) -> Iterator[tuple[int, int]]:
+    """Where the frames of a run begin and end in its memory, without padding."""
+    offset = run.offset
+    while offset < run.limit:
+        length = int.from_bytes(run.memory[offset : offset + 4], "little")
+        end = offset + (length + FRAME_ALIGNMENT - 1) // FRAME_ALIGNMENT * FRAME_ALIGNMENT
+        if int.from_bytes(run.memory[offset + 6 : offset + 8], "little") != TYPE_PAD:
+            yield offset, end
+        offset = end
