@@ -38,7 +38,7 @@ class Decoded:
     """
 
     columns: list[Any]
-    origins: list[int]
+    origins: Sequence[int]
     problems: dict[int, str] = field(default_factory=dict)
     rescued: dict[int, str] = field(default_factory=dict)
 
@@ -154,6 +154,9 @@ class RowCodec(ABC):
         ...     def decode(self, payload):
         ...         return [{"word": word} for word in payload.decode().split()]
     """
+
+    #: Whether fields that the schema lacks are kept as JSON. A reader that drops them sets it to False.
+    rescues = True
 
     def __init__(self, **options: str) -> None:
         if options:
@@ -288,7 +291,7 @@ class RowCodec(ABC):
             if not bad:
                 raise
             return self._without(bad, rows, origins, schema, problems)
-        texts, reasons = rescue(rows, schema)
+        texts, reasons = rescue(rows, schema) if self.rescues else ({}, {})
         if reasons:
             bad = {origins[k]: reason for k, reason in reasons.items()}
             return self._without(bad, rows, origins, schema, problems)

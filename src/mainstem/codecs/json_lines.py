@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from mainstem.codecs.base import Decoded, RowCodec
 from mainstem.codecs.exact import exact_array, exact_leaf, shown
 from mainstem.codecs.json_prefilter import Prefilter
-from mainstem.codecs.json_read import read_exactly
+from mainstem.codecs.json_read import Lines, read_exactly, whole
 from mainstem.codecs.limits import as_nullable, within_limits
 from mainstem.codecs.numerals import as_text, integer_of, number_of, text_array
 from mainstem.codecs.rescued import rescue
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -51,42 +51,62 @@ class JsonLines(RowCodec):
             raise ConfigurationError(f"half a surrogate pair has no UTF-8: {error.reason}") from None
 
     def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Decoded:
-        parts = list(self._parts(payloads, 0, as_nullable(schema)))
-        return within_limits(parts[0][1] if len(parts) == 1 else _joined(parts, schema), schema)
+        return self._decoded(self._parts(payloads, as_nullable(schema)), schema)
 
-    def _parts(self, payloads: Sequence[bytes], first: int, schema: pa.Schema) -> Iterator[tuple[int, Decoded]]:
+    def decode_array(self, payloads: pa.Array, schema: pa.Schema) -> Decoded:
+        """Like ``decode_batch``, for an array of bytes. Where each message is one line, none becomes an object of Python's.
+
+        Args:
+            payloads: The messages; a null has no rows.
+            schema: The schema that the columns have, exactly.
+
+        Returns:
+            The rows, and the reasons for messages without any.
+
+        Example:
+            >>> find_codec("json").decode_array(pa.array([b'{"id": 1}', b"{"]), schema).origins
+            [0]
+        """
+        nullable, lines = as_nullable(schema), _lines_of_array(payloads)
+        part = None if lines is None else self._at_once(lines, lines, nullable)
+        if part is not None:
+            return within_limits(part, schema)
+        values = [b"" if value is None else value for value in payloads.to_pylist()]
+        return self._decoded(self._parts(values, nullable, refused=lines), schema)
+
+    def _decoded(self, parts: Iterable[tuple[int, Decoded]], schema: pa.Schema) -> Decoded:
+        several = list(parts)
+        return within_limits(several[0][1] if len(several) == 1 else _joined(several, schema), schema)
+
+    def _parts(
+        self, payloads: Sequence[bytes], schema: pa.Schema, first: int = 0, refused: Lines | None = None
+    ) -> Iterator[tuple[int, Decoded]]:
+        """The messages in as few parts as possible; ``refused`` are their lines if Arrow has already refused them."""
         count = len(payloads)
         if count > FEWEST_AT_ONCE:
-            lines, origins = _lines(payloads)
-            part = self._at_once(payloads, lines, origins, schema)
+            lines = refused or _lines(payloads)
+            part = None if refused else self._at_once(payloads, lines, schema)
             if part is None and count >= FEWEST_SCREENED:
-                part = self._screened(payloads, lines, origins, schema)
+                part = self._screened(payloads, lines, schema)
             if part is not None:
                 yield first, part
                 return
             size = max(-(-count // PIECES), FEWEST_AT_ONCE)
             for start in range(0, count, size):
-                yield from self._parts(payloads[start : start + size], first + start, schema)
+                yield from self._parts(payloads[start : start + size], schema, first + start)
         else:
-            yield first, super().decode_batch(payloads, schema)
+            yield first, self._one_by_one(payloads, schema)
 
-    def _screened(
-        self, payloads: Sequence[bytes], lines: list[bytes], origins: list[int], schema: pa.Schema
-    ) -> Decoded | None:
+    def _screened(self, payloads: Sequence[bytes], lines: Lines, schema: pa.Schema) -> Decoded | None:
         """The messages that the screen passes at once, the others singly; None if that is not possible."""
-        passes = Prefilter(schema).accepts(lines)
-        slow = set(compress(origins, map(not_, passes)))
+        passes = Prefilter(schema).accepts(list(lines))
+        slow = set(compress(lines.origins, map(not_, passes)))
         if not slow or len(slow) > len(payloads) * MOST_KEPT_BACK:
             return None
-        return self._at_once(payloads, lines, origins, schema, slow)
+        return self._at_once(payloads, lines, schema, slow)
 
     def _at_once(
-        self,
-        payloads: Sequence[bytes],
-        lines: list[bytes],
-        origins: list[int],
-        schema: pa.Schema,
-        slow: Collection[int] = (),
+        self, payloads: Sequence[bytes] | Lines, lines: Lines, schema: pa.Schema, slow: Collection[int] = ()
     ) -> Decoded | None:
         """All messages by Arrow's parser, except those in ``slow`` and those that it may have read inexactly.
 
@@ -96,32 +116,34 @@ class JsonLines(RowCodec):
 
         if slow:
             # All lines of a message, or none.
-            passes = [origin not in slow for origin in origins]
-            lines, origins = list(compress(lines, passes)), list(compress(origins, passes))
-        data = b"\n".join(lines)
-        # With these ends, as many rows as lines means one object a line.
-        if data[:1] != b"{" or data[-1:] != b"}" or data.count(b"}\n{") != len(lines) - 1:
+            passes = [origin not in slow for origin in lines.origins]
+            lines = Lines.of(list(compress(lines, passes)), list(compress(lines.origins, passes)))
+        if not lines.are_objects():
             return None
         try:
             if not slow:
                 # Arrow takes lines that are not UTF-8. The screen does not.
-                data.decode()
-            table, doubtful = read_exactly(lines, data, schema)
+                str(lines.data, "utf-8")
+            table, doubtful = read_exactly(lines, schema, rescues=self.rescues)
         except (ValueError, pa.ArrowException):
             return None
+        origins = lines.origins
         texts, unread = _rescued(lines, table, schema)
         slow = {*slow, *(origins[row] for row in (*doubtful, *unread))}
+        if not slow:
+            return Decoded([whole(table.column(i)) for i in range(len(schema))], origins, {}, texts)
         kept = [row for row, origin in enumerate(origins) if origin not in slow]
-        columns = [table.column(i).combine_chunks() for i in range(len(schema))]
-        if len(kept) < len(lines):
-            columns = [column.take(pa.array(kept, pa.int64())) for column in columns]
+        taken = pa.array(kept, pa.int64())
+        columns = [whole(table.column(i)).take(taken) for i in range(len(schema))]
         places = dict(zip(kept, range(len(kept)), strict=True)) if texts else {}
         rescued = {places[row]: text for row, text in texts.items() if row in places}
         fast = Decoded(columns, [origins[row] for row in kept], {}, rescued)
-        if not slow:
-            return fast
         one_by_one = sorted(slow)
-        return _merged(fast, super().decode_batch([payloads[i] for i in one_by_one], schema), one_by_one)
+        return _merged(fast, self._one_by_one([payloads[i] for i in one_by_one], schema), one_by_one)
+
+    def _one_by_one(self, payloads: Sequence[bytes], schema: pa.Schema) -> Decoded:
+        codec = self if self.rescues else _KnownFields(schema)
+        return RowCodec.decode_batch(codec, payloads, schema)
 
     def column(self, values: list[Any], kind: Any) -> Any:
         return exact_array(values, kind, _leaf)
@@ -154,16 +176,27 @@ def _as_integer(value: Any, kind: Any) -> Any:
 _STRIP = methodcaller("strip", b" \t\r\n")
 
 
-def _lines(payloads: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
+def _lines(payloads: Sequence[bytes]) -> Lines:
+    """The lines of all messages that are not empty."""
     lines = list(map(_STRIP, payloads))
     whole = b"".join(lines)
     if b"\n" not in whole and b"\r" not in whole and all(lines):
-        return lines, list(range(len(lines)))
+        return Lines.of(lines, list(range(len(lines))))
     pairs = [(text, i) for i, each in enumerate(lines) for line in each.splitlines() if (text := _STRIP(line))]
-    return [text for text, _ in pairs], [i for _, i in pairs]
+    return Lines.of([text for text, _ in pairs], [i for _, i in pairs])
 
 
-def _rescued(lines: list[bytes], table: pa.Table, schema: pa.Schema) -> tuple[dict[int, str], list[int]]:
+def _lines_of_array(payloads: pa.Array) -> Lines | None:
+    """The messages as a line each; None where there is more to them, or they are few."""
+    import pyarrow as pa
+
+    if payloads.type != pa.binary() or payloads.null_count or len(payloads) <= FEWEST_AT_ONCE:
+        return None
+    lines = Lines.of_array(payloads)
+    return lines if lines.are_objects() and not lines.has_control_characters() else None
+
+
+def _rescued(lines: Lines, table: pa.Table, schema: pa.Schema) -> tuple[dict[int, str], list[int]]:
     """The fields that the schema lacks, by row, and the rows in which they cannot be read."""
     # Arrow has inferred types for them; the text is what is kept.
     extra = [table.column(i).is_valid().to_numpy() for i in range(len(schema), table.num_columns)]
@@ -184,14 +217,15 @@ def _joined(parts: Sequence[tuple[int, Decoded]], schema: pa.Schema) -> Decoded:
     """Concatenate parts, each with the index of its first message."""
     import pyarrow as pa
 
-    whole = Decoded([], [])
+    origins: list[int] = []
+    rescued: dict[int, str] = {}
+    problems: dict[int, str] = {}
     for first, part in parts:
-        whole.rescued |= {len(whole.origins) + row: text for row, text in part.rescued.items()}
-        whole.problems |= {first + message: text for message, text in part.problems.items()}
-        whole.origins += [first + message for message in part.origins]
-    for i in range(len(schema)):
-        whole.columns.append(pa.chunked_array([part.columns[i] for _, part in parts]).combine_chunks())
-    return whole
+        rescued |= {len(origins) + row: text for row, text in part.rescued.items()}
+        problems |= {first + message: text for message, text in part.problems.items()}
+        origins += [first + message for message in part.origins]
+    columns = [pa.chunked_array([part.columns[i] for _, part in parts]).combine_chunks() for i in range(len(schema))]
+    return Decoded(columns, origins, problems, rescued)
 
 
 def _merged(first: Decoded, second: Decoded, seconds: list[int]) -> Decoded:
@@ -213,9 +247,9 @@ def _merged(first: Decoded, second: Decoded, seconds: list[int]) -> Decoded:
     return Decoded(columns, origins[order].tolist(), {seconds[i]: text for i, text in second.problems.items()}, rescued)
 
 
-def _object(line: bytes) -> dict[str, Any]:
+def _object(line: bytes, decoder: json.JSONDecoder | None = None) -> dict[str, Any]:
     try:
-        value = _DECODER.decode(line.decode())
+        value = (decoder or _DECODER).decode(line.decode())
     except json.JSONDecodeError as error:
         raise ValueError(f"the message is not JSON: {error}") from None
     except RecursionError:
@@ -229,8 +263,12 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the field {next(name for name in names if names.count(name) > 1)!r} is there twice")
+        raise _duplicate(next(name for name in names if names.count(name) > 1))
     return fields
+
+
+def _duplicate(name: str) -> ValueError:
+    return ValueError(f"the field {name!r} is there twice")
 
 
 def _integer(text: str) -> int | float:
@@ -239,6 +277,66 @@ def _integer(text: str) -> int | float:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_float=number_of, parse_int=_integer)
+
+
+class _KnownFields(JsonLines):
+    """Reads the fields of a schema, one message at a time. What Arrow passes over in the others is no problem here either."""
+
+    rescues = False
+
+    def __init__(self, schema: pa.Schema) -> None:
+        super().__init__()
+        self._schema = schema
+
+    def decode(self, payload: bytes) -> list[dict[str, Any]]:
+        lines = (_object(line, _LENIENT) for line in payload.splitlines() if line.strip())
+        return [_known(line, self._schema) for line in lines]
+
+
+class _Unread:
+    """A number that is none of Python's."""
+
+    def __init__(self, error: ValueError) -> None:
+        self.error = error
+
+
+def _with_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) == len(pairs):
+        return fields
+    names = [name for name, _ in pairs]
+    return {name: _Unread(_duplicate(name)) if names.count(name) > 1 else fields[name] for name in fields}
+
+
+def _lenient(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            return _Unread(error)
+
+    return read
+
+
+_LENIENT = json.JSONDecoder(
+    object_pairs_hook=_with_duplicates, parse_float=_lenient(number_of), parse_int=_lenient(_integer)
+)
+
+
+def _known(value: Any, kind: Any) -> Any:
+    """A value without what its type lacks. Raises ValueError for a part that cannot be read."""
+    import pyarrow as pa
+
+    if isinstance(value, _Unread):
+        raise value.error
+    if isinstance(value, dict):
+        if isinstance(kind, pa.Schema | pa.StructType):
+            return {item.name: _known(value[item.name], item.type) for item in kind if item.name in value}
+        return {name: _known(each, None) for name, each in value.items()}
+    if isinstance(value, list):
+        item = kind.value_type if isinstance(kind, pa.ListType | pa.LargeListType) else None
+        return [_known(each, item) for each in value]
+    return value
 
 
 # NaN and infinities are no JSON: ``column`` would not read them as the same value.

@@ -5,14 +5,14 @@ Arrow silently reads 9007199254740993.0 as a double that is one less, 1e400 as i
 
 from __future__ import annotations
 
-import io
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mainstem.codecs.numerals import inexact_lines, is_held, times_of
+from mainstem.codecs.numerals import inexact_lines, is_held, places_of, times_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
@@ -24,26 +24,85 @@ BRACKETS = re.compile(rb"[\[\]{}]")
 EXACT = {16: 2.0**11, 32: 2.0**24, 64: 2.0**53}
 
 
-def read_exactly(lines: Sequence[bytes], data: bytes, schema: pa.Schema) -> tuple[pa.Table, set[int]]:
+@dataclass(frozen=True)
+class Lines:
+    """Lines of JSON that follow each other in a buffer, without line ends.
+
+    Attributes:
+        data: The text.
+        bounds: Where each line begins, and where the last one ends.
+        origins: The index of the message of each line.
+    """
+
+    data: pa.Buffer
+    bounds: Any
+    origins: Sequence[int]
+
+    @classmethod
+    def of(cls, lines: Sequence[bytes], origins: Sequence[int]) -> Lines:
+        """These lines, joined."""
+        import numpy as np
+        import pyarrow as pa
+
+        bounds = np.zeros(len(lines) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, lines), np.int64, len(lines)), out=bounds[1:])
+        return cls(pa.py_buffer(b"".join(lines)), bounds, origins)
+
+    @classmethod
+    def of_array(cls, messages: pa.Array) -> Lines:
+        """The values of an array of bytes without nulls, each as a line; not copied."""
+        import numpy as np
+
+        _, offsets, data = messages.buffers()
+        bounds = np.frombuffer(offsets, np.int32)[messages.offset : messages.offset + len(messages) + 1]
+        start, end = int(bounds[0]), int(bounds[-1])
+        return cls(data.slice(start, end - start), bounds.astype(np.int64) - start, range(len(messages)))
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def __getitem__(self, index: int) -> bytes:
+        start, end = int(self.bounds[index]), int(self.bounds[index + 1])
+        line: bytes = self.data.slice(start, end - start).to_pybytes()
+        return line
+
+    def __iter__(self) -> Iterator[bytes]:
+        return map(self.__getitem__, range(len(self)))
+
+    def are_objects(self) -> bool:
+        """Whether each begins and ends as an object does. If they are as many objects as well, each is one."""
+        import numpy as np
+
+        if not self.data.size or not (self.bounds[1:] > self.bounds[:-1]).all():
+            return False
+        raw = np.frombuffer(self.data, np.uint8)
+        return bool((raw[self.bounds[:-1]] == ord("{")).all() and (raw[self.bounds[1:] - 1] == ord("}")).all())
+
+    def has_control_characters(self) -> bool:
+        """Whether there are any, such as line ends."""
+        import numpy as np
+
+        return bool(np.frombuffer(self.data, np.uint8).min() < ord(" "))
+
+
+def read_exactly(lines: Lines, schema: pa.Schema, *, rescues: bool) -> tuple[pa.Table, set[int]]:
     """Read lines at once.
 
-    Returns the table, with columns for fields that the nullable ``schema`` lacks after its own, and the rows that must be read
-    again. Raises ValueError or ArrowException if the lines have to be read in another way. ``data`` has the lines joined by
-    line ends.
+    Returns the table, with columns for fields that the nullable ``schema`` lacks after its own if it ``rescues`` them, and the rows
+    that must be read again. Raises ValueError or ArrowException if the lines have to be read in another way.
     """
     import pyarrow as pa
 
-    table = _read(lines, data, pa.schema([(item.name, _read_as(item.type)) for item in schema]))
+    table = _read(lines, pa.schema([(item.name, _read_as(item.type)) for item in schema]), rescues=rescues)
     if table.num_rows != len(lines):
         raise ValueError("a line has several objects")
     doubtful: set[int] = set()
     floats = [kind for item in schema for kind in _leaves(item.type) if pa.types.is_floating(kind)]
     if floats:
-        doubtful = inexact_lines(lines, data, narrow=any(kind.bit_width < 64 for kind in floats))
+        doubtful = inexact_lines(lines.bounds, lines.data, narrow=any(kind.bit_width < 64 for kind in floats))
     columns = []
     for item in schema:
-        column = table.column(item.name).combine_chunks()
-        column = pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+        column = whole(table.column(item.name))
         # Fields of a struct that the schema lacks change its type.
         if column.type != _read_as(item.type):
             raise ValueError(f"{item.name} has other members")
@@ -55,30 +114,45 @@ def read_exactly(lines: Sequence[bytes], data: bytes, schema: pa.Schema) -> tupl
     return pa.table([*columns, *(table.column(name) for name in extra)], names=[*schema.names, *extra]), doubtful
 
 
-def _read(lines: Sequence[bytes], data: bytes, schema: pa.Schema) -> pa.Table:
-    from pyarrow import ArrowInvalid
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """The chunks of a column as one array; a single one is not copied."""
+    import pyarrow as pa
+
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.combine_chunks().chunks)
+
+
+def _read(lines: Lines, schema: pa.Schema, *, rescues: bool) -> pa.Table:
+    import pyarrow as pa
     from pyarrow import json as arrow_json
 
-    reading = arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1)
+    reading = arrow_json.ReadOptions(use_threads=False, block_size=lines.data.size + 1)
 
     def read(unexpected: str) -> pa.Table:
         parsing = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected)
-        return arrow_json.read_json(io.BytesIO(data), reading, parsing)
+        return arrow_json.read_json(pa.BufferReader(lines.data), reading, parsing)
 
-    try:
-        return read("error")
-    except ArrowInvalid as error:
-        if "unexpected field" not in str(error):
-            raise
-    if any(_is_deep(line) for line in lines):
+    if rescues:
+        try:
+            return read("error")
+        except pa.ArrowInvalid as error:
+            if "unexpected field" not in str(error):
+                raise
+    if _is_any_deep(lines):
         raise ValueError(f"a line has more than {MAX_NESTING} values inside each other")
-    return read("infer")
+    return read("infer" if rescues else "ignore")
+
+
+def _is_any_deep(lines: Lines) -> bool:
+    """Whether a line has values inside each other beyond the limit."""
+    import numpy as np
+
+    # Both brackets that open are the same byte but for this bit.
+    opening = places_of(np.frombuffer(lines.data, np.uint8), lambda part: (part | np.uint8(0x20)) == ord("{"))
+    counts = np.diff(np.searchsorted(opening, lines.bounds))
+    return any(_is_deep(lines[row]) for row in np.flatnonzero(counts > MAX_NESTING).tolist())
 
 
 def _is_deep(line: bytes) -> bool:
-    """Whether a line is nested too deeply."""
-    if line.count(b"[") + line.count(b"{") <= MAX_NESTING:
-        return False
     depth = 0
     for bracket in BRACKETS.findall(STRINGS.sub(b"", line)):
         depth += 1 if bracket in (b"[", b"{") else -1

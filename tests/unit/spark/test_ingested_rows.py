@@ -324,6 +324,18 @@ ODD = (
     b'{"u": -1}',
     b'{"u": 4294967295}',
     b'{"u": 4294967296}',
+    b'{"n": 1, "extra": {"a": 1, "a": 2}}',
+    b'{"s": {"x": 1, "y": "z", "z": 1, "z": 2}}',
+    b'{"n": 1, "extra": 1' + b"0" * 5000 + b"}",
+    b'{"n": 1, "extra": 1e99999999999999999999}',
+    b'{"n": 1, "extra": "\\ud800"}',
+    b'{"n": 1, "extra": ' + b"[" * 100 + b"]" * 100 + b"}",
+    b'{"n": 1, "extra": ' + b"[" * 5000 + b"]" * 5000 + b"}",
+    b'{"n": 1, "extra": "' + b"[" * 100 + b'"}',
+    b'{"n": 1, "extra": NaN}',
+    b'{"n": 1, "extra": 01}',
+    b'{"n": 1' + b"0" * 5000 + b"}",
+    b'{"t": {"a": 1, "a": 2}}',
 )
 WIDE = pa.schema(
     [
@@ -352,6 +364,53 @@ def test_json_read_at_once_is_what_it_is_row_by_row(seed: int) -> None:
     for item, ours, theirs in zip(WIDE, fast.columns, slow.columns, strict=True):
         assert ours.type == theirs.type == item.type
         assert ours.to_pylist() == theirs.to_pylist(), item.name
+
+
+def by_message(codec: Any, payloads: list[bytes]) -> tuple[list[Any], dict[int, str]]:
+    """The rows of messages that are read alone, and the problems."""
+    rows: list[Any] = []
+    problems: dict[int, str] = {}
+    for i, payload in enumerate(payloads):
+        decoded = codec.decode_batch([payload], WIDE)
+        assert not decoded.rescued or codec.rescues
+        if decoded.problems:
+            problems[i] = decoded.problems[0]
+        rows += [(i, *values) for values in zip(*(each.to_pylist() for each in decoded.columns), strict=True)]
+    return rows, problems
+
+
+def at_once(codec: Any, payloads: list[bytes]) -> tuple[list[Any], dict[int, str]]:
+    decoded = codec.decode_array(pa.array(payloads), WIDE)
+    values = [each.to_pylist() for each in decoded.columns]
+    return list(zip(decoded.origins, *values, strict=True)), decoded.problems
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rescues", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_an_array_of_json_has_the_rows_of_its_messages_read_alone(seed: int, rescues: bool) -> None:
+    chance = random.Random(seed)
+    odd = [chance.choice(ODD) for _ in range(chance.choice((0, 1, 60)))]
+    good = [b'{"n": %d, "f": %d.25, "t": "x", "extra": [1, {"a": 2}]}' % (i, i) for i in range(1100)]
+    payloads = odd + good
+    chance.shuffle(payloads)
+    codec: Any = find_codec("json")
+    codec.rescues = rescues
+    assert at_once(codec, payloads) == by_message(codec, payloads)
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_fields_that_nobody_asked_for_are_no_problem_however_they_are_read(odd: bytes) -> None:
+    strict, lenient = (find_codec("json") for _ in range(2))
+    lenient.rescues = False  # type: ignore[attr-defined]
+    around = [b'{"n": %d}' % i for i in range(1100)]
+    rows, problems = at_once(lenient, [odd, *around])
+    assert (rows[: -len(around)], problems) == by_message(lenient, [odd])
+    expected, reasons = by_message(strict, [odd])
+    if not reasons:
+        assert rows[: -len(around)] == expected
+    else:
+        assert problems or b"extra" in odd or b'"z": 2' in odd
 
 
 @pytest.mark.parametrize("odd", ODD)
