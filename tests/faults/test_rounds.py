@@ -23,7 +23,7 @@ ROUNDS = {"archive": 3}
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_what_arrives_after_a_fault_is_what_was_sent(kind: str, tmp_path: Path) -> None:
+def test_data_after_a_fault_arrives_unchanged(kind: str, tmp_path: Path) -> None:
     rounds = int(os.environ.get("MAINSTEM_FAULT_ROUNDS", "0")) or ROUNDS.get(kind, 1)
     result = run(kind, tmp_path, rounds=rounds, seed=3)
     assert result["killed"] + result["stopped"] >= 1
@@ -53,7 +53,7 @@ def test_a_fault_of_the_stream_is_seen_by_the_checker(fault: str, tmp_path: Path
                 logs.check()
 
 
-def test_a_message_of_a_program_that_was_killed_may_be_there_in_part(tmp_path: Path) -> None:
+def test_a_killed_process_may_leave_part_of_a_message(tmp_path: Path) -> None:
     chain = Chain(b"checked!")
     file = open_log(str(tmp_path / "a.log"))
     for _ in range(3):

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.system
 HELD = soak.Sample(memory=20 << 20, descriptors=10, mappings=300, threads=4)
 
 
-def test_a_sample_sees_a_descriptor_that_is_kept() -> None:
+def test_sampling_detects_a_leaked_descriptor() -> None:
     before = soak.Sample.of(os.getpid())
     kept = [os.open("/dev/null", os.O_RDONLY) for _ in range(20)]
     try:
@@ -29,24 +29,24 @@ def test_a_sample_sees_a_descriptor_that_is_kept() -> None:
 
 
 @pytest.mark.parametrize("what", sorted(soak.BESIDES))
-def test_what_rises_a_little_with_each_step_is_not_flat(what: str) -> None:
+def test_a_slow_steady_rise_is_not_flat(what: str) -> None:
     rising = [replace(HELD, **{what: round(getattr(HELD, what) * (1 + step / 100))}) for step in range(100)]
     flat = {name: soak.is_flat(name, *medians) for name, medians in soak.growth(rising).items()}
     assert flat == {name: name != what for name in soak.BESIDES}
 
 
-def test_what_rises_once_at_the_start_or_for_a_moment_is_flat() -> None:
+def test_an_initial_or_momentary_rise_is_flat() -> None:
     samples = [replace(HELD, memory=5 << 20)] * 10 + [HELD] * 90
     samples[80] = replace(HELD, descriptors=500)
     assert all(soak.is_flat(name, *medians) for name, medians in soak.growth(samples).items())
 
 
-def test_every_kind_has_programs_that_stay() -> None:
+def test_every_kind_of_soak_has_long_lived_processes() -> None:
     assert set(soak.STEADY) == set(KINDS)
 
 
 @pytest.mark.long
-def test_programs_that_stay_are_flat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_lived_processes_stay_flat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(soak, "STEP_S", 1.0)
     stays = soak.soak(["udp", "jmux", "recording"], tmp_path, steps=8, seed=1)
     assert [stay.visits for stay in stays] == [8, 8, 0]

@@ -41,7 +41,7 @@ def test_every_row_names_a_test_that_is_there() -> None:
         if not (ROOT / path).exists() or name not in functions_in(path)
     ]
     assert missing == []
-    headings = ("| section |", "| feature |", "| parameter |", "| group |", "| command or reply |")
+    headings = ("| section |", "| feature |", "| parameter |", "| group |", "| command or response |")
     silent = [row for row in ROWS if "::test_" not in row and "scenario `" not in row and not row.startswith(headings)]
     assert silent == []
 

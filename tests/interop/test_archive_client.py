@@ -442,7 +442,7 @@ def test_a_replay_is_merged_with_the_live_stream(served: Served, aeron: mainstem
             wait_for(lambda: not any(image.active_transport_count for image in subscription.images))
 
 
-def test_a_merge_of_no_recording_fails_with_the_archives_error(served: Served, aeron: mainstem.Aeron) -> None:
+def test_a_merge_without_a_recording_fails_with_the_archives_error(served: Served, aeron: mainstem.Aeron) -> None:
     with archive.connect(served.control, aeron=aeron) as client, aeron.add_subscription(MANUAL, 1121) as subscription:
         merge = client.replay_merge(subscription, 99_999, ANY_PORT, ANY_PORT)
         with pytest.raises(ArchiveError) as caught:

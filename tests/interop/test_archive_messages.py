@@ -28,7 +28,7 @@ def test_the_table_is_the_schema_of_the_reference() -> None:
         assert [camel(name) for name in each.data] == [name for name, _ in block.data]
 
 
-def test_what_java_encodes_is_decoded_and_the_other_way_round() -> None:
+def test_java_and_mainstem_decode_each_others_messages() -> None:
     java.require_java()
     lines = []
     for each in TYPES:

@@ -21,9 +21,7 @@ SMALL = "term-length=64k"
 
 
 @pytest.mark.parametrize("kind", ["java", "mainstem"])
-def test_what_the_archive_records_is_replayed_as_it_was_sent(
-    start_driver: DriverFactory, tmp_path: Path, kind: str
-) -> None:
+def test_archive_recordings_are_replayed_as_sent(start_driver: DriverFactory, tmp_path: Path, kind: str) -> None:
     java.require_java()
     driver = start_driver("mainstem")
     spied, tagged, remote, first, second = (f"aeron:udp?endpoint=localhost:{free_port()}" for _ in range(5))

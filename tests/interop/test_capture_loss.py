@@ -146,7 +146,7 @@ def covered(frames: set[tuple[int, int]], gaps: list[dict[str, Any]], place: str
 
 
 @pytest.mark.parametrize(("where", "ends"), CASES)
-def test_what_was_lost_where_and_repaired_is_what_tshark_shows(
+def test_loss_and_repair_match_tshark(
     tmp_path: Path, port: int, ends: tuple[str, str], where: str, start_driver: DriverFactory, start_peer: PeerFactory
 ) -> None:
     whole = capture(tmp_path, port, ends, LOSS[where], start_driver, start_peer)

@@ -184,7 +184,7 @@ def test_a_file_of_another_form_is_a_problem_and_adds_up(source: Path) -> None:
     assert checked > 10
 
 
-def test_what_scapy_wraps_is_read(tmp_path: Path) -> None:
+def test_packets_built_by_scapy_are_read(tmp_path: Path) -> None:
     python = os.environ.get("MAINSTEM_SCAPY_PYTHON", sys.executable if importlib.util.find_spec("scapy") else "")
     if not python:
         pytest.skip("MAINSTEM_SCAPY_PYTHON names no Python with scapy")

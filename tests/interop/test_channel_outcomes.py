@@ -72,7 +72,7 @@ def test_the_java_driver_answers_as_recorded(aeron_directory: Callable[[], Path]
 
 
 @pytest.mark.parametrize("case", table.FATAL)
-def test_what_ends_the_reference_driver_is_told_apart(start_driver: DriverFactory, case: str) -> None:
+def test_commands_that_crash_the_reference_are_distinguished(start_driver: DriverFactory, case: str) -> None:
     """Once the reference survives these, they belong into the table."""
     driver = start_driver("reference", **table.SETTINGS)
     cnc = CncFile.map(MappedFiles(), str(driver.directory))

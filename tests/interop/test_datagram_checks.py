@@ -155,7 +155,7 @@ def damaged(one: bytes, chance: random.Random) -> bytes:
     return bytes(changed)
 
 
-def test_datagrams_have_the_same_effects_at_either_driver(receivers: tuple[Receiver, Receiver]) -> None:
+def test_datagrams_have_the_same_effects_on_either_driver(receivers: tuple[Receiver, Receiver]) -> None:
     chance = random.Random(5)
     inserted = refused = 0
     for _ in range(100):

@@ -74,7 +74,7 @@ def test_a_publisher_killed_at_once_is_reaped_and_its_stream_ends(
 
 @pytest.mark.parametrize("mode", ["ipc", "unicast"])
 @pytest.mark.parametrize(("client", "driver"), PAIRS)
-def test_a_subscriber_killed_at_once_is_reaped_and_no_longer_waited_for(
+def test_a_killed_subscriber_no_longer_stalls_the_stream(
     start_driver: DriverFactory, start_peer: PeerFactory, port: int, client: str, driver: str, mode: str
 ) -> None:
     one = start_driver(driver, **IMPATIENT)
@@ -99,7 +99,7 @@ def test_a_subscriber_killed_at_once_is_reaped_and_no_longer_waited_for(
 
 
 @pytest.mark.parametrize(("client", "driver"), PAIRS)
-def test_a_client_says_that_its_driver_was_killed(
+def test_a_client_reports_that_its_driver_was_killed(
     start_driver: DriverFactory, start_peer: PeerFactory, client: str, driver: str
 ) -> None:
     one = start_driver(driver, **IMPATIENT)
@@ -116,7 +116,7 @@ def test_a_client_says_that_its_driver_was_killed(
 
 
 @pytest.mark.parametrize(("client", "driver"), PAIRS)
-def test_a_client_says_that_its_driver_was_shut_down(
+def test_a_client_reports_that_its_driver_was_shut_down(
     start_driver: DriverFactory, start_peer: PeerFactory, client: str, driver: str
 ) -> None:
     one = start_driver(driver, **IMPATIENT)

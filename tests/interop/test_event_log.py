@@ -174,7 +174,7 @@ def played(kind: str, start_driver: DriverFactory, path: Path, port: int, names_
     return shapes(path, whole=kind == "mainstem")
 
 
-def test_every_line_of_the_reference_has_its_like_here(
+def test_every_line_of_the_references_event_log_has_a_counterpart(
     start_driver: DriverFactory, tmp_path: Path, port: int, other_port: int
 ) -> None:
     theirs = played("reference", start_driver, tmp_path / "reference", port, other_port)

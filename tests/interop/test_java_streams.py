@@ -255,7 +255,7 @@ def bench() -> Iterator[Bench]:
 
 
 @pytest.mark.parametrize(("mode", "ends", "kind"), CASES)
-def test_what_is_sent_is_received_to_the_end_of_the_stream(
+def test_everything_sent_is_received_to_the_end_of_the_stream(
     bench: Bench, mode: Mode, ends: tuple[str, str, str, str], kind: str
 ) -> None:
     expected = Checksum()

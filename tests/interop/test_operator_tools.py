@@ -173,7 +173,7 @@ def test_a_spy_that_stopped_is_blamed(start_driver: Any, sample: Start) -> None:
     spy.send_signal(signal.SIGCONT)
 
 
-def test_nobody_answering_and_a_group_too_small_are_told_apart(start_driver: Any, sample: Start) -> None:
+def test_no_receiver_and_an_incomplete_group_are_distinguished(start_driver: Any, sample: Start) -> None:
     driver = start_driver("reference", **SMALL_TERMS)
     sample("basic_publisher", "-p", driver.directory, "-c", UDP.format(port=free_port()), "-s", 7)
     control = free_port()
@@ -199,7 +199,7 @@ def test_a_dead_driver_is_read_as_it_was_left(start_driver: Any, sample: Start) 
     assert {s["rule"] for s in said["streams"]} == {"driver-gone"}
 
 
-def test_looking_changes_nothing(start_driver: Any, sample: Start, tmp_path: Path) -> None:
+def test_inspecting_changes_nothing(start_driver: Any, sample: Start, tmp_path: Path) -> None:
     driver = start_driver("reference", **SMALL_TERMS)
     channel = UDP.format(port=free_port())
     sample("basic_publisher", "-p", driver.directory, "-c", channel, "-s", 7)
@@ -268,7 +268,7 @@ def test_a_receiver_elsewhere_is_a_window_here_and_a_slow_subscriber_there(start
     subscriber.send_signal(signal.SIGCONT)
 
 
-def test_a_claim_that_nobody_finishes_is_the_publisher_s_own_doing(start_driver: Any, sample: Start) -> None:
+def test_an_unfinished_claim_is_blamed_on_the_publisher(start_driver: Any, sample: Start) -> None:
     from mainstem.aeron.client import Aeron, BufferClaim
 
     driver = start_driver("reference", **SMALL_TERMS)
@@ -285,7 +285,7 @@ def test_a_claim_that_nobody_finishes_is_the_publisher_s_own_doing(start_driver:
         why(driver.directory, stream_id=7, cause="nobody")
 
 
-def test_losses_in_both_directions_are_told_as_such(start_driver: Any, sample: Start) -> None:
+def test_losses_in_both_directions_are_reported_as_such(start_driver: Any, sample: Start) -> None:
     heavy = "rate=0.3|seed=42|recv-msg-mask=0x7"  # data, padding and NAKs
     driver = start_driver(
         "reference", **SMALL_TERMS, **{**LOSS, "AERON_UDP_CHANNEL_TRANSPORT_BINDINGS_LOSS_ARGS": heavy}

@@ -108,7 +108,7 @@ def ways(port: int) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(("near", "far"), [*DRIVERS, ("mainstem", "mainstem")])
-def test_answers_cross_from_one_driver_to_another(start_driver: DriverFactory, port: int, near: str, far: str) -> None:
+def test_responses_cross_between_drivers(start_driver: DriverFactory, port: int, near: str, far: str) -> None:
     request, control = ways(port)
     with (
         mainstem.Aeron.connect(start_driver(near).directory) as asking,
@@ -161,7 +161,7 @@ def test_the_reference_client_is_answered(start_driver: DriverFactory, sample: A
 
 
 @pytest.mark.parametrize("driver", ["reference", "mainstem"])
-def test_answers_come_through_shared_memory(start_driver: DriverFactory, driver: str) -> None:
+def test_responses_arrive_through_shared_memory(start_driver: DriverFactory, driver: str) -> None:
     with mainstem.Aeron.connect(start_driver(driver).directory) as client:
         server = Server(client, "aeron:ipc", "aeron:ipc?control-mode=response")
         answers = client.add_subscription("aeron:ipc?control-mode=response", ANSWERS)

@@ -124,7 +124,7 @@ def test_loses_nothing_while_a_tenth_of_the_datagrams_is_dropped(
 
 @pytest.mark.long
 @table(both_ways_only=True)
-def test_a_slow_subscriber_holds_the_publisher_back(line: Line) -> None:
+def test_a_slow_subscriber_stalls_the_publisher(line: Line) -> None:
     line.publish_suffix = line.mode.flow_control
     receiving = line.subscribe(FEW, slow_s=0.002, to_end=True)
     sending = line.publish(FEW)
@@ -144,7 +144,7 @@ def test_a_publisher_that_starts_again_is_heard_again(line: Line) -> None:
 
 @pytest.mark.long
 @table(both_ways_only=True)
-def test_a_subscriber_that_starts_again_hears_what_is_said_from_then_on(line: Line) -> None:
+def test_a_restarted_subscriber_receives_from_then_on(line: Line) -> None:
     first = line.subscribe(FEW)
     sending = line.publish(FEW, rounds=2)
     assert first.result()["count"] == FEW

@@ -116,7 +116,7 @@ def test_no_two_updates_read_the_same_message_and_they_go_on_with_a_release() ->
     assert (2, 1) in results
 
 
-def test_an_overwrite_of_what_is_being_read_is_a_fault() -> None:
+def test_overwriting_a_record_being_read_is_an_overrun() -> None:
     def read(r: Recorder, release: bool) -> None:
         r.read(Load(0, False, True))
         put(r, 1, 1, release)
@@ -163,7 +163,7 @@ LARGE = (scenarios.TwoPublications, scenarios.Rotation, scenarios.Cleaning, scen
     "scenario",
     [pytest.param(s, id=s.__name__, marks=[pytest.mark.long] * (s in LARGE)) for s in scenarios.SCENARIOS],
 )
-def test_no_execution_breaks_a_property(scenario: type[scenarios.Scenario]) -> None:
+def test_no_execution_violates_a_property(scenario: type[scenarios.Scenario]) -> None:
     outcome = scenario(CORE).explore()
     print(f"{scenario.__name__}: {outcome.states} states, {outcome.ends} ends")
     assert outcome.fault is None

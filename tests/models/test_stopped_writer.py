@@ -289,7 +289,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_no_reader_finds_what_is_not_complete(case: str, tmp_path: Path) -> None:
+def test_readers_never_see_incomplete_data(case: str, tmp_path: Path) -> None:
     steps, changes = step_through(case, tmp_path / "memory", Path(mainstem.__path__[0]).parent)
     print(f"{case}: {steps} instructions, {changes} states of memory")
     assert changes > 10
@@ -350,9 +350,7 @@ def test_length_before_payload_is_found(module: str, function: str, what: str, c
 
 
 @pytest.mark.parametrize(("module", "text", "other", "case"), REPLACEMENTS, ids=[each[3] for each in REPLACEMENTS])
-def test_stores_that_are_missing_or_early_are_found(
-    module: str, text: str, other: str, case: str, tmp_path: Path
-) -> None:
+def test_missing_and_early_stores_are_found(module: str, text: str, other: str, case: str, tmp_path: Path) -> None:
     code = ast.unparse(modelled.mutate(module, None))
     assert code.count(text) == 1
     source = copy_of_the_code(tmp_path, module, code.replace(text, other))

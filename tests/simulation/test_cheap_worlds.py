@@ -12,14 +12,14 @@ WORLDS = ("aqueduct", "bymux", "jmux", "power_loss", "recorders")
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_every_promise_holds_in_many_runs(world: str) -> None:
+def test_invariants_hold_in_many_runs(world: str) -> None:
     for seed in range(5, 12):
         outcome = run_one(world, seed)
         assert not outcome.failure, f"{outcome.failure}\nreplay it with: {outcome.replay}"
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_a_run_is_its_seed(world: str) -> None:
+def test_a_run_is_determined_by_its_seed(world: str) -> None:
     first = [run_one(world, seed) for seed in range(1, 4)]
     assert [run_one(world, seed) for seed in range(1, 4)] == first
     assert len({outcome.facts for outcome in first}) == 3

@@ -63,7 +63,7 @@ def test_each_page_and_each_name_is_lost_by_itself(tmp_path: Path) -> None:
     assert left >= {(), *((("old", data),) for data in contents), *((("new", data),) for data in (b"", first + second))}
 
 
-def test_what_was_flushed_stays_and_its_name_only_with_the_directory(tmp_path: Path) -> None:
+def test_flushed_files_survive_but_names_need_a_directory_sync(tmp_path: Path) -> None:
     def without(disk: FaultyDisk, root: Path) -> None:
         written(disk, root / "file", b"x" * 5000, sync=True)
 
@@ -90,7 +90,7 @@ def test_a_deleted_file_may_come_back(tmp_path: Path) -> None:
     assert outcomes(tmp_path, work) == {(), (("file", b"x"),)}
 
 
-def test_what_a_table_has_committed_is_there_with_its_files(tmp_path: Path) -> None:
+def test_committed_tables_have_their_files(tmp_path: Path) -> None:
     losses = 0
     for seed in range(60):
         root, rng = tmp_path / str(seed), random.Random(seed)
@@ -124,7 +124,7 @@ def test_what_a_table_has_committed_is_there_with_its_files(tmp_path: Path) -> N
     assert losses > 50
 
 
-def test_what_an_extended_recording_was_cut_of_does_not_come_back(tmp_path: Path) -> None:
+def test_data_cut_before_an_extension_does_not_reappear(tmp_path: Path) -> None:
     descriptor = RecordingDescriptor(
         recording_id=0, start_timestamp=0, term_buffer_length=1 << 16, segment_file_length=1 << 16
     )
@@ -147,7 +147,7 @@ def test_what_an_extended_recording_was_cut_of_does_not_come_back(tmp_path: Path
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_what_was_put_stays_though_a_killed_program_has_made_its_directories(tmp_path: Path, is_killed: bool) -> None:
+def test_objects_survive_in_directories_created_by_a_killed_process(tmp_path: Path, is_killed: bool) -> None:
     def work(disk: FaultyDisk, root: Path) -> None:
         if is_killed:
             disk.make_directory(root / "lake" / "a" / "b")

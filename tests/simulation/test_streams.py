@@ -38,12 +38,12 @@ CASES = FAILED + [(scenario, seed) for seed in SEEDS for scenario in sorted(SCEN
 
 
 @pytest.mark.parametrize(("scenario", "seed"), long_after(len(FAILED) + len(SCENARIOS), CASES))
-def test_every_promise_holds_whatever_the_network_does(scenario: str, seed: int) -> None:
+def test_invariants_hold_whatever_the_network_does(scenario: str, seed: int) -> None:
     outcome = run_one(scenario, seed)
     assert not outcome.failure, f"{outcome.failure}\nreplay it with: {outcome.replay}"
 
 
-def test_a_run_is_its_seed_frame_for_frame() -> None:
+def test_a_run_is_determined_by_its_seed_frame_for_frame() -> None:
     def run() -> tuple[str, int, str]:
         world = World(7)
         with world:

@@ -239,7 +239,7 @@ def test_jobs_in_parallel_belong_to_the_job_group_of_whoever_started_them(spark:
 
 
 @pytest.mark.long
-def test_a_large_input_is_told_as_a_small_one_is(
+def test_a_large_input_is_reported_like_a_small_one(
     spark: SparkSession, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frames = report.parent.parent / "frames"
@@ -267,7 +267,7 @@ def test_the_channel_of_a_frame(spark: SparkSession) -> None:
 
 
 @pytest.mark.long
-def test_recordings_are_told_with_their_faults(spark: SparkSession, tmp_path: Path) -> None:
+def test_recordings_are_listed_with_their_problems(spark: SparkSession, tmp_path: Path) -> None:
     recordings = tmp_path / "recordings"
     with Recorder(recordings) as recorder:
         for number in (1, 2):
@@ -287,7 +287,7 @@ def test_recordings_are_told_with_their_faults(spark: SparkSession, tmp_path: Pa
     assert "2 recordings with 70 messages" in " ".join(found["verdict"])
 
 
-def test_what_is_no_capture_is_a_problem_and_nothing_at_all_an_error(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_capture_is_a_problem_and_no_file_an_error(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "notes.pcap").write_text("this is not a capture")
     found = analyze(spark, AnalyzeOptions(inputs=(str(tmp_path / "notes.pcap"),), out=tmp_path / "out")).as_json()
     assert found["problems"] == {"UNREADABLE_FILE": 1}

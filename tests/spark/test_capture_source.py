@@ -86,7 +86,7 @@ def test_a_schema_is_a_projection_and_the_types_are_checked(spark: SparkSession,
         reader(spark).schema("length bigint").load(str(path)).count()
 
 
-def test_a_folder_with_faulty_files_is_read_and_tells_of_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_with_bad_files_is_read_and_they_are_reported(spark: SparkSession, tmp_path: Path) -> None:
     data = make.pcap(traffic(20))
     (tmp_path / "a.pcap").write_bytes(data)
     (tmp_path / "b.pcap1").write_bytes(data[:-3])
@@ -103,7 +103,7 @@ def test_a_folder_with_faulty_files_is_read_and_tells_of_them(spark: SparkSessio
     assert frame.where("protocol = 'aeron'").count() == 40 + 39
 
 
-def test_options_that_cannot_be_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_impossible_options_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     for options, words in (
         ({"aeronPorts": "70000"}, "is not a port"),
         ({"aeronPort": "1"}, "no option 'aeronport'"),

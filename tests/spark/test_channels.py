@@ -191,7 +191,7 @@ def test_a_wrong_option_of_the_sink_is_named(spark: SparkSession, options: dict[
         numbers(spark).write.format("mainstem.channel").options(**options).mode("append").save()
 
 
-def test_nobody_who_listens_is_an_error_that_names_channel_and_rows(spark: SparkSession, driver: MediaDriver) -> None:
+def test_no_subscriber_is_an_error_that_names_channel_and_rows(spark: SparkSession, driver: MediaDriver) -> None:
     where = {"channel": "aeron:ipc", "streamId": 99, "directory": driver.directory, "timeout": 0.5}
     with pytest.raises(Exception, match=r"(?s)NotConnected.*partition \d of epoch \d+ \(\d+ rows\)"):
         numbers(spark).write.format("mainstem.channel").options(**where).mode("append").save()
@@ -241,7 +241,7 @@ def test_a_live_channel_is_read_while_it_flows(
     assert len(list((tmp_path / "scratch").glob("*/*"))) == (0 if recording else 1)
 
 
-def test_the_formats_say_what_they_cannot_do(spark: SparkSession) -> None:
+def test_formats_report_unsupported_features(spark: SparkSession) -> None:
     assert pyspark_mainstem_channel.DefaultSource.name() == "mainstem.channel"
     assert pyspark_mainstem_live.DefaultSource.name() == "mainstem.live"
     with pytest.raises(Exception, match="has no end"):

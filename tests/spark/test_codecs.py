@@ -73,7 +73,7 @@ def test_rows_become_payloads_and_payloads_rows_in_batch_and_stream(
     )
 
 
-def test_a_schema_is_inferred_or_named_and_what_cannot_be_is_refused(spark: SparkSession) -> None:
+def test_a_schema_is_inferred_or_given_and_an_invalid_one_is_refused(spark: SparkSession) -> None:
     df = spark.createDataFrame([('{"n": 1}',), ("{",), (None,)], "payload string")
     assert decode(df, "json").where("problem is null").select("n").collect() == [(1,)]
     reasons = {

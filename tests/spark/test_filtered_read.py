@@ -107,7 +107,7 @@ MOVING = ["now()", "current_date() + interval 1 day", "to_timestamp(unix_timesta
 
 
 @pytest.mark.parametrize("moment", MOVING)
-def test_a_time_that_moves_on_with_the_query_is_no_bound(spark: SparkSession, path: Path, moment: str) -> None:
+def test_a_moving_time_is_not_a_bound(spark: SparkSession, path: Path, moment: str) -> None:
     condition = f"recorded_at < {moment} and stream_id = 1002 and position > 1000"
     found = bounds_of(source(spark, path).where(condition))
     assert found.recorded_at == Range()
@@ -115,7 +115,7 @@ def test_a_time_that_moves_on_with_the_query_is_no_bound(spark: SparkSession, pa
 
 
 @pytest.mark.parametrize(("condition", "share"), long_after(4, CONDITIONS))
-def test_a_condition_reads_less_and_finds_the_same(
+def test_a_condition_reads_less_and_finds_the_same_rows(
     spark: SparkSession, path: Path, condition: str, share: float
 ) -> None:
     narrowed, whole = read(spark, path, condition), source(spark, path).where(condition)
@@ -170,12 +170,12 @@ def test_options_and_a_condition_narrow_together(spark: SparkSession, path: Path
     assert sorted(bounded.collect()) == sorted(wanted.collect())
 
 
-def test_options_that_are_wrong_are_told_of_by_their_name(spark: SparkSession, path: Path) -> None:
+def test_wrong_options_are_reported_by_name(spark: SparkSession, path: Path) -> None:
     with pytest.raises(ConfigurationError, match="streamId: 'tide' is not a list"):
         read(spark, path, "stream_id = 1001", streamId="tide")
 
 
-def test_a_stream_is_narrowed_too(spark: SparkSession, path: Path) -> None:
+def test_streaming_reads_are_pruned_too(spark: SparkSession, path: Path) -> None:
     condition = f"stream_id = 1001 and position > 60001 and recorded_at < {at(0.45)}"
     df = read(spark, path, condition, streaming=True, **limits(maxRowsPerTrigger=40))
     query = df.writeStream.format("memory").queryName("narrowed_stream").trigger(availableNow=True).start()

@@ -32,9 +32,7 @@ class Words(RowCodec):
         return [{"word": word} for word in payload.decode().split()]
 
 
-def test_lines_become_typed_rows_what_is_none_is_told_and_a_second_run_goes_on(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_lines_become_typed_rows_or_problems_and_a_second_run_continues(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "recordings"
     log(path, [b'{"a": 1, "b": {"c": "x"}}\n{"a": 2}', b'{"a": "text"}'])
     rows, count = ingest(spark, tmp_path, codec="json", schema="a bigint, b struct<c: string>")
@@ -94,9 +92,7 @@ def test_a_recording_without_times_is_partitioned_by_those_of_the_publisher_or_n
 
 
 @pytest.mark.long
-def test_without_a_parser_the_payload_is_kept_and_one_of_the_user_s_own_is_found(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_without_a_codec_the_payload_is_kept_and_custom_codecs_are_found(spark: SparkSession, tmp_path: Path) -> None:
     log(tmp_path / "recordings", [b"ebb and", b"flow"])
     rows, _ = ingest(spark, tmp_path)
     assert [bytes(row.payload) for row in rows] == [b"ebb and", b"flow"]
@@ -137,7 +133,7 @@ def arrow_stream(rows: list[dict[str, Any]]) -> bytes:
         ("arrow", [arrow_stream([{"id": 1, "fish": "sprat"}, {"id": 2, "fish": "herring"}]), b"cod"]),
     ],
 )  # fmt: skip
-def test_each_parser_makes_typed_rows_and_tells_what_it_cannot_read(
+def test_each_codec_makes_typed_rows_and_reports_problems(
     spark: SparkSession, tmp_path: Path, codec: str, payloads: list[bytes]
 ) -> None:
     log(tmp_path / "recordings", payloads)
@@ -186,7 +182,7 @@ def test_a_live_channel_is_recorded_and_ingested_while_it_is_published(spark: Sp
 
 
 @pytest.mark.long
-def test_continuously_what_comes_is_ingested_until_the_query_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
+def test_continuous_ingest_runs_until_the_query_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "recordings"
     log(path, [b"one"])
     given = IngestOptions(source=str(path), out=tmp_path / "table", follow=True, trigger_interval=0.0)

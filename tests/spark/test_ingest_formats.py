@@ -138,9 +138,7 @@ def read(path: Path, table_format: str) -> Any:
 
 
 @pytest.mark.long
-def test_columns_are_added_where_that_is_asked_for_and_a_changed_schema_is_refused(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_columns_are_added_on_request_and_a_changed_schema_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     table, delta = tmp_path / "table", {"format": "delta"}
     log(tmp_path / "recordings", range(3))
     ingest(spark, tmp_path, **delta)
@@ -160,7 +158,7 @@ def test_columns_are_added_where_that_is_asked_for_and_a_changed_schema_is_refus
 
 
 @pytest.mark.long
-def test_a_parquet_table_takes_further_columns_and_no_other_format(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_parquet_table_accepts_more_columns_but_no_other_format(spark: SparkSession, tmp_path: Path) -> None:
     log(tmp_path / "recordings", range(2))
     ingest(spark, tmp_path, schema="n bigint")
     log(tmp_path / "recordings", range(2, 3), extra={"place": "Brest"})

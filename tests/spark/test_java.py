@@ -31,7 +31,7 @@ def test_the_wheel_s_java_boots_with_the_argument_that_spark_always_passes(tmp_p
     assert module.ensure_java(tmp_path / "cache") == home
 
 
-def test_a_java_that_works_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_working_java_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher = tmp_path / "bin" / "java"
     launcher.parent.mkdir()
     launcher.write_text("#!/bin/sh\nexit 0\n")

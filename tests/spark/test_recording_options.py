@@ -96,7 +96,7 @@ def test_a_listener_is_told_the_lag_after_every_micro_batch(spark: SparkSession,
 
 
 @pytest.mark.long
-def test_a_recording_that_was_cut_is_read_up_to_there_in_batch_and_streaming(spark: SparkSession, path: Path) -> None:
+def test_a_truncated_recording_is_read_up_to_its_end(spark: SparkSession, path: Path) -> None:
     whole = sorted(row.position for row in source(spark, path).select("position").collect())
     last = path / f"0-{2 * TERM}.rec"
     with last.open("r+b") as file:
@@ -117,9 +117,7 @@ def test_a_recording_that_was_cut_is_read_up_to_there_in_batch_and_streaming(spa
     assert kinds == {"torn"}
 
 
-def test_what_is_passed_over_is_counted_once_in_batch_and_streaming(
-    spark: SparkSession, path: Path, tmp_path: Path
-) -> None:
+def test_skipped_data_is_counted_once_in_batch_and_streaming(spark: SparkSession, path: Path, tmp_path: Path) -> None:
     whole = {row.position for row in source(spark, path).select("position").collect()}
     with (path / "0-0.rec").open("r+b") as file:
         file.write(b"\x05\0\0\0")

@@ -114,7 +114,7 @@ def test_a_narrowed_schema_is_honoured_and_a_wrong_one_refused(
         spark.read.format("mainstem.recording").schema("position string").load(str(path)).collect()
 
 
-def test_no_column_but_a_time_is_ever_null_and_a_schema_that_lets_one_be_is_honoured(
+def test_only_time_columns_are_null_and_a_nullable_schema_is_honored(
     spark: SparkSession, recorded: tuple[Path, list[Publisher]]
 ) -> None:
     path, _ = recorded
@@ -235,7 +235,7 @@ def test_a_query_goes_on_from_its_checkpoint_while_recordings_grow_and_come(
 
 
 @pytest.mark.long
-def test_a_batch_that_was_not_committed_is_read_again_just_the_same(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_uncommitted_batch_is_read_again_identically(spark: SparkSession, tmp_path: Path) -> None:
     path, seen = tmp_path / "recordings", []
     with Recorder(path, segment_length=2 * TERM) as recorder:
         publisher = Publisher(recorder, 3)
@@ -284,7 +284,7 @@ def test_purged_positions_fail_the_query_unless_data_loss_is_accepted(spark: Spa
 
 
 @pytest.mark.long
-def test_a_damaged_frame_fails_the_query_with_its_place(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_damaged_frame_fails_the_query_and_names_its_position(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "recordings"
     with Recorder(path, segment_length=8 * TERM) as recorder:
         Publisher(recorder, 4).publish(50)
@@ -297,7 +297,7 @@ def test_a_damaged_frame_fails_the_query_with_its_place(spark: SparkSession, tmp
     assert 0 < source(spark, path, failOnDataLoss="false").count() < 50
 
 
-def test_a_directory_without_recordings_says_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_without_recordings_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="holds no recordings"):
         source(spark, tmp_path).count()
 

@@ -131,9 +131,7 @@ def test_a_table_with_columns_of_its_own_is_refused_when_it_is_read(spark: Spark
 
 
 @pytest.mark.parametrize("kind", ["table", "temporary view"])
-def test_what_the_options_of_a_table_leave_out_is_not_read(
-    spark: SparkSession, path: Path, tmp_path: Path, kind: str
-) -> None:
+def test_a_tables_options_prune_reads(spark: SparkSession, path: Path, tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "recordings"
     record_streams(folder)
     (folder / "1-0.rec").unlink()
@@ -165,7 +163,7 @@ def test_what_the_options_of_a_table_leave_out_is_not_read(
 
 
 @pytest.mark.long
-def test_with_is_refused_where_it_would_hold_at_other_places_too(spark: SparkSession, path: Path) -> None:
+def test_a_wrong_with_clause_is_refused(spark: SparkSession, path: Path) -> None:
     spark.sql(f"create table t using mainstem.recording options (path '{path}')")
     for option, value in (("streamId", "1007"), ("toTime", "2026-01-31"), ("failOnDataLoss", "false")):
         with pytest.raises(Exception, match="only the table itself may have it"):
@@ -178,9 +176,7 @@ def test_with_is_refused_where_it_would_hold_at_other_places_too(spark: SparkSes
     assert len(spark.sql(both).collect()) == 4 * COUNT
 
 
-def test_a_table_has_what_came_since_and_a_view_over_files_once_it_is_made_anew(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_table_has_new_rows_and_a_view_over_files_after_recreation(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "recordings"
     view = f"create or replace temporary view now using mainstem.recording options (path '{folder}')"
     with Recorder(folder, segment_length=2 * 65536) as recorder:
@@ -200,7 +196,7 @@ def test_a_table_has_what_came_since_and_a_view_over_files_once_it_is_made_anew(
             spark.sql("drop view if exists now")
 
 
-def test_a_task_reads_no_more_messages_than_it_is_to(spark: SparkSession, path: Path) -> None:
+def test_a_task_reads_only_its_share_of_messages(spark: SparkSession, path: Path) -> None:
     df = spark.read.format("mainstem.recording").option("maxRowsPerPartition", 70).load(str(path))
     sizes = df.rdd.mapPartitions(lambda rows: [sum(1 for _ in rows)]).collect()
     assert sum(sizes) == 2 * COUNT

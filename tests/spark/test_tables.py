@@ -66,7 +66,7 @@ def values(rows: DataFrame) -> list[Any]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", long_after(1, OF_FRAMES))
-def test_streaming_gives_what_batch_gives(spark: SparkSession, capture: Path, tmp_path: Path, name: str) -> None:
+def test_streaming_and_batch_give_the_same_rows(spark: SparkSession, capture: Path, tmp_path: Path, name: str) -> None:
     table = TABLES[name]
     whole = OF_FRAMES[name](batch_of(spark, capture))
     expected = values(whole)

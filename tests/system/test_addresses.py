@@ -127,7 +127,7 @@ async def test_blocking_clients_pass_a_silent_address_by(api: Any, two_addresses
 
 
 @PROTOCOLS
-async def test_attempts_that_lose_leave_nothing_open(protocol: Any, two_addresses: None) -> None:
+async def test_losing_connection_attempts_leave_nothing_open(protocol: Any, two_addresses: None) -> None:
     async with serving(protocol) as port:
         tasks = len(asyncio.all_tasks())
         async with await protocol.connect(SECOND, port):
@@ -142,7 +142,7 @@ async def test_attempts_that_lose_leave_nothing_open(protocol: Any, two_addresse
 
 
 @PROTOCOLS
-async def test_a_client_that_reaches_no_address_says_why(protocol: Any, two_addresses: None) -> None:
+async def test_a_client_that_reaches_no_address_gets_the_reason(protocol: Any, two_addresses: None) -> None:
     with socket.socket() as unused:
         unused.bind((FIRST, 0))
         port = unused.getsockname()[1]
@@ -256,7 +256,7 @@ async def test_aqueduct_reports_a_server_that_is_refused_though_another_address_
 
 
 @BACKENDS
-async def test_connecting_is_given_up_with_all_its_attempts(
+async def test_a_timed_out_connect_abandons_all_attempts(
     certificates: CertificateFiles, backend: str, two_addresses: None
 ) -> None:
     pytest.importorskip(backend)
@@ -340,7 +340,7 @@ async def test_an_aqueduct_server_has_one_port_on_all_its_addresses(
 
 
 @IPV6
-def test_a_port_that_the_other_family_has_taken_is_chosen_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_taken_in_the_other_ip_version_is_chosen_again(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
         bind, proposed = listening._bind, [taken.getsockname()[1]]
 
@@ -362,7 +362,7 @@ def test_a_port_that_the_other_family_has_taken_is_chosen_anew(monkeypatch: pyte
 
 
 @IPV6
-def test_a_port_that_is_asked_for_is_never_exchanged() -> None:
+def test_a_requested_port_is_never_replaced() -> None:
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
         addresses = listening.listening_addresses(BOTH, taken.getsockname()[1], socket.SOCK_STREAM)
         before = open_files()
@@ -404,7 +404,7 @@ async def test_the_file_of_a_dead_server_is_replaced(protocol: Any, tmp_path: Pa
 
 
 @PROTOCOLS
-async def test_a_server_leaves_a_path_alone_that_is_no_longer_its_own(protocol: Any, tmp_path: Path) -> None:
+async def test_a_server_leaves_a_replaced_socket_path_alone(protocol: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "socket")
 
     async def handler(_: Any) -> None: ...
@@ -417,7 +417,7 @@ async def test_a_server_leaves_a_path_alone_that_is_no_longer_its_own(protocol: 
     await other.close()
 
 
-def test_a_file_that_is_no_socket_is_not_removed(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_socket_is_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "notes"
     path.write_text("keep")
     with pytest.raises(OSError, match="not a socket"):

@@ -32,7 +32,7 @@ def test_an_example_of_the_guide_prints_what_it_says(name: str, text: str) -> No
     assert result.stdout == with_own_ports(expected, ports)
 
 
-def test_every_way_has_its_picture() -> None:
+def test_every_addressing_mode_has_its_picture() -> None:
     assert len(SECTIONS) == 8
     for name, text in SECTIONS:
         (picture,) = re.findall(r"!\[.*?\]\((.*?)\)", text)

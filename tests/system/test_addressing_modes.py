@@ -41,7 +41,7 @@ def test_multicast_reaches_every_receiver_of_the_group(machines: Machines, port:
     machines.deliver(publication, [first, second])
 
 
-def test_a_group_that_is_heard_further_than_it_answers_is_counted(machines: Machines, port: int) -> None:
+def test_a_group_that_reaches_further_than_its_receivers_is_counted(machines: Machines, port: int) -> None:
     channel = f"aeron:udp?endpoint=224.20.30.39:{port}|interface=127.0.0.1"
     try:
         near = machines.far.add_subscription(f"{channel}|ttl=1", 1001)
@@ -94,7 +94,7 @@ def test_one_image_comes_from_several_sockets_of_a_subscription(machines: Machin
     machines.deliver(publication, [subscription])
 
 
-def test_a_subscription_takes_ipc_and_udp_and_a_spied_stream(machines: Machines, port: int) -> None:
+def test_a_subscription_reads_ipc_udp_and_a_spied_stream(machines: Machines, port: int) -> None:
     subscription = machines.near.add_subscription("aeron:udp?control-mode=manual", 1001)
     subscription.add_destination("aeron:ipc")
     subscription.add_destination(f"aeron:udp?endpoint={HOST}:{port}")
@@ -143,7 +143,7 @@ def test_redundant_senders_are_one_image(machines: Machines, port: int) -> None:
 
 
 @pytest.mark.parametrize("with_prototype", [False, True])
-def test_answers_come_back_over_udp(machines: Machines, port: int, with_prototype: bool) -> None:
+def test_responses_arrive_over_udp(machines: Machines, port: int, with_prototype: bool) -> None:
     control = f"aeron:udp?control={HOST}:{port + 1}|control-mode=response"
     if with_prototype:
         machines.far.add_publication(f"{control}|response-correlation-id=prototype", 2002)
@@ -166,7 +166,7 @@ def test_answers_come_back_over_udp(machines: Machines, port: int, with_prototyp
         assert [each.session_id for each in answers.images] == [response.session_id]
 
 
-def test_answers_come_back_over_ipc(machines: Machines) -> None:
+def test_responses_arrive_over_ipc(machines: Machines) -> None:
     requests = machines.near.add_subscription("aeron:ipc", 1001)
     answers, others = (machines.near.add_subscription("aeron:ipc?control-mode=response", 2002) for _ in range(2))
     channel = f"aeron:ipc?response-correlation-id={answers.registration_id}"
@@ -182,7 +182,7 @@ def test_answers_come_back_over_ipc(machines: Machines) -> None:
     assert not others.images
 
 
-def test_an_answer_to_nothing_is_refused(machines: Machines, port: int) -> None:
+def test_a_response_to_nothing_is_refused(machines: Machines, port: int) -> None:
     control = f"aeron:udp?control={HOST}:{port}|control-mode=response"
     for channel in (control, f"{control}|response-correlation-id=12345"):
         with pytest.raises(RegistrationError, match="response-correlation-id"):

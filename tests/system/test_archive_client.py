@@ -81,7 +81,7 @@ def listing(total: int) -> Answer:
     return answer
 
 
-def test_connecting_tells_the_archive_who_it_is_and_activates_the_session(aeron: mainstem.Aeron) -> None:
+def test_connecting_identifies_the_client_and_activates_the_session(aeron: mainstem.Aeron) -> None:
     with session(aeron) as (served, client):
         assert (client.control_session_id, client.archive_id, client.protocol_version) == (SESSION, 42, (1, 12, 0))
         wait_for(lambda: len(served.received) == 3)
@@ -224,7 +224,7 @@ def test_an_error_of_the_archive_has_its_code(aeron: mainstem.Aeron) -> None:
             client.stop_position(1)
 
 
-def test_what_comes_after_a_timeout_disturbs_no_later_call(aeron: mainstem.Aeron) -> None:
+def test_late_responses_do_not_disturb_later_calls(aeron: mainstem.Aeron) -> None:
     with session(aeron, StopPositionRequest=nothing, StartPositionRequest=ok(32)) as (served, client):
         with pytest.raises(Timeout, match="stop_position of recording 1: the archive did not respond within"):
             client.stop_position(1, timeout=0.05)
@@ -266,7 +266,7 @@ def test_signals_and_late_errors_are_events(aeron: mainstem.Aeron) -> None:
         assert list(client.events()) == []
 
 
-def test_events_that_nobody_takes_are_dropped_and_counted(aeron: mainstem.Aeron) -> None:
+def test_unread_events_are_dropped_and_counted(aeron: mainstem.Aeron) -> None:
     with session(aeron, StopPositionRequest=ok(96)) as (served, client):
         for _ in range(1_030):
             served.say("RecordingSignalEvent", correlation_id=1, **SIGNAL, signal=1)
@@ -274,7 +274,7 @@ def test_events_that_nobody_takes_are_dropped_and_counted(aeron: mainstem.Aeron)
         assert (client.stats().events, client.stats().dropped_events) == (1_024, 6)
 
 
-def test_messages_of_other_sessions_and_what_cannot_be_read_are_skipped(aeron: mainstem.Aeron) -> None:
+def test_messages_of_other_sessions_and_malformed_ones_are_skipped(aeron: mainstem.Aeron) -> None:
     with session(aeron, StopPositionRequest=ok(96)) as (served, client):
         served._outgoing.append(b"\xff" * 16)
         assert client.stop_position(1) == 96

@@ -49,7 +49,7 @@ def chained(count: int) -> list[bytes]:
 
 
 @pytest.mark.long
-def test_what_an_archive_recorded_survives_kills(tmp_path: Path) -> None:
+def test_archive_recordings_survive_kills(tmp_path: Path) -> None:
     directory, control = tmp_path / "archive", f"aeron:udp?endpoint=localhost:{free_port()}"
     sent = chained(400)
     with mainstem.MediaDriver.launch() as driver, mainstem.connect(driver.directory) as aeron:

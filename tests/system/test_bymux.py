@@ -64,7 +64,7 @@ async def test_carries_many_streams_at_once(connection: bymux.aio.Connection) ->
     assert answers == datas
 
 
-async def test_hundreds_of_handlers_that_start_in_one_step_answer_at_once() -> None:
+async def test_hundreds_of_handlers_started_together_respond_at_once() -> None:
     async def greet(stream: bymux.aio.Stream) -> None:
         stream.write(b"tide")
         await stream.close()
@@ -423,7 +423,7 @@ async def test_a_server_listens_on_this_machine_only_by_default() -> None:
         assert server.address[0] == "127.0.0.1"
 
 
-async def test_a_stream_says_what_passed_and_what_waits() -> None:
+async def test_stream_stats_count_passed_and_queued_bytes() -> None:
     async with bymux.aio.serve(echo) as listener, bymux.aio.connect("127.0.0.1", listener.port) as connection:
         stream = await connection.open_stream()
         stream.write(b"tide")

@@ -115,7 +115,7 @@ def test_no_more_handlers_run_than_allowed_and_the_others_wait() -> None:
 
 
 @pytest.mark.parametrize("way", ["abort", "connection", "close", "abort of the server", "shutdown"])
-def test_a_handlers_wait_ends_with_what_it_serves(way: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_handlers_wait_ends_with_its_stream(way: str, caplog: pytest.LogCaptureFixture) -> None:
     waiting = Waiting()
     server = bymux.serve(waiting, "127.0.0.1", 0)
     connection = bymux.connect("127.0.0.1", server.port)
@@ -189,7 +189,7 @@ def test_a_handler_may_end_its_own_server(verb: str) -> None:
     server.close()
 
 
-def test_what_a_handler_raises_is_logged_and_counted_and_aborts_its_stream(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_handler_exception_is_logged_and_counted_and_aborts_its_stream(caplog: pytest.LogCaptureFixture) -> None:
     def fail(stream: bymux.Stream) -> None:
         stream.write(b"half an ans")
         raise SystemExit("no")

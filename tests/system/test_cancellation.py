@@ -800,7 +800,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
 @pytest.mark.long
 @pytest.mark.timeout(600 + WORLDS)
 @pytest.mark.parametrize("protocol", TABLES)
-def test_nothing_is_lost_comes_twice_or_is_left_whatever_is_cancelled(protocol: str, resources: Any) -> None:
+def test_cancellation_loses_duplicates_and_leaks_nothing(protocol: str, resources: Any) -> None:
     # To open a stream of Aeron takes longer than to connect a socket.
     worlds = WORLDS // 4 or 1 if protocol == "duologue" else WORLDS
     calls: Counter[str] = Counter()

@@ -49,13 +49,13 @@ def exception_of(line: table.Recorded) -> table.Exceptional | None:
     return next((each for each in table.ACCEPTANCE if re.fullmatch(each.pattern, line.case)), None)
 
 
-def test_acceptance_is_that_of_the_c_driver_but_for_what_is_decided() -> None:
+def test_acceptance_matches_the_c_driver_except_for_decided_cases() -> None:
     differing = [line for line in table.recorded() if (line.c == table.ACCEPTED) != (line.here == table.ACCEPTED)]
     assert [line for line in differing if exception_of(line) is None] == []
     assert {exception_of(line) for line in differing} == set(table.ACCEPTANCE), "an exception that is none"
 
 
-def test_a_channel_at_fault_is_invalid_whatever_the_reference_calls_it() -> None:
+def test_a_channel_at_fault_is_always_invalid_channel() -> None:
     for line in table.recorded():
         if table.ACCEPTED in (line.c, line.here):
             continue
@@ -64,5 +64,5 @@ def test_a_channel_at_fault_is_invalid_whatever_the_reference_calls_it() -> None
             assert line.here in ("1", "9"), line
 
 
-def test_what_ends_the_reference_driver_has_an_outcome(client: table.RawClient) -> None:
+def test_commands_that_crash_the_reference_have_an_outcome(client: table.RawClient) -> None:
     assert {case: client.outcome(case) for case in table.FATAL} == table.FATAL

@@ -106,7 +106,7 @@ def test_the_manifest_mounts_what_it_has_and_runs_commands_that_there_are() -> N
 
 
 @pytest.mark.parametrize("unit", sorted(DEPLOY.glob("*.service")), ids=lambda unit: unit.name)
-def test_a_unit_runs_a_command_that_there_is(unit: Path, tmp_path: Path) -> None:
+def test_a_systemd_unit_runs_an_existing_command(unit: Path, tmp_path: Path) -> None:
     text = unit.read_text()
     (words,) = re.findall(r"^ExecStart=/opt/mainstem/bin/mainstem (.*)$", text, re.MULTILINE)
     parse(words.split())

@@ -50,7 +50,7 @@ def test_carries_messages_through_a_process_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("channel", [IPC, "aeron:udp?endpoint=127.0.0.1:{port}|term-length=64k"])
-def test_subscriptions_that_were_given_up_stop_no_publisher(channel: str) -> None:
+def test_abandoned_subscriptions_do_not_stall_a_publisher(channel: str) -> None:
     channel = channel.format(port=free_port())
     with MediaDriver.launch(threads=True) as driver, Aeron.connect(driver.directory) as aeron:
         subscription = aeron.add_subscription(channel, 7)
@@ -135,7 +135,7 @@ def test_reaps_a_client_that_was_killed() -> None:
         assert not aeron.closed
 
 
-def test_a_client_says_that_its_driver_was_shut_down() -> None:
+def test_a_client_reports_that_its_driver_was_shut_down() -> None:
     with MediaDriver.launch() as driver, Aeron.connect(driver.directory) as aeron:
         aeron.add_publication(IPC, 1001)
         driver.close()
@@ -143,7 +143,7 @@ def test_a_client_says_that_its_driver_was_shut_down() -> None:
         assert isinstance(aeron.error, DriverTimeout)
 
 
-def test_a_client_says_that_its_driver_died() -> None:
+def test_a_client_reports_that_its_driver_died() -> None:
     with MediaDriver.launch() as driver:
         aeron = Aeron.connect(driver.directory, driver_timeout_ns=1_500_000_000)
         os.kill(driver.pid, signal.SIGKILL)

@@ -114,7 +114,7 @@ def launch(directory: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.long
-def test_a_full_file_system_refuses_new_logs_and_holds_old_ones_back_until_there_is_space(mount: Path) -> None:
+def test_a_full_file_system_refuses_new_logs_and_stalls_old_ones(mount: Path) -> None:
     driver = launch(mount / "aeron")
     try:
         command = [sys.executable, "-c", CLIENT, str(mount / "aeron")]
@@ -131,7 +131,7 @@ def test_a_full_file_system_refuses_new_logs_and_holds_old_ones_back_until_there
         driver.communicate(timeout=PATIENCE_S)
 
 
-def test_a_driver_reports_in_one_sentence_that_its_own_files_have_no_room(mount: Path) -> None:
+def test_a_driver_without_space_for_its_files_says_so_in_one_sentence(mount: Path) -> None:
     (mount / "filler").write_bytes(bytes(23 << 20))
     driver = launch(mount / "aeron")
     _, text = driver.communicate(timeout=PATIENCE_S)

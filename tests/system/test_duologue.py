@@ -77,7 +77,7 @@ def test_echoes_to_several_clients_each_on_a_duologue_of_its_own(aeron: Aeron, p
         wait_for(lambda: in_use(server) == (0, 0))
 
 
-def test_a_bad_message_is_told_and_ends_the_duologue(aeron: Aeron, port: int) -> None:
+def test_a_bad_message_gets_an_error_and_ends_the_duologue(aeron: Aeron, port: int) -> None:
     with (
         serve(echo, **serving(port), aeron=aeron) as server,
         connect(**calling(port), aeron=aeron) as client,
@@ -114,7 +114,7 @@ def test_serves_over_ipv6_where_a_64_counts_as_one_address(aeron: Aeron, port: i
             connect(**calling(port, host="::1"), aeron=aeron)
 
 
-def test_a_full_server_says_so(aeron: Aeron, port: int) -> None:
+def test_a_full_server_refuses_with_its_reason(aeron: Aeron, port: int) -> None:
     with (
         serve(echo, **serving(port, max_clients=1), aeron=aeron),
         connect(**calling(port), aeron=aeron),
@@ -123,7 +123,7 @@ def test_a_full_server_says_so(aeron: Aeron, port: int) -> None:
         connect(**calling(port), aeron=aeron)
 
 
-def test_a_server_that_is_not_there_is_named_with_the_step(aeron: Aeron, port: int) -> None:
+def test_a_missing_server_is_reported_with_the_step(aeron: Aeron, port: int) -> None:
     begin = time.monotonic()
     with pytest.raises(ConnectTimeout, match="all-clients channel is reached") as failed:
         connect(**calling(port, timeout=0.5), aeron=aeron)
@@ -131,7 +131,7 @@ def test_a_server_that_is_not_there_is_named_with_the_step(aeron: Aeron, port: i
     assert time.monotonic() - begin < 60
 
 
-def test_a_server_that_goes_is_heard_of(driver: MediaDriver, port: int) -> None:
+def test_a_server_that_closes_is_noticed(driver: MediaDriver, port: int) -> None:
     with Aeron.connect(driver.directory) as mine, Aeron.connect(driver.directory) as theirs:
         server = serve(echo, **serving(port), aeron=theirs)
         with connect(**calling(port), aeron=mine) as client:
@@ -203,7 +203,7 @@ def test_two_threads_may_use_a_client(aeron: Aeron, port: int) -> None:
     assert received == sent
 
 
-def test_a_fault_in_the_handler_costs_one_client_its_duologue(
+def test_a_failing_handler_ends_only_its_own_duologue(
     aeron: Aeron, port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     def handler(duologue: Duologue) -> None:
@@ -329,7 +329,7 @@ def test_the_first_take_echoes_numbers(port: int) -> None:
 
 
 @pytest.mark.long
-def test_the_chat_room_tells_everybody(port: int) -> None:
+def test_the_chat_room_reaches_everybody(port: int) -> None:
     options = ("--port", str(port), "--timeout", str(STALL_S))
     server = run_example("chat.py", "serve", HERE, *options)
     people: list[subprocess.Popen[str]] = []

@@ -127,7 +127,7 @@ async def test_waiting_for_a_server_may_be_cancelled_and_ends_with_its_close(aer
     assert server.error is None
 
 
-async def test_what_is_not_open_says_so(aeron: Aeron, port: int) -> None:
+async def test_using_an_unopened_resource_is_an_error(aeron: Aeron, port: int) -> None:
     server = aio.Server(echo_async, server_channels(port), aeron=aeron)
     client = aio.Client(ClientChannels(HERE, port), aeron=aeron)
     for use in (lambda: server.broadcast("x"), server.stats, lambda: client.max_message_length):
@@ -139,7 +139,7 @@ async def test_what_is_not_open_says_so(aeron: Aeron, port: int) -> None:
     await server.close()
 
 
-def test_a_closed_client_refuses_what_is_asked_of_it(aeron: Aeron, port: int) -> None:
+def test_a_closed_client_refuses_calls(aeron: Aeron, port: int) -> None:
     with serve(echo, **serving(port), aeron=aeron) as server:
         client = connect(**calling(port), aeron=aeron)
         client.send("ECHO 1")
@@ -159,7 +159,7 @@ def test_a_closed_client_refuses_what_is_asked_of_it(aeron: Aeron, port: int) ->
         assert list(client) == []
 
 
-def test_what_is_dropped_without_a_close_warns_and_ends(aeron: Aeron, port: int) -> None:
+def test_dropping_an_unclosed_resource_warns_and_closes(aeron: Aeron, port: int) -> None:
     server = serve(echo, **serving(port), aeron=aeron)
     client = connect(**calling(port), aeron=aeron)
     runner = server._runner
@@ -183,7 +183,7 @@ async def test_an_opening_that_is_cancelled_leaves_no_driver(port: int) -> None:
     assert not shared_memory()
 
 
-def test_a_broadcast_before_the_close_arrives_and_one_afterwards_is_refused(aeron: Aeron, port: int) -> None:
+def test_a_broadcast_arrives_before_close_and_is_refused_after(aeron: Aeron, port: int) -> None:
     with (
         serve(echo, **serving(port), aeron=aeron) as server,
         connect(**calling(port), aeron=aeron) as client,
@@ -214,7 +214,7 @@ def test_a_client_notices_at_once_that_its_server_was_closed(aeron: Aeron, port:
                 client.send("ECHO too late")
 
 
-def test_what_was_sent_before_a_close_arrives(port: int) -> None:
+def test_messages_sent_before_close_arrive(port: int) -> None:
     received: list[bytes] = []
     with serve(received.extend, **serving(port)) as server:
         with connect(**calling(port)) as client:
@@ -224,7 +224,7 @@ def test_what_was_sent_before_a_close_arrives(port: int) -> None:
     assert received == [b"%d" % number + bytes(100) for number in range(2_000)]
 
 
-def test_a_close_says_that_the_server_did_not_confirm(aeron: Aeron, port: int) -> None:
+def test_close_reports_that_the_server_did_not_confirm(aeron: Aeron, port: int) -> None:
     is_over = threading.Event()
     with serve(lambda _: is_over.wait(STALL_S), **serving(port), aeron=aeron):
         client = connect(**calling(port), aeron=aeron)
@@ -294,7 +294,7 @@ async def test_a_shutdown_in_the_event_loop_lets_handlers_finish(aeron: Aeron, p
     assert server.closed
 
 
-def test_an_abort_of_either_end_is_an_error_of_the_other(aeron: Aeron, port: int) -> None:
+def test_an_abort_of_either_end_is_an_error_at_the_other(aeron: Aeron, port: int) -> None:
     errors: list[object] = []
 
     def noting(duologue: Duologue) -> None:
@@ -389,13 +389,13 @@ def test_a_server_that_cannot_bind_its_address_leaves_nothing(port: int) -> None
     assert not shared_memory()
 
 
-def test_a_client_whose_key_is_none_leaves_nothing(port: int) -> None:
+def test_a_client_with_an_invalid_key_leaves_nothing_open(port: int) -> None:
     with pytest.raises(MainstemError):
         connect(**calling(port, server_key=bytes(32)))
     assert not shared_memory()
 
 
-def test_a_client_that_waits_in_vain_loses_nothing_by_it(aeron: Aeron, port: int) -> None:
+def test_a_timed_out_receive_loses_nothing(aeron: Aeron, port: int) -> None:
     with (
         serve(echo, **serving(port), aeron=aeron),
         connect(**calling(port), aeron=aeron) as client,
@@ -408,7 +408,7 @@ def test_a_client_that_waits_in_vain_loses_nothing_by_it(aeron: Aeron, port: int
         assert client.receive(timeout=STALL_S) == b"ECHO on"
 
 
-def test_a_message_for_which_there_is_no_room_can_time_out(aeron: Aeron, port: int) -> None:
+def test_sending_a_message_without_room_can_time_out(aeron: Aeron, port: int) -> None:
     is_over = threading.Event()
 
     def lazy(duologue: Duologue) -> None:
@@ -433,7 +433,7 @@ def test_a_message_for_which_there_is_no_room_can_time_out(aeron: Aeron, port: i
         assert client.receive(STALL_S) == b"4"
 
 
-def test_a_handler_waits_for_the_room_that_a_slow_client_makes(aeron: Aeron, port: int) -> None:
+def test_a_handler_waits_for_a_slow_client(aeron: Aeron, port: int) -> None:
     messages = [b"%d" % number + bytes(8000) for number in range(100)]
 
     def pour(duologue: Duologue) -> None:
@@ -449,7 +449,7 @@ def test_a_handler_waits_for_the_room_that_a_slow_client_makes(aeron: Aeron, por
         assert list(client) == messages
 
 
-async def test_a_task_waits_for_the_room_that_a_slow_client_makes(aeron: Aeron, port: int) -> None:
+async def test_a_task_waits_for_a_slow_client(aeron: Aeron, port: int) -> None:
     messages = [b"%d" % number + bytes(8000) for number in range(100)]
 
     async def pour(duologue: aio.Duologue) -> None:

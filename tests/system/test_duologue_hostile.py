@@ -224,7 +224,7 @@ def test_a_flood_of_hellos_from_many_spoofed_addresses_ends_with_the_flood() -> 
             assert late.receive(timeout=STALL_S) == b"ECHO after the flood"
 
 
-def test_a_guessed_session_reaches_nobody() -> None:
+def test_a_guessed_session_reaches_no_client() -> None:
     with house() as made, Hostile("127.9.0.4") as guesser:
         ((session, (port, _)),) = made.places().items()
         guesses = {random.Random().randrange(1, 1 << 31): b"ECHO injected" for _ in range(500)}
@@ -243,7 +243,7 @@ def test_a_session_that_was_never_given_out_by_a_forged_connect_is_not_joined() 
         assert made.held() == (2, 1)
 
 
-def test_a_client_that_never_joins_gives_its_place_back() -> None:
+def test_a_client_that_never_joins_frees_its_place() -> None:
     with house() as made, Hostile("127.9.0.6") as absent:
         absent.introduce(made.initial, -5, b"HELLO ABCD")
         wait_for(lambda: made.held() == (4, 2))
@@ -253,7 +253,7 @@ def test_a_client_that_never_joins_gives_its_place_back() -> None:
         assert made.count("duologues_joined") == 1
 
 
-def test_a_client_that_joins_and_says_nothing_is_ended() -> None:
+def test_a_client_that_joins_and_stays_silent_is_disconnected() -> None:
     with house(idle_timeout=6.0) as made:
         with join(made):
             wait_for(lambda: made.latency_s(1) and made.held() == (4, 2))

@@ -45,7 +45,7 @@ def start(directory: str, port: int) -> subprocess.Popen[str]:
     )
 
 
-def test_killed_clients_give_everything_back_and_the_others_notice_nothing() -> None:
+def test_killed_clients_release_everything_without_affecting_others() -> None:
     port = free_port(128)
     total = PROCESSES
     settings = Settings(

@@ -48,7 +48,7 @@ def finish(server: subprocess.Popen[str]) -> str:
             server.communicate()
 
 
-def test_the_first_take_gets_no_answer_through_nat(nat: Nat) -> None:
+def test_the_first_take_gets_no_response_through_nat(nat: Nat) -> None:
     server = nat.start(nat.server, *TAKE_1, "server", SERVER, "9000", env=ENV)
     try:
         ready(server, "subscription")

@@ -72,14 +72,14 @@ def test_a_driver_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("command", "part"), [("driver", "a media driver"), ("demo", "the demo")])
-def test_a_command_with_a_driver_is_refused_in_one_sentence(command: str, part: str) -> None:
+def test_a_command_refused_by_the_driver_prints_one_sentence(command: str, part: str) -> None:
     done = elsewhere("command", command)
     assert done.returncode != 0
     assert done.stderr.startswith(f"mainstem: {part} {REFUSED}")
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_the_doctor_says_why_there_is_no_driver() -> None:
+def test_the_doctor_reports_why_there_is_no_driver() -> None:
     done = elsewhere("command", "doctor", "--json")
     assert done.returncode == 1, done.stderr
     assert done.stdout, done.stderr

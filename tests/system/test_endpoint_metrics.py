@@ -187,7 +187,7 @@ async def test_an_aqueduct_server_and_connection_export_messages_too(tmp_path: P
         assert value(page, "endpoint_bytes_received_total", name="gauges") > 4000
 
 
-async def test_what_nobody_reads_is_a_gauge_and_falls() -> None:
+async def test_unread_messages_are_a_gauge() -> None:
     go = asyncio.Event()
 
     async def slow(stream: bymux.aio.Stream) -> None:
@@ -244,6 +244,6 @@ def test_a_tunnel_serves_its_metrics(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("listen", ["nowhere", "127.0.0.1:99999", "192.0.2.1:0"])
-def test_an_address_that_cannot_be_served_is_one_sentence(listen: str) -> None:
+def test_an_unservable_address_is_reported_in_one_sentence(listen: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(listen)):
         MetricsServer(listen)

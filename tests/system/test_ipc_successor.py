@@ -12,7 +12,7 @@ pytestmark = pytest.mark.system
 
 
 @pytest.mark.parametrize("ends", ["closed", "with its client"])
-def test_what_was_read_before_the_end_of_a_subscriber_does_not_come_again(ends: str) -> None:
+def test_data_read_before_a_subscriber_ended_is_not_repeated(ends: str) -> None:
     """The driver runs no duty cycle between the last read and the end."""
     with (
         MediaDriver.launch(threading_mode="INVOKER", ipc_term_buffer_length=1 << 16) as driver,

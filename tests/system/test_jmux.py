@@ -39,7 +39,7 @@ async def test_requests_and_responses_of_many_sizes() -> None:
         assert client.stats().connections == 2
 
 
-async def test_handlers_that_start_in_one_step_answer_at_once() -> None:
+async def test_handlers_started_together_respond_at_once() -> None:
     async def greet(session: jmux.ServerSession) -> None:
         session.write(b"tide")
         session.finish()
@@ -254,7 +254,7 @@ async def test_over_unix_and_tls(tmp_path: Path) -> None:
         assert await client.request(bytes(200_000)) == bytes(200_000)
 
 
-async def test_a_server_that_is_none_and_one_that_says_nothing() -> None:
+async def test_a_server_of_another_protocol_and_a_silent_one() -> None:
     async def rude(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n")
         await reader.read()
@@ -306,7 +306,7 @@ async def test_a_connection_that_ends_within_a_request_was_lost() -> None:
         assert (client.stats().connections_closed, client.stats().connections_lost) == (0, 1)
 
 
-async def test_a_session_says_what_passed_and_what_waits() -> None:
+async def test_session_stats_count_passed_and_queued_bytes() -> None:
     async with (
         jmux.serve(echo) as listener,
         jmux.connect("127.0.0.1", listener.port) as client,

@@ -163,7 +163,7 @@ def test_shutdown_lets_handlers_finish() -> None:
 
 
 @pytest.mark.parametrize("how", ["the server closes", "the client aborts", "the client goes"])
-def test_what_a_handler_waits_for_ends_with_what_it_serves(how: str) -> None:
+def test_a_handlers_wait_ends_with_its_session(how: str) -> None:
     waits: list[Callable[[jmux.ServerSession], object]] = [
         lambda session: session.read(-1),
         lambda session: session.readexactly(100),
@@ -186,7 +186,7 @@ def test_what_a_handler_waits_for_ends_with_what_it_serves(how: str) -> None:
             assert server.stats().handlers_failed == 0, "the end of its own session is not a failure of a handler"
 
 
-def test_a_handler_that_computes_can_ask_whether_the_client_waits() -> None:
+def test_a_busy_handler_can_check_whether_the_client_waits() -> None:
     asked = threading.Event()
 
     def compute(session: jmux.ServerSession) -> None:
@@ -279,7 +279,7 @@ def test_an_exception_of_a_signal_handler_ends_a_wait_and_the_block_ends_the_ser
     wait_for(lambda: not handler.running)
 
 
-def test_errors_say_what_may_be_sent_again() -> None:
+def test_errors_say_what_may_be_retried() -> None:
     with pytest.raises(ConnectionLost, match="Connection refused") as refused:
         jmux.connect("127.0.0.1", 1)
     assert refused.value.may_retry
@@ -354,7 +354,7 @@ async def test_an_opening_is_awaited_or_entered() -> None:
         aio.connect("127.0.0.1", 1)
 
 
-def test_a_server_that_has_fallen_silent_is_noticed() -> None:
+def test_a_silent_server_is_detected() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def greet() -> None:
@@ -380,7 +380,7 @@ def test_a_server_that_has_fallen_silent_is_noticed() -> None:
         peers[0].close()
 
 
-def test_a_client_that_has_fallen_silent_is_noticed() -> None:
+def test_a_silent_client_is_detected() -> None:
     handler = Held(lambda session: session.read(-1))
     settings = jmux.Settings(ping_interval=0.05, ping_timeout=0.1)
     with (

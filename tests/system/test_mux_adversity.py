@@ -165,7 +165,7 @@ def read_until(raw: socket.socket, engine: BymuxEngine, wanted: bytes) -> int:
         before += len(data)
 
 
-async def test_a_byte_stands_behind_a_bounded_number_of_others_when_the_line_is_full() -> None:
+async def test_a_byte_waits_behind_a_bounded_number_of_others() -> None:
     """The bound: a packet of the other stream, a batch that the socket did not take, and what the kernel holds."""
     receive_buffer = 64 * 1024
     settings = bymux.Settings(stream_window=bymux.INFINITE)

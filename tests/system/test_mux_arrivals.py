@@ -92,7 +92,7 @@ async def test_silent_connections_make_room_for_one_that_speaks(
 
 @pytest.mark.parametrize("protocol", [bymux.aio, jmux], ids=["bymux", "jmux"])
 @pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
-async def test_a_peer_has_so_long_for_its_first_byte(
+async def test_a_peer_must_send_its_first_byte_in_time(
     protocol: Any, with_tls: bool, tls: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
     server, _ = tls if with_tls else (None, None)
@@ -162,7 +162,7 @@ async def test_full_of_connections_that_spoke_refuses_the_next(limit: dict[str, 
         assert listener.stats().connections_idle_closed == 0
 
 
-async def test_close_ends_the_handshakes_that_are_under_way(tls: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+async def test_close_ends_handshakes_in_progress(tls: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
     async with listening(bymux.aio, ssl=tls[0]) as listener:
         with silent(listener.port, 3) as sockets:
             await until(lambda: len(listener._admission) == 3)
@@ -277,7 +277,7 @@ async def test_a_handshake_that_completes_after_the_stop_is_not_served(
 
 
 @pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
-async def test_what_was_accepted_before_the_stop_and_arrives_after_it_is_not_served(
+async def test_connections_accepted_during_a_stop_are_not_served(
     with_tls: bool, tls: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
     admission = ConnectionAdmission(lambda: pytest.fail("nothing is served"))
@@ -295,7 +295,7 @@ async def test_what_was_accepted_before_the_stop_and_arrives_after_it_is_not_ser
 
 @pytest.mark.parametrize("name", ["max_connections", "max_connections_per_address", "handshake_timeout"])
 @pytest.mark.parametrize("value", [0, -1, math.nan])
-async def test_a_limit_below_its_least_value_is_refused(name: str, value: float) -> None:
+async def test_a_limit_below_its_minimum_is_refused(name: str, value: float) -> None:
     with pytest.raises(ConfigurationError, match=f"{name}={value}"):
         async with listening(bymux.aio, **{name: value}):
             pass

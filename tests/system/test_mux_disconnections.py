@@ -72,7 +72,7 @@ class Count:
         assert self.failed >= CUTS
 
 
-async def test_bymux_streams_are_right_or_say_that_they_failed() -> None:
+async def test_bymux_streams_are_correct_or_report_failure() -> None:
     async def answer(stream: bymux.aio.Stream) -> None:
         for part in (reply := reply_to(await everything(stream)))[:68], reply[68:]:
             stream.write(part)
@@ -109,7 +109,7 @@ async def test_bymux_streams_are_right_or_say_that_they_failed() -> None:
         count.verify(proxy)
 
 
-async def test_jmux_requests_are_right_or_say_that_they_failed_and_whether_they_may_be_sent_again() -> None:
+async def test_jmux_requests_succeed_or_report_failure_and_retryability() -> None:
     processed: dict[bytes, int] = {}
 
     async def answer(session: jmux.ServerSession) -> None:

@@ -45,7 +45,7 @@ async def test_close_waits_for_handlers_that_clean_up(protocol: Any) -> None:
 
 
 @pytest.mark.parametrize("protocol", [bymux.aio, jmux])
-async def test_close_does_not_wait_for_ever(protocol: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_close_does_not_wait_forever(protocol: Any, caplog: pytest.LogCaptureFixture) -> None:
     started, release = asyncio.Event(), asyncio.Event()
 
     async def stubborn(stream: Any) -> None:

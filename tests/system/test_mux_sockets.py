@@ -144,7 +144,7 @@ async def test_tls_over_unix_needs_the_name_in_the_certificate(
 
 
 @pytest.mark.parametrize("text", ["unix:", "host", "host:70000", "host:port", ""])
-def test_an_address_of_a_tunnel_that_is_none_is_refused(text: str) -> None:
+def test_an_invalid_tunnel_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="address"):
         TunnelAddress.parse(text)
 

@@ -49,7 +49,7 @@ def test_every_block_of_the_readme_runs_as_it_stands(reader: Reader) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_every_command_on_every_page_is_one_that_there_is() -> None:
+def test_every_command_on_every_page_exists() -> None:
     """Commands, options and the number of arguments, also of the pages and blocks that are not run."""
     wrong = []
     for page in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]:
@@ -83,7 +83,7 @@ def test_a_session_keeps_names_and_reports_what_a_block_raises(reader: Reader) -
         reader.read("\n" + block.format("print(len(payloads) // 0)"))
 
 
-def test_a_command_that_there_is_not_is_noticed() -> None:
+def test_an_unknown_command_in_the_docs_is_noticed() -> None:
     page = "```sh\nmainstem record aeron:ipc --stream 1 --out x --no-such-option\n```\n"
     (words,) = command_lines(page)
     with pytest.raises(UsageError):

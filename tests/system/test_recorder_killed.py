@@ -83,7 +83,7 @@ def udp() -> str:
 
 
 @pytest.mark.parametrize("medium", ["ipc", "udp"])
-def test_killing_the_recorder_again_and_again_loses_and_doubles_nothing(tmp_path: Path, medium: str) -> None:
+def test_repeatedly_killing_the_recorder_loses_and_duplicates_nothing(tmp_path: Path, medium: str) -> None:
     channel = f"aeron:ipc?{TERM}" if medium == "ipc" else udp()
     recordings, chance = tmp_path / "recordings", random.Random(5)
     with ExitStack() as stack:
@@ -154,9 +154,7 @@ def test_an_anchor_holds_the_stream_until_a_recorder_comes_back_late(tmp_path: P
     check(recordings, COUNT)
 
 
-def test_a_recorder_that_comes_too_late_starts_a_new_recording(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_recorder_that_is_too_late_starts_a_new_recording(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     channel, recordings = f"aeron:ipc?{TERM}", tmp_path / "recordings"
     with (
         MediaDriver.launch() as driver,

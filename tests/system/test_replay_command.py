@@ -62,13 +62,13 @@ def test_a_recording_is_replayed_once_and_in_order(place: Path, speed: str) -> N
     assert received == TIDES
 
 
-def test_which_of_several_recordings_must_be_said(place: Path) -> None:
+def test_one_of_several_recordings_must_be_chosen(place: Path) -> None:
     done = subprocess.run(command("replay", place, "aeron:ipc", "--stream", 77), capture_output=True, text=True)
     assert done.returncode == 1
     assert "choose one with --recording: 0 (stream 1001), 1 (stream 1002)" in done.stderr
 
 
-def test_an_export_is_whole_or_not_there(place: Path, tmp_path: Path) -> None:
+def test_an_export_is_complete_or_missing(place: Path, tmp_path: Path) -> None:
     out = tmp_path / "tides.jsonl"
     arguments = command("export", place, "--format", "jsonl", "--payload-encoding", "text", "--stream", 1002, "--until",
                         "2026-01-31T12:00:00.5", "--columns", "stream_id,payload", "-o", out)  # fmt: skip

@@ -118,7 +118,7 @@ async def test_no_more_handlers_run_at_once_than_allowed(
         await soon(served)
 
 
-async def test_what_a_handler_raises_is_reported_and_the_others_go_on(
+async def test_a_handler_exception_is_reported_and_others_continue(
     client: mainstem.aio.Aeron, ways: tuple[str, dict[str, Any]], errors: list[BaseException]
 ) -> None:
     channel, back = ways

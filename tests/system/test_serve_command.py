@@ -110,7 +110,7 @@ def test_a_server_that_is_killed_and_started_again_loses_and_repeats_nothing(dir
 
 
 @pytest.mark.long
-def test_a_live_reader_waits_at_the_server_and_reads_what_comes(tmp_path: Path) -> None:
+def test_a_live_reader_waits_at_the_server_for_new_messages(tmp_path: Path) -> None:
     stream = Stream()
     with Recorder(tmp_path / "rec", segment_length=65536) as recorder, serving(tmp_path / "rec", "-l", ":0") as url:
         writer = recorder.start(
@@ -154,7 +154,9 @@ def test_a_live_reader_waits_at_the_server_and_reads_what_comes(tmp_path: Path) 
         (("--listen", "127.0.0.1:0", "--tls-cert", "/nowhere", "--tls-key", "/nowhere"), "No such file"),
     ],
 )
-def test_what_cannot_be_served_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:
+def test_an_unservable_location_is_reported_in_one_sentence(
+    tmp_path: Path, arguments: tuple[str, ...], sentence: str
+) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "mainstem", "serve", str(tmp_path), *arguments],
         capture_output=True,

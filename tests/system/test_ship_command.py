@@ -131,7 +131,7 @@ def test_a_recorder_ships_what_it_records_until_its_end(tmp_path: Path, publishi
 
 
 @pytest.mark.long
-def test_what_a_killed_recorder_has_recorded_is_shipped(tmp_path: Path, publishing: MediaDriver) -> None:
+def test_recordings_of_a_killed_recorder_are_shipped(tmp_path: Path, publishing: MediaDriver) -> None:
     out, place = tmp_path / "recorder", tmp_path / "place"
     command = [
         sys.executable, "-m", "mainstem", "record", "aeron:ipc", "--stream", "1001", "--out", str(out),

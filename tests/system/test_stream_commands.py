@@ -90,7 +90,7 @@ def test_a_template_shows_position_and_message(directory: str) -> None:
 
 
 @pytest.mark.long
-def test_what_waits_says_for_what_and_is_known_by_its_name(directory: str) -> None:
+def test_waiting_calls_name_what_they_wait_for(directory: str) -> None:
     with running("sub", "aeron:ipc", "79", "--dir", directory) as sub, DirectoryReader(directory) as reader:
         assert sub.stderr
         assert sub.stderr.readline() == b"mainstem: no publisher on aeron:ipc stream 79 yet; waiting\n"
@@ -104,7 +104,7 @@ def test_what_waits_says_for_what_and_is_known_by_its_name(directory: str) -> No
     assert "no subscriber connected within 2 s" in lines[-1]
 
 
-def test_a_reader_of_sub_that_has_enough_is_no_error(directory: str) -> None:
+def test_closing_the_pipe_of_sub_is_not_an_error(directory: str) -> None:
     with running("sub", "aeron:ipc", "85", "--dir", directory) as sub:
         assert sub.stdout
         sub.stdout.close()

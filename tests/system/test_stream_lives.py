@@ -54,7 +54,7 @@ def publish(driver: str, channel: str, count: int) -> None:
 @pytest.mark.parametrize(
     ("kind", "restarts"), long_after(1, [("udp", False), ("udp", True), ("ipc", False), ("ipc", True)])
 )
-def test_each_life_of_a_publisher_is_a_recording(tmp_path: Path, kind: str, restarts: bool) -> None:
+def test_each_life_of_a_publisher_gets_its_own_recording(tmp_path: Path, kind: str, restarts: bool) -> None:
     channel = "aeron:ipc" if kind == "ipc" else f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
     publishing = f"{channel}{'?' if kind == 'ipc' else '|'}{IDS}"
     settings = {"image_liveness_timeout_ns": 1_000_000_000, "publication_linger_timeout_ns": 200_000_000}

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.system
 MINUTE_NS = 60_000_000_000
 
 
-def test_a_message_carries_when_it_left_and_when_it_came() -> None:
+def test_a_message_carries_its_send_and_receive_times() -> None:
     channel = f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
     messages: list[bytes] = []
     with Machines() as machines:

@@ -105,7 +105,7 @@ async def test_drivers_streams_and_clients_are_shown(directory: str, size: tuple
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-async def test_a_stream_opens_with_what_holds_it_back(directory: str, size: tuple[int, int]) -> None:
+async def test_a_stream_page_opens_with_the_cause_of_its_stall(directory: str, size: tuple[int, int]) -> None:
     app = TopApp([directory], interval=REFRESH)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: len(rows(app)) == 2)
@@ -156,7 +156,7 @@ async def test_keys_sort_reverse_filter_and_pause(directory: str) -> None:
         await until(pilot, lambda: app.states[0].epoch_ms > epoch_ms)
 
 
-async def test_a_driver_that_comes_and_goes_is_shown_as_it_is() -> None:
+async def test_a_driver_that_restarts_is_shown_in_each_state() -> None:
     place = f"/dev/shm/mainstem-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     app = TopApp([place], interval=REFRESH)
     async with app.run_test(size=(80, 24)) as pilot:

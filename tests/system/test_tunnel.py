@@ -288,7 +288,7 @@ async def test_a_transfer_that_stalls_for_too_long_is_reset(
     assert "was cut off" in caplog.text
 
 
-def test_no_default_cuts_a_reader_off_that_pauses_for_minutes() -> None:
+def test_a_reader_may_pause_for_minutes_by_default() -> None:
     assert bymux.Settings().stall_timeout >= 600
     assert jmux.Settings().stall_timeout >= 600
     assert tunnel_settings(serving=True).stall_timeout >= 3600
@@ -313,7 +313,7 @@ async def test_a_target_that_cannot_be_reached_is_a_reset() -> None:
                 await ask(client.port, b"hello")
 
 
-async def test_who_does_not_know_the_token_gets_no_stream(target: Address) -> None:
+async def test_a_client_without_the_token_gets_no_stream(target: Address) -> None:
     async with TunnelServer(target, token=TOKEN) as server:
         await server.start(LOOPBACK)
         client = TunnelClient(Address("127.0.0.1", server.port), token=TOKEN[::-1])
@@ -373,7 +373,7 @@ async def test_a_proof_is_not_accepted_from_its_receiver(target: Address) -> Non
 
 
 @pytest.mark.parametrize("token", [b"short", b"x" * 15, b"x" * 4097])
-def test_a_token_that_is_no_secret_is_refused(token: bytes) -> None:
+def test_a_token_that_is_not_secret_is_refused(token: bytes) -> None:
     for make in (TunnelServer, TunnelClient):
         with pytest.raises(ConfigurationError, match="16 to 4096 bytes"):
             make(Address("127.0.0.1", 1), token=token)
@@ -413,7 +413,7 @@ def test_a_token_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     assert subprocess.run(command, capture_output=True, timeout=STALL_S).returncode != 0  # it overwrites none
 
 
-async def test_comes_back_after_the_tunnel_broke(target: Address) -> None:
+async def test_reconnects_after_the_tunnel_broke(target: Address) -> None:
     async with TunnelServer(target) as server:
         await server.start(LOOPBACK)
         async with TunnelClient(Address("127.0.0.1", server.port)) as client:

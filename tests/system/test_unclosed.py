@@ -45,7 +45,7 @@ builtins.cycle = cycle
 @pytest.mark.parametrize("end", ["", CYCLE], ids=["plain", "cycle"])
 @pytest.mark.parametrize("body", ["", CLIENT, DUOLOGUE], ids=["driver", "client", "duologue"])
 @pytest.mark.parametrize("threads", [True, False], ids=["threads", "process"])
-def test_a_program_that_forgets_to_close_ends_quietly(threads: bool, body: str, end: str, tmp_path: Path) -> None:
+def test_an_application_that_forgets_to_close_exits_quietly(threads: bool, body: str, end: str, tmp_path: Path) -> None:
     directory = str(tmp_path / "driver")
     code = BEGIN.format(directory=directory, threads=threads) + body.replace("{port}", str(free_port(20))) + end
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=STALL_S)
@@ -53,7 +53,7 @@ def test_a_program_that_forgets_to_close_ends_quietly(threads: bool, body: str, 
     assert not os.path.exists(directory)
 
 
-def test_what_was_not_closed_is_a_warning_for_those_who_ask(tmp_path: Path) -> None:
+def test_unclosed_resources_emit_a_resource_warning(tmp_path: Path) -> None:
     code = BEGIN.format(directory=str(tmp_path / "driver"), threads=True) + CLIENT
     done = subprocess.run(
         [sys.executable, "-W", "always::ResourceWarning", "-c", code],

@@ -106,7 +106,7 @@ async def test_the_state_has_drivers_streams_and_reasons(directory: str) -> None
         ("HEAD", "/", {}, 200),
     ],
 )
-async def test_what_is_not_for_readers_is_refused(
+async def test_readers_are_refused_private_files(
     directory: str, method: str, path: str, headers: dict[str, str], status: int
 ) -> None:
     async with LiveServer([directory], "127.0.0.1", 0, interval=OFTEN) as server:
@@ -144,7 +144,7 @@ async def test_each_sample_is_an_event_and_browsers_are_bounded(
             await asyncio.sleep(0.05)
 
 
-def test_beyond_loopback_it_is_refused_unless_that_is_wanted() -> None:
+def test_listening_beyond_loopback_must_be_requested() -> None:
     with pytest.raises(ConfigurationError, match="this page has no password"):
         LiveServer([], "0.0.0.0", 0)
 

@@ -584,7 +584,7 @@ SLOW = re.compile("is dead|is stopped|fell behind|elsewhere")
         for each in SITUATIONS
     ],
 )
-def test_a_situation_has_its_verdict(place: Place, situation: Situation) -> None:
+def test_each_situation_has_its_verdict(place: Place, situation: Situation) -> None:
     directory, kind = situation.make(place) or (place.directory, "publication")
     stall = StallTimeout(situation.name)
     diagnosis = place.why(directory, kind)

@@ -223,7 +223,7 @@ def test_a_connection_whose_call_is_interrupted_is_given_up(start: Any, connect:
         wait_until(lambda: not server.connections)
 
 
-def test_handlers_run_in_threads_of_which_there_are_so_many(start: Any, connect: Any) -> None:
+def test_handlers_run_in_a_limited_number_of_threads(start: Any, connect: Any) -> None:
     running: set[int] = set()
     most = 0
     go = threading.Event()
@@ -351,7 +351,7 @@ def test_closing_delivers_and_raises_what_was_not_delivered(start: Any, connect:
         connection.close()
 
 
-def test_settings_that_cannot_be_are_refused(certificates: CertificateFiles) -> None:
+def test_impossible_settings_are_refused(certificates: CertificateFiles) -> None:
     with pytest.raises(ConfigurationError, match="max_handlers=0"):
         aqueduct.serve(respond, max_handlers=0)
     with pytest.raises(ConfigurationError, match="certificate"):

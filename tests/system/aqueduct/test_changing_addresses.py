@@ -74,7 +74,7 @@ async def test_a_connection_follows_its_client(
 
 
 @pytest.mark.parametrize("client", ["qh3", "aioquic"])
-async def test_a_client_that_changes_too_often_for_qh3_is_told_and_so_is_the_handler(
+async def test_a_client_that_migrates_too_often_for_qh3_gets_an_error(
     certificates: CertificateFiles, client: str
 ) -> None:
     rounds = Rounds()

@@ -208,7 +208,7 @@ async def test_headers_go_both_ways(certificates: CertificateFiles) -> None:
     assert seen == [("question-0a1b2c", b"one")]
 
 
-async def test_each_end_of_a_channel_is_told_apart(certificates: CertificateFiles) -> None:
+async def test_each_end_of_a_channel_is_distinguished(certificates: CertificateFiles) -> None:
     reports: asyncio.Queue[str] = asyncio.Queue()
     taken: asyncio.Queue[Any] = asyncio.Queue()
 
@@ -348,7 +348,7 @@ async def test_a_reader_that_stops_stops_the_sender_and_neither_side_fills_up(
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
-async def test_what_is_sent_with_a_ticket_goes_in_the_first_flight(
+async def test_data_sent_with_a_ticket_is_in_the_first_flight(
     certificates: CertificateFiles, backend: str, tmp_path: Path
 ) -> None:
     sessions = SessionCache(tmp_path / "client.db")
@@ -492,13 +492,13 @@ async def test_a_peer_that_takes_no_datagrams_is_refused(certificates: Certifica
         server.close()
 
 
-async def test_a_server_that_is_not_there_is_told_in_time(certificates: CertificateFiles) -> None:
+async def test_a_missing_server_is_reported_in_time(certificates: CertificateFiles) -> None:
     with pytest.raises(Timeout):
         await aqueduct.aio.connect("localhost", 9, ca=certificates.ca, timeout=0.3)
 
 
 @pytest.mark.parametrize(("host", "port"), [("", 1), ("localhost", 0), ("localhost", 1 << 16), ("localhost", "1")])
-async def test_an_address_that_cannot_be_is_refused(host: str, port: Any) -> None:
+async def test_an_impossible_address_is_refused(host: str, port: Any) -> None:
     with pytest.raises(ConfigurationError):
         await aqueduct.aio.connect(host, port)
 
@@ -519,7 +519,7 @@ async def test_a_handle_can_be_sent_once_and_only_where_it_was_made(certificates
         assert both[1].try_receive() == b"still local"
 
 
-async def test_what_was_queued_before_a_receiver_left_goes_with_it_in_order(certificates: CertificateFiles) -> None:
+async def test_messages_queued_before_a_receiver_moved_stay_in_order(certificates: CertificateFiles) -> None:
     got: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
 
     async def handler(connection: Connection) -> None:
@@ -539,12 +539,12 @@ async def test_what_was_queued_before_a_receiver_left_goes_with_it_in_order(cert
         assert await soon(got) == [b"%d" % number for number in range(30)]
 
 
-async def test_a_message_that_was_acknowledged_was_taken(certificates: CertificateFiles) -> None:
+async def test_an_acknowledged_message_was_accepted(certificates: CertificateFiles) -> None:
     async with joined(certificates, echo) as connection:
         await soon(connection.sender.send_acknowledged(b"x"))
 
 
-async def test_what_became_of_a_message_is_not_known_once_the_connection_is_lost(
+async def test_a_messages_fate_is_unknown_after_the_connection_is_lost(
     certificates: CertificateFiles,
 ) -> None:
     waits = asyncio.Event()
@@ -588,7 +588,7 @@ async def test_a_thousand_channels_at_once(certificates: CertificateFiles) -> No
 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
-async def test_a_cancel_arrives_at_once_although_nothing_else_is_said_on_the_connection(
+async def test_a_cancel_arrives_at_once_on_an_idle_connection(
     certificates: CertificateFiles, client: str, server: str
 ) -> None:
     """It resets a stream on which the other side has said nothing, and waits until it is known to know that stream."""
@@ -611,9 +611,7 @@ async def test_a_cancel_arrives_at_once_although_nothing_else_is_said_on_the_con
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
-async def test_a_cancel_that_does_not_arrive_keeps_no_processor_busy_while_messages_wait(
-    certificates: CertificateFiles, backend: str
-) -> None:
+async def test_a_lost_cancel_does_not_spin_while_messages_wait(certificates: CertificateFiles, backend: str) -> None:
     taken: list[Any] = []
     sessions: list[Any] = []
     flushes = 0
@@ -655,7 +653,7 @@ async def test_a_cancel_that_does_not_arrive_keeps_no_processor_busy_while_messa
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
-async def test_a_log_of_frames_tells_both_sides_of_a_connection_alike(
+async def test_a_frame_log_describes_both_sides_alike(
     certificates: CertificateFiles, tmp_path: Path, backend: str
 ) -> None:
     logs = {name: FrameLog(tmp_path / name) for name in ("client", "server")}

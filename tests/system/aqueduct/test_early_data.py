@@ -30,7 +30,7 @@ async def ask(connection: Connection, question: bytes) -> bytes:
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
 @pytest.mark.parametrize("hold", [False, True])
-async def test_early_data_is_processed_before_the_handshake_is_over_unless_it_is_held(
+async def test_early_data_is_processed_before_the_handshake_unless_deferred(
     certificates: CertificateFiles, backend: str, hold: bool
 ) -> None:
     waited: list[bool] = []

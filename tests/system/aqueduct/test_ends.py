@@ -452,7 +452,7 @@ async def test_leaving_ends_although_the_server_says_nothing_more(
         await until(lambda: not server.connections)
 
 
-async def test_leaving_a_connection_raises_where_the_server_went_before_all_was_delivered(
+async def test_leaving_a_connection_raises_if_the_server_left_early(
     certificates: CertificateFiles,
 ) -> None:
     log = Log()
@@ -467,7 +467,7 @@ async def test_leaving_a_connection_raises_where_the_server_went_before_all_was_
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
 @pytest.mark.parametrize("closer", ["connection.close", "connection.abort", "server.close", "server.shutdown"])
-async def test_what_a_server_received_just_before_it_closed_is_not_reported_as_lost(
+async def test_messages_received_just_before_a_server_closed_are_not_lost(
     certificates: CertificateFiles, closer: str, backend: str
 ) -> None:
     received = asyncio.Event()
@@ -501,7 +501,7 @@ async def test_what_a_server_received_just_before_it_closed_is_not_reported_as_l
     await server.close()
 
 
-async def test_what_a_client_received_just_before_it_closed_is_not_reported_as_lost(
+async def test_messages_received_just_before_a_client_closed_are_not_lost(
     certificates: CertificateFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     outcome: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
@@ -526,7 +526,7 @@ async def test_what_a_client_received_just_before_it_closed_is_not_reported_as_l
     assert not caplog.messages
 
 
-async def test_what_nobody_read_before_the_server_closed_is_reported(certificates: CertificateFiles) -> None:
+async def test_messages_unread_when_the_server_closed_are_reported(certificates: CertificateFiles) -> None:
     started = asyncio.Event()
 
     async def handler(connection: Connection) -> None:
@@ -550,7 +550,7 @@ async def send_for_ever(connection: Connection) -> None:
         await connection.sender.send(bytes(4000))
 
 
-async def test_leaving_a_sender_raises_where_its_receiver_closed_before_all_was_received(
+async def test_leaving_a_sender_raises_if_its_receiver_closed_early(
     certificates: CertificateFiles,
 ) -> None:
     async def close_at_once(connection: Connection) -> None:
@@ -612,7 +612,7 @@ async def test_a_server_reads_the_certificate_of_its_client(
                     await connection.close()
 
 
-async def test_what_cannot_be_had_of_certificates_is_refused(certificates: CertificateFiles) -> None:
+async def test_unusable_certificate_options_are_refused(certificates: CertificateFiles) -> None:
     with pytest.raises(ConfigurationError, match="qh3"):
         await serving(certificates, Log().wait_for_ever, client_ca=certificates.ca)
     with pytest.raises(ConfigurationError, match="tickets"):
@@ -754,9 +754,7 @@ async def test_connection_headers_that_raise_end_the_connection(certificates: Ce
 
 
 @pytest.mark.parametrize("fault", [ZeroDivisionError("a fault"), asyncio.CancelledError(), KeyError("a fault")])
-async def test_whatever_a_handler_raises_ends_its_connection(
-    certificates: CertificateFiles, fault: BaseException
-) -> None:
+async def test_any_handler_exception_ends_its_connection(certificates: CertificateFiles, fault: BaseException) -> None:
     async def handler(_: Connection) -> None:
         raise fault
 

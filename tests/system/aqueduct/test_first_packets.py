@@ -122,7 +122,7 @@ async def test_a_forged_address_gets_no_more_than_three_times_what_it_sent(
 
 
 @BACKENDS
-async def test_no_address_has_more_than_its_share(certificates: CertificateFiles, backend: str) -> None:
+async def test_no_address_gets_more_than_its_share(certificates: CertificateFiles, backend: str) -> None:
     async with await serving(certificates, backend, max_connections=4, max_connections_per_address=2) as server:
         connections = [
             await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, backend=backend) for _ in range(2)
@@ -141,7 +141,7 @@ async def test_no_address_has_more_than_its_share(certificates: CertificateFiles
 
 
 @BACKENDS
-async def test_a_client_that_says_nothing_after_tls_makes_room(certificates: CertificateFiles, backend: str) -> None:
+async def test_a_client_that_is_silent_after_tls_makes_room(certificates: CertificateFiles, backend: str) -> None:
     def silent(self: AqueductEngine, now_ns: int) -> None:
         """Send nothing."""
 
@@ -164,7 +164,7 @@ async def test_a_client_that_says_nothing_after_tls_makes_room(certificates: Cer
 
 
 @BACKENDS
-async def test_of_clients_that_come_at_once_no_more_are_served_than_there_are_places(
+async def test_concurrent_clients_are_limited_to_the_available_places(
     certificates: CertificateFiles, backend: str
 ) -> None:
     async def outcome() -> str:

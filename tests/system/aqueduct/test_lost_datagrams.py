@@ -138,7 +138,7 @@ async def test_no_connection_over_a_lossy_path_is_lost_at_its_end(certificates: 
 
 
 @BACKENDS
-async def test_a_client_learns_why_it_was_dropped_when_other_timers_are_due_at_once(
+async def test_a_dropped_client_learns_the_reason_when_other_timers_are_due(
     certificates: CertificateFiles, backend: str
 ) -> None:
     async def handler(connection: Connection) -> None:

@@ -64,7 +64,7 @@ class Crafted:
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
-async def test_a_payload_that_cannot_be_is_an_error_of_the_peer_and_its_attachments_are_dropped(
+async def test_an_impossible_payload_is_a_peer_error_and_drops_attachments(
     certificates: CertificateFiles, kind: Any, name: str
 ) -> None:
     caught: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
@@ -93,7 +93,7 @@ async def test_a_payload_that_cannot_be_is_an_error_of_the_peer_and_its_attachme
             await soon(kept.receive())
 
 
-async def test_what_was_attached_to_a_message_that_nobody_took_is_lost_in_transit(
+async def test_attachments_of_an_unread_message_are_lost_in_transit(
     certificates: CertificateFiles,
 ) -> None:
     close = asyncio.Event()

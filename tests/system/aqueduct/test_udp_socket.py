@@ -83,7 +83,7 @@ def test_datagrams_arrive_in_order_each_at_its_address(ends: tuple[UdpSocket, Ud
     assert not near.backlog
 
 
-def test_a_datagram_that_cannot_be_sent_at_all_is_lost_and_holds_up_none(ends: tuple[UdpSocket, UdpSocket]) -> None:
+def test_an_unsendable_datagram_is_dropped_and_delays_nothing(ends: tuple[UdpSocket, UdpSocket]) -> None:
     near, far = ends
     near.send([(bytes(70_000), far.address)])
     near.send([(b"one", far.address), (bytes(70_000), far.address), (b"two", far.address)])
@@ -92,7 +92,7 @@ def test_a_datagram_that_cannot_be_sent_at_all_is_lost_and_holds_up_none(ends: t
 
 
 @pytest.mark.parametrize("blocked", [errno.EAGAIN, errno.ENOBUFS])
-def test_what_the_system_has_no_room_for_waits_in_order(ends: tuple[UdpSocket, UdpSocket], blocked: int) -> None:
+def test_datagrams_wait_in_order_while_the_socket_is_full(ends: tuple[UdpSocket, UdpSocket], blocked: int) -> None:
     near, far = ends
     part = "_socket" if near._batched is None else "_batched"
     full = Full(getattr(near, part), 2, blocked)
@@ -111,7 +111,7 @@ def test_what_the_system_has_no_room_for_waits_in_order(ends: tuple[UdpSocket, U
     assert received(far, 6)[:6] == [b"%d" % number for number in range(6)]
 
 
-def test_a_peer_that_is_gone_ends_nothing(ends: tuple[UdpSocket, UdpSocket]) -> None:
+def test_a_gone_peer_ends_nothing_else(ends: tuple[UdpSocket, UdpSocket]) -> None:
     near, far = ends
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
         gone.bind((HERE, 0))

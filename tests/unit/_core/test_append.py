@@ -47,9 +47,7 @@ def test_a_message_is_one_frame_with_every_field_of_the_header(core: Core, kind:
 
 
 @pytest.mark.parametrize("face", ["offer", "batch"])
-def test_a_message_of_every_length_is_there_whole_and_not_a_byte_of_what_lies_beside_it(
-    core: Core, kind: str, face: str
-):
+def test_messages_of_every_length_are_read_exactly(core: Core, kind: str, face: str):
     log, publication = opened(core, kind)
     around = bytes(range(1, 256))
     for length in range(140):
@@ -189,7 +187,7 @@ def test_a_batch_at_the_end_of_the_stream_takes_what_fits(core: Core, kind: str)
     assert publication.offer_many([b"x"] * 3) == (0, MAX_POSITION_EXCEEDED)
 
 
-def test_a_stale_look_at_the_tail_claims_in_the_term_that_is_active_by_then(core: Core):
+def test_a_stale_tail_claims_in_the_currently_active_term(core: Core):
     log = Log(core, initial=LAST - 1)
     late, other = log.concurrent(), log.concurrent()
     # What another publisher does between the look and the claim, staged: a tail that is three terms further on.
@@ -204,7 +202,7 @@ def test_a_stale_look_at_the_tail_claims_in_the_term_that_is_active_by_then(core
     assert log.memory.get_i32(20) == -LAST
 
 
-def test_every_publisher_that_runs_over_the_end_answers_admin_action_and_only_the_first_pads(core: Core):
+def test_every_publisher_past_the_end_gets_admin_action_and_only_the_first_pads(core: Core):
     log = Log(core)
     first, second = log.concurrent(), log.concurrent()
     fill_to_end(first, leave=64)
@@ -239,7 +237,7 @@ def test_a_log_may_be_joined_in_the_middle(core: Core, kind: str):
     assert getattr(log, kind)().offer(b"y") == 128
 
 
-def test_a_claim_is_there_for_readers_only_after_its_commit(core: Core, kind: str):
+def test_readers_see_a_claim_only_after_its_commit(core: Core, kind: str):
     log, publication = opened(core, kind)
     claim = core.append.BufferClaim()
     assert publication.try_claim(5, claim) == 64 == claim.position
@@ -282,7 +280,7 @@ def test_refuses_a_claim_that_one_frame_cannot_hold_or_that_is_still_open(core: 
         publication.try_claim(1, claim)
 
 
-def test_a_supplier_is_asked_for_the_reserved_value_of_each_frame(core: Core, kind: str):
+def test_a_supplier_gives_the_reserved_value_of_each_frame(core: Core, kind: str):
     log, publication = opened(core, kind, mtu=96)
     seen = []
 
@@ -296,7 +294,7 @@ def test_a_supplier_is_asked_for_the_reserved_value_of_each_frame(core: Core, ki
     assert [frame[2] for frame in log.frames()] == [0x80, 0x40]
 
 
-def test_a_supplier_that_raises_leaves_padding_and_no_hole(core: Core, kind: str):
+def test_a_supplier_that_raises_leaves_padding(core: Core, kind: str):
     log, publication = opened(core, kind, mtu=96)
 
     def supplier(frame: memoryview) -> int:
@@ -308,7 +306,7 @@ def test_a_supplier_that_raises_leaves_padding_and_no_hole(core: Core, kind: str
     assert [frame[:4] for frame in log.frames()] == [(0, 192, *PAD), (192, 33, 0xC0, 1)]
 
 
-def test_a_reserved_value_that_is_none_claims_nothing():
+def test_an_invalid_reserved_value_claims_nothing():
     log = Log()
     publication = log.concurrent()
     with pytest.raises(TypeError):

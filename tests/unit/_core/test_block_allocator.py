@@ -103,7 +103,7 @@ def test_blocks_that_a_full_file_system_refuses_hold_a_stream_back(monkeypatch: 
     assert allocator.is_waiting
 
 
-def test_a_refill_that_a_full_file_system_ends_goes_on_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_allocation_stopped_by_a_full_file_system_continues_later(monkeypatch: pytest.MonkeyPatch) -> None:
     allocator = new_backing(monkeypatch, [0, 0, 28], ahead=128 * KIB)
     for _ in range(4):
         allocator.limit(LOG_LENGTH, 2 * MIB, 0)

@@ -29,7 +29,7 @@ def file(tmp_path) -> Iterator[int]:
     os.close(descriptor)
 
 
-def test_what_a_file_lost_reads_as_zeros_and_the_rest_stays(file: int):
+def test_a_truncated_file_reads_as_zeros_past_its_end(file: int):
     memory = GuardedMap(file, LENGTH)
     assert memory[:] == b"x" * LENGTH
     os.ftruncate(file, 3 * PAGESIZE)
@@ -118,7 +118,7 @@ guarded = GuardedMap(file, {length})
     ],
     ids=["another mapping", "with faulthandler", "a guard that was closed", "a signal that was sent"],
 )
-def test_every_other_bus_error_ends_the_process_as_before(file: int, tmp_path, first: str, last: str, said: str):
+def test_other_bus_errors_still_end_the_process(file: int, tmp_path, first: str, last: str, said: str):
     program = UNGUARDED.format(first=first, last=last, length=LENGTH)
     command = [sys.executable, "-c", program, str(tmp_path / "file")]
     # AddressSanitizer would report the signal, which is meant here.

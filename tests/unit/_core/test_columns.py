@@ -171,7 +171,7 @@ def test_messages_become_the_rows_of_a_plain_model(frames: list[Frame], base: in
 
 @settings(max_examples=60, deadline=None)
 @given(frames=frame_lists, wanted=st.integers(0, EVERYTHING))
-def test_each_choice_of_columns_holds_what_all_columns_hold(frames: list[Frame], wanted: int) -> None:
+def test_each_selection_of_columns_has_the_same_values(frames: list[Frame], wanted: int) -> None:
     wanted &= EVERYTHING
     data = run_of(frames)
     for module in (compiled, uncompiled):
@@ -196,7 +196,7 @@ def test_a_message_is_joined_across_calls_and_memories(columns: Any) -> None:
     assert (row["reserved_value"], row["length"]) == (9, 51)
 
 
-def test_a_fragment_after_a_hole_is_not_joined(columns: Any) -> None:
+def test_a_fragment_after_a_gap_is_not_joined(columns: Any) -> None:
     head, tail = run_of([Frame(b"head", flags=0x80)]), run_of([Frame(b"tail", flags=0x40)])
     batch, fragments = columns.Columns(), columns.Fragments()
     batch.add_messages(head, 0, len(head), 0, fragments)
@@ -234,7 +234,7 @@ def test_a_walk_finds_the_end_of_the_last_whole_message(columns: Any) -> None:
     assert (walk.offset, walk.boundary, walk.messages, walk.frames) == (len(data), 96, 1, 3)
 
 
-def test_a_walk_stops_after_as_many_messages_as_were_asked_for(columns: Any) -> None:
+def test_a_walk_stops_after_max_messages(columns: Any) -> None:
     data = run_of([Frame(b"a", flags=0x80), Frame(b"b", flags=0x40)] * 10)
     walk = columns.FrameWalk()
     assert walk.run(data, 0, len(data), 4) == layout.WALK_FULL
@@ -273,7 +273,7 @@ def test_offsets_point_at_payloads_without_a_copy(columns: Any) -> None:
     assert [bytes(memory[r["offset"] : r["offset"] + r["length"]]) for r in rows] == [f.payload for f in frames]
 
 
-def test_what_was_taken_is_not_touched_by_the_next_batch(columns: Any) -> None:
+def test_taken_rows_are_not_changed_by_the_next_batch(columns: Any) -> None:
     batch = columns.Columns()
     one, two = run_of([Frame(b"one")]), run_of([Frame(b"two")])
     batch.add_frames(one, 0, len(one), 0)

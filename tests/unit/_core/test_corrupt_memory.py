@@ -59,7 +59,7 @@ class GuardedLog(Log):
 
 
 @pytest.mark.parametrize("position", POSITIONS)
-def test_a_subscriber_position_at_which_no_frame_begins_is_an_error(core: Core, position: int) -> None:
+def test_a_subscriber_position_must_be_a_frame_boundary(core: Core, position: int) -> None:
     log = Log(core)
     log.concurrent().offer(b"message")
     image = log.image()
@@ -88,7 +88,7 @@ def test_an_appender_refuses_a_tail_between_two_frames(core: Core) -> None:
             getattr(log, kind)()
 
 
-def test_a_tail_that_another_moved_between_two_frames_leaves_frames_aligned(core: Core) -> None:
+def test_a_concurrently_moved_tail_leaves_frames_aligned(core: Core) -> None:
     log = Log(core)
     writer = log.concurrent()
     log.memory.put_i64(META, log.memory.get_i64(META) + 5)
@@ -180,7 +180,7 @@ def test_gaps_end_at_the_limit(paths: Modules) -> None:
 
 
 @pytest.mark.parametrize("length", [-5, -(1 << 20), -(1 << 31)])
-def test_a_dead_claim_that_is_not_possible_is_an_error(paths: Modules, length: int) -> None:
+def test_an_impossible_dead_claim_is_an_error(paths: Modules, length: int) -> None:
     log = new_log(paths)
     log.put_i32(64, length)
     before = log.get_bytes(0, 4096)
@@ -192,7 +192,7 @@ def test_a_dead_claim_that_is_not_possible_is_an_error(paths: Modules, length: i
             paths.term.unblock(log, NETWORK_TERM, 3, position)
 
 
-def test_a_counter_without_a_position_is_not_waited_for(paths: Modules) -> None:
+def test_a_counter_without_a_position_does_not_stall_the_stream(paths: Modules) -> None:
     pair = Pair(paths)
     pair.counters.put_i64(SPY * 128, -7)
     with pytest.raises(ValueError, match="holds no position: -7"):

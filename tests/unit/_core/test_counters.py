@@ -58,7 +58,7 @@ def test_the_reader_sees_every_field(manager, reader):
     assert reader.find(5, 8) == reader.find(6, 9) == compiled_counters.NULL_COUNTER_ID
 
 
-def test_a_freed_counter_rests_before_it_is_used_again_and_comes_back_clean(manager, reader):
+def test_a_freed_counter_is_reused_clean_after_a_cool_down(manager, reader):
     freed = manager.allocate(1, b"key", "one", registration_id=9, value=5)
     kept = manager.allocate(1, b"", "two", registration_id=10)
     manager.free(freed, 100)
@@ -90,7 +90,7 @@ def test_a_counter_is_freed_once(manager):
         manager.free(counter_id, 0)
 
 
-def test_labels_are_cut_and_can_grow(manager, reader):
+def test_labels_are_truncated_and_can_grow(manager, reader):
     counter_id = manager.allocate(1, b"", "x" * 500)
     assert reader.label(counter_id) == "x" * 380
     reader.set_label(counter_id, "client-heartbeat: 3")

@@ -16,7 +16,7 @@ LAST = (1 << 63) - 1
 
 
 @pytest.mark.parametrize("offset", [LAST, LAST - 7, 1 << 62])
-def test_an_access_far_behind_a_buffer_is_outside_of_it(offset: int) -> None:
+def test_an_access_far_past_a_buffer_is_refused(offset: int) -> None:
     buffer = AtomicBuffer(bytearray(64))
     for access in (buffer.get_i64, buffer.get_u8, lambda at: buffer.put_i32(at, 1), lambda at: buffer.zero(at, 8)):
         with pytest.raises(IndexError, match=f"from {offset} on lie outside a buffer of 64 bytes"):
@@ -28,7 +28,7 @@ def test_an_access_far_behind_a_buffer_is_outside_of_it(offset: int) -> None:
 
 
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "uncompiled"])
-def test_a_counter_of_any_number_is_outside_of_the_counters(compiled: bool) -> None:
+def test_a_counter_id_out_of_range_is_refused(compiled: bool) -> None:
     core = modules(compiled=compiled)
     positions = core.positions.PositionSet(core.buffer.AtomicBuffer(bytearray(1024)))
     for number in (8, 1 << 56, 1 << 57, LAST):

@@ -18,7 +18,7 @@ PROGRAM = [sys.executable, "-m", "tests.unit._core.flipping"]
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", flipping.READERS)
-def test_frames_that_change_while_they_are_read_end_no_process(kind: str, tmp_path: Path) -> None:
+def test_frames_that_change_while_read_do_not_crash(kind: str, tmp_path: Path) -> None:
     if kind == "replay":
         flipping.write_recording(tmp_path)
         (path,) = tmp_path.glob("*.rec")

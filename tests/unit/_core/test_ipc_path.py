@@ -54,7 +54,7 @@ def ipc(request: pytest.FixtureRequest) -> Ipc:
     return Ipc(modules(compiled=request.param))
 
 
-def test_nobody_may_publish_before_somebody_subscribes(ipc: Ipc) -> None:
+def test_publishing_requires_a_subscriber(ipc: Ipc) -> None:
     ipc.cycle.do_work(0)
     assert ipc.value(PUBLISHER_LIMIT) == 0
     ipc.path.subscribers.add(SUBSCRIBER)
@@ -75,7 +75,7 @@ def test_the_limit_follows_the_slowest_subscriber_in_steps_of_an_eighth_of_the_w
     assert ipc.value(PUBLISHER_LIMIT) == WINDOW + WINDOW // 8 + 32
 
 
-def test_when_the_last_subscriber_goes_the_limit_stays_where_it_had_read_to(ipc: Ipc) -> None:
+def test_the_limit_stays_when_the_last_subscriber_leaves(ipc: Ipc) -> None:
     ipc.path.subscribers.add(SUBSCRIBER)
     ipc.consume(4096)
     ipc.cycle.do_work(0)
@@ -85,7 +85,7 @@ def test_when_the_last_subscriber_goes_the_limit_stays_where_it_had_read_to(ipc:
     assert ipc.value(PUBLISHER_LIMIT) == ipc.path.consumer_position == 4096
 
 
-def test_what_was_read_a_term_ago_is_clean_again(ipc: Ipc) -> None:
+def test_data_read_a_term_ago_is_zeroed(ipc: Ipc) -> None:
     ipc.path.subscribers.add(SUBSCRIBER)
     while ipc.writer.position < 4 * TERM_LENGTH:
         ipc.cycle.do_work(0)
@@ -114,7 +114,7 @@ def test_positions_and_connection_are_shown(ipc: Ipc) -> None:
     assert ipc.log.get_i32(3 * TERM_LENGTH + layout.LOG_IS_CONNECTED_OFFSET) == 0
 
 
-def test_a_draining_publication_gives_no_more_room(ipc: Ipc) -> None:
+def test_a_draining_publication_accepts_no_more_offers(ipc: Ipc) -> None:
     ipc.path.subscribers.add(SUBSCRIBER)
     ipc.path.draining = True
     ipc.cycle.do_work(0)

@@ -34,7 +34,7 @@ def sleeps_until_arrivals() -> bool:
     )
 
 
-def test_comes_back_at_the_deadline_and_has_run_its_cycles() -> None:
+def test_the_loop_returns_at_the_deadline_after_running_its_cycles() -> None:
     loop = Loop([Cycle()], max_park_ns=100_000)
     start = time.monotonic_ns()
     assert loop.run(start + 20_000_000) == DEADLINE
@@ -42,7 +42,7 @@ def test_comes_back_at_the_deadline_and_has_run_its_cycles() -> None:
     assert loop.rounds > 1
 
 
-def test_a_cycles_own_deadline_brings_python_back() -> None:
+def test_a_cycles_deadline_ends_the_compiled_loop() -> None:
     cycle = Cycle()
     loop = Loop([cycle])
     start = time.monotonic_ns()
@@ -55,7 +55,7 @@ def test_a_cycles_own_deadline_brings_python_back() -> None:
     assert not cycle.due(time.monotonic_ns())
 
 
-def test_another_thread_wakes_it_and_stops_it_while_this_one_has_no_gil_to_give() -> None:
+def test_another_thread_can_wake_and_stop_the_loop_without_the_gil() -> None:
     loop = Loop([Cycle()])
     reasons: list[int] = []
     thread = threading.Thread(target=lambda: reasons.extend(loop.run(time.monotonic_ns() + SOON_NS) for _ in range(2)))
@@ -69,7 +69,7 @@ def test_another_thread_wakes_it_and_stops_it_while_this_one_has_no_gil_to_give(
     assert loop.run(NEVER_NS) == STOPPED
 
 
-def test_a_change_in_watched_memory_brings_python_back() -> None:
+def test_a_change_in_watched_memory_ends_the_compiled_loop() -> None:
     memory = AtomicBuffer(bytearray(16))
     loop = Loop()
     loop.watch(memory, 8)
@@ -100,9 +100,7 @@ def test_spinning_yielding_and_sleeping_all_come_back(idle: dict[str, int]) -> N
 
 
 @pytest.mark.parametrize(("round_ns", "spins"), [(50, 10), (2_000, 1)])
-def test_spins_end_after_a_microsecond_for_another_program_may_wait_for_the_core(
-    round_ns: int, spins: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spinning_ends_after_a_microsecond(round_ns: int, spins: int, monkeypatch: pytest.MonkeyPatch) -> None:
     module = uncompiled.load("driver.loop")
     now_ns = 0
     waits: list[str] = []
@@ -159,7 +157,7 @@ def test_runs_uncompiled_too() -> None:
     assert loop.run_once(0) == WOKEN
 
 
-def test_a_busy_program_in_the_same_process_takes_nothing_from_it() -> None:
+def test_a_busy_application_in_the_process_does_not_slow_the_driver() -> None:
     loop = Loop([Cycle()], max_park_ns=0, max_yields=0)
     thread = threading.Thread(target=lambda: loop.run(time.monotonic_ns() + SOON_NS))
     thread.start()

@@ -82,7 +82,7 @@ def test_the_second_generator_is_asked_about_what_the_first_lets_through(core: M
 
 
 @pytest.mark.parametrize("direction", ["incoming", "outgoing"])
-def test_a_transport_drops_at_its_door(core: Modules, direction: str) -> None:
+def test_a_transport_drops_before_delivery(core: Modules, direction: str) -> None:
     generator = core.loss.GapLoss(INITIAL_TERM_ID, 64, 64)
     transport = core.datagram.MemoryTransport(**{direction: generator})
     frames = [frame(bytes(32), term_offset=offset) for offset in (0, 64, 128)]

@@ -55,7 +55,7 @@ def test_a_longer_retry_delay_is_kept(core: Modules) -> None:
     assert losses.deadline_ns == 1_000 + 50 * MS
 
 
-def test_what_is_missing_before_a_part_that_arrived_was_lost_and_the_rest_is_waited_for(core: Modules) -> None:
+def test_a_missing_part_before_an_arrived_one_is_lost_and_the_rest_is_awaited(core: Modules) -> None:
     losses = detector(core)
     losses.on_scan([(0, 640)], 0)
     assert losses.due(1_000) == [(0, 640)]
@@ -64,7 +64,7 @@ def test_what_is_missing_before_a_part_that_arrived_was_lost_and_the_rest_is_wai
     assert losses.deadline_ns >= 1_000 + LINGER_MS * MS
 
 
-def test_a_retransmission_that_arrives_in_order_is_waited_for(core: Modules) -> None:
+def test_a_retransmission_arriving_in_order_is_not_requested_again(core: Modules) -> None:
     losses = detector(core)
     losses.on_scan([(0, 640)], 0)
     assert losses.due(1_000) == [(0, 640)]
@@ -73,7 +73,7 @@ def test_a_retransmission_that_arrives_in_order_is_waited_for(core: Modules) -> 
         assert losses.due(1_000 + 100 * start) == []
 
 
-def test_how_long_a_response_takes_is_measured_and_waited_for(core: Modules) -> None:
+def test_the_measured_response_time_sets_the_retry_delay(core: Modules) -> None:
     losses = detector(core)
     now_ns = MS
     for number in range(20):
@@ -123,7 +123,7 @@ def test_a_response_to_a_later_request_shows_that_an_earlier_one_was_lost(core: 
     assert losses.due(11 * MS + 1) == []
 
 
-def test_in_a_group_a_gap_may_be_filled_by_what_another_requested(core: Modules) -> None:
+def test_in_a_group_others_requests_may_fill_a_gap(core: Modules) -> None:
     losses = detector(core, group=True)
     respond(losses, (0, 64), MS, MS)
     losses.on_scan([(128, 64), (256, 64)], 9 * MS)
@@ -143,7 +143,7 @@ def test_a_datagram_that_was_only_late_is_no_response(core: Modules) -> None:
     assert losses.due(now_ns + 2 * MS) == []
 
 
-def test_a_way_that_became_longer_is_noticed(core: Modules) -> None:
+def test_an_increased_round_trip_is_noticed(core: Modules) -> None:
     losses = detector(core)
     for number in range(20):
         respond(losses, (64 * number, 64), MS + 20 * number * MS, MS)
@@ -179,7 +179,7 @@ def test_several_gaps_are_reported_together(core: Modules) -> None:
     assert losses.due(1_000) == gaps
 
 
-def test_a_gap_that_grew_keeps_its_timer_and_what_is_new_gets_its_own(core: Modules) -> None:
+def test_a_growing_gap_keeps_its_timer_and_its_new_part_gets_another(core: Modules) -> None:
     losses = detector(core)
     losses.on_scan([(0, 64), (128, 64)], 0)
     losses.on_scan([(0, 64), (128, 96)], 900)

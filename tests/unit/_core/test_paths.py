@@ -94,7 +94,7 @@ def test_both_logs_become_the_same_whatever_the_network_does(core: Modules, seed
     assert seen == wanted
 
 
-def test_asks_for_a_setup_at_once_and_then_every_100_ms_until_a_receiver_reports(core: Modules) -> None:
+def test_sends_a_setup_at_once_and_every_100_ms_until_a_receiver_reports(core: Modules) -> None:
     pair = Pair(core)
     due = []
     for millisecond in range(350):
@@ -105,7 +105,7 @@ def test_asks_for_a_setup_at_once_and_then_every_100_ms_until_a_receiver_reports
     assert not pair.sender_transport.take()
 
 
-def test_a_setup_tells_where_the_stream_is(core: Modules) -> None:
+def test_a_setup_carries_the_streams_position(core: Modules) -> None:
     pair = Pair(core)
     pair.cycle()
     pair.send_path.send_setup(layout.SETUP_FLAG_GROUP, 4)
@@ -133,7 +133,7 @@ def test_sends_heartbeats_every_100_ms_once_connected_and_none_before(core: Modu
     assert pair.value(layout.SYSTEM_HEARTBEATS_SENT) == 4
 
 
-def test_a_sender_that_is_held_back_says_where_it_is_after_10_ms_and_then_ever_more_seldom(core: Modules) -> None:
+def test_a_stalled_sender_sends_heartbeats_after_10_ms_and_then_less_often(core: Modules) -> None:
     pair = Pair(core)
     pair.send_path.add_receiver(99, 1056, pair.now_ns)
     for _ in range(2):
@@ -146,7 +146,7 @@ def test_a_sender_that_is_held_back_says_where_it_is_after_10_ms_and_then_ever_m
     assert sent == [(0, 1056), (10, 32), (30, 32), (70, 32), (150, 32), (250, 32)]
 
 
-def test_a_sender_that_padded_past_its_limit_says_where_the_padding_begins_too(core: Modules) -> None:
+def test_a_sender_past_its_limit_by_padding_also_announces_where_it_begins(core: Modules) -> None:
     pair = Pair(core)
     pair.send_path.add_receiver(99, TERM_LENGTH - 512, pair.now_ns)
     # The last one does not fit the term, which is padded by 1,024 bytes.
@@ -187,7 +187,7 @@ def test_padding_within_a_term_that_leads_past_the_limit_is_announced_too(core: 
     ]
 
 
-def test_a_sender_that_padded_past_its_limit_takes_the_status_messages_of_a_slow_receiver(core: Modules) -> None:
+def test_a_sender_past_its_limit_by_padding_accepts_a_slow_receivers_status(core: Modules) -> None:
     pair = Pair(core)
     half = TERM_LENGTH // 2
     pair.send_path.add_receiver(99, TERM_LENGTH - 512, pair.now_ns)
@@ -203,7 +203,7 @@ def test_a_sender_that_padded_past_its_limit_takes_the_status_messages_of_a_slow
 
 
 @pytest.mark.parametrize(("revoked", "flags"), [(False, 0xE0), (True, 0xF0)])
-def test_a_heartbeat_tells_the_end_of_the_stream(core: Modules, revoked: bool, flags: int) -> None:
+def test_a_heartbeat_carries_the_end_of_the_stream(core: Modules, revoked: bool, flags: int) -> None:
     pair = Pair(core)
     pair.connect()
     pair.send_path.end_of_stream = True
@@ -214,7 +214,7 @@ def test_a_heartbeat_tells_the_end_of_the_stream(core: Modules, revoked: bool, f
     assert heartbeat[layout.FRAME_FLAGS_OFFSET] == flags
 
 
-def test_the_publishers_limit_opens_when_a_receiver_comes_and_falls_back_when_it_goes(core: Modules) -> None:
+def test_the_publishers_limit_follows_receivers_joining_and_leaving(core: Modules) -> None:
     pair = Pair(core)
     pair.sender.run_cycle(pair.now_ns)
     assert pair.value(PUBLISHER_LIMIT) == 0
@@ -232,7 +232,7 @@ def test_the_publishers_limit_opens_when_a_receiver_comes_and_falls_back_when_it
     assert pair.out_log.get_i32(connected) == 0
 
 
-def test_a_draining_publication_gives_no_more_room(core: Modules) -> None:
+def test_a_draining_publication_accepts_no_more_offers(core: Modules) -> None:
     pair = Pair(core)
     pair.connect()
     pair.writer.append(bytes(100))
@@ -243,7 +243,7 @@ def test_a_draining_publication_gives_no_more_room(core: Modules) -> None:
     assert pair.value(SENDER_POSITION) == 160
 
 
-def test_a_slow_spy_holds_the_publishers_limit(core: Modules) -> None:
+def test_a_slow_spy_limits_the_publisher(core: Modules) -> None:
     pair = Pair(core)
     pair.connect()
     pair.send_path.spies.add(SPY)
@@ -284,7 +284,7 @@ def test_back_pressure_is_counted_once_in_each_epoch(core: Modules) -> None:
     assert pair.value(PRESSURE) == 2
 
 
-def test_what_the_network_does_not_take_is_sent_again(core: Modules) -> None:
+def test_refused_sends_are_retried(core: Modules) -> None:
     pair = Pair(core, max_segments=1)
     pair.connect()
     for _ in range(4):
@@ -420,9 +420,7 @@ def test_answers_a_nak_once_in_ten_milliseconds(core: Modules) -> None:
     ],
 )
 @pytest.mark.parametrize("delay_ns", [0, MS])
-def test_a_request_for_what_no_stream_has_is_counted_and_not_answered(
-    core: Modules, datagram: bytes, delay_ns: int
-) -> None:
+def test_a_request_outside_the_stream_is_counted_and_ignored(core: Modules, datagram: bytes, delay_ns: int) -> None:
     pair = Pair(core)
     pair.connect()
     pair.send_path.set_retransmit(core.retransmit.RetransmitHandler(TERM_LENGTH, delay_ns=delay_ns))
@@ -449,7 +447,7 @@ def test_a_request_for_what_no_stream_has_is_counted_and_not_answered(
         status(-TERM_LENGTH // 2, 4096),
     ],
 )
-def test_a_status_message_of_no_position_is_counted_and_moves_no_limit(core: Modules, datagram: bytes) -> None:
+def test_a_status_message_outside_the_stream_is_counted_and_ignored(core: Modules, datagram: bytes) -> None:
     pair = Pair(core)
     pair.connect()
     before = pair.value(SENDER_LIMIT), pair.send_path.receiver_count
@@ -460,7 +458,7 @@ def test_a_status_message_of_no_position_is_counted_and_moves_no_limit(core: Mod
     assert kinds(pair.sender.events.take()) == []
 
 
-def test_a_delayed_answer_leaves_when_its_time_has_come(core: Modules) -> None:
+def test_a_delayed_retransmission_is_sent_when_due(core: Modules) -> None:
     pair = Pair(core)
     pair.connect()
     pair.send_path.set_retransmit(core.retransmit.RetransmitHandler(TERM_LENGTH, delay_ns=5 * MS))
@@ -475,7 +473,7 @@ def test_a_delayed_answer_leaves_when_its_time_has_come(core: Modules) -> None:
     assert len(pair.sender_transport.take()) == 1
 
 
-def test_requests_of_strangers_take_nothing_from_a_receiver_that_reports(core: Modules) -> None:
+def test_requests_of_strangers_do_not_affect_a_known_receiver(core: Modules) -> None:
     pair = Pair(core)
     pair.connect()
     rate = TERM_LENGTH
@@ -574,7 +572,7 @@ LAST_TERM_ID, FIRST_TERM_ID = (1 << 31) - 1, -(1 << 31)
         setup(initial=FIRST_TERM_ID, active=-1),
     ],
 )
-def test_a_setup_that_names_a_position_is_told(core: Modules, datagram: bytes) -> None:
+def test_a_setup_with_a_position_is_reported(core: Modules, datagram: bytes) -> None:
     pair = Pair(core)
     receive(pair, datagram)
     assert pair.value(layout.SYSTEM_INVALID_PACKETS) == 0
@@ -600,7 +598,7 @@ def test_a_setup_that_names_a_position_is_told(core: Modules, datagram: bytes) -
         setup(mtu=65_536),
     ],
 )
-def test_a_setup_of_no_possible_stream_is_counted_and_not_told(core: Modules, datagram: bytes) -> None:
+def test_a_setup_of_an_impossible_stream_is_counted_and_dropped(core: Modules, datagram: bytes) -> None:
     pair = Pair(core)
     receive(pair, datagram)
     assert pair.value(layout.SYSTEM_INVALID_PACKETS) == 1
@@ -623,14 +621,14 @@ def test_beyond_half_a_term_is_an_over_run_and_before_the_last_status_an_under_r
     assert pair.value(layout.SYSTEM_UNDER_RUNS) == 1
 
 
-def test_a_term_before_the_first_is_dropped_without_a_word(core: Modules) -> None:
+def test_a_term_before_the_first_is_dropped_silently(core: Modules) -> None:
     pair = Pair(core)
     receive(pair, frame(bytes(32), term_offset=0, term_id=INITIAL_TERM_ID - 1))
     assert pair.receive_path.high_water_mark == 0
     assert pair.value(layout.SYSTEM_INVALID_PACKETS) == 0
 
 
-def test_what_is_there_already_is_not_written_again(core: Modules) -> None:
+def test_existing_data_is_not_overwritten(core: Modules) -> None:
     pair = Pair(core)
     receive(pair, frame(b"a" * 32, term_offset=0), frame(b"b" * 32, term_offset=0))
     assert pair.in_log.get_bytes(32, 32) == b"a" * 32
@@ -661,7 +659,7 @@ def test_consuming_a_quarter_of_the_window_is_reported_at_once_and_less_not_even
     assert [datagram for _, datagram in pair.receiver_transport.take()] == [status(9_216, 32_768)]
 
 
-def test_draining_status_messages_say_that_the_receiver_leaves(core: Modules) -> None:
+def test_draining_status_messages_announce_that_the_receiver_leaves(core: Modules) -> None:
     pair = Pair(core)
     pair.receive_path.draining = True
     receive(pair)
@@ -669,7 +667,7 @@ def test_draining_status_messages_say_that_the_receiver_leaves(core: Modules) ->
     assert message[layout.FRAME_FLAGS_OFFSET] == layout.SM_FLAG_EOS
 
 
-def test_a_rejected_image_takes_nothing_in_and_reports_the_time_of_each_status_message(core: Modules) -> None:
+def test_a_rejected_image_inserts_nothing_and_reports_status_times(core: Modules) -> None:
     pair = Pair(core)
     receive(pair)
     pair.receiver_transport.take()
@@ -688,7 +686,7 @@ def test_several_gaps_are_found_together_and_a_heartbeat_shows_a_lost_tail(core:
     assert pair.receive_path.detector.gaps == [(0, 64), (128, 128), (384, 64)]
 
 
-def test_loss_is_reported_once_and_in_the_time_that_it_is_gathered(core: Modules) -> None:
+def test_loss_is_reported_once_within_the_gathering_time(core: Modules) -> None:
     pair = Pair(core)
     receive(pair, frame(bytes(32), term_offset=64))
     receive(pair, frame(bytes(32), term_offset=256))
@@ -751,7 +749,7 @@ def naks(pair: Pair) -> list[tuple[int, int]]:
     ]
 
 
-def test_a_sender_that_padded_past_its_limit_shows_what_was_lost_before(core: Modules) -> None:
+def test_a_sender_past_its_limit_by_padding_reveals_earlier_loss(core: Modules) -> None:
     pair = Pair(core)
     half = TERM_LENGTH // 2
     # The window begins behind the first 24 KiB, which were consumed, and ends in the padding, 8 KiB before the term does.
@@ -817,7 +815,7 @@ def test_the_stream_ends_when_every_live_connection_says_so(core: Modules) -> No
     assert pair.in_log.get_i32(meta + layout.LOG_ACTIVE_TRANSPORT_COUNT_OFFSET) == 2
 
 
-def test_a_connection_without_life_does_not_hold_up_the_end(core: Modules) -> None:
+def test_a_dead_connection_does_not_delay_the_end_of_stream(core: Modules) -> None:
     pair = Pair(core)
     other = core.datagram.MemoryTransport()
     index = pair.receive_endpoint.add_transport(other)
@@ -957,7 +955,7 @@ def test_a_cycle_takes_a_batch_and_as_many_datagrams_as_there_are_streams(
     assert pair.value(HIGH_WATER_MARK) == 64 * min(2 * taken, 60)
 
 
-def test_what_python_has_to_decide_ends_the_taking(core: Modules) -> None:
+def test_decisions_for_python_end_the_compiled_read(core: Modules) -> None:
     pair = Pair(core)
     for number in range(1, 100):
         pair.receive_endpoint.paths.put(SESSION_ID + number, STREAM_ID, pair.receive_path)

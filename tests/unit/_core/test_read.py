@@ -91,7 +91,7 @@ def test_a_view_that_is_kept_holds_the_memory():
     log.memory.close()
 
 
-def test_padding_is_passed_and_not_counted(log: Log):
+def test_padding_is_skipped_and_not_counted(log: Log):
     publication, claim = log.concurrent(), log.core.append.BufferClaim()
     publication.try_claim(40, claim)
     claim.abort()
@@ -328,7 +328,7 @@ def test_an_assembler_is_a_handler_like_any_other(core: Core):
     assert assembler.handler is bag
 
 
-def test_scan_says_where_payloads_lie_and_release_gives_them_back(log: Log):
+def test_scan_locates_payloads_and_release_frees_them(log: Log):
     publication = log.concurrent()
     publication.offer_many([b"one", b"three"])
     publication.append_padding(10)
@@ -352,7 +352,7 @@ def test_scan_says_where_payloads_lie_and_release_gives_them_back(log: Log):
     assert image.readable() == (256, T)
 
 
-def test_a_subscription_takes_its_images_in_turn(core: Core):
+def test_a_subscription_polls_its_images_in_turn(core: Core):
     logs = [Log(core) for _ in range(3)]
     for number, one in enumerate(logs):
         one.concurrent().offer_many([b"%d" % number] * 4)
@@ -405,7 +405,7 @@ def test_the_end_of_a_stream_is_seen_when_everything_was_read(log: Log):
     assert image.is_end_of_stream
 
 
-def test_of_many_images_those_are_ready_that_have_frames_have_ended_or_cannot_be_read(core: Core) -> None:
+def test_only_images_with_frames_an_end_or_an_error_are_ready(core: Core) -> None:
     logs = [Log(core) for _ in range(6)]
     images = [each.image() for each in logs]
     for each in logs:
@@ -536,7 +536,7 @@ def test_received_data_can_be_offered_on_at_once():
     assert two.image().poll_bytes() == [b"a", bytes(3000)]
 
 
-def test_memory_stays_as_it_was_for_whoever_reads_it_as_an_array():
+def test_memory_stays_valid_for_array_views():
     log = Log()
     log.concurrent().offer(array.array("d", [1.5, 2.5]))
     seen: list[float] = []

@@ -35,7 +35,7 @@ def test_answers_at_once_and_then_not_again_for_ten_milliseconds() -> None:
     assert ask(retransmits, 64, now_ns=10 * MS) == (64, 64)
 
 
-def test_a_delayed_answer_waits_and_lingers_afterwards() -> None:
+def test_a_delayed_retransmission_waits_and_then_lingers() -> None:
     retransmits = handler(delay_ns=5 * MS)
     assert ask(retransmits, 64) is None
     assert retransmits.on_time(5 * MS - 1, sender_position=20_000) == []
@@ -54,7 +54,7 @@ def test_only_what_was_sent_and_is_still_in_the_log_is_sent_again() -> None:
     assert ask(retransmits, 64, 0) is None
 
 
-def test_an_answer_ends_with_its_term_and_at_the_windows_multiple() -> None:
+def test_a_retransmission_ends_with_its_term_and_the_window_multiple() -> None:
     assert ask(handler(), TERM - 64, 4096, sent=TERM) == (TERM - 64, 64)
     small = handler(window_length=1024, window_multiple=2)
     assert ask(small, 0, 4096) == (0, 2048)
@@ -107,7 +107,7 @@ def flood(retransmits: RetransmitHandler, first: int, seconds: int, *, of_receiv
     return total
 
 
-def test_a_flood_of_requests_brings_no_more_than_the_rate() -> None:
+def test_a_flood_of_requests_is_limited_to_the_rate() -> None:
     assert flood(handler(rate=0), 1, 1) > 10 * RATE
     retransmits = handler(rate=RATE)
     # What was saved up, and two seconds; the last request may overdraw.
@@ -115,7 +115,7 @@ def test_a_flood_of_requests_brings_no_more_than_the_rate() -> None:
     assert retransmits.overflows > 0
 
 
-def test_what_is_sent_anew_may_be_lost_too() -> None:
+def test_retransmissions_may_be_lost_too() -> None:
     retransmits = handler(rate=RATE)
     for n in range(2000):  # every byte is lost, twice
         position, now_ns = 1024 * n, SECOND + n * 11 * MS
@@ -127,7 +127,7 @@ def test_what_is_sent_anew_may_be_lost_too() -> None:
     assert retransmits.overflows == 0
 
 
-def test_strangers_use_up_nothing_of_what_receivers_have() -> None:
+def test_strangers_do_not_use_up_receivers_allowance() -> None:
     retransmits = handler(rate=RATE)
     assert flood(retransmits, 1, 2, of_receiver=False) <= 3 * RATE // 16 + TERM
     assert flood(retransmits, 4, 1) >= RATE

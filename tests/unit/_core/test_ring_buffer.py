@@ -182,7 +182,7 @@ def test_correlation_ids_count_up_and_the_heartbeat_is_kept(ring):
 
 
 @pytest.mark.parametrize("form", ["compiled", "plain"])
-def test_a_capacity_that_is_no_power_of_two_is_refused(form):
+def test_a_capacity_must_be_a_power_of_two(form):
     with pytest.raises(ValueError, match="power of two"):
         make(form, 1000)
 
@@ -197,7 +197,7 @@ def test_use_after_the_buffer_was_closed_raises(ring):
 
 @pytest.mark.parametrize("form", ["compiled", "plain"])
 @given(st.lists(st.one_of(st.binary(max_size=128), st.integers(1, 6)), max_size=60))
-def test_what_is_read_is_what_was_written_whatever_the_interleaving(form, steps):
+def test_reads_match_writes_in_any_interleaving(form, steps):
     ring = make(form)
     sent, got = [], []
     for step in steps:

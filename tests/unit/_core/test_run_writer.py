@@ -30,7 +30,7 @@ def ledger(module: ModuleType, *, messages: int = 1000, size: int = 1 << 20, lar
 
 @both
 @given(payloads=st.lists(st.binary(max_size=300) | st.integers(0, 20_000).map(bytes), max_size=40))
-def test_what_is_put_comes_out_as_it_was(module: ModuleType, payloads: list[bytes]) -> None:
+def test_rows_round_trip_unchanged(module: ModuleType, payloads: list[bytes]) -> None:
     writer, made = ledger(module)
     for payload in payloads:
         while not made.put(payload):
@@ -82,7 +82,7 @@ def test_only_whole_messages_of_the_run_are_taken(module: ModuleType, numbers: t
         b"",
     ],
 )
-def test_whatever_is_not_as_expected_is_left_where_it_is(module: ModuleType, frame: bytes) -> None:
+def test_unexpected_files_are_left_alone(module: ModuleType, frame: bytes) -> None:
     reader = module.RunReader()
     assert reader.read(frame, 0, PREFIX, 0, 10, 100) == []
     assert (reader.position, reader.count) == (0, 0)
@@ -99,7 +99,7 @@ def test_any_bytes_are_read_within_their_bounds(module: ModuleType, data: bytes)
 
 
 @both
-def test_nothing_is_taken_beyond_a_bound_nor_while_it_is_shut(module: ModuleType) -> None:
+def test_nothing_is_accepted_beyond_a_bound_or_while_closed(module: ModuleType) -> None:
     writer, made = ledger(module, messages=2, size=100, largest=60)
     assert not made.put(bytearray(b"only bytes are plain"))
     assert not made.put(bytes(61))
@@ -117,7 +117,7 @@ def test_nothing_is_taken_beyond_a_bound_nor_while_it_is_shut(module: ModuleType
 
 
 @both
-def test_another_streams_messages_wait_until_these_are_carried_off(module: ModuleType) -> None:
+def test_other_streams_wait_until_these_messages_are_read(module: ModuleType) -> None:
     writer, one = ledger(module)
     other = module.Ledger(writer, b"\x03\x09", 10, 1000, 100)
     other.open(6)
@@ -129,7 +129,7 @@ def test_another_streams_messages_wait_until_these_are_carried_off(module: Modul
 
 
 @both
-def test_somebody_is_woken_by_the_first_and_asked_for_a_turn_after_many(module: ModuleType) -> None:
+def test_the_first_item_wakes_a_thread_and_many_request_a_turn(module: ModuleType) -> None:
     writer, made = ledger(module)
     woken: list[int] = []
     writer.wake = lambda: woken.append(1)
@@ -147,7 +147,7 @@ def test_somebody_is_woken_by_the_first_and_asked_for_a_turn_after_many(module: 
 
 
 @both
-def test_acknowledgements_in_any_order_give_back_what_hung_on_them(module: ModuleType) -> None:
+def test_acknowledgements_in_any_order_free_dependents(module: ModuleType) -> None:
     _, made = ledger(module)
     for index in range(10):
         assert made.add(index, f"entry {index}" if index % 3 == 0 else None) == index
@@ -193,7 +193,7 @@ def quick(module: ModuleType, *, unreliable: bool) -> tuple[Any, Any, Owner]:
 @both
 @pytest.mark.parametrize("unreliable", [False, True])
 @given(payloads=st.lists(st.binary(max_size=150), max_size=20))
-def test_what_is_put_alone_comes_out_alone_and_is_gathered_again(
+def test_single_rows_round_trip_and_are_gathered_again(
     module: ModuleType, payloads: list[bytes], unreliable: bool
 ) -> None:
     writer, sender, owner = quick(module, unreliable=unreliable)
@@ -217,7 +217,7 @@ def test_what_is_put_alone_comes_out_alone_and_is_gathered_again(
 
 
 @both
-def test_a_quick_sender_takes_nothing_where_something_is_in_the_way(module: ModuleType) -> None:
+def test_try_send_accepts_nothing_when_blocked(module: ModuleType) -> None:
     writer, sender, owner = quick(module, unreliable=True)
     assert not sender.put(bytearray(b"no bytes"))
     assert not sender.put(bytes(200))

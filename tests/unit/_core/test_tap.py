@@ -41,7 +41,7 @@ def tapped(core: Modules, inner: Any) -> tuple[Any, DatagramListener]:
     return tap.TappedTransport(inner, listener), listener
 
 
-def test_a_stream_runs_through_it_and_each_datagram_is_told(core: Modules) -> None:
+def test_each_datagram_of_a_stream_is_logged(core: Modules) -> None:
     watchers = []
 
     def tap(inner: Any) -> Any:
@@ -63,7 +63,7 @@ def test_a_stream_runs_through_it_and_each_datagram_is_told(core: Modules) -> No
     assert [datagram[32] for _, datagram in listener.sent[-5:]] == [0, 1, 2, 3, 4]
 
 
-def test_what_arrives_is_told_with_its_source(core: Modules) -> None:
+def test_arriving_frames_are_logged_with_their_source(core: Modules) -> None:
     inner = core.datagram.MemoryTransport()
     transport, listener = tapped(core, inner)
     for number, source in ((1, SENDER_ADDRESS), (2, RECEIVER_ADDRESS)):
@@ -73,7 +73,7 @@ def test_what_arrives_is_told_with_its_source(core: Modules) -> None:
     assert transport.read() == []
 
 
-def test_what_is_sent_is_told_with_where_it_goes(core: Modules) -> None:
+def test_sent_frames_are_logged_with_their_destination(core: Modules) -> None:
     inner = core.datagram.MemoryTransport()
     transport, listener = tapped(core, inner)
     assert transport.send(b"one", core.datagram.Address(SENDER_ADDRESS))
@@ -85,7 +85,7 @@ def test_what_is_sent_is_told_with_where_it_goes(core: Modules) -> None:
     assert len(listener.sent) == 2
 
 
-def test_what_is_dropped_on_the_way_in_has_not_arrived(core: Modules) -> None:
+def test_incoming_loss_is_not_delivered(core: Modules) -> None:
     inner = core.datagram.MemoryTransport(incoming=core.loss.RandomLoss(1.0))
     transport, listener = tapped(core, inner)
     inner.deliver(frame(bytes(8), term_offset=0), SENDER_ADDRESS)

@@ -94,7 +94,7 @@ def test_runs_cover_the_frames_from_the_start_without_holes(
     assert position <= window
 
 
-def test_every_gap_is_found_and_none_where_there_is_none(core: Modules) -> None:
+def test_exactly_the_gaps_are_found(core: Modules) -> None:
     log = new_log(core)
     for offset in (64, 192, 512):
         log.put_bytes(offset, frame(bytes(32), term_offset=offset))
@@ -103,7 +103,7 @@ def test_every_gap_is_found_and_none_where_there_is_none(core: Modules) -> None:
     assert core.term.gaps(log, 0, 64, 128) == []
 
 
-def test_inserts_only_where_nothing_is(core: Modules) -> None:
+def test_inserts_only_into_zeroed_space(core: Modules) -> None:
     log = new_log(core)
     datagram = core.AtomicBuffer(bytearray(frame(b"x" * 40, term_offset=64)))
     assert core.term.insert(log, 64, datagram)
@@ -133,7 +133,7 @@ def test_cleans_to_the_end_of_a_term_at_most(core: Modules) -> None:
 
 @pytest.mark.parametrize("term_length", [TERM_LENGTH, 16 * 1024 * 1024], ids=["near", "past the caches"])
 @pytest.mark.parametrize(("first", "end"), [(0, 32), (32, 96), (96, 320), (32, 4096), (64, 4160), (0, 65_536)])
-def test_cleans_what_it_is_told_to_and_no_byte_beside_it(core: Modules, term_length: int, first: int, end: int) -> None:
+def test_cleans_exactly_the_requested_range(core: Modules, term_length: int, first: int, end: int) -> None:
     log = new_log(core, term_length=term_length)
     log.put_bytes(term_length - 64, b"\xff" * (64 + end + 64))
     assert core.term.clean(log, term_length, term_length + first, term_length + end) == term_length + end
@@ -184,7 +184,7 @@ def test_a_producer_that_died_before_rotating_is_helped(core: Modules) -> None:
     assert log.get_i32(3 * TERM_LENGTH + layout.LOG_ACTIVE_TERM_COUNT_OFFSET) == 1
 
 
-def test_nothing_is_unblocked_where_nobody_claimed(core: Modules) -> None:
+def test_nothing_is_unblocked_without_a_claim(core: Modules) -> None:
     log = filled(core, 32)
     assert not core.term.unblock(log, TERM_LENGTH, INITIAL_TERM_ID, 64)
 

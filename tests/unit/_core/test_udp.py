@@ -100,7 +100,7 @@ def test_a_connected_socket_needs_no_address_and_survives_a_refusal(
     assert out.error_count == 0
 
 
-def test_what_the_system_refuses_is_counted_with_its_reason(sockets: tuple[socket.socket, socket.socket]) -> None:
+def test_refused_sends_are_counted_with_their_reason(sockets: tuple[socket.socket, socket.socket]) -> None:
     out = UdpTransport(sockets[0].fileno())
     to = Address(InetAddress(*sockets[1].getsockname()).packed)
     assert not out.send(bytes(70_000), to)

@@ -33,7 +33,7 @@ def test_new_streams_of_one_prefix_are_limited_by_their_rate() -> None:
     assert begins("2001:db8::3", NS_PER_SECOND)
 
 
-def test_all_together_are_limited_and_a_flooder_does_not_use_that_up() -> None:
+def test_the_total_is_limited_and_a_flooder_does_not_exhaust_it() -> None:
     chosen = SourceFilter(rate=1, burst=1, total_rate=1, total_burst=2)
     for _ in range(100):
         chosen.admits_stream("192.0.2.66", term_length=65536, now_ns=0)

@@ -129,7 +129,7 @@ def test_an_operators_environment_works_unchanged():
         ({"ipc_mtu_length": 32}, "is not 64 to"),
     ],
 )
-def test_values_that_cannot_work_are_refused(given, message):
+def test_unusable_values_are_refused(given, message):
     with pytest.raises(ConfigurationError, match=message):
         DriverSettings.load(environ={}, **given)
 

@@ -70,7 +70,7 @@ def test_a_runner_works_in_its_own_thread_until_it_is_closed():
     assert threading.main_thread() not in worker.threads
 
 
-def test_a_runner_goes_on_after_an_error():
+def test_a_runner_continues_after_an_error():
     errors = []
     worker = Worker(script=[None, ValueError("bad"), KeyError("worse")])
     with AgentRunner(worker, YieldIdle(), error_handler=errors.append):
@@ -102,7 +102,7 @@ def test_a_runner_starts_once():
     runner.close()
 
 
-def test_an_error_while_closing_is_handed_over():
+def test_an_error_while_closing_reaches_the_handler():
     errors = []
     worker = Worker()
     worker.on_close = lambda: (_ for _ in ()).throw(ValueError("late"))
@@ -111,7 +111,7 @@ def test_an_error_while_closing_is_handed_over():
     assert [str(error) for error in errors] == ["late"]
 
 
-def test_what_runs_at_the_start_runs_in_the_agents_thread():
+def test_on_start_runs_in_the_agents_thread():
     seen = []
     worker = Worker()
     with AgentRunner(worker, YieldIdle(), on_start=lambda: seen.append(threading.current_thread())):

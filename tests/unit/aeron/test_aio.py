@@ -106,7 +106,7 @@ async def test_batches_counters_and_refusals_come_without_blocking_the_loop():
         lambda aeron: aeron.add_static_counter(1002, "c", registration_id=1),
     ],
 )
-async def test_what_an_add_returns_is_awaited_or_entered(add: Any):
+async def test_adds_can_be_awaited_or_entered(add: Any):
     driver = HandDriver()
     async with running(driver) as aeron:
         awaited = await add(aeron)

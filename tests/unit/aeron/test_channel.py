@@ -127,7 +127,7 @@ def test_every_parameter_that_is_read_is_tried():
         ("aeron-spy:aeron:^ipc", "aeron:ipc has none"),
     ],
 )
-def test_what_is_not_a_channel_is_an_invalid_channel(marked, reason):
+def test_text_that_is_not_a_channel_is_an_invalid_channel(marked, reason):
     """The caret marks the place."""
     text, position = marked.replace("^", ""), marked.find("^")
     with pytest.raises(ChannelUriError, match="channel ") as caught:
@@ -176,7 +176,7 @@ def test_what_is_not_a_channel_is_an_invalid_channel(marked, reason):
         ("tags=^4,x", "entity_tag", "'x' is not a whole number"),
     ],
 )
-def test_a_wrong_value_says_what_is_wrong_and_where_once_it_is_read(marked, name, reason):
+def test_an_invalid_value_is_reported_with_its_position_when_read(marked, name, reason):
     """The caret marks the place."""
     text, position = "aeron:udp?" + marked.replace("^", ""), 10 + marked.find("^")
     uri = ChannelUri.parse(text)
@@ -205,7 +205,7 @@ def test_a_uri_that_is_too_long_is_refused():
         "aeron-spy:aeron:udp?endpoint=localhost:40456",
     ],
 )
-def test_what_nobody_reads_may_be_anything(text):
+def test_unused_parameters_may_have_any_value(text):
     assert str(ChannelUri.parse(text)) == text
 
 
@@ -224,7 +224,7 @@ def test_an_empty_last_value_is_no_value():
         ("aeron:udp?control-mode=dynamic|endpoint=a:1", "control-mode=dynamic needs a control address"),
     ],
 )
-def test_a_network_channel_says_where_it_is(text, reason):
+def test_a_network_channel_shows_its_address(text, reason):
     with pytest.raises(ChannelUriError, match=reason):
         ChannelUri.parse(text).check_udp()
     for place in ("control-mode=manual", "control-mode=response", "tags=x", "control=a:1|control-mode=dynamic"):
@@ -263,7 +263,7 @@ def test_timestamps_do_not_overlap():
         ("untethered-linger-timout", "untethered-linger-timeout"),
     ],
 )
-def test_a_likely_typing_error_is_refused_and_named(key, known):
+def test_a_likely_misspelling_is_refused_and_named(key, known):
     with pytest.raises(ChannelUriError, match=f"'{key}' is not a parameter: '{known}' is") as caught:
         check_channel(f"{UDP}{key}=64")
     assert caught.value.position == len(UDP)
@@ -295,7 +295,7 @@ def test_a_client_refuses_mistakes_that_drivers_ignore(channel, reason):
         check_channel(channel, 7)
 
 
-def test_a_client_passes_on_what_is_no_mistake():
+def test_a_client_passes_on_parameters_that_are_not_mistakes():
     for text in ("stream-id=7", "alias=", "control-mode=dynamic", "mtu=8k|"):
         check_channel(f"{UDP}{text}", 7)
     check_channel(f"{UDP}stream-id=5")  # a destination has no stream of its own

@@ -113,7 +113,7 @@ def test_another_minor_version_is_accepted(files):
 
 
 @pytest.mark.parametrize(("offset", "value"), [(4, 1000), (8, -128), (12, 0), (16, 0), (20, -1), (48, 0)])
-def test_lengths_that_make_no_sense_are_refused(files, offset, value):
+def test_impossible_lengths_are_refused(files, offset, value):
     cnc = create(files)
     cnc.buffer.put_i32(offset, value)
     cnc.signal_ready()
@@ -172,7 +172,7 @@ def test_attaching_to_a_dead_driver_fails_once_the_timeout_has_passed(files, hea
     assert caught.value.timeout == 10.0
 
 
-def test_attaching_takes_the_new_file_of_a_driver_that_started_anew(files):
+def test_attaching_maps_the_new_file_of_a_restarted_driver(files):
     old = create(files)
     old.signal_ready()
     old.to_driver.consumer_heartbeat_ms = -1

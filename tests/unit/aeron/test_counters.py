@@ -47,7 +47,7 @@ def test_a_per_image_counter_is_named_by_its_owner():
     assert (spec.type_id, spec.label) == (10, "rcv-cc-cubic-wnd: 1 2 3 aeron:ipc")
 
 
-def test_a_subscriber_position_says_where_it_joined_however_long_the_channel():
+def test_a_subscriber_position_label_ends_with_its_join_position():
     facts = {"session_id": 2, "stream_id": 3}
     spec = names.subscriber_position(1, **facts, channel="aeron:ipc", join_position=4096)
     assert spec.label == "sub-pos: 1 2 3 aeron:ipc @4096"

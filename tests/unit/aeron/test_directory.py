@@ -31,7 +31,7 @@ def refusal(directory: Path) -> str:
     return str(refused.value)
 
 
-def test_what_is_not_there_is_empty_or_of_a_driver_is_deleted(tmp_path: Path) -> None:
+def test_missing_empty_and_driver_directories_may_be_deleted(tmp_path: Path) -> None:
     files = MappedFiles()
     check_deletable(files, str(tmp_path / "missing"))
     check_deletable(files, str(tmp_path))
@@ -102,7 +102,7 @@ def test_the_command_refuses_it_in_one_sentence(tmp_path: Path, capsys: pytest.C
     assert (tmp_path / "folder" / "thesis.tex").exists()
 
 
-def test_what_took_the_place_of_the_directory_is_left_at_the_end(tmp_path: Path) -> None:
+def test_a_replaced_directory_is_left_alone(tmp_path: Path) -> None:
     driver = MediaDriver.launch(tmp_path / "aeron", threads=True, dir_delete_on_shutdown=True)
     (tmp_path / "aeron").rename(tmp_path / "moved")
     fill(tmp_path, "aeron/thesis.tex")

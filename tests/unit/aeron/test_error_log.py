@@ -40,7 +40,7 @@ def test_a_full_log_takes_no_new_error_and_still_counts_old_ones():
     assert [(error.observation_count, error.last_observation_ms) for error in read_errors(buffer)] == [(2, 3)]
 
 
-def test_a_log_goes_on_behind_what_is_there():
+def test_a_log_continues_after_existing_content():
     buffer = AtomicBuffer(bytearray(256))
     DistinctErrorLog(buffer).record("old", now_ms=1)
     log = DistinctErrorLog(buffer)
@@ -49,7 +49,7 @@ def test_a_log_goes_on_behind_what_is_there():
     assert [(error.text, error.observation_count) for error in read_errors(buffer)] == [("old", 2), ("new", 1)]
 
 
-def test_reading_ends_at_a_length_that_makes_no_sense():
+def test_reading_ends_at_an_impossible_length():
     buffer = AtomicBuffer(bytearray(256))
     log = DistinctErrorLog(buffer)
     log.record("one", now_ms=1)

@@ -48,7 +48,7 @@ def test_a_file_is_created_once(files, folder):
         files.create(f"{folder}/1", 4096)
 
 
-def test_a_deleted_file_stays_for_whoever_maps_it(files, folder):
+def test_a_deleted_file_stays_mapped(files, folder):
     path = f"{folder}/1"
     buffer = files.create(path, 4096)
     files.delete(path)
@@ -59,14 +59,14 @@ def test_a_deleted_file_stays_for_whoever_maps_it(files, folder):
     files.unmap(buffer)
 
 
-def test_a_missing_file_is_said_to_be_missing(files, folder):
+def test_a_missing_file_is_reported_as_missing(files, folder):
     with pytest.raises(FileNotFoundError):
         files.map(f"{folder}/none")
     with pytest.raises(FileNotFoundError):
         files.size(f"{folder}/none")
 
 
-def test_a_directory_goes_with_all_in_it(files, folder):
+def test_a_directory_is_deleted_with_its_contents(files, folder):
     files.unmap(files.create(f"{folder}/1", 4096))
     parent = os.path.dirname(folder)
     files.delete_directory(parent)
@@ -117,7 +117,7 @@ def test_a_sparse_file_takes_no_space_before_it_is_written_and_a_full_one_does(t
     assert files.allocated_length(f"{tmp_path}/full") >= 1 << 20
 
 
-def test_too_little_room_names_what_is_needed_and_what_is_free():
+def test_too_little_space_is_reported_with_needed_and_free_bytes():
     files = MemoryFiles(space=10_000)
     files.create("/d/1", 8000)
     with pytest.raises(StorageSpaceError, match="needs 4096 bytes, and 2000 are free") as caught:

@@ -32,7 +32,7 @@ def test_observations_add_up(buffer):
     assert {name: getattr(read, name) for name in IMAGE} == IMAGE
 
 
-def test_entries_are_aligned_and_go_on_behind_what_is_there(buffer):
+def test_entries_are_aligned_and_appended_to_existing_ones(buffer):
     LossReport(buffer).create_entry(64, now_ms=1, **IMAGE)
     second = LossReport(buffer).create_entry(96, now_ms=2, **(IMAGE | {"session_id": 6}))
     second.record(1, now_ms=3)
@@ -48,7 +48,7 @@ def test_a_full_report_takes_no_new_entry(buffer):
 
 
 @pytest.mark.parametrize("length", [-1, 5000, 4000])
-def test_reading_ends_at_an_entry_that_makes_no_sense(buffer, length):
+def test_reading_ends_at_an_impossible_entry(buffer, length):
     report = LossReport(buffer)
     report.create_entry(1, now_ms=1, **IMAGE)
     report.create_entry(2, now_ms=1, **IMAGE)

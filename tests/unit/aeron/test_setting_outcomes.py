@@ -14,7 +14,7 @@ def test_every_value_has_the_answer_of_the_table() -> None:
     assert [case._replace(here=table.answer_here(case)) for case in cases] == cases
 
 
-def test_every_difference_from_the_c_driver_is_decided() -> None:
+def test_every_difference_from_the_c_driver_is_listed() -> None:
     undecided = [
         case
         for case in table.recorded()

@@ -53,7 +53,7 @@ def test_both_variants_export_the_same_names() -> None:
     assert set(mainstem.aio.__all__) <= set(mainstem.__all__)
 
 
-def test_what_never_waits_is_the_same_class_in_both_variants() -> None:
+def test_non_blocking_classes_are_shared_by_both_variants() -> None:
     assert mainstem.aio.MediaDriver is mainstem.MediaDriver
     assert mainstem.aio.OfferStatus is mainstem.OfferStatus
     assert mainstem.aio.Timeout is mainstem.errors.Timeout
@@ -79,7 +79,7 @@ def test_both_variants_are_called_with_the_same_arguments(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_what_users_hold_is_named_ends_and_tells_its_state_alike(name: str) -> None:
+def test_resources_share_names_for_closing_and_state(name: str) -> None:
     for kind in CLASSES[name]:
         assert kind.__name__ == name
         assert kind.__repr__ is not object.__repr__
@@ -108,7 +108,7 @@ def test_no_argument_is_in_nanoseconds(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_what_waits_takes_a_timeout(name: str) -> None:
+def test_waiting_calls_take_a_timeout(name: str) -> None:
     asynchronous = CLASSES[name][1]
     for method in public(asynchronous):
         member = getattr(asynchronous, method, None)

@@ -92,7 +92,7 @@ def test_frames_whose_channel_cannot_be_named_are_one_channel(tmp_path: Path) ->
     assert len(keys) == len({tuple(key.values()) for key in keys})
 
 
-def test_a_file_that_is_no_capture_is_a_problem_among_the_others(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_capture_is_one_problem(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     write_capture(
         tmp_path / "in" / "a.pcap", [*one_stream(lost=False), ip(b"icmp", protocol=1), ip(b"icmp", protocol=1)]
@@ -105,7 +105,7 @@ def test_a_file_that_is_no_capture_is_a_problem_among_the_others(tmp_path: Path)
     assert summary.packets == 3
 
 
-def test_a_table_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_table_without_frames_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"packet": ["a", "b"]}), tmp_path / "0.parquet")
     with pytest.raises(CaptureError, match="has no frames"):
         analyze_here(AnalyzeOptions(inputs=(str(tmp_path),), out=tmp_path / "report"))

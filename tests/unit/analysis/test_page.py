@@ -21,7 +21,7 @@ def test_cells_carry_the_name_of_their_column_for_narrow_screens() -> None:
     assert '<td class="text" data-name="channel">x</td><td data-name="a&quot;b">1</td>' in table
 
 
-def test_figures_and_pairs_are_titled() -> None:
+def test_figures_and_pairs_have_titles() -> None:
     assert html.figures([html.figure("T", "<svg/>", "L")]) == (
         '<div class="charts"><div><h3>T</h3><p>L</p><svg/></div></div>'
     )

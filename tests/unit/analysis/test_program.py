@@ -24,7 +24,7 @@ def test_recordings_always_do(tmp_path: Path) -> None:
     assert needs_spark(Inputs(captures=[str(tmp_path)], recordings=[str(tmp_path)]), {})
 
 
-def test_what_cannot_be_read_is_an_error_and_starts_nothing(tmp_path: Path) -> None:
+def test_unreadable_input_is_an_error_and_starts_nothing(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="absent"):
         needs_spark(Inputs(captures=[str(tmp_path / "absent")]), {})
     (tmp_path / "part.parquet").write_bytes(b"no table")

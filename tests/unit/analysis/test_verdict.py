@@ -27,30 +27,30 @@ def gap(place: str, status: str, ranges: int = 1, size: int = 1000, **values: An
     return KEY | own | {"largest": size // ranges} | values
 
 
-def test_says_that_nothing_was_lost() -> None:
+def test_reports_that_nothing_was_lost() -> None:
     assert verdict(summary())[0] == "Nothing was lost on 1 Aeron stream."
     assert not is_bad(summary())
 
 
-def test_says_how_much_was_lost_where_and_that_it_was_repaired() -> None:
+def test_reports_how_much_was_lost_where_and_repaired() -> None:
     told = verdict(summary(gaps=[gap("after the capture", "repaired", 3, 3000)]))
     assert told[0] == "3 ranges of 1 Aeron stream were lost: 3.0 kB, 3.0 % of what was sent. All were repaired."
     assert "between the capture and the receiver" in told[1]
     assert "as chance loses them; the slowest repair took 2.0 ms" in told[1]
 
 
-def test_tells_a_buffer_that_ran_over_from_chance() -> None:
+def test_distinguishes_a_buffer_overflow_from_chance() -> None:
     told = verdict(summary(gaps=[gap("before the capture", "repaired", 1, 90_000)]))
     assert "between the publisher and the capture, up to 90.0 kB at a stroke, as when a buffer runs over" in told[1]
 
 
-def test_what_was_not_repaired_is_bad() -> None:
+def test_unrepaired_loss_is_bad() -> None:
     lossy = summary(gaps=[gap("after the capture", "open"), gap("after the capture", "repaired", 4)])
     assert "1 was not repaired as far as the capture shows; the other 4 were repaired." in verdict(lossy)[0]
     assert is_bad(lossy)
 
 
-def test_what_only_the_capture_missed_and_what_was_reordered_is_not_lost() -> None:
+def test_capture_gaps_and_reordering_are_not_loss() -> None:
     told = verdict(summary(gaps=[gap("in the capture", "passed", 2), gap("before the capture", "reordered", 5)]))
     assert told[0].startswith("Nothing was lost")
     assert told[1].startswith("5 ranges came late without having been asked for")
@@ -64,14 +64,14 @@ def test_what_only_the_capture_missed_and_what_was_reordered_is_not_lost() -> No
         ("network", "Losses under repair held publishers back for 300 ms"),
     ],
 )
-def test_says_who_held_publishers_back(cause: str, words_of_it: str) -> None:
+def test_reports_who_stalled_publishers(cause: str, words_of_it: str) -> None:
     stall = KEY | {"cause": cause, "times": 2, "duration_ns": 400_000_000, "held_ns": 300_000_000, "longest_ns": 1}
     assert any(sentence.startswith(words_of_it) for sentence in verdict(summary(stalls=[stall])))
     short = stall | {"held_ns": 1_000}
     assert "Nobody held a publisher back for long." in verdict(summary(stalls=[short]))
 
 
-def test_says_what_became_of_requests() -> None:
+def test_reports_the_fate_of_requests() -> None:
     told = verdict(
         summary(
             requests=[
@@ -108,7 +108,7 @@ def test_recordings_alone_make_a_verdict_and_a_page() -> None:
     assert "Recordings" in render(made, verdict(made))
 
 
-def test_whatever_comes_from_a_capture_is_escaped() -> None:
+def test_text_from_a_capture_is_escaped() -> None:
     problem = {"kind": "ERR", "file": "<b>", "packet": 1, "position": None, "text": "<script>alert(1)</script>"}
     page = render(Summary(inputs=["<i>.pcap"], problem_counts={"ERR": 1}, problems=[problem]), ["<u>"])
     assert "<script>" not in page

@@ -109,12 +109,12 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 
 @given(damaged() | st.binary(max_size=200), st.booleans())
-def test_compiled_and_not_agree_on_every_file(data: bytes, named: bool) -> None:
+def test_compiled_and_plain_code_agree_on_every_file(data: bytes, named: bool) -> None:
     assert decoded(COMPILED, data, named=named) == decoded(PLAIN, data, named=named)
 
 
 @given(st.binary(max_size=120), st.booleans(), st.integers(1, 16))
-def test_compiled_and_not_agree_on_every_stream(data: bytes, jmux: bool, size: int) -> None:
+def test_compiled_and_plain_code_agree_on_every_stream(data: bytes, jmux: bool, size: int) -> None:
     results = []
     for modules in (COMPILED, PLAIN):
         rows = modules.frame_rows.FrameRows(-1, 200)
@@ -145,7 +145,7 @@ def test_any_bytes_are_read_to_the_end(data: bytes) -> None:
         make.rows_of(path, aeron_ports=(40123, 1), jmux_ports=(9000,))
 
 
-def test_what_lies_outside_is_refused() -> None:
+def test_accesses_outside_are_refused() -> None:
     walk = records.RecordWalk()
     decoder = aeron_frames.CaptureDecoder(walk, frame_rows.FrameRows(-1, 8))
     with pytest.raises(IndexError):

@@ -107,7 +107,7 @@ def test_a_short_capture_length_loses_no_frame_whose_header_is_there(tmp_path: P
     assert frames(rows) == [("WRITE", 5, n * len(body)) for n in range(10)]
 
 
-def test_bytes_that_were_acknowledged_and_not_captured_are_given_up(tmp_path: Path) -> None:
+def test_acknowledged_bytes_that_were_not_captured_are_a_gap(tmp_path: Path) -> None:
     segments = [syn(), sent(WRITES[:100])]
     segments += [answered(b"", ack=300)]
     segments += [sent(WRITES[at : at + 10], at) for at in range(200, 1000, 10)]
@@ -159,7 +159,7 @@ def test_ports_that_are_used_again_make_a_new_connection(tmp_path: Path) -> None
     ]
 
 
-def test_what_is_no_packet_is_a_problem_and_the_next_segment_may_go_on(tmp_path: Path) -> None:
+def test_a_malformed_packet_is_a_problem_and_decoding_can_resume(tmp_path: Path) -> None:
     rows = captured(tmp_path, [syn(), sent(b"\x30\x00\xff\xff"), sent(b"\x20\x00\x02hi" * 4, 4)])
     assert [r["frame_type"] for r in rows] == ["OPEN", "CREATE", "MALFORMED_FRAME"] + ["WRITE"] * 4
     assert rows[2]["text"] == "there is no such bymux packet"

@@ -74,7 +74,7 @@ def test_frames_captured_only_in_part_are_recognized_on_any_port(tmp_path: Path)
 
 @pytest.mark.parametrize("nanoseconds", [False, True])
 @pytest.mark.parametrize("part", [1_000_000, 999_999_999, 1_000_000_000, (1 << 32) - 1])
-def test_a_time_that_cannot_be_is_null_and_the_file_goes_on(tmp_path: Path, part: int, nanoseconds: bool) -> None:
+def test_an_impossible_time_is_null_and_reading_continues(tmp_path: Path, part: int, nanoseconds: bool) -> None:
     packet = ethernet(make.ip(make.udp(make.data_frame())))
     whole = make.pcap([packet] * 3, nanoseconds=nanoseconds)
     at = 24 + 16 + len(packet) + 4
@@ -85,7 +85,7 @@ def test_a_time_that_cannot_be_is_null_and_the_file_goes_on(tmp_path: Path, part
     assert ["time" in row for row in rows] == [True, known, True]
 
 
-def test_a_heartbeat_says_so(tmp_path: Path) -> None:
+def test_a_heartbeat_is_formatted_as_one(tmp_path: Path) -> None:
     heartbeat = bytes(4) + make.data_frame(b"")[4:]
     rows = make.rows_of_bytes(
         tmp_path, make.pcap([ethernet(make.ip(make.udp(data))) for data in (heartbeat, make.data_frame(b""))])
@@ -138,7 +138,7 @@ def any_packets(chance: random.Random) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_each_packet_is_in_a_row_or_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_every_packet_is_in_a_row_or_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     chance = random.Random(seed)
     packets = any_packets(chance)
     path = tmp_path / "any.pcap"
@@ -168,7 +168,7 @@ def rows_of(part: Any, selection: FrameSelection) -> list[dict[str, Any]]:
     return [row for batch in read(part, selection) for row in batch.to_pylist()]
 
 
-def test_a_fragment_that_was_counted_is_taken_out_again_where_its_packet_is_lost_later_in_the_stream(
+def test_a_counted_fragment_is_subtracted_if_its_packet_is_lost_later(
     tmp_path: Path,
 ) -> None:
     half = make.ip(make.udp(make.data_frame(bytes(150)))[:64], more=True, number=9)

@@ -51,7 +51,7 @@ def test_a_pcapng_that_ends_within_a_block(tmp_path: Path) -> None:
     "head",
     [b"", b"\xd4\xc3", b"\xd4\xc3\xb2\xa1\x02\x00", b"#!/bin/sh\n", b"\x1f\x8b\x08 packed", b"\n\r\r\n" + bytes(9)],
 )
-def test_what_is_no_capture_is_one_problem(tmp_path: Path, head: bytes) -> None:
+def test_a_non_capture_is_one_problem(tmp_path: Path, head: bytes) -> None:
     assert kinds(rows_of_bytes(tmp_path, head)) == ["UNREADABLE_FILE"]
 
 
@@ -101,7 +101,7 @@ def test_a_packed_capture_that_is_cut_or_damaged_is_read_up_to_there(tmp_path: P
     assert set(kinds(rows)[1:]) == {"DATA"}
 
 
-def test_a_corrupt_record_in_a_packed_capture_is_passed_over(tmp_path: Path) -> None:
+def test_a_corrupt_record_in_a_packed_capture_is_skipped(tmp_path: Path) -> None:
     records = [make.pcap_record(PACKET, n) for n in range(40)]
     bad = b"\xff" * 16 + records[20][16:]
     data = make.pcap([]) + b"".join([*records[:20], bad, *records[21:]])
@@ -123,7 +123,7 @@ def test_reading_goes_on_after_a_corrupt_pcapng_block(tmp_path: Path) -> None:
     assert kinds(rows) == ["CORRUPT_FILE"] + ["DATA"] * 39
 
 
-def test_a_corrupt_end_is_told_of(tmp_path: Path) -> None:
+def test_a_corrupt_end_is_reported(tmp_path: Path) -> None:
     rows = rows_of_bytes(tmp_path, make.pcap([PACKET] * 3) + b"\xff" * 100)
     assert kinds(rows) == ["CORRUPT_FILE", "DATA", "DATA", "DATA"]
 
@@ -160,7 +160,7 @@ BAD_FRAMES = [
 
 
 @pytest.mark.parametrize("frame", BAD_FRAMES)
-def test_what_is_no_frame_is_a_problem_on_a_named_port_and_nothing_elsewhere(tmp_path: Path, frame: bytes) -> None:
+def test_non_frames_are_problems_only_on_named_ports(tmp_path: Path, frame: bytes) -> None:
     data = make.pcap([make.link(make.ip(make.udp(frame)), make.ETHERNET)])
     rows = rows_of_bytes(tmp_path, data, aeron_ports=(40123,))
     assert kinds(rows) == ["MALFORMED_FRAME"]
@@ -169,7 +169,7 @@ def test_what_is_no_frame_is_a_problem_on_a_named_port_and_nothing_elsewhere(tmp
     assert rows_of_bytes(tmp_path, data, aeron_ports=(1,)) == []
 
 
-def test_other_traffic_is_not_taken_for_aeron(tmp_path: Path) -> None:
+def test_other_traffic_is_not_mistaken_for_aeron(tmp_path: Path) -> None:
     dns = bytes.fromhex("a1b20100000100000000000003777777076578616d706c6503636f6d0000010001")
     quic = bytes.fromhex("c300000001088394c8f03e5157080000449e") + b"\x5a" * 1182
     packets = [make.link(make.ip(make.udp(body)), make.ETHERNET) for body in (dns, quic, bytes(64), b"\x00" * 1024)]

@@ -98,7 +98,7 @@ def test_pcapng_blocks_sections_interfaces_and_resolutions(tmp_path: Path, order
     assert [row["packet"] for row in rows] == [1, 2, 3, 4, 5]
 
 
-def test_a_link_type_that_is_not_known_is_told_of_once(tmp_path: Path) -> None:
+def test_an_unknown_link_type_is_reported_once(tmp_path: Path) -> None:
     rows = rows_of_bytes(tmp_path, make.pcap([b"radio waves"] * 5, kind=105))
     assert [(row["protocol"], row["frame_type"]) for row in rows] == [("problem", "UNSUPPORTED_LINK")]
     assert "105" in rows[0]["text"]

@@ -58,7 +58,7 @@ def test_fragments_in_any_order_with_repeats(tmp_path: Path, source: str, to: st
     assert {(row["src"], row["src_port"], row["dst_port"]) for row in frames} == {(source, 40001, 40123)}
 
 
-def test_a_missing_fragment_is_told_of_and_nothing_is_made_up(tmp_path: Path) -> None:
+def test_a_missing_fragment_is_reported_without_inventing_data(tmp_path: Path) -> None:
     parts = cut(make.udp(make.data_frame(bytes(3000))), 1480, source="10.0.0.1", to="10.0.0.2", number=9)
     rows = rows_of_bytes(tmp_path, make.pcap([parts[0], parts[2]]))
     assert [row["frame_type"] for row in rows] == ["LOST_FRAGMENT"]
@@ -82,7 +82,7 @@ def test_fragments_that_wait_are_limited(tmp_path: Path) -> None:
     assert [row["frame_type"] for row in rows] == ["LOST_FRAGMENT"] * 6000
 
 
-def test_a_number_that_is_used_again_after_a_loss_mixes_no_packets(tmp_path: Path) -> None:
+def test_an_id_reused_after_a_loss_does_not_mix_packets(tmp_path: Path) -> None:
     first, second = (make.udp(make.data_frame(bytes([n]) * 3000, at=n * 3040 & ~31)) for n in (1, 2))
     ends = {"source": "10.0.0.1", "to": "10.0.0.2", "number": 7}
     packets = cut(first, 1480, **ends)[:2] + cut(second, 1480, **ends)

@@ -55,9 +55,7 @@ def test_a_record_longer_than_a_chunk_is_read_whole(tmp_path: Path, small_chunks
 
 
 @pytest.mark.parametrize("blocks", [False, True])
-def test_a_file_that_grows_has_the_index_that_it_would_have_had_at_once(
-    tmp_path: Path, small_chunks: None, blocks: bool
-) -> None:
+def test_a_growing_file_gets_the_same_index_as_a_complete_one(tmp_path: Path, small_chunks: None, blocks: bool) -> None:
     path = tmp_path / "a.pcap"
     if blocks:
         records = [make.enhanced(PACKET, n) for n in range(60)]
@@ -93,9 +91,7 @@ def test_the_index_is_kept_and_used_until_the_file_changes(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("packets", [1, 3, 9, 200])
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "packed"])
-def test_a_capture_that_is_replaced_is_indexed_anew(
-    tmp_path: Path, pack: Callable[[bytes], bytes], packets: int
-) -> None:
+def test_a_replaced_capture_is_indexed_again(tmp_path: Path, pack: Callable[[bytes], bytes], packets: int) -> None:
     path, kept = tmp_path / "a.pcap", tmp_path / "indexes"
     path.write_bytes(pack(make.pcap([PACKET] * 3)))
     store.index_of(str(path), str(kept))
@@ -134,7 +130,7 @@ def test_which_files_a_path_means(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(0, 1), min_size=1, max_size=60), st.integers(1, 20), st.integers(0, 60), st.integers(0, 60))
-def test_however_a_file_is_cut_each_row_comes_once(kinds: list[int], part: int, first: int, second: int) -> None:
+def test_each_row_comes_once_however_a_file_is_cut(kinds: list[int], part: int, first: int, second: int) -> None:
     import tempfile
 
     records = [(TCP if kind else PACKET) for kind in kinds]

@@ -57,7 +57,7 @@ def test_a_capture_from_standard_input_is_read_and_analyzed(
 
 
 @pytest.mark.skipif(shutil.which("pzstd") is None, reason="needs pzstd")
-def test_what_pzstd_packed_is_read(tmp_path: Path) -> None:
+def test_pzstd_captures_are_read(tmp_path: Path) -> None:
     plain = make.pcap(
         [make.link(make.ip(make.udp(make.data_frame(os.urandom(1400)))), make.ETHERNET) for _ in range(15_000)]
     )

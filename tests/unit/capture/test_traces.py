@@ -48,7 +48,7 @@ def test_frames_of_the_log_are_rows(tmp_path: Path) -> None:
     "line",
     ["[" * 100_000, '{"t": 1e999, "in": "", "peer": ""}', '{"t": 9223372036854775808, "in": "", "peer": ""}', "[5]"],
 )
-def test_a_line_that_cannot_be_is_a_row_with_the_reason(tmp_path: Path, line: str) -> None:
+def test_an_invalid_line_is_a_row_with_the_reason(tmp_path: Path, line: str) -> None:
     path = tmp_path / "aqueduct.log"
     log = FrameLog(path)
     log.frame_out("server:1", frames.VERSION_BYTES, 1_000)

@@ -128,7 +128,7 @@ def test_a_schema_evolves(tmp_path: Path) -> None:
     assert codec.encode({"id": 5, "gone": "x"}) == written(writer, {"id": 5, "gone": "x"})
 
 
-def test_a_default_is_a_value_of_its_type(tmp_path: Path) -> None:
+def test_a_default_has_the_type_of_its_field(tmp_path: Path) -> None:
     """fastavro takes the default from the schema as JSON has it: text for bytes, a number for a time."""
     micros = LONG | {"logicalType": "timestamp-micros"}
     money = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
@@ -174,7 +174,7 @@ def test_a_default_is_a_value_of_its_type(tmp_path: Path) -> None:
         ({"levels": {"x": {"depth": "3"}}}, "levels.x.depth: '3' is not an Avro int"),
     ],
 )  # fmt: skip
-def test_no_value_is_written_as_another_one(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
+def test_no_value_is_changed_by_writing(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         find_codec("avro", {"schema": file_of(tmp_path, TRADE)}).encode(ROW | change)
 
@@ -196,7 +196,7 @@ PLAIN = record(("n", "long"), ("t", ["null", "string"]), ("l", {"type": "array",
         max_size=4,
     )
 )
-def test_what_is_encoded_is_decoded(tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]) -> None:
+def test_encoding_round_trips(tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]) -> None:
     codec = find_codec("avro", {"schema": file_of(tmp_path_factory.mktemp("avro"), PLAIN)})
     payloads = [codec.encode(row) for row in rows]
     assert [codec.decode(each) for each in payloads] == [[row] for row in rows]
@@ -210,7 +210,7 @@ def serialized(client: Any, schema: Any, *rows: Any) -> list[bytes]:
     return [serializer(row, SerializationContext("tides", MessageField.VALUE)) for row in rows]
 
 
-def test_what_confluent_s_serializer_writes_is_read_by_the_number_of_its_schema(tmp_path: Path) -> None:
+def test_messages_of_confluents_serializer_are_read_by_schema_number(tmp_path: Path) -> None:
     client = SchemaRegistryClient.new_client({"url": "mock://avro"})
     old, new = record(("id", "int"), name="T"), record(("id", "int"), ("t", ["null", "string"]), name="T")
     new["fields"][1]["default"] = None
@@ -350,6 +350,6 @@ def test_a_text_of_any_depth_is_refused(tmp_path: Path) -> None:
         ({"framing": "confluent", "registry": "http://x", "id": "x"}, "'x' is not a schema id"),
     ],
 )  # fmt: skip
-def test_options_that_cannot_be_are_refused(options: dict[str, str], reason: str) -> None:
+def test_impossible_options_are_refused(options: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         find_codec("avro", options)

@@ -45,7 +45,7 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", CASES)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_what_is_encoded_is_decoded_as_the_same_values(name: str, data: Any) -> None:
+def test_encoding_round_trips_values(name: str, data: Any) -> None:
     fields = CASES[name]
     schema = pa.schema([(field, kind) for field, (kind, _) in fields.items()])
     row = st.fixed_dictionaries({field: st.none() | values for field, (_, values) in fields.items()})
@@ -74,7 +74,7 @@ def test_one_message_is_encoded_and_decoded_without_a_schema(name: str) -> None:
         ("msgpack", datetime(2026, 1, 1), "v: MessagePack has no time without an offset"),
     ],
 )
-def test_a_value_that_would_be_another_one_is_refused_and_named(name: str, value: Any, reason: str) -> None:
+def test_a_value_that_would_change_is_refused_and_named(name: str, value: Any, reason: str) -> None:
     batch = pa.record_batch({"v": pa.array([None, value])})
     with pytest.raises(ConfigurationError, match=f"row 1: .*{reason}"):
         find_codec(name).encode_batch(batch)
@@ -93,7 +93,7 @@ class Words(RowCodec):
 PAYLOADS = [b"ebb flow", b"", b"tide"]
 
 
-def test_a_codec_of_ones_own_is_found_by_module_and_class() -> None:
+def test_a_custom_codec_is_found_by_module_and_class() -> None:
     codec = pickle.loads(pickle.dumps(find_codec("tests.unit.codecs.test_codecs:Words")))
     schema = codec.schema(PAYLOADS)
     decoded = codec.decode_batch(PAYLOADS, schema)

@@ -160,7 +160,7 @@ def test_only_messages_with_doubtful_numbers_are_read_one_by_one() -> None:
         ("csv", "\u0663", pa.decimal128(38, 0)),
     ],
 )
-def test_what_a_column_does_not_hold_is_a_problem_alone_and_among_many(name: str, text: str, kind: Any) -> None:
+def test_a_value_out_of_range_is_a_problem_alone_and_in_a_batch(name: str, text: str, kind: Any) -> None:
     message = (f'{{"v": {text}}}' if name == "json" else text).encode()
     filler = b"{}" if name == "json" else b'""'
     assert decoded(name, [message], kind) == [None]
@@ -194,7 +194,7 @@ def test_what_a_column_does_not_hold_is_a_problem_alone_and_among_many(name: str
         ("1e23", pa.float64(), 1e23),
     ],
 )
-def test_what_a_column_holds_has_every_digit(text: str, kind: Any, value: Any) -> None:
+def test_column_values_keep_every_digit(text: str, kind: Any, value: Any) -> None:
     message = f'{{"v": {text}}}'.encode()
     for around in (0, AROUND):
         assert repr(decoded("json", [b"{}"] * around + [message], kind)[-1]) == repr(
@@ -292,7 +292,7 @@ def test_json_numbers_beyond_a_float_are_decimals_in_a_program_too() -> None:
     assert number_of("0.1") == 0.1
 
 
-def test_fields_beyond_the_schema_are_rescued_with_every_digit_or_their_message_is_a_problem() -> None:
+def test_extra_fields_are_rescued_exactly_or_are_a_problem() -> None:
     schema = pa.schema([("a", pa.int64())])
     message = b'{"a":2,"zz":"\\ud800","n":9007199254740993.0,"l":[1e400,12345678901234567890123]}'
     fields = json.loads(message, parse_float=Decimal)
@@ -413,7 +413,7 @@ def test_an_array_has_the_values_that_were_given_or_none(kind: Any) -> None:
         ("arrow", {"n": 10**40}, "n: "),
     ],
 )
-def test_what_would_be_read_as_another_value_is_not_encoded(name: str, row: dict[Any, Any], reason: str) -> None:
+def test_ambiguous_values_are_not_encoded(name: str, row: dict[Any, Any], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         find_codec(name).encode(row)
 

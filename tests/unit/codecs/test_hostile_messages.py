@@ -49,7 +49,7 @@ def test_each_message_is_rows_or_a_problem_under_columns_of_its_own() -> None:
         rows_of("json", messages, schema)
 
 
-def test_hostile_messages_among_many_are_read_as_they_are_alone() -> None:
+def test_hostile_messages_are_read_alike_alone_and_in_a_batch() -> None:
     usual = [
         b'{"a": %d, "f": %r, "o": {"x": %d}, "l": [{"x": "y"}]}' % (i, i / 7, i) for i in range(2 * FEWEST_SCREENED)
     ]

@@ -148,7 +148,7 @@ def test_every_type_becomes_its_column_and_the_bytes_of_protobuf_s_own_classes(o
     assert codec.encode_batch(batch) == [payload] * 2
 
 
-def test_what_is_not_set_is_null_where_it_has_presence_and_its_default_elsewhere(options: dict[str, str]) -> None:
+def test_unset_fields_are_null_with_presence_and_default_otherwise(options: dict[str, str]) -> None:
     (row,) = find_codec("protobuf", options).decode(b"")
     absent = {name for name, value in row.items() if value is None}
     assert absent == {"left", "right", "maybe", "level", "at", "took", "count", "more", "mark"}
@@ -188,7 +188,7 @@ def test_a_time_between_microseconds_is_a_problem_or_an_integer(options: dict[st
         ({"flag": 1}, "flag: "), ({"tags": "ab"}, "not a list"),
     ],
 )  # fmt: skip
-def test_no_value_is_written_as_another_one(options: dict[str, str], change: dict[str, Any], reason: str) -> None:
+def test_no_value_is_changed_by_writing(options: dict[str, str], change: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         find_codec("protobuf", options).encode(change)
 
@@ -212,7 +212,7 @@ def test_no_value_is_written_as_another_one(options: dict[str, str], change: dic
         }
     )
 )
-def test_what_is_encoded_is_decoded(tmp_path_factory: pytest.TempPathFactory, row: dict[str, Any]) -> None:
+def test_encoding_round_trips(tmp_path_factory: pytest.TempPathFactory, row: dict[str, Any]) -> None:
     folder = tmp_path_factory.mktemp("protobuf")
     codec = find_codec("protobuf", {"descriptors": write_set(folder / "t.desc", tides()), "message": "tides.Trade"})
     assert codec.decode(codec.encode(row))[0] | row == codec.decode(codec.encode(row))[0]
@@ -229,7 +229,7 @@ def serialized(client: Any, message: Any) -> bytes:
     return result
 
 
-def test_what_confluent_s_serializer_writes_is_read(options: dict[str, str]) -> None:
+def test_messages_of_confluents_serializer_are_read(options: dict[str, str]) -> None:
     client = SchemaRegistryClient.new_client({"url": "mock://protobuf"})
     first = descriptor_pb2.FileDescriptorSet(file=[{"name": "x"}])
     nested = descriptor_pb2.DescriptorProto.ExtensionRange(start=3)
@@ -325,7 +325,7 @@ def recursive() -> descriptor_pb2.FileDescriptorProto:
     return file
 
 
-def test_types_that_no_column_holds_are_refused(tmp_path: Path) -> None:
+def test_unsupported_types_are_refused(tmp_path: Path) -> None:
     place = write_set(tmp_path / "r.desc", recursive())
     for name, reason in (
         ("r.Node", "r.Node contains itself"),
@@ -346,7 +346,7 @@ def test_types_that_no_column_holds_are_refused(tmp_path: Path) -> None:
         ({"schemas": "/tmp"}, "are for framing=confluent"), ({"descriptors": "/nowhere"}, "No such file"),
     ],
 )  # fmt: skip
-def test_options_that_cannot_be_are_refused(more: dict[str, str], reason: str) -> None:
+def test_impossible_options_are_refused(more: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         find_codec("protobuf", more)
 

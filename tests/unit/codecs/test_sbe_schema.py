@@ -38,7 +38,7 @@ def schema(types: str, messages: str = "") -> SbeSchema:
         ("<composite>" * 5000 + "</composite>" * 5000, "", "nested too deeply"),
     ],
 )
-def test_a_schema_that_cannot_be_read_by_is_refused(types: str, messages: str, error: str) -> None:
+def test_an_unusable_reader_schema_is_refused(types: str, messages: str, error: str) -> None:
     with pytest.raises(ValueError, match=error):
         schema(types, messages)
 

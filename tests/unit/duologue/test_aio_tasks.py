@@ -91,7 +91,7 @@ async def test_a_task_that_outlives_its_client_is_cancelled_after_a_while(
     assert not served.has_handler
 
 
-async def test_what_came_before_the_client_left_is_still_served(served: Any) -> None:
+async def test_messages_from_before_a_client_left_are_still_served(served: Any) -> None:
     received: list[bytes] = []
 
     async def talk(duologue: aio.Duologue) -> None:
@@ -137,7 +137,7 @@ async def test_a_client_that_left_makes_no_error_in_the_log(served: Any, caplog:
     assert served.closed == ""
 
 
-async def test_a_message_for_which_there_is_no_room_waits_and_is_not_sent_once_given_up(served: Any) -> None:
+async def test_a_message_without_room_waits_and_is_not_sent_after_a_timeout(served: Any) -> None:
     served.has_room = False
     duologue = aio.Duologue(served)
     with pytest.raises(Timeout, match=r"wait for room in the stream: timed out after 0\.01 s"):
@@ -186,7 +186,7 @@ async def test_a_server_that_was_not_started_has_nothing_to_wait_for() -> None:
     await client.close()
 
 
-async def test_a_close_names_the_tasks_that_go_on(
+async def test_close_names_the_tasks_still_running(
     served: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(aio, "HANDLER_TIMEOUT", 0.02)

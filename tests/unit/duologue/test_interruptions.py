@@ -100,7 +100,7 @@ def test_a_client_that_is_interrupted_receives_every_message_once(talk: Talk) ->
 
 
 @ENDS
-def test_what_an_interrupted_client_sends_arrives_once_or_not_at_all(talk: Talk) -> None:
+def test_messages_of_an_interrupted_client_arrive_at_most_once(talk: Talk) -> None:
     for number, interruption in enumerate(interruptions(PACKAGE)):
         arrived: list[bytes] = []
         returned: list[bytes] = []
@@ -171,7 +171,7 @@ class Window:
 
 
 @ENDS
-def test_an_outbox_that_is_interrupted_offers_again_what_was_refused_only(is_encrypted: bool) -> None:
+def test_an_interrupted_outbox_retries_only_refused_messages(is_encrypted: bool) -> None:
     for interruption in interruptions(PACKAGE):
         window = Window()
         outbox = Outbox(window, name="x", sealer=Sealer(bytes(32), 5) if is_encrypted else None)

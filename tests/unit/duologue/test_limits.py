@@ -36,7 +36,7 @@ def test_an_ipv4_address_counts_for_itself_and_an_ipv6_one_for_its_network() -> 
         AddressPrefixes(ipv6=129)
 
 
-def test_a_rate_lets_a_burst_through_and_then_so_many_a_second() -> None:
+def test_a_rate_limit_passes_a_burst_and_then_its_rate() -> None:
     rate = RateLimit(10, 3)
     assert [rate.take("a", 0) for _ in range(4)] == [True, True, True, False]
     assert rate.take("b", 0)

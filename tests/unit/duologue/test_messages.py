@@ -72,7 +72,7 @@ def test_the_one_time_pad_gives_back_what_it_took(session: int, key: int) -> Non
     "text",
     [b"", b"HELLO", b"HELLO ", b"HELLO 123456789", b"HELLO xyz", b"hello 12", b" HELLO 12", b"HELLO 12\n", b"HELLO -1"],
 )
-def test_anything_but_a_hello_is_refused(text: bytes) -> None:
+def test_only_a_hello_is_accepted(text: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="HELLO"):
         parse_hello(text)
 
@@ -90,7 +90,7 @@ def test_anything_but_a_hello_is_refused(text: bytes) -> None:
         b"x ERROR y",
     ],
 )
-def test_anything_but_an_answer_is_refused(text: bytes) -> None:
+def test_only_a_response_is_accepted(text: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="neither"):
         parse_response(text)
 
@@ -102,7 +102,7 @@ def test_no_bytes_do_more_than_raise_a_protocol_error(text: bytes) -> None:
             parse(text)
 
 
-def test_an_error_on_a_duologue_is_told_from_a_message() -> None:
+def test_an_error_on_a_duologue_is_distinguished_from_a_message() -> None:
     assert error_of(error_text("bad message")) == "bad message"
     assert error_of(b"ECHO ERROR x") is None
     assert len(error_text("x" * 1000)) == MAX_ERROR_LENGTH + len(b"ERROR ")

@@ -49,7 +49,7 @@ def test_keeps_the_order_while_it_waits() -> None:
     ("status", "error"),
     [(OfferStatus.BACK_PRESSURED, BackPressured), (OfferStatus.NOT_CONNECTED, NotConnected)],
 )
-def test_gives_up_after_500_ms_and_says_why(status: int, error: type[Exception]) -> None:
+def test_fails_after_500_ms_with_the_reason(status: int, error: type[Exception]) -> None:
     outbox = Outbox(Window(0, status), name="duologue 7")
     outbox.queue(b"a", 0)
     assert outbox.do_work(499 * NS_PER_MS) == 0
@@ -85,7 +85,7 @@ def test_a_closed_stream_is_an_error_at_once() -> None:
         Outbox(Window(0, OfferStatus.CLOSED), name="x").queue(b"a", 0)
 
 
-def test_a_message_that_is_offered_goes_out_now_or_not_at_all() -> None:
+def test_an_offered_message_is_sent_now_or_not_at_all() -> None:
     window = Window(1)
     outbox = Outbox(window, name="x")
     assert outbox.offer(b"a")

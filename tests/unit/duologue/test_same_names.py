@@ -48,7 +48,7 @@ def test_classes_have_the_same_names_with_the_same_signatures(name: str) -> None
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_what_is_awaited_can_time_out(name: str) -> None:
+def test_awaits_can_time_out(name: str) -> None:
     waiting = {
         each: member for each, member in public(getattr(aio, name)).items() if inspect.iscoroutinefunction(member)
     }

@@ -51,7 +51,7 @@ def test_a_server_refuses_ports_that_it_cannot_use(host: str, port: int, setting
         ServerChannels(host, port, Settings(**settings))
 
 
-def test_a_client_refuses_a_port_that_is_none() -> None:
+def test_a_client_refuses_an_invalid_port() -> None:
     with pytest.raises(ConfigurationError, match="port=-1: must be from 1 to 65535"):
         ClientChannels("192.0.2.1", -1)
 

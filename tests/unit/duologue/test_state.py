@@ -32,7 +32,7 @@ PATHS = {
 
 
 @pytest.mark.parametrize(("state", "following"), list(product(DuologueState, DuologueState)))
-def test_only_what_the_table_says_follows(state: DuologueState, following: DuologueState) -> None:
+def test_only_the_listed_transitions_are_allowed(state: DuologueState, following: DuologueState) -> None:
     made = lifetime(*PATHS[state])
     if following in SUCCESSORS[state]:
         made.move(following, 1)

@@ -144,7 +144,7 @@ def test_a_message_that_the_handler_refuses_ends_the_duologue_and_is_counted(wor
     assert ends.server.stats.bad_messages == 1
 
 
-def test_a_broadcast_reaches_every_client_that_is_there(world: World) -> None:
+def test_a_broadcast_reaches_every_connected_client(world: World) -> None:
     ends = Ends(world)
     clients = [ends.joined(), ends.joined()]
     ends.server.broadcast("to all")
@@ -158,7 +158,7 @@ def test_a_broadcast_reaches_every_client_that_is_there(world: World) -> None:
     assert received == [b"to all", b"to all"]
 
 
-def test_a_client_whose_messages_are_not_received_feels_back_pressure(world: World) -> None:
+def test_a_client_gets_back_pressure_if_the_server_does_not_receive(world: World) -> None:
     ends = Ends(world, idle_timeout=None)
     client = ends.joined()
     ends.is_reading = False
@@ -212,7 +212,7 @@ def test_a_client_that_leaves_frees_its_place(world: World) -> None:
     assert ends.joined().is_open
 
 
-def test_a_handler_that_goes_on_keeps_the_place_of_its_client(world: World) -> None:
+def test_a_running_handler_keeps_its_clients_place(world: World) -> None:
     ends = Ends(world, max_clients=1)
     client = ends.joined()
     ends.sessions[0].has_handler = True
@@ -268,7 +268,7 @@ def test_both_ends_learn_that_the_others_machine_has_stopped(world: World) -> No
         client.offer(b"too late")
 
 
-def test_a_client_that_finishes_is_told_that_all_has_arrived(world: World) -> None:
+def test_a_finishing_client_learns_that_everything_arrived(world: World) -> None:
     ends = Ends(world)
     client = ends.joined()
     (session,) = ends.sessions
@@ -313,7 +313,7 @@ def test_a_stream_from_another_address_ends_the_duologue_that_it_joins(world: Wo
     intruding.close()
 
 
-def test_a_client_that_has_left_keeps_its_place_for_the_time_of_the_setting(world: World) -> None:
+def test_a_client_that_left_keeps_its_place_for_left_timeout(world: World) -> None:
     ends = Ends(world, left_timeout=60.0)
     client = ends.joined()
     (session,) = ends.sessions
@@ -329,7 +329,7 @@ def test_a_client_that_has_left_keeps_its_place_for_the_time_of_the_setting(worl
     assert ends.reasons == ["everybody left"]
 
 
-def test_a_broadcast_leaves_out_a_client_that_does_not_read(world: World) -> None:
+def test_a_broadcast_skips_a_client_that_does_not_read(world: World) -> None:
     ends = Ends(world)
     stuck, reading = ends.joined(), ends.joined()
     one, other = ends.sessions
@@ -345,7 +345,7 @@ def test_a_broadcast_leaves_out_a_client_that_does_not_read(world: World) -> Non
     assert "the peer does not read" in ends.reasons[0]
 
 
-def test_a_response_that_no_client_can_receive_is_given_up(world: World) -> None:
+def test_a_response_without_a_receiving_client_is_dropped(world: World) -> None:
     ends = Ends(world)
     host = world.add_host("deaf")
     channels = ClientChannels(ends.near.address)
@@ -362,7 +362,7 @@ def test_a_response_that_no_client_can_receive_is_given_up(world: World) -> None
     assert ends.joined().is_open
 
 
-def test_a_driver_that_takes_no_command_costs_the_client_its_request_and_the_server_nothing(
+def test_a_driver_that_accepts_no_commands_fails_only_the_request(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = Ends(world)
@@ -378,7 +378,7 @@ def test_a_driver_that_takes_no_command_costs_the_client_its_request_and_the_ser
     assert ends.joined().is_open
 
 
-def test_clients_that_ask_at_once_have_a_duologue_each_and_leave_out_what_is_for_others(world: World) -> None:
+def test_concurrent_clients_get_a_duologue_each_and_ignore_others_messages(world: World) -> None:
     ends = Ends(world)
     one, other = ends.client(), ends.client()
 
@@ -394,7 +394,7 @@ def test_clients_that_ask_at_once_have_a_duologue_each_and_leave_out_what_is_for
     ends.until(lambda: other.receive() == b"other", "the second echo")
 
 
-def test_what_was_broadcast_before_the_close_arrives(world: World) -> None:
+def test_broadcasts_before_close_arrive(world: World) -> None:
     ends = Ends(world)
     client = ends.joined()
     ends.server.broadcast(b"good-bye")
@@ -446,7 +446,7 @@ def test_a_full_server_ends_a_duologue_that_no_client_has_joined(world: World) -
     assert ends.server.stats.duologues_evicted == 1
 
 
-def test_a_client_that_asks_for_nothing_is_refused_after_a_while(world: World) -> None:
+def test_a_client_without_a_request_is_refused_after_a_timeout(world: World) -> None:
     ends = Ends(world, handshake_timeout=1.0)
     host = world.add_host("quiet")
     channels = ClientChannels(ends.near.address)
@@ -459,7 +459,7 @@ def test_a_client_that_asks_for_nothing_is_refused_after_a_while(world: World) -
     publication.close()
 
 
-def test_a_client_that_asks_too_often_is_refused(world: World) -> None:
+def test_a_client_over_the_request_rate_is_refused(world: World) -> None:
     ends = Ends(world, hello_burst=100)
     host = world.add_host("eager")
     channels = ClientChannels(ends.near.address)

@@ -136,7 +136,7 @@ def test_a_changed_byte_and_a_missing_segment_are_faults(tmp_path: Path, small_r
         assert list(batches(there, 0, end, strict=False))
 
 
-def test_a_corrupt_frame_is_met_where_it_lies(tmp_path: Path, small_ranges: None) -> None:
+def test_a_corrupt_frame_is_reported_at_its_position(tmp_path: Path, small_ranges: None) -> None:
     recorded(tmp_path / "rec", sessions=1)
     archive = DirectoryArchive(RemoteStore(tmp_path / "rec"))
     (descriptor,) = archive.recordings()
@@ -229,7 +229,7 @@ def test_one_listing_serves_until_it_is_refreshed(tmp_path: Path) -> None:
     assert store.lists == 2
 
 
-def test_an_archive_has_the_identity_that_its_file_says(tmp_path: Path) -> None:
+def test_an_archive_has_the_identity_in_its_file(tmp_path: Path) -> None:
     recorded(tmp_path / "rec", count=1)
     archive = local_archive(tmp_path / "rec")
     assert (archive.archive_id, archive.host) == (str(tmp_path / "rec"), "")
@@ -254,7 +254,7 @@ def test_only_changed_entries_of_a_catalog_are_decoded(tmp_path: Path) -> None:
     assert after == read_catalog(tmp_path / "rec")[:3] + after[3:]
 
 
-def test_a_place_without_a_catalog_holds_no_recordings(tmp_path: Path) -> None:
+def test_a_location_without_a_catalog_holds_no_recordings(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="remote://none holds no recordings"):
         DirectoryArchive(RemoteStore(tmp_path / "none")).recordings()
 
@@ -282,7 +282,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Counted]:
     return Counted.opened
 
 
-def test_what_cannot_be_opened_leaves_nothing_open(tmp_path: Path, counted: list[Counted]) -> None:
+def test_a_failed_open_leaves_nothing_open(tmp_path: Path, counted: list[Counted]) -> None:
     recorded(tmp_path / "rec", 10)
     with open_recordings(tmp_path / "rec") as recordings:
         assert (len(recordings), len(counted)) == (2, 1)

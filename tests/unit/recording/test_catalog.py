@@ -122,7 +122,7 @@ def test_an_entry_that_was_cut_while_it_was_added_is_not_seen_and_its_place_is_u
 
 
 @pytest.mark.parametrize("length", [32, 416, 4096, 1 << 20])
-def test_a_catalog_never_becomes_shorter(tmp_path: Path, length: int) -> None:
+def test_a_catalog_never_shrinks(tmp_path: Path, length: int) -> None:
     (tmp_path / CATALOG_FILE).write_bytes(header() + bytes(length - 32))
     with Recorder(tmp_path) as recorder:
         for session_id in range(40):
@@ -187,7 +187,7 @@ def test_an_id_is_never_used_twice(tmp_path: Path) -> None:
         (header(alignment=1 << 20) + entry(BODY), "alignment of 1048576"),
     ],
 )
-def test_says_what_is_wrong_with_a_file_that_is_no_catalog(tmp_path: Path, data: bytes, reason: str) -> None:
+def test_reports_a_file_that_is_not_a_catalog(tmp_path: Path, data: bytes, reason: str) -> None:
     (tmp_path / CATALOG_FILE).write_bytes(data)
     with pytest.raises(RecordingError, match=reason):
         read_catalog(tmp_path)
@@ -205,7 +205,7 @@ def test_says_what_is_wrong_with_a_file_that_is_no_catalog(tmp_path: Path, data:
         (entry(bytes(len(BODY))), "term length 0"),
     ],
 )
-def test_a_damaged_entry_costs_that_entry(
+def test_a_damaged_entry_costs_only_itself(
     tmp_path: Path, damaged: bytes, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, last = (BODY.replace(le(3, width=8), le(number, width=8)) for number in (1, 2))
@@ -228,7 +228,7 @@ def test_a_damaged_entry_costs_that_entry(
 
 
 @pytest.mark.parametrize("damaged", [le(5000, 1, 0) + bytes(52), le(-1, 1, 0) + bytes(52)])
-def test_behind_the_last_entry_nothing_is_lost(tmp_path: Path, damaged: bytes) -> None:
+def test_nothing_is_lost_after_the_last_entry(tmp_path: Path, damaged: bytes) -> None:
     (tmp_path / CATALOG_FILE).write_bytes(header() + entry(BODY) + damaged)
     assert (read_catalog(tmp_path), len(find_catalog_problems(tmp_path))) == ([DESCRIPTOR], 1)
     catalog = Catalog(tmp_path)
@@ -321,16 +321,14 @@ def test_a_loss_of_power_while_an_entry_is_added_costs_no_other_entry(
         ({"stop_timestamp": -2}, "stop time -2"),
     ],
 )
-def test_a_descriptor_that_cannot_be_is_left_out_when_it_is_read(
-    tmp_path: Path, change: dict[str, int], reason: str
-) -> None:
+def test_an_impossible_descriptor_is_left_out(tmp_path: Path, change: dict[str, int], reason: str) -> None:
     (tmp_path / CATALOG_FILE).write_bytes(header() + entry(replace(DESCRIPTOR, **change).encode()))
     assert read_catalog(tmp_path) == []
     (problem,) = find_catalog_problems(tmp_path)
     assert reason in problem.text
 
 
-def test_an_identity_stays_while_a_recording_goes_on_and_differs_in_a_directory_made_anew(tmp_path: Path) -> None:
+def test_an_identity_is_stable_and_differs_in_a_recreated_directory(tmp_path: Path) -> None:
     def start(directory: Path, *, session_id: int, channel: str = "aeron:ipc", at: int = 0) -> str:
         with Recorder(directory, segment_length=65536) as recorder:
             writer = recorder.start(

@@ -86,7 +86,7 @@ def test_the_bytes_of_a_segment_raise(recording: Path) -> None:
     segment.close()
 
 
-def test_the_search_for_an_end_raises(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_searching_for_an_end_raises(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chunks = SegmentMemory.chunks
 
     def cut(self: SegmentMemory, start: int, end: int) -> object:
@@ -108,7 +108,7 @@ def test_positions_raise_for_readers_and_for_the_recorder(recording: Path) -> No
                 read()
 
 
-def test_a_recorder_whose_positions_are_cut_short_says_so_and_lives(tmp_path: Path) -> None:
+def test_a_recorder_with_a_truncated_index_reports_it_and_continues(tmp_path: Path) -> None:
     with closing(Recorder(tmp_path, segment_length=8 * TERM)) as recorder:
         writer = recorder.start(**STREAM, join_position=0)
         stream = Stream()

@@ -115,7 +115,7 @@ def test_a_lazy_query_reads_only_the_messages_that_its_condition_allows(recordin
         ({"codec": "csv"}, "codec 'csv': CSV needs a schema"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_decoded_is_refused_before_anything_is_read(
+def test_undecodable_columns_are_refused_before_reading(
     recordings: Recordings, options: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=reason):

@@ -44,7 +44,7 @@ class FullDisk(Disk):
         return super().write_some(fd, data, offset)
 
 
-def test_a_run_of_which_the_disk_took_a_part_is_tried_again_as_a_whole(tmp_path: Path) -> None:
+def test_a_partly_written_run_is_retried_as_a_whole(tmp_path: Path) -> None:
     disk = FullDisk()
     with Recorder(tmp_path, segment_length=2 * TERM, disk=disk) as recorder:
         writer = recorder.start(**STREAM, join_position=0)
@@ -85,7 +85,7 @@ class Device(Disk):
         shutil.copy(self.paths[fd], self.device)
 
 
-def test_what_a_durable_recorder_has_written_is_on_the_device(tmp_path: Path) -> None:
+def test_durable_writes_are_on_the_device(tmp_path: Path) -> None:
     (tmp_path / "device").mkdir()
     recorder = Recorder(tmp_path / "here", segment_length=TERM, durable=True, disk=Device(tmp_path / "device"))
     writer = recorder.start(**STREAM, join_position=0)

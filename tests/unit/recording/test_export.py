@@ -71,7 +71,7 @@ def test_a_json_line_is_a_message(recordings: Recordings) -> None:
     assert [line["payload"].encode() for line in lines] == PAYLOADS
 
 
-def test_bytes_that_are_no_text_are_refused_with_their_position(tmp_path: Path) -> None:
+def test_invalid_utf8_is_refused_with_its_position(tmp_path: Path) -> None:
     with Recorder(tmp_path, segment_length=2 * TERM) as recorder:
         writer = recorder.start(session_id=77, stream_id=1001, initial_term_id=-5, term_buffer_length=TERM,
                                 mtu_length=1408, join_position=0)  # fmt: skip
@@ -91,7 +91,7 @@ def test_no_rows_are_a_whole_file_too(recordings: Recordings, tmp_path: Path, ki
         assert out.read_text().startswith('"recording_id"')
 
 
-def test_what_is_unknown_is_refused(recordings: Recordings) -> None:
+def test_unknown_settings_are_refused(recordings: Recordings) -> None:
     with pytest.raises(ConfigurationError, match=r"must be one of parquet.*got 'xls'"):
         write_rows(recordings.scan().to_reader(), io.BytesIO(), "xls")
     with pytest.raises(ConfigurationError, match=r"must be one of base64.*got 'utf'"):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_reader_finds_the_file_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_reader_sees_the_whole_file_or_none(tmp_path: Path) -> None:
     recordings = range(300)
     begun = threading.Event()
     found: list[int] = []
@@ -45,7 +45,7 @@ def test_a_reader_finds_the_file_whole_or_not_at_all(tmp_path: Path) -> None:
     assert found == [64 * number for number in recordings]
 
 
-def test_a_file_that_a_crash_left_short_is_begun_anew(tmp_path: Path) -> None:
+def test_a_file_truncated_by_a_crash_is_started_over(tmp_path: Path) -> None:
     index_file(tmp_path, 1).write_bytes(bytes(HEADER_LENGTH - 1))
     IndexWriter(tmp_path, 1, 128).close()
     reader = LocalIndex(tmp_path, 1)
@@ -56,7 +56,7 @@ def test_a_file_that_a_crash_left_short_is_begun_anew(tmp_path: Path) -> None:
     reader.close()
 
 
-def test_entries_past_the_position_are_cut_when_the_recorder_goes_on(tmp_path: Path) -> None:
+def test_entries_past_the_position_are_cut_when_the_recorder_restarts(tmp_path: Path) -> None:
     writer = IndexWriter(tmp_path, 1, 0)
     entries = [IndexEntry(position, 1, position // 64) for position in (64, 128, 192)]
     for entry in entries:
@@ -70,7 +70,7 @@ def test_entries_past_the_position_are_cut_when_the_recorder_goes_on(tmp_path: P
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_every_look_up_finds_what_looking_through_all_entries_finds(tmp_path: Path, seed: int) -> None:
+def test_every_lookup_agrees_with_a_linear_search(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     writer = IndexWriter(tmp_path, 1, 0)
     entries, position, time_ns, messages = [], 0, 100, 0
@@ -117,7 +117,7 @@ def last(entries: list[IndexEntry], holds: Callable[[IndexEntry], bool]) -> Inde
 
 
 @pytest.mark.parametrize("position", [-32, 33, (1 << 63) - 1])
-def test_a_recorded_position_that_is_no_frame_boundary_is_an_error(tmp_path: Path, position: int) -> None:
+def test_a_recorded_position_must_be_a_frame_boundary(tmp_path: Path, position: int) -> None:
     with closing(IndexWriter(tmp_path, 1, 0)) as writer:
         writer.publish(position, 1)
         with closing(LocalIndex(tmp_path, 1)) as reader, pytest.raises(RecordingError, match=str(position)):
@@ -125,7 +125,7 @@ def test_a_recorded_position_that_is_no_frame_boundary_is_an_error(tmp_path: Pat
 
 
 @pytest.mark.parametrize("position", [-32, 33])
-def test_an_entry_at_no_frame_boundary_is_an_error(tmp_path: Path, position: int) -> None:
+def test_an_entry_must_be_at_a_frame_boundary(tmp_path: Path, position: int) -> None:
     with closing(IndexWriter(tmp_path, 1, 0)) as writer:
         writer.append(IndexEntry(position, 1, 0))
         writer.publish(64, 1)

@@ -86,7 +86,7 @@ def test_a_reader_that_was_closed_opens_nothing_again(place: Path) -> None:
         assert descriptors() == before
 
 
-def test_a_segment_that_comes_or_goes_is_seen_at_once(tmp_path: Path) -> None:
+def test_a_segment_that_appears_or_disappears_is_seen_at_once(tmp_path: Path) -> None:
     with Recorder(tmp_path, segment_length=65536) as recorder:
         writer = recorder.start(
             session_id=77,

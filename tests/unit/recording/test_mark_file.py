@@ -77,7 +77,7 @@ def test_the_mark_of_an_archive_that_is_gone_is_taken_over(
     assert activity(path) == -1
 
 
-def test_the_mark_is_fresh_while_the_recorder_works_and_says_its_end(tmp_path: Path, clock: ManualClock) -> None:
+def test_the_mark_is_fresh_while_recording_and_records_the_end(tmp_path: Path, clock: ManualClock) -> None:
     path = tmp_path / MARK_FILE
     recorder = Recorder(tmp_path, clock=clock)
     assert path.stat().st_size == 8192 + (1 << 20)

@@ -157,7 +157,7 @@ def persistent(client: FakeClient, path: Path, **options: Any) -> PersistentSubs
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_every_message_comes_once_and_in_order(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_message_arrives_once_and_in_order(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
     monkeypatch.setattr(module, "NEAR_BYTES", chance.choice([0, 500, 5_000, 1 << 20]))
     received: dict[int, list[bytes]] = {}
@@ -243,9 +243,7 @@ def everything(subscription: PersistentSubscription) -> list[bytes]:
 
 
 @pytest.mark.parametrize("count", [0, 1, 50, 200])
-def test_it_begins_after_a_position_at_a_time_or_where_another_ended(
-    recorded: Publisher, tmp_path: Path, count: int
-) -> None:
+def test_it_starts_at_a_position_a_time_or_where_another_ended(recorded: Publisher, tmp_path: Path, count: int) -> None:
     position = recorded.ends[count - 1] if count else 0
     for start in (position, {0: position}):
         with persistent(FakeClient(), tmp_path, start=start) as subscription:
@@ -257,7 +255,7 @@ def test_it_begins_after_a_position_at_a_time_or_where_another_ended(
         assert everything(subscription) == recorded.payloads[count:]
 
 
-def test_latest_is_what_comes_from_now_on(recorded: Publisher, tmp_path: Path) -> None:
+def test_latest_starts_with_new_messages(recorded: Publisher, tmp_path: Path) -> None:
     client = FakeClient()
     with persistent(client, tmp_path, start="latest") as subscription:
         assert client.live is not None
@@ -268,7 +266,7 @@ def test_latest_is_what_comes_from_now_on(recorded: Publisher, tmp_path: Path) -
         assert subscription.is_live
 
 
-def test_an_iterator_that_is_left_takes_only_what_it_yielded(recorded: Publisher, tmp_path: Path) -> None:
+def test_leaving_an_iterator_consumes_only_yielded_messages(recorded: Publisher, tmp_path: Path) -> None:
     with persistent(FakeClient(), tmp_path) as subscription:
         first = [message for message, _ in zip(subscription.messages(), range(7), strict=False)]
         rest = everything(subscription)
@@ -305,7 +303,7 @@ def test_a_gap_between_recordings_is_an_error_or_is_passed_over(tmp_path: Path) 
     assert run(start=publisher.ends[24]) == publisher.payloads[25:]
 
 
-def test_a_live_stream_that_nobody_records_is_an_error_where_its_past_was_asked_for(tmp_path: Path) -> None:
+def test_an_unrecorded_live_stream_is_an_error_if_its_past_is_requested(tmp_path: Path) -> None:
     Recorder(tmp_path).close()
     for options in ({}, {"strict": False}):
         client = FakeClient()
@@ -391,7 +389,7 @@ def first_life(recorder: Recorder) -> Publisher:
 @pytest.mark.parametrize("other_driver", [False, True])
 @pytest.mark.parametrize("ends", [False, True])
 @pytest.mark.parametrize("first_seen", ["image", "recording"])
-def test_a_publisher_that_begins_again_is_received_whole(
+def test_a_restarted_publisher_is_received_completely(
     tmp_path: Path, first_seen: str, ends: bool, other_driver: bool, start: str
 ) -> None:
     client = FakeClient()
@@ -423,7 +421,7 @@ def test_a_publisher_that_begins_again_is_received_whole(
 
 @pytest.mark.parametrize("other_driver", [False, True])
 @pytest.mark.parametrize("is_recorded", [False, True])
-def test_lives_that_were_recorded_are_read_whole_before_the_live_one(
+def test_recorded_lives_are_read_completely_before_the_live_one(
     tmp_path: Path, is_recorded: bool, other_driver: bool
 ) -> None:
     client = FakeClient()

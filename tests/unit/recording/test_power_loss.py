@@ -64,9 +64,7 @@ def overwrite(path: Path, at: int, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", bytes(HEADER_LENGTH), bytes(1 << 14), b"x" * PAGE])
-def test_a_file_of_positions_that_is_none_costs_its_recording_the_index_and_nothing_else(
-    tmp_path: Path, damage: bytes
-) -> None:
+def test_an_invalid_index_file_costs_its_recording_only_the_index(tmp_path: Path, damage: bytes) -> None:
     killed(tmp_path)
     index_file(tmp_path, 1).write_bytes(damage)
     # Before a recorder comes back, each recording can be read, and the damage is named.
@@ -95,7 +93,7 @@ def test_a_page_that_was_lost_ends_its_recording_before_it(tmp_path: Path, page:
     assert payloads(tmp_path, 0) == PAYLOADS
 
 
-def test_what_was_stopped_is_only_checked_where_the_machine_went_down(tmp_path: Path) -> None:
+def test_stopped_recordings_are_checked_only_after_a_power_failure(tmp_path: Path) -> None:
     killed(tmp_path, recordings=1, stopped=(0,))
     end = read_catalog(tmp_path)[0].stop_position
     overwrite(tmp_path / "0-0.rec", PAGE, bytes(PAGE))
@@ -145,7 +143,7 @@ def test_a_segment_that_was_lost_ends_its_recording(tmp_path: Path) -> None:
     assert read_catalog(tmp_path)[0].stop_position == 2 * TERM
 
 
-def test_a_recording_that_cannot_be_recovered_hinders_no_other(tmp_path: Path) -> None:
+def test_an_unrecoverable_recording_does_not_affect_others(tmp_path: Path) -> None:
     killed(tmp_path)
     index_file(tmp_path, 1).unlink()
     index_file(tmp_path, 1).mkdir()
@@ -171,7 +169,7 @@ def test_an_entry_that_was_lost_costs_its_recording_and_is_named(tmp_path: Path)
     assert [(problem.recording_id, problem.kind) for problem in find_directory_problems(tmp_path)] == [(1, "catalog")]
 
 
-def test_an_index_of_a_recording_whose_entry_was_lost_is_not_that_of_the_next_one(tmp_path: Path) -> None:
+def test_the_index_of_a_lost_recording_is_not_reused_by_the_next(tmp_path: Path) -> None:
     killed(tmp_path, recordings=1)
     (tmp_path / CATALOG_FILE).unlink()
     for base in (0, 2 * TERM, 4 * TERM):

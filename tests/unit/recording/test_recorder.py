@@ -51,7 +51,7 @@ def make(directory: Path, sent: list[bytes], **options: Any) -> None:
         record(writer, Stream(term_length=TERM), sent, **options)
 
 
-def test_what_was_recorded_is_read_back_whole_over_terms_and_segments(tmp_path: Path) -> None:
+def test_recordings_are_read_back_across_terms_and_segments(tmp_path: Path) -> None:
     sent = payloads(300)
     make(tmp_path, sent)
     assert recorded(tmp_path) == sent
@@ -80,7 +80,7 @@ def killed(recorder: Recorder) -> None:
 
 
 @pytest.mark.parametrize("rest", [0, 1, 7, 31, 32, 33, 100])
-def test_a_recording_goes_on_where_a_killed_recorder_left_it(tmp_path: Path, rest: int) -> None:
+def test_a_recording_continues_where_a_killed_recorder_left_off(tmp_path: Path, rest: int) -> None:
     sent = payloads(120)
     stream = Stream()
     runs = list(stream.runs(sent))
@@ -106,9 +106,7 @@ def test_a_recording_goes_on_where_a_killed_recorder_left_it(tmp_path: Path, res
     assert recorded(tmp_path) == sent
 
 
-def test_a_stream_met_later_than_it_was_recorded_becomes_a_new_recording(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_stream_joined_past_its_recording_starts_a_new_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     make(tmp_path, payloads(10))
     stop = read_catalog(tmp_path)[0].stop_position
     with Recorder(tmp_path) as recorder, caplog.at_level(logging.WARNING):
@@ -125,7 +123,7 @@ def test_another_session_becomes_a_new_recording(tmp_path: Path) -> None:
         assert recorder.active == {1: 0, 2: 0}
 
 
-def test_frames_that_the_device_lost_are_cut_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_frames_lost_by_the_device_are_truncated_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     sent = payloads(40, most=900)
     recorder = Recorder(tmp_path, segment_length=2 * TERM)
     writer = recorder.start(**STREAM, join_position=0)
@@ -350,7 +348,7 @@ def test_a_message_is_not_joined_over_what_was_skipped(tmp_path: Path) -> None:
     assert set(read) < set(whole)
 
 
-def test_a_recording_without_an_index_has_no_times_and_none_is_made_up(tmp_path: Path) -> None:
+def test_a_recording_without_an_index_has_no_times(tmp_path: Path) -> None:
     make(tmp_path, payloads(50), time_ns=10**18, step_ns=10**9)
     with open_recording(tmp_path, 0) as reader:
         assert reader.has_times
@@ -401,9 +399,7 @@ def test_nothing_is_published_before_it_is_written(tmp_path: Path, monkeypatch: 
     assert all(position <= written for position, written in published)
 
 
-def test_a_disk_that_takes_nothing_leaves_everything_with_the_publisher(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_everything_with_the_publisher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> int:
         raise OSError(28, "No space left on device")
 

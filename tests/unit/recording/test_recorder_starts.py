@@ -84,7 +84,7 @@ def test_a_stream_without_frames_leaves_nothing_behind(tmp_path: Path) -> None:
     assert sessions(tmp_path) == [2, 1]
 
 
-def test_an_idle_stream_goes_on_with_its_recording_as_soon_as_it_is_met(tmp_path: Path) -> None:
+def test_an_idle_stream_continues_its_recording_when_joined(tmp_path: Path) -> None:
     image = Image(1)
     with recorder_of(tmp_path, Subscription(image)) as recorder:
         recorder.do_work()
@@ -94,9 +94,7 @@ def test_an_idle_stream_goes_on_with_its_recording_as_soon_as_it_is_met(tmp_path
         assert read_catalog(tmp_path)[0].stop_position == -1
 
 
-def test_what_a_start_takes_does_not_depend_on_the_other_recordings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_starting_a_recording_does_not_depend_on_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_recordings(tmp_path, 50)
     first = Image(10**6)
     with recorder_of(tmp_path, Subscription(first)) as recorder:

@@ -77,7 +77,7 @@ def eager_frame(recordings: Recordings) -> pl.DataFrame:
     return frame
 
 
-def test_every_way_out_has_the_same_rows(recorded: Recorded, recordings: Recordings) -> None:
+def test_every_output_format_has_the_same_rows(recorded: Recorded, recordings: Recordings) -> None:
     table = recordings.scan().to_arrow()
     assert table.column_names == COLUMNS
     expected = [payload for payloads in recorded.payloads.values() for payload in payloads]
@@ -129,9 +129,7 @@ def filters(draw: st.DrawFn) -> tuple[str, str, Any]:
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(st.lists(filters(), min_size=1, max_size=3), min_size=1, max_size=3))
-def test_a_filter_leaves_out_no_row_and_lets_none_through(
-    recorded: Recorded, where: list[list[tuple[str, str, Any]]]
-) -> None:
+def test_a_filter_keeps_exactly_the_matching_rows(recorded: Recorded, where: list[list[tuple[str, str, Any]]]) -> None:
     import pyarrow.parquet as pq
 
     with open_recordings(recorded.path) as recordings:
@@ -234,7 +232,7 @@ def test_a_condition_of_polars_bounds_what_is_read(recorded: Recorded) -> None:
     assert bounds_of(~(pl.col("stream_id") == 1002)) == EVERYTHING
 
 
-def test_only_what_can_be_true_is_opened(tmp_path: Path) -> None:
+def test_only_matching_recordings_are_opened(tmp_path: Path) -> None:
     write(tmp_path)
     for segment in tmp_path.glob("[02]-*.rec"):
         segment.unlink()
@@ -252,7 +250,7 @@ def test_polars_reads_no_more_rows_than_it_takes(recordings: Recordings) -> None
     assert recordings.scan().to_polars().head(5).collect().equals(eager_frame(recordings).head(5))
 
 
-def test_times_that_are_not_known_match_no_condition(tmp_path: Path) -> None:
+def test_unknown_times_match_no_condition(tmp_path: Path) -> None:
     write(tmp_path, streams=2)
     index_file(tmp_path, 0).unlink()
     with open_recordings(tmp_path) as recordings:
@@ -282,12 +280,12 @@ def test_a_time_without_an_offset_is_in_utc(recordings: Recordings) -> None:
         ([("recorded_at", ">", 5)], "not a time"),
     ],
 )
-def test_a_filter_that_cannot_be_is_refused(recordings: Recordings, where: Any, reason: str) -> None:
+def test_an_invalid_filter_is_refused(recordings: Recordings, where: Any, reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         recordings.scan(where=where).to_batches()
 
 
-def test_what_is_recorded_later_is_in_the_next_reading(tmp_path: Path) -> None:
+def test_later_records_appear_in_the_next_read(tmp_path: Path) -> None:
     stream = Stream()
     with Recorder(tmp_path, segment_length=2 * TERM) as recorder:
         writer = recorder.start(session_id=77, stream_id=1001, initial_term_id=-5, term_buffer_length=TERM,
@@ -299,7 +297,7 @@ def test_what_is_recorded_later_is_in_the_next_reading(tmp_path: Path) -> None:
             assert recordings.scan(["payload"]).to_arrow()["payload"].to_pylist() == [b"one", b"two"]
 
 
-def test_a_damaged_part_raises_or_is_passed_over(tmp_path: Path) -> None:
+def test_a_damaged_part_raises_or_is_skipped(tmp_path: Path) -> None:
     write(tmp_path, streams=1)
     with (tmp_path / f"0-{2 * TERM}.rec").open("r+b") as file:
         file.write(b"\xff" * 64)

@@ -96,7 +96,7 @@ def test_a_player_that_fell_behind_does_not_wait(reader: RecordingReader) -> Non
     assert slow.sent[-1][0] - slow.sent[0][0] <= 3 * STEP_NS * 100 + STEP_NS
 
 
-def test_playing_ends_when_it_is_asked_to(reader: RecordingReader) -> None:
+def test_a_replay_ends_when_asked_to(reader: RecordingReader) -> None:
     clock = StillClock()
     publication = Publication(clock)
     played = replay(reader, publication, 0, reader.end_position(), clock=clock, sleep=clock.sleep,
@@ -126,7 +126,7 @@ def test_without_times_there_is_no_pace(reader: RecordingReader, tmp_path: Path)
         run(unindexed, 0)
 
 
-def test_a_subscriber_that_takes_nothing_ends_it(reader: RecordingReader) -> None:
+def test_an_unread_stream_ends_the_wait(reader: RecordingReader) -> None:
     class Full(Publication):
         def send(self, payload: memoryview, *, timeout: float | None, reserved_value: int) -> int:
             raise Timeout("full", timeout=timeout)

@@ -54,7 +54,7 @@ def test_a_range_of_positions_is_found_to_the_message(recorded: tuple[Path, list
             assert around >= min(place - 1, last)
 
 
-def test_a_fault_is_left_for_whoever_reads(recorded: tuple[Path, list[int]]) -> None:
+def test_a_problem_is_left_for_the_reader_to_find(recorded: tuple[Path, list[int]]) -> None:
     path, ends = recorded
     problem = ends[100]
     with (path / f"0-{problem // (2 * TERM) * 2 * TERM}.rec").open("r+b") as file:

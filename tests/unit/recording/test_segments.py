@@ -54,7 +54,7 @@ def test_a_frame_lies_at_its_position_less_the_base_and_files_have_their_full_le
     assert (tmp_path / "7-65536.rec").stat().st_blocks * 512 < TERM
 
 
-def test_of_padding_only_the_header_is_written(tmp_path: Path) -> None:
+def test_only_the_header_of_padding_is_written(tmp_path: Path) -> None:
     stream = Stream(position=DESCRIPTOR.start_position)
     header = bytearray(stream.frame(b"", 0xC0, kind=0, length=4096))
     header[32:] = b"x" * (4096 - 32)

@@ -96,7 +96,7 @@ def test_a_purged_segment_is_an_error_that_names_it(live: Live, server: RunningS
         assert reader.start_position == 65536
 
 
-def test_a_directory_that_was_made_anew_is_an_error_and_not_other_rows(tmp_path: Path) -> None:
+def test_a_recreated_directory_is_an_error(tmp_path: Path) -> None:
     live = Live(tmp_path / "rec")
     live.add(2000)
     with RunningServer(live.path) as server:
@@ -157,7 +157,7 @@ def test_a_plain_server_with_ranges_is_read_by_names(live: Live) -> None:
         remote.archive.close()
 
 
-def test_a_catalog_that_claims_an_end_far_away_is_an_error_and_not_a_search(live: Live) -> None:
+def test_a_catalog_with_an_impossible_end_is_an_error(live: Live) -> None:
     catalog = Catalog(live.path)
     catalog.stop(catalog.recordings()[0], 1 << 62, 1_700_000_000_000)
     catalog.close()
@@ -182,7 +182,7 @@ def test_a_catalog_that_claims_an_end_far_away_is_an_error_and_not_a_search(live
             archive.segments(archive.recordings()[0])
 
 
-def test_a_place_without_recordings_is_an_error(tmp_path: Path) -> None:
+def test_a_location_without_recordings_is_an_error(tmp_path: Path) -> None:
     with RunningServer(tmp_path) as server, pytest.raises(RecordingError, match="holds no recordings"):
         open_recordings(server.url)
 

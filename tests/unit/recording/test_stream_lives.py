@@ -101,9 +101,7 @@ def test_two_lives_under_one_recorder_are_two_recordings(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", [NETWORK, IPC])
-def test_a_recorder_that_comes_back_to_the_same_image_goes_on_with_its_recording(
-    tmp_path: Path, kind: tuple[str, str]
-) -> None:
+def test_a_recorder_that_rejoins_an_image_continues_its_recording(tmp_path: Path, kind: tuple[str, str]) -> None:
     first = Image(payloads(50), number=1, source=kind[1])
     run(tmp_path, first, channel=kind[0])
     run(tmp_path, Image(payloads(100), number=1, join=first.end // 2, source=kind[1]), channel=kind[0])
@@ -111,7 +109,7 @@ def test_a_recorder_that_comes_back_to_the_same_image_goes_on_with_its_recording
 
 
 @pytest.mark.parametrize("driver", [DRIVER, OTHER_DRIVER])
-def test_a_new_image_that_joins_where_the_recording_ends_goes_on_with_it(tmp_path: Path, driver: int) -> None:
+def test_a_new_image_that_joins_where_a_recording_ends_continues_it(tmp_path: Path, driver: int) -> None:
     first = Image(payloads(50), number=1)
     run(tmp_path, first)
     run(tmp_path, Image(payloads(100), number=9, driver=driver, join=first.end))
@@ -121,7 +119,7 @@ def test_a_new_image_that_joins_where_the_recording_ends_goes_on_with_it(tmp_pat
 
 
 @pytest.mark.parametrize("why", ["the stream ended", "another source", "ipc", "past the end", "before the end"])
-def test_what_may_be_another_life_is_another_recording(
+def test_a_possible_second_life_is_another_recording(
     tmp_path: Path, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     channel, source = IPC if why == "ipc" else NETWORK
@@ -150,7 +148,7 @@ def test_a_log_of_another_channel_is_another_recording(tmp_path: Path) -> None:
     assert found(tmp_path) == [[b"bymux://:1"] * 2, [b"jmux://:2"]]
 
 
-def test_a_recording_says_which_life_it_is_of(tmp_path: Path) -> None:
+def test_a_recording_names_its_life(tmp_path: Path) -> None:
     run(tmp_path, Image(payloads(5), number=4))
     run(tmp_path, Image(payloads(5), number=5), ends=True)
     with Recorder(tmp_path) as recorder:

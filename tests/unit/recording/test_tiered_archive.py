@@ -39,7 +39,7 @@ def numbers(archive: TieredArchive) -> list[int]:
         return [int(payload[:6]) for _, payload in messages(reader, 0, reader.end_position())]
 
 
-def test_every_message_comes_once_from_the_tier_that_has_it(tiers: Tiers) -> None:
+def test_every_message_is_read_once_from_the_tier_that_has_it(tiers: Tiers) -> None:
     archive = TieredArchive(tiers.shipped, tiers.tail)
     assert tiers.tail.segments(tiers.tail.recordings()[0]).keys().isdisjoint({0, SEGMENT})
     assert numbers(archive) == list(range(2000))
@@ -85,7 +85,7 @@ def test_shipped_ranges_are_read_while_the_tail_is_away(tiers: Tiers) -> None:
                 reader.walk(end, tiers.writer.position)
 
 
-def test_a_process_that_saw_both_goes_on_while_the_tail_is_away(tiers: Tiers) -> None:
+def test_a_reader_that_saw_both_continues_without_the_tail(tiers: Tiers) -> None:
     archive = TieredArchive(tiers.shipped, tiers.tail)
     (descriptor,) = archive.recordings()
     with RecordingReader(archive, descriptor) as reader:
@@ -103,7 +103,7 @@ def test_a_process_that_saw_both_goes_on_while_the_tail_is_away(tiers: Tiers) ->
         assert reader.end_position() == tiers.writer.position
 
 
-def test_a_process_that_saw_both_goes_on_while_the_shipped_part_is_away(tiers: Tiers) -> None:
+def test_a_reader_that_saw_both_continues_without_the_shipped_part(tiers: Tiers) -> None:
     archive = TieredArchive(tiers.shipped, tiers.tail)
     (descriptor,) = archive.recordings()
     list(archive.segments(descriptor))
@@ -146,14 +146,14 @@ def test_a_tail_of_another_archive_is_refused(tiers: Tiers, tmp_path: Path) -> N
         TieredArchive(local_archive(tiers.shipped_path), local_archive(tiers.tail_path)).recordings()
 
 
-def test_what_neither_tier_has_is_an_error(tiers: Tiers) -> None:
+def test_a_range_in_neither_tier_is_an_error(tiers: Tiers) -> None:
     os.unlink(tiers.shipped_path / f"0-{SEGMENT}.rec")
     with pytest.raises(RecordingError, match=f"0-{SEGMENT}.rec"):
         numbers(TieredArchive(tiers.shipped, tiers.tail))
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_live_reader_sees_each_message_once_whatever_moves_and_whatever_is_away(tmp_path: Path, seed: int) -> None:
+def test_a_live_reader_sees_each_message_once_across_moves_and_outages(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     tiers = Tiers(tmp_path)
     tiers.add(700)

@@ -54,7 +54,7 @@ def test_a_frame_of_another_stream_or_term_is_corrupt(tmp_path: Path, offset: in
     assert f"not of {word}" in first.text or f"and {word}" in first.text
 
 
-def test_a_recording_as_it_was_written_has_no_fault(tmp_path: Path) -> None:
+def test_an_intact_recording_has_no_problems(tmp_path: Path) -> None:
     make(tmp_path)
     assert found(tmp_path) == []
     with open_recording(tmp_path, 0) as reader:
@@ -62,7 +62,7 @@ def test_a_recording_as_it_was_written_has_no_fault(tmp_path: Path) -> None:
         assert reader.index.count > 6
 
 
-def test_a_recorder_that_goes_on_sums_on_from_the_last_entry(tmp_path: Path) -> None:
+def test_a_restarted_recorder_continues_checksums_from_the_last_entry(tmp_path: Path) -> None:
     stream, sent = Stream(term_length=TERM), [bytes([i]) * 700 for i in range(200)]
     for part in (sent[:37], sent[37:38], sent[38:170], sent[170:]):
         with Recorder(tmp_path, segment_length=4 * TERM) as recorder:
@@ -101,7 +101,7 @@ def test_a_changed_header_ends_the_walk_there_without_any_checksum(tmp_path: Pat
     assert read == sent[:20]
 
 
-def test_a_cut_file_and_a_missing_one_are_told_with_their_place(tmp_path: Path) -> None:
+def test_truncated_and_missing_files_are_reported_by_name(tmp_path: Path) -> None:
     make(tmp_path)
     (tmp_path / f"0-{8 * TERM}.rec").unlink()
     (problem,) = found(tmp_path)
@@ -113,7 +113,7 @@ def test_a_cut_file_and_a_missing_one_are_told_with_their_place(tmp_path: Path) 
     assert 5 * TERM <= problem.position <= 5 * TERM + 1000
 
 
-def test_what_changed_after_a_missing_segment_is_found_too(tmp_path: Path) -> None:
+def test_changes_after_a_missing_segment_are_found_too(tmp_path: Path) -> None:
     make(tmp_path)
     (tmp_path / f"0-{4 * TERM}.rec").unlink()
     flip(tmp_path / f"0-{8 * TERM}.rec", 1000)
@@ -123,7 +123,7 @@ def test_what_changed_after_a_missing_segment_is_found_too(tmp_path: Path) -> No
     assert 4 * TERM <= changed.position <= 8 * TERM + 1000
 
 
-def test_an_archive_s_recording_that_is_still_written_has_no_fault_unless_its_last_frame_is_torn(
+def test_an_active_archive_recording_has_no_problem_unless_torn(
     tmp_path: Path,
 ) -> None:
     recorder = Recorder(tmp_path, segment_length=4 * TERM)
@@ -153,7 +153,7 @@ def test_a_negative_frame_length_is_a_corrupt_header(tmp_path: Path) -> None:
     assert "a frame header is invalid" in problem.text
 
 
-def test_a_missing_first_segment_is_a_problem_where_nothing_says_that_it_was_purged(tmp_path: Path) -> None:
+def test_a_missing_first_segment_is_a_problem_unless_purged(tmp_path: Path) -> None:
     make(tmp_path)
     with open_recording(tmp_path, 0) as reader:
         assert find_start_problem(reader) is None

@@ -64,7 +64,7 @@ def test_the_end_comes_after_the_last_byte() -> None:
     assert pipe.ends[1].write(b"flow") == 4
 
 
-def test_a_reset_loses_what_is_on_its_way_and_ends_both() -> None:
+def test_a_reset_drops_bytes_in_flight_and_ends_both_ends() -> None:
     clock, pipe = stream(StreamFaults())
     pipe.ends[0].write(b"ebb")
     pipe.reset()
@@ -99,7 +99,7 @@ def test_a_stall_ends_by_itself() -> None:
     assert pipe.ends[1].read() == b"des"
 
 
-def test_faults_that_cannot_be_are_refused() -> None:
+def test_impossible_faults_are_refused() -> None:
     for wrong in ({"cut": 1.5}, {"delay_ns": -1}, {"capacity": 0}):
         with pytest.raises(ConfigurationError, match=next(iter(wrong))):
             StreamFaults(**wrong)  # type: ignore[arg-type]

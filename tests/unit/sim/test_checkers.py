@@ -14,7 +14,7 @@ def checker() -> StreamChecker:
     return made
 
 
-def test_is_content_with_every_message_once_and_in_order() -> None:
+def test_accepts_every_message_once_and_in_order() -> None:
     stream = checker()
     for position, message in enumerate((b"one", b"two", b"three"), 1):
         stream.delivered(message, 32 * position)

@@ -9,7 +9,7 @@ from mainstem.sim.checkers import Violation
 from mainstem.sim.efficiency import Efficiency
 
 
-def test_a_run_that_repairs_each_loss_once_is_content() -> None:
+def test_repairing_each_loss_once_is_efficient() -> None:
     efficiency = Efficiency(
         lost=100, lost_bytes=100_000, resent_bytes=150_000, naks=150, judged=150, round_trip_ns=NS_PER_MS
     )
@@ -34,5 +34,5 @@ def test_each_bound_can_be_broken(sums: dict[str, object], words: str) -> None:
         Efficiency(**sums).finish()  # type: ignore[arg-type]
 
 
-def test_what_there_is_little_of_is_not_judged() -> None:
+def test_small_samples_are_not_judged() -> None:
     Efficiency(lost=3, naks=1_000).finish()

@@ -9,7 +9,7 @@ from mainstem.errors import ClientTimeout, DriverTimeout, RegistrationError
 from mainstem.sim.world import World
 
 
-def test_a_machine_that_crashed_starts_again_once_its_last_driver_counts_as_dead() -> None:
+def test_a_crashed_host_restarts_once_its_last_driver_is_presumed_dead() -> None:
     with World(1) as world:
         host = world.add_host("one", driver_timeout_ns=2 * NS_PER_SECOND)
         publication = host.aeron.add_publication("aeron:ipc", 1001)
@@ -67,7 +67,7 @@ def test_a_clock_drifts_without_going_back_and_its_time_of_day_jumps() -> None:
         assert host.clock.monotonic_ns() == before_ns
 
 
-def test_a_full_disk_refuses_a_log_and_lets_it_in_again_later() -> None:
+def test_a_full_disk_refuses_a_log_until_there_is_space() -> None:
     with World(1) as world:
         host = world.add_host("one")
         host.files.space -= host.files.free_space("/") - 1_000

@@ -41,7 +41,7 @@ def test_delivers_a_datagram_once_its_delay_has_passed() -> None:
     assert network.next_arrival_ns() is None
 
 
-def test_loses_everything_on_a_link_that_loses_everything() -> None:
+def test_drops_everything_on_a_link_that_loses_everything() -> None:
     network, sender, receiver = pair(Faults(loss=1.0))
     sender.transport.send(b"tide")
     network.pump(0)
@@ -50,14 +50,14 @@ def test_loses_everything_on_a_link_that_loses_everything() -> None:
     assert (network.sent, network.lost, network.delivered) == (1, 1, 0)
 
 
-def test_repeats_everything_on_a_link_that_duplicates_everything() -> None:
+def test_duplicates_everything_on_a_link_that_duplicates_everything() -> None:
     network, sender, receiver = pair(Faults(duplication=1.0, delay_ns=0))
     sender.transport.send(b"tide")
     network.pump(0)
     assert received(receiver) == [b"tide", b"tide"]
 
 
-def test_lets_later_datagrams_overtake_held_back_ones() -> None:
+def test_later_datagrams_overtake_delayed_ones() -> None:
     network, sender, receiver = pair(Faults(reorder=0.5, delay_ns=DELAY_NS, reorder_ns=5 * DELAY_NS))
     for number in range(40):
         sender.transport.send(bytes([number]))
@@ -99,7 +99,7 @@ def test_refuses_an_address_that_is_taken() -> None:
         network.open(B)
 
 
-def test_counts_what_nobody_receives() -> None:
+def test_datagrams_without_a_receiver_are_counted() -> None:
     network = SimNetwork(Random(1), faults=Faults(delay_ns=0))
     network.open(A, connected=B).transport.send(b"tide")
     network.pump(0)
@@ -153,7 +153,7 @@ def test_a_burst_loses_datagrams_in_a_row() -> None:
     assert 7 < sum(fates) / beginnings < 13
 
 
-def test_a_checksum_drops_what_is_damaged() -> None:
+def test_a_checksum_drops_damaged_datagrams() -> None:
     arrived, counts = arrivals(Faults(corruption=0.5, truncation=0.5), 1_000)
     assert counts["corruption"] > 400
     assert counts["truncation"] > 200
@@ -161,7 +161,7 @@ def test_a_checksum_drops_what_is_damaged() -> None:
     assert not any(each.is_damaged for each in arrived)
 
 
-def test_without_a_checksum_what_is_damaged_arrives_and_says_so() -> None:
+def test_without_a_checksum_damaged_datagrams_arrive_marked() -> None:
     flipped, _ = arrivals(Faults(corruption=1.0, checksum=False), 100)
     assert len(flipped) == 100
     assert all(each.is_damaged and len(each.datagram) == 100 for each in flipped)
@@ -169,7 +169,7 @@ def test_without_a_checksum_what_is_damaged_arrives_and_says_so() -> None:
     assert all(each.is_damaged and len(each.datagram) < 100 for each in cut)
 
 
-def test_a_datagram_above_the_mtu_vanishes() -> None:
+def test_a_datagram_above_the_mtu_is_dropped() -> None:
     faults = Faults(mtu=1_000)
     assert len(arrivals(faults, 10, length=1_000)[0]) == 10
     assert arrivals(faults, 10, length=1_001) == ([], Counter(mtu=10))
@@ -185,7 +185,7 @@ def test_a_clogged_link_delays_what_its_queue_holds_and_drops_the_rest() -> None
     assert [each.due_ns for each in paced] == [number * NS_PER_MS for number in range(1, 9)]
 
 
-def test_faults_that_are_switched_off_strike_on_no_link() -> None:
+def test_disabled_faults_never_occur() -> None:
     network, sender, receiver = pair(Faults(loss=1.0, delay_ns=0))
     network.without = ("loss",)
     network.link(A.ip, B.ip, Faults(loss=1.0, delay_ns=0))

@@ -13,19 +13,19 @@ def drawn(seed: int, plan: Plan | None = None) -> Schedule:
     return Schedule.drawn(seed, KINDS, hosts=3, length_ns=NS_PER_SECOND, plan=plan)
 
 
-def test_a_schedule_is_its_seed_and_seeds_differ_in_the_kinds_that_they_have() -> None:
+def test_a_schedule_depends_on_its_seed_and_kinds_vary() -> None:
     assert drawn(1).faults == drawn(1).faults
     kinds = {frozenset(fault.kind for fault in drawn(seed).faults) for seed in range(100)}
     assert len(kinds) > 8
     assert {kind for each in kinds for kind in each} == set(KINDS)
 
 
-def test_a_fault_of_a_link_leads_to_another_place() -> None:
+def test_a_link_fault_has_a_destination() -> None:
     for seed in range(100):
         assert all(fault.host != fault.other and fault.end_ns > fault.start_ns for fault in drawn(seed).faults)
 
 
-def test_what_is_left_out_moves_nothing_else() -> None:
+def test_omitted_faults_do_not_change_the_others() -> None:
     for seed in range(50):
         whole = drawn(seed).faults
         dropped = whole[0].number

@@ -21,7 +21,7 @@ def quiet_stream(world: World):
     return publication, subscription
 
 
-def test_a_quiet_second_takes_few_steps_and_heartbeats_keep_their_time() -> None:
+def test_a_quiet_second_takes_few_steps_and_keeps_heartbeats_on_time() -> None:
     with World(1) as world:
         quiet_stream(world)
         sent: list[int] = []

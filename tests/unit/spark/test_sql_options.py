@@ -186,7 +186,7 @@ def rows_of(reader: Any) -> list[int]:
     return [sum(batch.num_rows for batch in reader.read(part)) for part in reader.partitions()]
 
 
-def test_a_task_reads_no_more_messages_than_it_is_to(path: Any) -> None:
+def test_a_task_reads_only_its_share_of_messages(path: Any) -> None:
     assert max(rows_of(batch_reader(path))) > 70
     sizes = rows_of(batch_reader(path, maxRowsPerPartition="70"))
     assert sum(sizes) == 2 * COUNT

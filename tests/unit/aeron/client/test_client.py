@@ -116,7 +116,7 @@ def test_whole_messages_come_through_an_assembler_an_iterator_and_arrow(world: W
     assert subscription.poll_arrow().num_rows == 0
 
 
-def test_columns_of_pyarrow_are_offered_as_they_lie(world: World):
+def test_pyarrow_columns_are_offered_without_copying(world: World):
     pa = pytest.importorskip("pyarrow")
     publication = world.aeron.add_publication(CHANNEL, 5)
     subscription = world.aeron.add_subscription(CHANNEL, 5)
@@ -157,7 +157,7 @@ def test_scan_and_release_take_any_writable_buffers(world: World):
     assert image.position == 128
 
 
-def test_a_spoilt_log_is_an_error_that_names_it_and_the_position(world: World):
+def test_a_corrupt_log_is_an_error_with_path_and_position(world: World):
     publication = world.aeron.add_publication(CHANNEL, 5)
     subscription = world.aeron.add_subscription(CHANNEL, 5)
     world.run()
@@ -178,7 +178,7 @@ def test_a_spoilt_log_is_an_error_that_names_it_and_the_position(world: World):
         assert path in str(error.value)
 
 
-def test_a_spoilt_tail_is_an_error_that_names_the_log(world: World):
+def test_a_corrupt_tail_is_an_error_with_the_log(world: World):
     operation = world.aeron.async_add_publication(CHANNEL, 5)
     world.driver.do_work()
     path = f"{DIRECTORY}/{operation.correlation_id}.logbuffer"
@@ -191,7 +191,7 @@ def test_a_spoilt_tail_is_an_error_that_names_the_log(world: World):
     assert (error.value.log_file, error.value.position) == (path, -1)
 
 
-def test_a_spoilt_subscriber_position_is_an_error_that_names_the_log_and_the_position(world: World):
+def test_a_corrupt_subscriber_position_is_an_error_with_log_and_position(world: World):
     publication = world.aeron.add_publication(CHANNEL, 5)
     subscription = world.aeron.add_subscription(CHANNEL, 5)
     world.run()
@@ -203,7 +203,7 @@ def test_a_spoilt_subscriber_position_is_an_error_that_names_the_log_and_the_pos
     assert (error.value.log_file, error.value.position) == (path, -96)
 
 
-def test_an_image_of_a_log_that_is_none_is_refused_and_its_client_goes_on(world: World):
+def test_an_image_of_an_invalid_log_is_refused_and_the_client_continues(world: World):
     publication = world.aeron.add_publication(CHANNEL, 5)
     log = world.driver.files.map(f"{DIRECTORY}/{publication.registration_id}.logbuffer")
     log.put_i32(log.capacity - layout.LOG_METADATA_LENGTH + layout.LOG_TERM_LENGTH_OFFSET, 77)
@@ -258,7 +258,7 @@ def test_an_incomplete_group_is_not_called_a_missing_subscriber(
     assert error.value.receivers == receivers
 
 
-def test_send_waits_for_room_and_says_what_was_in_the_way(world: World):
+def test_send_waits_for_room_and_reports_the_cause(world: World):
     publication = world.aeron.add_publication(CHANNEL, 1001)
     counter = world.driver.counters.cell(world.driver.publications[publication.registration_id].position_limit_id)
     counter.set(0)
@@ -327,7 +327,7 @@ def test_arguments_of_the_wrong_type_never_reach_the_driver(world: World):
     assert world.aeron._conductor.pending == {}
 
 
-def test_a_typing_error_in_a_channel_never_reaches_the_driver_and_any_other_key_does(world: World):
+def test_only_misspelled_channel_keys_are_kept_from_the_driver(world: World):
     aeron = world.aeron
     publication = aeron.add_exclusive_publication("aeron:udp?control-mode=manual", 3)
     sent = len(world.driver.commands)
@@ -408,7 +408,7 @@ def test_the_contexts_handlers_serve_subscriptions_without_their_own():
     world.aeron.close()
 
 
-def test_what_a_handler_raises_goes_to_the_error_handler(world: World):
+def test_handler_exceptions_go_to_the_error_handler(world: World):
     def bad(image: Any) -> None:
         raise KeyError("mine")
 
@@ -468,7 +468,7 @@ def test_closing_tells_the_driver_once_and_ends_everything(world: World):
     assert repr(subscription) == "<Subscription aeron:ipc stream 1, closed>"
 
 
-def test_revoking_says_so_to_the_driver(world: World):
+def test_revoking_tells_the_driver(world: World):
     publication = world.aeron.add_publication(CHANNEL, 1)
     publication.revoke()
     world.run()
@@ -558,7 +558,7 @@ def test_the_heartbeat_counter_is_written_twice_a_second(world: World):
     assert world.driver.clock.epoch_ms() - heartbeat.get() < 300
 
 
-def test_a_client_that_the_driver_gave_up_is_closed():
+def test_a_client_that_the_driver_timed_out_is_closed():
     world = World()
     publication = world.aeron.add_publication(CHANNEL, 1)
     world.driver.answer(responses.OnClientTimeout(client_id=world.aeron.client_id + 1))
@@ -638,7 +638,7 @@ def test_publication_errors_reach_the_handler_of_the_client_they_concern():
     world.aeron.close()
 
 
-def test_an_endpoint_that_fails_is_told_to_the_error_handler(world: World):
+def test_a_failing_endpoint_reaches_the_error_handler(world: World):
     publication = world.aeron.add_publication(CHANNEL, 1)
     publication.channel_status_id = 77
     for status_id in (77, 78):
@@ -696,7 +696,7 @@ def test_connecting_waits_for_a_driver_that_is_not_ready_and_gives_up_in_time():
         )
 
 
-def test_what_is_dropped_open_warns():
+def test_dropping_an_open_resource_warns():
     world = World()
     publication = world.aeron.add_publication(CHANNEL, 1)
     world.aeron._conductor.resources.clear()

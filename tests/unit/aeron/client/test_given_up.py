@@ -147,7 +147,7 @@ WAYS = (timed_out, past_the_driver_timeout, interrupted, cancelled, dropped)
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_comes_after_the_client_stopped_waiting_is_removed(world: World, kind: str, way: Callable[..., None]):
+def test_results_that_arrive_after_a_timeout_are_removed(world: World, kind: str, way: Callable[..., None]):
     world.driver.silent = True
     way(world, *KINDS[kind])
     world.run()
@@ -234,7 +234,7 @@ def test_a_destination_whose_publication_was_closed_needs_no_removal(world: Worl
     assert world.removals() == []
 
 
-def test_a_refused_command_that_was_given_up_is_forgotten(world: World):
+def test_a_refused_command_that_timed_out_is_forgotten(world: World):
     world.driver.silent = True
     world.aeron.async_add_subscription(CHANNEL, 2).cancel()
     world.run()

@@ -61,7 +61,7 @@ def test_a_message_has_the_fields_of_its_frames(aeron: mainstem.Aeron) -> None:
     assert mainstem.Message(b"by hand", reserved_value=4).source_identity == ""
 
 
-def test_an_iterator_that_is_left_loses_nothing(aeron: mainstem.Aeron) -> None:
+def test_leaving_an_iterator_loses_nothing(aeron: mainstem.Aeron) -> None:
     subscription = aeron.add_subscription(CHANNEL, 1001)
     publication = aeron.add_publication(CHANNEL, 1001)
     for number in range(9):

@@ -70,12 +70,12 @@ def test_a_driver_of_another_user_is_refused_before_anything_is_mapped(driver: D
     assert files.mapped == []
 
 
-def test_an_own_driver_has_no_warning(driver: DriverFiles, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_users_own_driver_causes_no_warning(driver: DriverFiles, caplog: pytest.LogCaptureFixture) -> None:
     Aeron.connect(driver.directory, require_own_driver=True, use_invoker=True).close()
     assert [each for each in caplog.records if each.name == "mainstem.aeron.client"] == []
 
 
 @as_root
-def test_a_driver_of_root_is_nobody_elses(driver: DriverFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_of_root_is_trusted(driver: DriverFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: OTHER)
     Aeron.connect(driver.directory, require_own_driver=True, use_invoker=True).close()

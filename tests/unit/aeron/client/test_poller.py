@@ -38,7 +38,7 @@ def publish(aeron: mainstem.Aeron, stream_id: int, *messages: bytes) -> mainstem
     return publication
 
 
-def test_a_busy_stream_does_not_keep_another_waiting(driver: mainstem.MediaDriver, aeron: mainstem.Aeron) -> None:
+def test_a_busy_stream_does_not_delay_another(driver: mainstem.MediaDriver, aeron: mainstem.Aeron) -> None:
     busy, quiet, silent = (aeron.add_subscription(CHANNEL, each) for each in STREAMS)
     publish(aeron, busy.stream_id, *(b"%d" % number for number in range(100)))
     publish(aeron, quiet.stream_id, b"quiet")
@@ -51,7 +51,7 @@ def test_a_busy_stream_does_not_keep_another_waiting(driver: mainstem.MediaDrive
     assert [place for place, (subscription, _) in enumerate(got) if subscription is quiet] == [8]
 
 
-def test_what_an_iterator_is_left_with_is_not_lost(aeron: mainstem.Aeron) -> None:
+def test_messages_left_in_an_iterator_are_not_lost(aeron: mainstem.Aeron) -> None:
     first, second = (aeron.add_subscription(CHANNEL, each) for each in STREAMS[:2])
     publish(aeron, first.stream_id, b"1", b"2", b"3")
     publish(aeron, second.stream_id, b"4")
@@ -135,7 +135,7 @@ async def test_tasks_go_on_and_a_cancelled_iterator_loses_nothing() -> None:
             assert poller.subscriptions == ()
 
 
-def test_a_clients_figures_are_those_of_its_streams(aeron: mainstem.Aeron) -> None:
+def test_client_stats_match_its_streams(aeron: mainstem.Aeron) -> None:
     subscription = aeron.add_subscription(CHANNEL, 7)
     publication = publish(aeron, 7, bytes(100), bytes(100))
     assert next(subscription.messages(timeout=STALL_S)) == bytes(100)

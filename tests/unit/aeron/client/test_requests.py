@@ -92,7 +92,7 @@ def test_each_request_of_many_threads_gets_its_own_reply(aeron: mainstem.Aeron, 
     server.join()
 
 
-def test_what_comes_late_is_counted_and_a_slot_is_free_again(aeron: mainstem.Aeron) -> None:
+def test_late_responses_are_counted_and_free_their_slot(aeron: mainstem.Aeron) -> None:
     channel, back = ways("ipc")
     with mainstem.Requester(aeron, channel, 1001, max_in_flight=1, **back) as requester:
         with pytest.raises(NotConnected):
@@ -161,9 +161,7 @@ def test_a_handler_that_raises_leaves_its_request_without_a_reply(
 
 
 @pytest.mark.parametrize("number", [0, -1, 2.5])
-def test_a_bound_that_lets_nothing_through_is_refused_before_anything_is_opened(
-    aeron: mainstem.Aeron, number: Any
-) -> None:
+def test_an_empty_bound_is_refused_before_anything_is_opened(aeron: mainstem.Aeron, number: Any) -> None:
     channel, back = ways("ipc")
     with pytest.raises(ConfigurationError, match="max_in_flight="):
         mainstem.Requester(aeron, channel, 1001, max_in_flight=number, **back)
@@ -175,7 +173,7 @@ def test_a_bound_that_lets_nothing_through_is_refused_before_anything_is_opened(
         mainstem.aio.Responder(cast("Any", aeron), channel, 1001, max_clients=number, **back)
 
 
-def test_a_client_too_many_is_rejected(aeron: mainstem.Aeron) -> None:
+def test_a_client_beyond_the_limit_is_rejected(aeron: mainstem.Aeron) -> None:
     channel, back = ways("udp")
     responder = mainstem.Responder(aeron, channel, 1001, max_clients=1, **back)
     server = threading.Thread(target=responder.serve, args=(bytes,))
@@ -413,7 +411,7 @@ def test_closing_a_responder_from_another_thread_ends_every_way_back(aeron: main
         assert all(publication.closed for publication in opened)
 
 
-def test_a_way_back_that_opens_while_another_thread_closes_is_closed_too(
+def test_a_response_publication_opened_during_close_is_closed_too(
     aeron: mainstem.Aeron, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel, back = ways("ipc")

@@ -99,7 +99,7 @@ async def test_an_asyncio_subscriber_iterates_messages_of_a_restarted_publisher(
             assert await received() == b"after"
 
 
-def test_nothing_from_a_publisher_that_is_there_is_a_timeout(restarted: Restarted) -> None:
+def test_a_silent_connected_publisher_is_a_timeout(restarted: Restarted) -> None:
     assert next(restarted.subscription.messages(timeout=STALL_S)) == b"after"
     with pytest.raises(Timeout):
         next(restarted.subscription.messages(timeout=0.01))

@@ -77,7 +77,7 @@ def test_an_unknown_command_type_is_named():
     assert caught.value.code == ErrorCode.UNKNOWN_COMMAND_TYPE_ID
 
 
-def test_an_unknown_response_type_is_passed_over():
+def test_an_unknown_response_type_is_skipped():
     assert responses.decode_response(0x0FFF, b"") is None
 
 
@@ -85,13 +85,13 @@ def test_an_unknown_response_type_is_passed_over():
     ("change", "word"),
     [({"key": bytes(113)}, "key of 113"), ({"label": "x" * 381}, "label of 381"), ({"type_id": 1 << 31}, "type_id")],
 )
-def test_encoding_refuses_what_does_not_fit(change, word):
+def test_encoding_refuses_values_that_do_not_fit(change, word):
     values = {"client_id": 1, "correlation_id": 2, "type_id": 1000, "key": b"", "label": ""}
     with pytest.raises(LocalProtocolError, match=word):
         commands.AddCounter(**(values | change)).encode()
 
 
-def test_error_codes_that_are_not_known_here_read_as_unknown():
+def test_unknown_error_codes_read_as_unknown():
     assert responses.OnError(offending_correlation_id=1, error_code=9, message="").code is ErrorCode.UNKNOWN_HOST
     assert responses.OnError(offending_correlation_id=1, error_code=99, message="").code is ErrorCode.UNKNOWN
 

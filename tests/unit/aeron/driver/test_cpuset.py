@@ -41,7 +41,7 @@ def test_the_nearest_group_with_a_cpuset_counts(tmp_path: Path) -> None:
         cpuset(str(tmp_path / "none"), str(tmp_path / "mount"))
 
 
-def test_what_a_cpuset_splits_is_named(tmp_path: Path) -> None:
+def test_resources_split_by_a_cpuset_are_named(tmp_path: Path) -> None:
     for cpu in range(4):
         pair = cpu // 2 * 2
         write(tmp_path / f"cpu{cpu}/topology/thread_siblings_list", f"{pair}-{pair + 1}\n")

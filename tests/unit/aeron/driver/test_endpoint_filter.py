@@ -44,7 +44,7 @@ def images(driver: InvokedDriver, *datagrams: bytes) -> tuple[int, int]:
 @pytest.mark.parametrize(
     "setting", [{"endpoint_filter_deny": "127.0.0.0/8"}, {"endpoint_filter_allow": "192.0.2.0/24"}]
 )
-def test_a_stream_from_a_refused_network_has_no_image_and_no_answer(setting: dict[str, str]) -> None:
+def test_a_stream_from_a_refused_network_gets_no_image_and_no_response(setting: dict[str, str]) -> None:
     with closing(InvokedDriver(**setting)) as driver:
         assert images(driver, heartbeat(1), setup(1), setup(1)) == (0, 0)
         assert refusals(driver) == 3
@@ -64,7 +64,7 @@ def test_a_stream_from_an_allowed_network_has_its_image() -> None:
         assert refusals(driver) == 0
 
 
-def test_one_address_begins_no_more_streams_than_its_rate_allows_and_another_try_is_let_in_later() -> None:
+def test_an_address_starts_streams_only_at_its_rate() -> None:
     with closing(InvokedDriver(endpoint_filter_rate=1, endpoint_filter_burst=2)) as driver:
         assert images(driver, *(setup(session) for session in range(1, 6)))[0] == 2
         assert refusals(driver) == 3

@@ -78,7 +78,7 @@ def test_an_agent_that_fails_in_each_duty_cycle_is_one_traceback_and_a_count(cap
     assert stub.recorded == stub.counted == 1000
 
 
-def test_a_bug_is_one_entry_of_the_error_log_whatever_its_text_says() -> None:
+def test_a_bug_is_one_error_log_entry_regardless_of_its_text() -> None:
     stub: Any = Stub()
     memory = AtomicBuffer(bytearray(1 << 16))
     recorder = ErrorRecorder(DistinctErrorLog(memory), stub, stub)

@@ -55,7 +55,7 @@ def test_a_clock_jump_restarts_the_estimate() -> None:
     assert (one_way.latency_ns, one_way.count) == (70, 1)
 
 
-def test_a_burst_is_close_together_and_then_seldom() -> None:
+def test_measurements_come_in_a_burst_and_then_rarely() -> None:
     burst, times = MeasurementBurst(1_000_000_000, 0, lambda: 0), []
     for _ in range(MeasurementBurst.BURST + 2):
         times.append(burst.due_ns)

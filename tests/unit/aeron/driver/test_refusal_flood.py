@@ -92,7 +92,7 @@ def test_another_source_and_another_stream_still_reach_their_clients(driver: Inv
     assert other.refuse(Peer(InetAddress("127.0.0.66", 4000)), 6, "honest") == 1
 
 
-def test_responses_come_again_after_a_while(driver: InvokedDriver) -> None:
+def test_responses_arrive_again_after_a_while(driver: InvokedDriver) -> None:
     stream = Stream(driver)
     stream.refuse_all(of_ports(100))
     driver.clock.advance_ns(1_100_000_000)

@@ -358,7 +358,7 @@ def test_replies_to_measurements_are_rate_limited(world: World) -> None:
     assert answers == [request.reply().encode()]
 
 
-def test_a_response_publication_sends_to_whoever_asked(world: World) -> None:
+def test_a_response_publication_sends_to_the_requester(world: World) -> None:
     publication = world.publish("aeron:udp?control=127.0.0.1:24050|control-mode=response", is_response=True)
     peer = world.network.peer(next(world.ports))
     world.run(300)
@@ -386,7 +386,7 @@ def test_a_request_publication_asks_for_a_response_and_reports_its_session(world
     assert (message.registration_id, message.response_session_id) == (publication.registration_id, -77)
 
 
-def test_a_subscriber_with_a_control_address_asks_there_at_once_and_every_second(world: World) -> None:
+def test_a_subscriber_with_control_requests_a_setup_at_once_and_every_second(world: World) -> None:
     publisher = world.network.peer(24_070)
     endpoint = world.subscribe("aeron:udp?endpoint=127.0.0.1:24071|control=127.0.0.1:24070", group_tag=99)
     expected = setup_request(0, 0)
@@ -410,7 +410,7 @@ def setup_frame() -> bytes:
     ).encode()
 
 
-def test_one_image_takes_from_several_sockets_and_answers_through_each(world: World) -> None:
+def test_one_image_receives_from_several_sockets_and_responds_through_each(world: World) -> None:
     endpoint = world.subscribe("aeron:udp?control-mode=manual")
     destinations = [
         ReceiveDestination(world.channel(f"aeron:udp?endpoint=127.0.0.1:{port}"), world.network)
@@ -505,7 +505,7 @@ def test_cubic_shrinks_the_window_on_loss_and_reports_it_at_once(world: World) -
     assert windows[-1] == image.path.window_length
 
 
-def test_a_rejected_image_sends_errors_and_a_response_session_is_told_beside_status_messages(world: World) -> None:
+def test_a_rejected_image_sends_errors_and_response_sessions_follow_status_messages(world: World) -> None:
     image, peer, _ = lossy_image(world)
     world.to_receiver.set_response_session(image, 55)
     world.run(201)
@@ -532,7 +532,7 @@ def test_a_removed_images_session_cools_down_before_it_may_return(world: World) 
     assert len(world.taken(CreateImage)) == 1
 
 
-def test_the_receiver_answers_a_senders_measurement_and_its_one_way_bursts(world: World) -> None:
+def test_the_receiver_replies_to_measurements_and_handles_one_way_bursts(world: World) -> None:
     _, peer, place = lossy_image(world)
     for receiver_id in (7, 8, 0):
         request = rttm(receiver_id, receiver_id=receiver_id)

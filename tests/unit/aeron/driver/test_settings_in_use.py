@@ -82,7 +82,7 @@ def test_frees_no_more_logs_in_a_duty_cycle_than_the_limit() -> None:
     driver.close()
 
 
-def test_a_log_goes_when_there_are_no_counters_for_it() -> None:
+def test_a_log_is_deleted_if_counters_run_out() -> None:
     driver = InvokedDriver()
     while True:
         found = driver.ask(
@@ -125,7 +125,7 @@ def test_settings_that_exceed_the_systems_buffers_are_refused() -> None:
     check_buffers(DriverSettings(rcv_initial_window_length=65536, socket_so_rcvbuf=0), limits)
 
 
-def test_a_log_says_what_its_sockets_buffers_are() -> None:
+def test_a_log_records_its_socket_buffer_lengths() -> None:
     driver = InvokedDriver()
     channel = "aeron:udp?endpoint=127.0.0.1:20121|so-sndbuf=64k|so-rcvbuf=96k"
     ready = only(driver.add_publication(channel), responses.OnPublicationReady)

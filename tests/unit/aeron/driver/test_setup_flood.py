@@ -106,7 +106,7 @@ def test_the_limits_are_above_what_a_deployment_of_ten_thousand_streams_has() ->
     assert min(settings.driver_source_image_limit, settings.driver_image_limit) > 10_000
 
 
-def test_a_source_at_its_limit_does_not_block_others() -> None:
+def test_a_source_at_its_limit_does_not_affect_others() -> None:
     with closing(under_attack(driver_source_image_limit=20)) as driver:
         images_of(driver, ATTACKER, range(1, 1000))
         assert images_of(driver, HONEST, range(5000, 5005)) == 5
@@ -124,7 +124,7 @@ def test_images_of_a_flood_are_freed() -> None:
         assert images_of(driver, ATTACKER, range(1000, 1010)) == 10
 
 
-def test_a_duty_cycle_makes_few_images_and_what_is_asked_for_at_once_is_bounded() -> None:
+def test_a_duty_cycle_creates_a_bounded_number_of_images() -> None:
     with closing(under_attack()) as driver:
         for session in range(1, 1001):
             driver.network.send(ATTACKER, ADDRESS, setup(session))
@@ -178,7 +178,7 @@ def test_a_repeated_session_counts_once() -> None:
     assert len(images) == 0
 
 
-def test_a_setup_that_is_repeated_meets_no_limit_that_its_own_session_has_filled() -> None:
+def test_a_repeated_setup_is_not_limited_by_its_own_session() -> None:
     images = ImageLimiter(stream_limit=1, source_limit=1, total_limit=1)
     images.creating((9, STREAM, 1), "192.0.2.1")
     assert images.refusal((9, STREAM, 1), "192.0.2.1") is None

@@ -42,7 +42,7 @@ def new_log(parameters: LogParameters = PARAMETERS) -> LogBuffers:
     return LogBuffers.create(AtomicBuffer(bytearray(parameters.log_length)), parameters)
 
 
-def test_metadata_lies_where_other_programs_look_for_it():
+def test_metadata_is_where_the_reference_expects_it():
     log = new_log()
     memory, meta = log.buffer, 3 * 65536
     assert log.metadata_offset == meta
@@ -83,7 +83,7 @@ def test_a_mapped_log_reads_back_what_was_written():
     assert (mapped.max_payload_length, mapped.max_message_length, mapped.max_position) == (1376, 8192, 1 << 47)
 
 
-def test_what_changes_is_seen_through_every_mapping():
+def test_changes_are_seen_through_every_mapping():
     log = new_log()
     other = LogBuffers(log.buffer)
     log.is_connected, log.active_transport_count, log.end_of_stream_position = True, 2, 4096

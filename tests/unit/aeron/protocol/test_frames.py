@@ -158,12 +158,12 @@ def test_frames_of_a_datagram_continue_one_stream(second, rule):
     assert caught.value.rule == rule
 
 
-def test_control_frames_pass_over_what_follows_them():
+def test_control_frames_skip_trailing_bytes():
     nak = Nak(**STREAM, term_offset=64, length=32)
     assert decode_datagram(nak.encode() + b"more") == [nak]
 
 
-def test_options_of_another_length_than_a_group_tag_are_passed_over():
+def test_options_of_another_length_than_a_group_tag_are_skipped():
     message = edited("StatusMessage", (0, "28000000"), extra=bytes(4))
     (read,) = decode_datagram(message)
     assert read.group_tag is None
@@ -234,7 +234,7 @@ def test_a_status_message_is_checked_against_its_term(change, rule):
         ({"active_term_id": -6}, "SETUP position"),
     ],
 )
-def test_a_setup_of_which_no_image_can_be_made_is_refused(change, rule):
+def test_a_setup_with_impossible_values_is_refused(change, rule):
     setup = {
         "session_id": 1,
         "stream_id": 2,
@@ -262,7 +262,7 @@ def test_a_setup_may_have_wrapped_term_ids():
     ).check()
 
 
-def test_flags_read_as_questions():
+def test_flags_are_booleans_named_as_questions():
     assert Heartbeat(**STREAM, term_offset=0, flags=0xF0).is_end_of_stream
     assert Heartbeat(**STREAM, term_offset=0, flags=0xF0).is_revoked
     assert not Heartbeat(**STREAM, term_offset=0).is_end_of_stream
@@ -291,12 +291,12 @@ def test_a_round_trip_request_is_answered_with_its_own_timestamp():
         ResolutionEntry(name="x", address=ip_address("10.0.0.1"), port=65536),
     ],
 )
-def test_what_does_not_fit_is_not_encoded(frame):
+def test_values_that_do_not_fit_are_not_encoded(frame):
     with pytest.raises(LocalProtocolError):
         frame.encode()
 
 
-def test_a_request_for_a_setup_is_zero_but_for_its_ids():
+def test_a_request_for_a_setup_has_only_its_ids():
     plain = StatusMessage(session_id=0, stream_id=0, receiver_id=0x0102030405060708, flags=layout.SM_FLAG_SEND_SETUP)
     zeros = "00000000 00000000 00000000"
     assert plain.encode() == bytes.fromhex(f"24000000 00 80 0300 00000000 00000000 {zeros} 0807060504030201")

@@ -58,7 +58,7 @@ def test_counters_are_named_and_have_the_ids_of_archive_and_recording() -> None:
 
 
 @pytest.mark.parametrize("length", [-17, -1, 89, 1 << 30])
-def test_a_key_that_is_too_short_for_its_address_has_no_archive(length: int) -> None:
+def test_a_key_too_short_for_an_archive_id_has_none(length: int) -> None:
     made = MadeUpDirectory()
     key = bytes(12) + length.to_bytes(4, "little", signed=True)
     made.add(CounterSpec(ArchiveCounterType.RECORDING_POSITION, key, "rec-pos: 1"), 0)
@@ -101,7 +101,7 @@ def test_a_slow_recorder_is_named_with_the_speed_of_its_writes() -> None:
     )
 
 
-def test_a_recording_that_stands_still_says_where() -> None:
+def test_a_stalled_recording_reports_its_position() -> None:
     made = MadeUpDirectory().image(FAR).subscriber(FAR)
     made.recording(FAR)
     assert sentence(made).endswith(f"; recording 7 of archive 42 stands at {FAR:,}")

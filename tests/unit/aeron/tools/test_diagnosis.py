@@ -71,7 +71,7 @@ def test_streams_that_appear_or_disappear_between_samples_are_handled() -> None:
     assert diagnose([slow().sample(0), MadeUpDirectory().sample(50)]) == ()
 
 
-def test_figures_are_named_after_counters() -> None:
+def test_stats_are_named_after_counters() -> None:
     figures = publication([slow()]).figures
     assert figures["pub_pos"] == figures["pub_lmt"] == FAR + 2 * WINDOW
     assert figures["snd_pos"] == figures["snd_lmt"] == FAR + WINDOW

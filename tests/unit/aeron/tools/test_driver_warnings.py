@@ -33,7 +33,7 @@ def test_a_log_refused_for_lack_of_space_is_a_disk_warning() -> None:
     assert note.startswith("disk: a log was refused for lack of space 3 times, last 4 s ago")
 
 
-def test_logs_that_may_outgrow_their_file_system_are_a_warning() -> None:
+def test_logs_that_may_outgrow_their_file_system_cause_a_warning() -> None:
     made = MadeUpDirectory(free_space=2 * TERM).publication(0, limit=64, sent=0, sender_limit=64)
     made.logs = {own: replace(log, allocated=0) for own, log in made.logs.items()}
     (note,) = driver_warnings([made.sample()])

@@ -64,7 +64,7 @@ def test_skips_cleaned_and_missing_ranges(log: LogBuffers, tmp_path: Path) -> No
         assert [f.payload for f in file.frames(0, payload_limit=9)] == [b"a", b"b"]
 
 
-def test_a_claim_that_is_open_is_shown_as_such(log: LogBuffers, tmp_path: Path) -> None:
+def test_an_open_claim_is_shown_as_open(log: LogBuffers, tmp_path: Path) -> None:
     put(log, 0, 0, b"a")
     log.buffer.put_i32(64, -500)
     with LogFile(str(tmp_path / "log")) as file:

@@ -50,7 +50,7 @@ def test_reads_with_read_permission_and_never_writes(driver: DriverFiles) -> Non
         assert Path(path).read_bytes() == before
 
 
-def test_follows_a_driver_that_starts_anew(driver: DriverFiles) -> None:
+def test_follows_a_restarted_driver(driver: DriverFiles) -> None:
     with DirectoryReader(driver.directory) as reader:
         os.unlink(cnc_path(driver.directory))
         assert reader.snapshot(epoch_ms=0, now_ns=0).pid == 77  # the old one is still what was left
@@ -97,7 +97,7 @@ def test_a_missing_or_foreign_log_gives_no_state(tmp_path: Path) -> None:
         assert read_log_state(str(tmp_path / "odd")) is None
 
 
-def test_a_directory_whose_files_are_cut_short_raises_instead_of_ending_the_process(driver: DriverFiles) -> None:
+def test_truncated_files_of_a_directory_raise_instead_of_crashing(driver: DriverFiles) -> None:
     driver.counter(CounterType.SENDER_POSITION, 7, 64)
     cnc = cnc_path(driver.directory)
     with DirectoryReader(driver.directory) as reader:

@@ -217,7 +217,7 @@ def test_a_padding_frame_longer_than_a_datagram_does_not_count_as_out_of_window(
     assert answer([made], PUBLICATION).rule == "slow-sender"
 
 
-def test_spies_that_listen_to_an_unconnected_stream_are_mentioned() -> None:
+def test_spies_on_an_unconnected_stream_are_mentioned() -> None:
     assert "1 spy listens: none counts without ssc=true" in answer([flow_limit().spy(FAR)], PUBLICATION).sentence
 
 

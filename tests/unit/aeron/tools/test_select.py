@@ -44,7 +44,7 @@ def test_labels_are_chosen_by_expression_and_zeros_left_out() -> None:
     assert "sub-pos" not in chosen(Selection(hide_zero=True))
 
 
-def test_json_has_what_the_key_says() -> None:
+def test_json_has_the_documented_keys() -> None:
     (row,) = [counter_row(c) for c in made().counters if type_name(c) == "snd-lmt"]
     assert (row["session_id"], row["stream_id"], row["channel"], row["value"]) == (SESSION, STREAM, UDP, 96)
 

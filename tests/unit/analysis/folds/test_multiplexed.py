@@ -39,7 +39,7 @@ def test_rows_do_not_depend_on_where_the_frames_were_cut(make: Any) -> None:
         assert run(FOLD, events, cuts) == whole
 
 
-def test_credit_tells_what_was_left_and_for_how_long_nothing_was() -> None:
+def test_credit_rows_show_what_was_left_and_how_long_it_was_empty() -> None:
     found = told(bymux(), "credits")
     of_stream = [r for r in found if r["mux_stream_id"] == 0]
     assert [(r["amount"], r["available_before"], r["available_after"]) for r in of_stream] == [(100, 0, 100)] * 4
@@ -50,7 +50,7 @@ def test_credit_tells_what_was_left_and_for_how_long_nothing_was() -> None:
     assert (creation["amount"], creation["from_client"]) == (2, False)
 
 
-def test_streams_tell_how_they_ended() -> None:
+def test_streams_report_how_they_ended() -> None:
     ended, lost = sorted(told(bymux(), "mux_streams"), key=lambda r: r["mux_stream_id"])
     assert (ended["status"], ended["bytes_from_client"], ended["writes_from_client"]) == ("ended", 300, 3)
     assert (ended["opened_by_client"], ended["client_exhausted_ns"], ended["grants"]) == (True, 6 * MS, 4)
@@ -63,7 +63,7 @@ def test_pings_make_round_trips() -> None:
     assert [(r["method"], r["rtt_ns"]) for r in told(jmux(), "rtt")] == [("PING", MS // 4)]
 
 
-def test_requests_tell_their_latency_and_outcome() -> None:
+def test_requests_record_their_latency_and_outcome() -> None:
     found = sorted(told(jmux(), "requests"), key=lambda r: (r["opened_ns"], r["mux_stream_id"]))
     assert [r["outcome"] for r in found] == ["answered"] * 3 + ["aborted by server", "shutdown"]
     assert [r["may_have_run"] for r in found] == [None] * 3 + [True, False]

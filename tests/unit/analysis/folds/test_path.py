@@ -35,7 +35,7 @@ def test_rows_do_not_depend_on_where_the_frames_were_cut(seed: int) -> None:
     assert run(FOLD, events, list(range(1, len(events)))) == whole
 
 
-def test_a_hole_that_is_asked_for_and_filled_was_lost_before_the_capture() -> None:
+def test_a_requested_and_filled_gap_was_lost_before_the_capture() -> None:
     wire = Wire()
     wire.setup()
     position = wire.data(0)
@@ -74,7 +74,7 @@ def test_a_nak_for_what_passed_tells_of_a_loss_after_the_capture() -> None:
     assert (session["gaps"], session["lost_bytes"], session["retransmits"], session["naks"]) == (1, 128, 1, 3)
 
 
-def test_what_receivers_went_past_unasked_was_only_missed_by_the_capture() -> None:
+def test_data_that_receivers_passed_without_naks_was_missed_by_the_capture() -> None:
     wire = Wire()
     wire.setup()
     wire.data(wire.data(0) + 128)
@@ -83,7 +83,7 @@ def test_what_receivers_went_past_unasked_was_only_missed_by_the_capture() -> No
     assert (gap["place"], gap["status"], gap["repaired_ns"]) == ("in the capture", "passed", None)
 
 
-def test_late_data_that_nobody_asked_for_was_reordered() -> None:
+def test_unrequested_late_data_was_reordered() -> None:
     wire = Wire()
     wire.setup()
     wire.data(wire.data(0) + 128)
@@ -94,7 +94,7 @@ def test_late_data_that_nobody_asked_for_was_reordered() -> None:
     assert (session["retransmits"], session["duplicates"]) == (0, 0)
 
 
-def test_what_is_asked_for_and_then_passes_for_the_first_time_was_lost_before_the_capture_and_repaired() -> None:
+def test_requested_data_seen_first_after_the_nak_was_lost_before_the_capture() -> None:
     wire = Wire()
     wire.setup()
     position = wire.data(0)
@@ -109,7 +109,7 @@ def test_what_is_asked_for_and_then_passes_for_the_first_time_was_lost_before_th
     assert [(r["reason"], r["position"]) for r in told(wire, "retransmits")] == [("lost before", 128)]
 
 
-def test_a_range_of_which_the_capture_saw_a_part_was_lost_on_both_sides() -> None:
+def test_a_range_partly_captured_was_lost_on_both_sides() -> None:
     wire = Wire()
     wire.setup()
     position = wire.data(wire.data(0))
@@ -120,7 +120,7 @@ def test_a_range_of_which_the_capture_saw_a_part_was_lost_on_both_sides() -> Non
     assert gaps == [(128, "after the capture", "repaired"), (256, "before the capture", "repaired")]
 
 
-def test_naks_from_afar_that_crossed_the_repair_are_for_the_same_loss() -> None:
+def test_naks_that_crossed_the_repair_belong_to_the_same_loss() -> None:
     wire = Wire()
     wire.setup()
     first = wire.data(0)
@@ -162,7 +162,7 @@ def test_one_nak_for_what_the_capture_missed_and_what_it_saw_was_lost_on_both_si
     assert (session["duplicates"], session["retransmits"], session["lost_bytes"]) == (0, 3, 384)
 
 
-def test_a_hole_that_a_receiver_asked_for_before_is_one_gap() -> None:
+def test_a_range_that_a_receiver_requested_before_is_one_gap() -> None:
     wire = Wire()
     wire.setup()
     position = wire.data(0)
@@ -172,7 +172,7 @@ def test_a_hole_that_a_receiver_asked_for_before_is_one_gap() -> None:
     assert (gap["position"], gap["length"], gap["place"], gap["status"]) == (128, 96, "before the capture", "open")
 
 
-def test_a_tail_that_is_missing_shows_by_a_heartbeat_and_stays_open() -> None:
+def test_a_missing_tail_is_revealed_by_a_heartbeat() -> None:
     wire = Wire()
     wire.setup()
     wire.data(0)
@@ -277,7 +277,7 @@ def test_the_totals_of_a_session_are_those_of_its_frames() -> None:
     assert session["gaps"] == len(told(wire, "gaps"))
 
 
-def test_a_session_id_that_lives_again_starts_anew() -> None:
+def test_a_reused_session_id_starts_over() -> None:
     wire = Wire()
     wire.setup()
     wire.data(0)
@@ -333,7 +333,7 @@ def two_lives(*, ends: bool, silence_ms: float, begins_at: int = 0) -> Wire:
     ("ends", "silence_ms", "has_setup"),
     [(True, 0, True), (False, 30, True), (True, 1_500, False), (False, 10_000, False)],
 )
-def test_another_life_of_a_publisher_is_no_retransmission_and_its_losses_are_seen(
+def test_another_life_of_a_publisher_is_not_a_retransmission(
     ends: bool, silence_ms: float, has_setup: bool, begins_at: int
 ) -> None:
     wire = two_lives(ends=ends, silence_ms=silence_ms, begins_at=begins_at)
@@ -362,7 +362,7 @@ def test_rows_of_two_lives_do_not_depend_on_where_the_frames_were_cut(seed: int)
     assert run(FOLD, events, list(range(1, len(events)))) == whole
 
 
-def test_frames_that_were_overtaken_or_asked_for_are_of_the_same_life() -> None:
+def test_overtaken_and_requested_frames_belong_to_the_same_life() -> None:
     wire = Wire()
     wire.setup()
     position = wire.data(0)

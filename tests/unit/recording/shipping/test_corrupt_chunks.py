@@ -154,7 +154,7 @@ def test_a_damaged_range_is_read_from_where_it_was_recorded(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("compacted", [False, True])
-def test_what_earlier_releases_shipped_is_read_and_checked_where_it_can_be(
+def test_archives_of_earlier_releases_are_read_and_verified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compacted: bool
 ) -> None:
     monkeypatch.setattr(BlockSums, "table", lambda _: b"")
@@ -224,7 +224,7 @@ def test_a_mapped_chunk_is_checked_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 3 * BLOCK + 7])
-def test_a_table_is_the_same_however_its_bytes_come(length: int) -> None:
+def test_a_table_does_not_depend_on_how_its_bytes_arrive(length: int) -> None:
     data = random.Random(length).randbytes(length)
     whole, parts = BlockSums(), BlockSums()
     whole.add(data)

@@ -72,7 +72,7 @@ class Way:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", long_after(1, range(SEEDS)))
-def test_each_message_is_shipped_and_read_once_over_a_way_that_fails(tmp_path: Path, s3: str, seed: int) -> None:
+def test_each_message_is_shipped_and_read_once_over_a_failing_network(tmp_path: Path, s3: str, seed: int) -> None:
     rng, clock, bucket = random.Random(seed), ManualClock(), make_bucket(s3)
     station, way = Station(tmp_path, clock), Way(s3, bucket, seed)
     with way.proxy:

@@ -45,7 +45,7 @@ def hourly(directory: Path, hours: int = 8) -> tuple[ManualClock, MemoryStore, S
     return clock, store, station, ship
 
 
-def test_what_was_recorded_before_a_time_is_removed_by_whole_segments(tmp_path: Path) -> None:
+def test_retention_by_time_removes_whole_segments(tmp_path: Path) -> None:
     clock, store, station, ship = hourly(tmp_path)
     archive_id = ship.identity.id
     for hours in (7, 5, 3, 1):
@@ -67,7 +67,7 @@ def test_what_was_recorded_before_a_time_is_removed_by_whole_segments(tmp_path: 
     check_integrity(store, archive_id)
 
 
-def test_a_recording_that_ended_goes_as_a_whole_and_may_go_on(tmp_path: Path) -> None:
+def test_an_ended_recording_is_shipped_whole_and_may_continue(tmp_path: Path) -> None:
     clock, store, station, ship = hourly(tmp_path, 3)
     station.stop()
     ship.drain()
@@ -82,7 +82,7 @@ def test_a_recording_that_ended_goes_as_a_whole_and_may_go_on(tmp_path: Path) ->
     assert list(find_archive_problems(ShippedArchive(store, ship.identity.id), frames=True)) == []
 
 
-def test_readers_that_are_under_way_have_a_period_of_grace(tmp_path: Path) -> None:
+def test_running_readers_get_a_grace_period(tmp_path: Path) -> None:
     clock, store, station, ship = hourly(tmp_path)
     before = ShippedArchive(store, ship.identity.id)
     (descriptor,) = before.recordings()
@@ -269,7 +269,7 @@ class Aged(MemoryStore):
             yield StoredFile(file.name, file.size, self.age.get(file.name, 0))
 
 
-def test_objects_that_nothing_refers_to_are_swept_when_they_are_old(tmp_path: Path) -> None:
+def test_old_unreferenced_objects_are_removed(tmp_path: Path) -> None:
     clock, files, station, ship = hourly(tmp_path)
     store = Aged(files.files)
     day_ns = 24 * HOUR_NS

@@ -46,7 +46,7 @@ def changed(**values: object) -> bytes:
     ],
     ids=["deep", "empty", "number", "infinite", "nan", "no fields", "no list", "other fields", "no object"],
 )
-def test_a_manifest_that_is_none_is_refused(data: bytes) -> None:
+def test_an_invalid_manifest_is_refused(data: bytes) -> None:
     with pytest.raises(RecordingError):
         Manifest.decode(data, manifest_name(ARCHIVE, 3))
 
@@ -63,7 +63,7 @@ def test_a_manifest_that_is_none_is_refused(data: bytes) -> None:
     ],
     ids=["deep", "no fields", "no object", "no list", "no fields in a row", "a level that is not a number"],
 )
-def test_a_page_that_is_none_is_refused(data: bytes) -> None:
+def test_an_invalid_page_is_refused(data: bytes) -> None:
     with pytest.raises(RecordingError):
         _decoded(data, REF)
 

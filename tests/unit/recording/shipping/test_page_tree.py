@@ -158,7 +158,7 @@ def test_damaged_pages_are_errors() -> None:
         None,
     ],
 )
-def test_rows_that_cannot_be_are_errors(row: object) -> None:
+def test_impossible_rows_are_errors(row: object) -> None:
     with pytest.raises(RecordingError):
         Chunk.of(row)
 

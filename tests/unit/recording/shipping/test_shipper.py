@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_what_is_recorded_is_read_back_from_the_store(tmp_path: Path) -> None:
+def test_recordings_are_read_back_from_the_store(tmp_path: Path) -> None:
     clock, store = ManualClock(), MemoryStore()
     station = Station(tmp_path, clock)
     ship = shipper(tmp_path, store, clock)
@@ -82,7 +82,7 @@ def test_a_local_store_is_read_by_url_and_mapped(tmp_path: Path) -> None:
         assert reader.messages_before(reader.end_position()) == 300
 
 
-def test_a_full_chunk_goes_at_once_and_the_rest_after_roll_after_at_the_latest(tmp_path: Path) -> None:
+def test_a_full_chunk_is_shipped_at_once_and_the_rest_after_roll_after(tmp_path: Path) -> None:
     clock, store = ManualClock(), MemoryStore()
     station = Station(tmp_path, clock)
     ship = shipper(tmp_path, store, clock)
@@ -183,7 +183,7 @@ def test_a_recording_of_aeron_archive_without_an_index_is_shipped(tmp_path: Path
         assert not reader.has_times
 
 
-def test_what_was_deleted_before_it_was_shipped_is_counted_and_the_rest_is_shipped(
+def test_segments_deleted_before_shipping_are_counted_and_skipped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock, store = ManualClock(), MemoryStore()
@@ -237,7 +237,7 @@ def test_the_shipper_of_a_copied_directory_takes_over_and_the_other_ends_with_bo
     assert shipped(store) == station.sent[:50]
 
 
-def test_a_copy_with_other_content_is_not_shipped_any_further(tmp_path: Path) -> None:
+def test_a_directory_with_different_content_is_not_shipped_further(tmp_path: Path) -> None:
     clock, store = ManualClock(), MemoryStore()
     for name, seed in (("a", 1), ("b", 2)):
         station = Station(tmp_path / name, clock)
@@ -255,7 +255,7 @@ def test_a_copy_with_other_content_is_not_shipped_any_further(tmp_path: Path) ->
     assert ship.counts.errors > 0
 
 
-def test_a_directory_that_was_made_anew_under_the_same_id_is_refused(tmp_path: Path) -> None:
+def test_a_directory_recreated_under_the_same_id_is_refused(tmp_path: Path) -> None:
     clock, store = ManualClock(), MemoryStore()
     station = Station(tmp_path / "a", clock)
     station.send(payloads(50))
@@ -271,7 +271,7 @@ def test_a_directory_that_was_made_anew_under_the_same_id_is_refused(tmp_path: P
     assert shipped(store) == station.sent
 
 
-def test_an_identity_that_is_none_is_an_error(tmp_path: Path) -> None:
+def test_an_invalid_identity_is_an_error(tmp_path: Path) -> None:
     Station(tmp_path, ManualClock()).stop()
     (tmp_path / IDENTITY_FILE).write_text(json.dumps({"id": "../..", "host": "x"}))
     with pytest.raises(RecordingError, match="not an archive id"):
@@ -390,7 +390,7 @@ def test_bandwidth_is_bounded(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_memory_stays_flat_while_the_store_is_away(tmp_path: Path) -> None:
+def test_memory_stays_flat_while_the_store_is_unreachable(tmp_path: Path) -> None:
     clock, store, counts = ManualClock(), MemoryStore(), ShippingStats()
     patience = 0
 
@@ -436,7 +436,7 @@ def test_memory_stays_flat_while_the_store_is_away(tmp_path: Path) -> None:
     assert shipped(store) == station.sent
 
 
-def test_a_store_that_refuses_is_tried_so_often_and_no_more(tmp_path: Path) -> None:
+def test_a_refusing_store_is_retried_a_limited_number_of_times(tmp_path: Path) -> None:
     clock, store, counts = ManualClock(), MemoryStore(), ShippingStats()
 
     def refuses(operation: str, name: str, is_before: bool) -> None:
@@ -453,7 +453,7 @@ def test_a_store_that_refuses_is_tried_so_often_and_no_more(tmp_path: Path) -> N
     assert (counts.errors, counts.retries) == (3, 2)
 
 
-def test_for_how_long_a_store_fails_is_in_the_status(tmp_path: Path) -> None:
+def test_the_status_shows_how_long_a_store_has_failed(tmp_path: Path) -> None:
     clock, store, counts = ManualClock(), MemoryStore(), ShippingStats()
     attempts: list[float] = []
 
@@ -475,7 +475,7 @@ def test_for_how_long_a_store_fails_is_in_the_status(tmp_path: Path) -> None:
     assert shipped(store) == station.sent
 
 
-def test_a_call_that_never_returns_is_left_behind(tmp_path: Path) -> None:
+def test_a_call_that_never_returns_is_abandoned(tmp_path: Path) -> None:
     clock, counts = ManualClock(), ShippingStats()
     hangs, release = threading.Event(), threading.Event()
 
@@ -505,7 +505,7 @@ def test_a_call_that_never_returns_is_left_behind(tmp_path: Path) -> None:
     release.set()
 
 
-def test_lag_is_what_is_recorded_and_not_shipped(tmp_path: Path) -> None:
+def test_lag_is_recorded_but_unshipped_data(tmp_path: Path) -> None:
     clock, store = ManualClock(), MemoryStore()
     station = Station(tmp_path, clock)
     station.send(payloads(20))

@@ -180,7 +180,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_each_message_is_shipped_once_whatever_is_killed_and_fails(tmp_path: Path, seed: int) -> None:
+def test_each_message_is_shipped_once_across_kills_and_failures(tmp_path: Path, seed: int) -> None:
     world = World(tmp_path, seed)
     for _ in range(60):
         world.step()
@@ -201,7 +201,7 @@ def operations_of_a_round(directory: Path) -> int:
     return 2 * len(store.operations)
 
 
-def test_a_kill_at_each_operation_loses_and_doubles_nothing(tmp_path: Path) -> None:
+def test_a_kill_at_any_operation_loses_and_duplicates_nothing(tmp_path: Path) -> None:
     count = operations_of_a_round(tmp_path / "count")
     assert count > 40
     for at in range(count):

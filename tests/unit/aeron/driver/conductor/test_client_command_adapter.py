@@ -30,7 +30,7 @@ def test_logs_malformed_commands_and_sends_their_errors(driver: InvokedDriver) -
         ("aeron:ipc?term-length=3", ErrorCode.INVALID_CHANNEL, "term-length"),
     ],
 )
-def test_says_what_is_wrong_with_a_channel(driver: InvokedDriver, channel: str, code: ErrorCode, what: str) -> None:
+def test_reports_what_is_wrong_with_a_channel(driver: InvokedDriver, channel: str, code: ErrorCode, what: str) -> None:
     error = only(driver.add_publication(channel), responses.OnError)
     assert error.code is code
     assert what in error.message

@@ -60,7 +60,7 @@ def test_keeps_the_consumer_heartbeat_fresh(driver: InvokedDriver) -> None:
         assert driver.clock.epoch_ms() - driver.cnc.to_driver.consumer_heartbeat_ms <= 1000
 
 
-def test_says_that_it_was_shut_down() -> None:
+def test_reports_that_it_was_shut_down() -> None:
     driver = InvokedDriver()
     driver.core.close()
     assert driver.cnc.to_driver.consumer_heartbeat_ms == -1

@@ -78,7 +78,7 @@ def subscribe(driver: InvokedDriver, channel: str = CHANNEL) -> responses.OnSubs
 
 
 @pytest.mark.parametrize("key", ["cc=bbr", "nak-delay=soon", "rcv-wnd=0"])
-def test_a_subscription_that_can_have_no_image_says_so_for_each_stream(sender: Sender, key: str) -> None:
+def test_a_subscription_without_possible_images_logs_each_stream(sender: Sender, key: str) -> None:
     driver = sender.driver
     subscribe(driver, f"{CHANNEL}|{key}")
     errors = driver.core.system_counters[SystemCounter.ERRORS].get()
@@ -140,7 +140,7 @@ def test_a_destinations_socket_has_its_subscriptions_registration_id(driver: Inv
     assert driver.counters.registration_id(counter_id) == ready.correlation_id
 
 
-def test_data_of_an_unknown_session_asks_for_a_setup(sender: Sender) -> None:
+def test_data_of_an_unknown_session_requests_a_setup(sender: Sender) -> None:
     subscribe(sender.driver, CHANNEL + "|gtag=99")
     sender.heartbeat(0)
     (status,) = sender.frames(layout.TYPE_SM)
@@ -304,7 +304,7 @@ def test_a_session_specific_subscription_takes_its_session_only(sender: Sender) 
     assert count(sender.setup(), responses.OnAvailableImage) == 1
 
 
-def test_a_rejected_image_answers_with_error_frames(sender: Sender) -> None:
+def test_a_rejected_image_sends_error_frames(sender: Sender) -> None:
     driver = sender.driver
     subscribe(driver)
     image = only(sender.setup(), responses.OnAvailableImage)

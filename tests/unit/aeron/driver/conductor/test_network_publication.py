@@ -92,7 +92,7 @@ def receiver(driver: InvokedDriver) -> Receiver:
     return Receiver(driver)
 
 
-def test_sends_a_setup_at_once_and_every_100_ms_until_somebody_answers(receiver: Receiver) -> None:
+def test_sends_setups_every_100_ms_until_a_receiver_responds(receiver: Receiver) -> None:
     ready = receiver.publish()
     receiver.driver.cycle()
     log = receiver.log
@@ -142,7 +142,7 @@ def test_heartbeats_every_100_ms_when_idle(receiver: Receiver) -> None:
     assert all(struct.unpack_from("<i", heartbeat)[0] == 0 and len(heartbeat) == 32 for heartbeat in heartbeats)
 
 
-def test_sends_again_what_a_nak_asks_for(receiver: Receiver) -> None:
+def test_retransmits_what_a_nak_requests(receiver: Receiver) -> None:
     ready = receiver.publish()
     driver = receiver.driver
     driver.cycle()
@@ -160,7 +160,7 @@ def test_sends_again_what_a_nak_asks_for(receiver: Receiver) -> None:
     assert driver.counters.value(naks) == 1
 
 
-def test_is_not_connected_any_more_when_its_receiver_is_silent_for_five_seconds(receiver: Receiver) -> None:
+def test_disconnects_when_its_receiver_is_silent_for_five_seconds(receiver: Receiver) -> None:
     receiver.publish()
     receiver.driver.cycle()
     receiver.status()
@@ -170,7 +170,7 @@ def test_is_not_connected_any_more_when_its_receiver_is_silent_for_five_seconds(
     assert not receiver.log.is_connected
 
 
-def test_drains_then_says_end_of_stream_then_lingers(receiver: Receiver) -> None:
+def test_drains_then_announces_end_of_stream_then_lingers(receiver: Receiver) -> None:
     ready = receiver.publish("aeron:udp?endpoint=127.0.0.1:20121|linger=3s")
     driver = receiver.driver
     driver.cycle()
@@ -209,7 +209,7 @@ def test_a_spy_joins_a_draining_publication_while_another_one_waits_for_what_was
     assert count(driver.add_subscription(f"aeron-spy:{CHANNEL}"), responses.OnAvailableImage) == 0
 
 
-def test_an_end_is_announced_only_where_the_channel_wants_it(receiver: Receiver) -> None:
+def test_the_end_is_announced_unless_eos_is_false(receiver: Receiver) -> None:
     ready = receiver.publish(f"{CHANNEL}|linger=2s|eos=false")
     driver = receiver.driver
     driver.cycle()
@@ -242,7 +242,7 @@ def test_a_unicast_receiver_that_leaves_ends_the_linger(receiver: Receiver) -> N
     assert not driver.files.exists(ready.log_file)
 
 
-def test_a_revoked_publication_says_so_in_its_heartbeats(receiver: Receiver) -> None:
+def test_a_revoked_publication_marks_its_heartbeats(receiver: Receiver) -> None:
     ready = receiver.publish()
     driver = receiver.driver
     driver.cycle()
@@ -262,7 +262,7 @@ def test_a_revoked_publication_says_so_in_its_heartbeats(receiver: Receiver) -> 
     assert driver.counters.value(40) == 1
 
 
-def test_tells_clients_when_a_receiver_refuses_it(receiver: Receiver) -> None:
+def test_clients_are_told_when_a_receiver_refuses_a_stream(receiver: Receiver) -> None:
     ready = receiver.publish()
     driver = receiver.driver
     driver.cycle()
@@ -335,7 +335,7 @@ def test_answers_a_round_trip_measurement(receiver: Receiver) -> None:
     assert answer == request[:5] + b"\0" + request[6:]
 
 
-def test_a_spy_alone_connects_it_where_that_is_asked_for(driver: InvokedDriver) -> None:
+def test_a_spy_alone_connects_a_publication_with_ssc(driver: InvokedDriver) -> None:
     found = driver.add_publication(f"{CHANNEL}|ssc=true")
     ready = only(found, responses.OnPublicationReady)
     found = driver.add_subscription(f"aeron-spy:{CHANNEL}")

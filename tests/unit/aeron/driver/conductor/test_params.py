@@ -83,7 +83,7 @@ def read(log: LogBuffers, name: str) -> Any:
 
 
 @pytest.mark.parametrize(("parameters", "expected"), PUBLICATION, ids=[row[0] for row in PUBLICATION])
-def test_a_publications_log_says_what_its_channel_said(
+def test_a_publications_log_has_the_parameters_of_its_channel(
     driver: InvokedDriver, parameters: str, expected: dict[str, Any]
 ) -> None:
     ready = only(driver.add_publication(f"{UDP}|{parameters}"), responses.OnPublicationReady)
@@ -97,7 +97,7 @@ def test_a_publications_log_says_what_its_channel_said(
 
 
 @pytest.mark.parametrize(("parameters", "expected"), IMAGE, ids=[row[0] for row in IMAGE])
-def test_an_images_log_says_what_its_subscriptions_channel_said(
+def test_an_images_log_has_the_parameters_of_its_subscription(
     driver: InvokedDriver, parameters: str, expected: dict[str, Any]
 ) -> None:
     driver.add_subscription(f"{UDP}|{parameters}")

@@ -115,7 +115,7 @@ def test_a_log_that_has_begun_reserves_nothing_more(make: Callable[..., tuple[Ra
         logs.create_image(log(6))
 
 
-def test_a_log_that_has_no_room_to_begin_is_refused(make: Callable[..., tuple[RawLogFactory, SparseFiles]]) -> None:
+def test_a_log_without_initial_space_is_refused(make: Callable[..., tuple[RawLogFactory, SparseFiles]]) -> None:
     logs, files = make(3 * LOG)
     buffers, path = logs.create_publication(log(1))
     files.space = sum(files.taken.values()) + TERM // 4
@@ -135,7 +135,7 @@ def test_a_log_takes_a_share_of_little_free_space_before_it_begins(
     assert 128 << 10 <= allocator.ahead <= ahead // 4
 
 
-def test_written_and_deleted_logs_reserve_nothing(make: Callable[..., tuple[RawLogFactory, SparseFiles]]) -> None:
+def test_deleted_logs_reserve_nothing(make: Callable[..., tuple[RawLogFactory, SparseFiles]]) -> None:
     logs, files = make(2 * LOG + 100)
     first, path = logs.create_publication(log(1))
     files.taken[path] = LOG

@@ -37,7 +37,7 @@ class Recorder:
     def state_change(self, subject: str, old: str, new: str, now_ns: int) -> None: ...
 
 
-def test_a_response_channel_is_arranged_frame_by_frame_as_the_reference_does() -> None:
+def test_a_response_channel_is_set_up_like_the_reference() -> None:
     recorder = Recorder()
     with World(1) as world:
         world.network = SimNetwork(world.rng, faults=PERFECT, instrument=recorder)

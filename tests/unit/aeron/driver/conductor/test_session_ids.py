@@ -20,7 +20,7 @@ def test_a_session_id_in_use_is_not_handed_out_again(seed: int) -> None:
     assert following == [first + 3, first + 4, first + 6]
 
 
-def test_a_reserved_session_id_is_passed_over() -> None:
+def test_a_reserved_session_id_is_skipped() -> None:
     ids = SessionIds(Random(1), reserved_low=-(1 << 31), reserved_high=(1 << 31) - 10)
     assert {ids.take(()) for _ in range(9)} == set(range((1 << 31) - 9, 1 << 31))
 

@@ -141,7 +141,7 @@ def test_is_truncated_when_it_is_full(start: Callable[..., Logged]) -> None:
         assert 0 < logged.path.stat().st_size <= 2000
 
 
-def test_goes_to_the_standard_error_where_no_file_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+def test_goes_to_stderr_without_a_file(capfd: pytest.CaptureFixture[str]) -> None:
     driver = InvokedDriver(event_log="CMD_IN_ADD_PUBLICATION")
     driver.add_publication("aeron:ipc")
     driver.close()
@@ -173,7 +173,7 @@ def test_sockets_are_logged_only_for_events_that_need_them(event: str) -> None:
     assert not isinstance(transport("RESEND,CMD_IN_ADD_PUBLICATION"), TappedTransport)
 
 
-def test_frames_come_and_go_with_their_addresses(logged: Logged) -> None:
+def test_frames_are_logged_with_their_addresses(logged: Logged) -> None:
     driver, peer = logged.driver, logged.driver.network.peer(30001)
     driver.add_subscription(CHANNEL)
     logged.take()
@@ -193,7 +193,7 @@ def test_frames_come_and_go_with_their_addresses(logged: Logged) -> None:
     )
 
 
-def test_a_frame_says_how_long_it_was(start: Callable[..., Logged]) -> None:
+def test_a_frame_reports_its_original_length(start: Callable[..., Logged]) -> None:
     logged = start("FRAME_IN")
     logged.driver.add_subscription(CHANNEL)
     logged.send(logged.driver.network.peer(30001), ENDPOINT, setup())
@@ -201,7 +201,7 @@ def test_a_frame_says_how_long_it_was(start: Callable[..., Logged]) -> None:
     assert "FRAME_IN [72/40]: " in logged.path.read_text()
 
 
-def test_what_cannot_be_read_is_logged_as_far_as_it_can(logged: Logged) -> None:
+def test_malformed_frames_are_logged_as_far_as_possible(logged: Logged) -> None:
     logged.driver.add_subscription(CHANNEL)
     logged.take()
     logged.send(logged.driver.network.peer(30001), ENDPOINT, setup()[:20])
@@ -291,7 +291,7 @@ def test_an_unknown_name_is_logged_too(logged: Logged) -> None:
     assert any(event == "GENERIC_MESSAGE" and "nobody" in detail for event, detail in seen)
 
 
-def test_drivers_that_know_one_another_come_and_go(start: Callable[..., Logged]) -> None:
+def test_drivers_that_know_one_another_appear_and_disappear(start: Callable[..., Logged]) -> None:
     logged = start(
         "NAME_RESOLUTION_NEIGHBOR_ADDED,NAME_RESOLUTION_NEIGHBOR_REMOVED,NAME_RESOLUTION_HOST_NAME",
         name_resolver_supplier="driver",

@@ -73,7 +73,7 @@ def test_a_data_frames_payload_is_shown_on_request() -> None:
     assert frame_text(NAK, with_data=True) == frame_text(NAK)
 
 
-def test_a_text_from_the_network_stays_on_its_line() -> None:
+def test_text_from_the_network_stays_on_one_line() -> None:
     error = ErrorFrame(**STREAM, receiver_id=1, error_code=13, text="one\nDRIVER: FRAME_IN two\r").encode()
     assert "\n" not in frame_text(error)
     assert "\r" not in frame_text(error)

@@ -66,7 +66,7 @@ def test_a_multicast_data_address_must_be_odd() -> None:
         channel("aeron:udp?endpoint=224.10.9.8:4050")
 
 
-def test_control_makes_a_sender_of_many_and_tells_a_receiver_where_to_answer() -> None:
+def test_control_makes_a_multi_destination_sender_and_a_receivers_control_address() -> None:
     sender = channel("aeron:udp?control=192.168.5.7:4050|control-mode=dynamic")
     assert sender.has_many_destinations
     assert sender.local_control == InetAddress("192.168.5.7", 4050)
@@ -82,13 +82,13 @@ def test_manual_destinations_need_no_address() -> None:
     assert made.remote_data == InetAddress("0.0.0.0", 0)
 
 
-def test_a_response_channel_is_not_one_of_many() -> None:
+def test_a_response_channel_is_not_multi_destination() -> None:
     made = channel("aeron:udp?control=192.168.5.7:4050|control-mode=response")
     assert made.is_response
     assert not made.has_many_destinations
 
 
-def test_the_same_words_are_the_same_channel_and_a_wildcard_port_never_is() -> None:
+def test_identical_text_is_the_same_channel_except_with_a_wildcard_port() -> None:
     assert channel("aeron:udp?endpoint=peer:40123").matches(channel("aeron:udp?endpoint=peer:40123|mtu=4096"))
     assert not channel("aeron:udp?endpoint=peer:40123").matches(channel("aeron:udp?endpoint=peer:40124"))
     wild = "aeron:udp?endpoint=localhost:0"
@@ -149,7 +149,7 @@ def test_a_destination_at_port_0_is_found_again_by_its_text() -> None:
         ("aeron:udp?endpoint=localhost:1|interface=nowhere", "unknown host 'nowhere'"),
     ],
 )
-def test_says_what_does_not_fit(text: str, words: str) -> None:
+def test_reports_values_that_do_not_fit(text: str, words: str) -> None:
     with pytest.raises(ChannelUriError, match=words):
         channel(text)
 
@@ -202,6 +202,6 @@ def test_nothing_can_be_sent_through_some_channels(text: str, words: str) -> Non
     channel("aeron:udp?control=peer:40123|control-mode=auto").check_publication()
 
 
-def test_a_subscription_reports_to_a_port() -> None:
+def test_a_subscription_control_address_needs_a_port() -> None:
     with pytest.raises(ChannelUriError, match="port 0"):
         channel("aeron:udp?endpoint=peer:40123|control=peer:0").check_subscription()

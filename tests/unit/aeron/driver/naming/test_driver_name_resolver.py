@@ -47,7 +47,7 @@ def value(driver: InvokedDriver, kind: CounterType) -> int:
     return driver.counters.cell(driver.counters.find(kind, 0)).get_acquire()
 
 
-def test_tells_its_own_name_once_a_second_as_the_reference_does(driver: InvokedDriver) -> None:
+def test_announces_its_name_once_a_second_like_the_reference(driver: InvokedDriver) -> None:
     peer = driver.network.peer(BOOTSTRAP)
     driver.run(3.05, step=0.01)
     assert peer.take() == [ALPHA] * 4
@@ -60,7 +60,7 @@ def test_its_counters_have_the_references_labels(driver: InvokedDriver) -> None:
     assert entries == "Resolver cache entries: name=alpha"
 
 
-def test_says_what_the_name_of_a_bootstrap_neighbour_stands_for(driver: InvokedDriver) -> None:
+def test_reports_the_address_of_a_bootstrap_neighbor(driver: InvokedDriver) -> None:
     driver.run(0.1, step=0.01)
     label = f"Bootstrap neighbor: name=127.0.0.1:{BOOTSTRAP} resolved=127.0.0.1:{BOOTSTRAP}"
     assert label in driver.labels().values()
@@ -79,7 +79,7 @@ def test_learns_a_name_and_uses_it_for_a_channel(driver: InvokedDriver) -> None:
     assert receiver.take()
 
 
-def test_tells_neighbours_of_each_other(driver: InvokedDriver) -> None:
+def test_tells_neighbors_about_each_other(driver: InvokedDriver) -> None:
     first, second = driver.network.peer(BOOTSTRAP), driver.network.peer(40993)
     driver.network.send(first, BOUND, told("beta", "127.0.0.1", BOOTSTRAP, is_self=True))
     driver.network.send(second, BOUND, told("gamma", "127.0.0.1", 40993, is_self=True))
@@ -88,7 +88,7 @@ def test_tells_neighbours_of_each_other(driver: InvokedDriver) -> None:
     assert names == {"alpha", "beta"}
 
 
-def test_forgets_a_neighbour_that_falls_silent(driver: InvokedDriver) -> None:
+def test_forgets_a_silent_neighbor(driver: InvokedDriver) -> None:
     peer = driver.network.peer(BOOTSTRAP)
     driver.network.send(peer, BOUND, told("beta", "127.0.0.1", BOOTSTRAP, is_self=True))
     driver.run(9.0)
@@ -100,7 +100,7 @@ def test_forgets_a_neighbour_that_falls_silent(driver: InvokedDriver) -> None:
     assert error.error_code == 9
 
 
-def test_ignores_its_own_name_and_what_is_older_than_it_believes(driver: InvokedDriver) -> None:
+def test_ignores_its_own_name_and_outdated_entries(driver: InvokedDriver) -> None:
     peer = driver.network.peer(BOOTSTRAP)
     driver.network.send(peer, BOUND, told("alpha", "127.0.0.1", 40991, is_self=True))
     driver.network.send(peer, BOUND, told("beta", "127.0.0.1", 40995, age_ms=10_001))
@@ -128,9 +128,7 @@ def test_counts_and_forgets_an_address_where_no_driver_can_be(driver: InvokedDri
 
 
 @pytest.mark.parametrize(("ip", "port"), [("::1", 40993), ("127.0.0.1", 0)])
-def test_a_driver_that_cannot_be_talked_to_is_found_by_its_name_all_the_same(
-    driver: InvokedDriver, ip: str, port: int
-) -> None:
+def test_an_unreachable_driver_is_still_found_by_name(driver: InvokedDriver, ip: str, port: int) -> None:
     driver.network.send(driver.network.peer(BOOTSTRAP), BOUND, told("beta", ip, port, is_self=True))
     driver.run(3.0)
     assert value(driver, CounterType.RESOLVER_CACHE_ENTRIES) == 1

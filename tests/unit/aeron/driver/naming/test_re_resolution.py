@@ -56,7 +56,7 @@ def test_a_destination_follows_a_name_that_moved() -> None:
     driver.close()
 
 
-def test_a_destination_whose_name_is_unknown_is_kept_until_somebody_knows_it() -> None:
+def test_a_destination_with_an_unknown_name_is_kept_until_it_resolves() -> None:
     driver = InvokedDriver()
     peer = driver.network.peer(20141)
     ready = only(

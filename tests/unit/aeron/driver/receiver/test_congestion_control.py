@@ -75,7 +75,7 @@ def test_in_tcp_mode_the_window_grows_at_least_as_tcps_does() -> None:
     assert tcp.window_length > plain.window_length
 
 
-def test_measures_round_trips_only_when_told_to_and_believes_only_answers_it_asked_for() -> None:
+def test_measures_round_trips_only_if_enabled_and_ignores_unrequested_replies() -> None:
     shown, window = Shown(), Shown()
     silent = cubic()
     assert not silent.measures_at(SECOND)

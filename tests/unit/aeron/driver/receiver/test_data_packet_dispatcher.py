@@ -19,7 +19,7 @@ def dispatcher() -> DataPacketDispatcher:
     return made
 
 
-def test_asks_for_a_setup_once_a_second_until_it_comes(dispatcher: DataPacketDispatcher) -> None:
+def test_requests_a_setup_once_a_second_until_it_arrives(dispatcher: DataPacketDispatcher) -> None:
     assert dispatcher.on_unknown(STREAM, SESSION, 0)
     assert dispatcher.state(STREAM, SESSION) is SessionState.PENDING_SETUP
     assert not dispatcher.on_unknown(STREAM, SESSION, SECOND - 1)
@@ -45,7 +45,7 @@ def test_a_session_that_cools_down_is_not_welcome_until_the_time_is_over(dispatc
     assert dispatcher.on_setup(STREAM, SESSION, SECOND)
 
 
-def test_a_subscription_to_one_session_wants_no_other(dispatcher: DataPacketDispatcher) -> None:
+def test_a_subscription_to_one_session_ignores_others(dispatcher: DataPacketDispatcher) -> None:
     dispatcher.add_subscription(11, SESSION)
     assert dispatcher.has_subscription(11, SESSION)
     assert not dispatcher.on_unknown(11, 78, 0)
@@ -67,7 +67,7 @@ def test_a_stream_without_subscription_is_forgotten_with_its_sessions(dispatcher
     dispatcher.remove_subscription(STREAM, SESSION)
 
 
-def test_a_refused_image_may_be_asked_for_again(dispatcher: DataPacketDispatcher) -> None:
+def test_a_refused_image_may_be_requested_again(dispatcher: DataPacketDispatcher) -> None:
     assert dispatcher.on_setup(STREAM, SESSION, 0)
     dispatcher.forget(STREAM, SESSION)
     assert dispatcher.on_setup(STREAM, SESSION, 1)
@@ -80,7 +80,7 @@ def test_a_flood_of_sessions_does_not_grow_memory(dispatcher: DataPacketDispatch
     assert remembered == MAX_SESSIONS
 
 
-def test_an_image_is_made_once_beside_any_number_of_sessions_that_cool_down(dispatcher: DataPacketDispatcher) -> None:
+def test_an_image_is_created_once_during_many_cool_downs(dispatcher: DataPacketDispatcher) -> None:
     for session in range(MAX_SESSIONS):
         dispatcher.cool_down(STREAM, session, 10 * SECOND)
     assert dispatcher.on_setup(STREAM, -1, 0)
