@@ -157,22 +157,43 @@ class ClientSession(SessionStream):
         return response
 
 
+MAY_BE_EXECUTED = "it may have been executed; send it again only if twice does no harm"
+
+
 class _Attempts:
     """What is known of a request while it is sent, perhaps more than once."""
 
     def __init__(self) -> None:
         self.session: ClientSession | None = None  # of the attempt that goes on, or was the last
         self.failure: MainstemError | None = None  # of the attempt before
+        self.count = 0
 
     @property
     def delivery(self) -> Delivery:
         """How much of the request may have reached the server."""
         return Delivery.NONE if self.session is None else self.session._delivery()
 
-    def timed_out(self, timeout: float) -> Timeout:
+    def explain(self, error: MainstemError) -> None:
+        """Say in the error of the last attempt what it means for the request, where its connection failed."""
+        if not isinstance(error, ConnectionLost | Timeout):
+            return
+        if error.may_retry:
+            times = f" in {self.count} attempts" if self.count > 1 else ""
+            error.args = (f"the request was not sent{times}: {error}",)
+        else:
+            error.args = (f"the request failed: {error}; it was not sent again, because {MAY_BE_EXECUTED}",)
+
+    def timed_out(self, timeout: float, address: Address, *, connected: bool) -> Timeout:
         """The error of a request whose time has passed."""
-        why = "" if self.failure is None else f"; the attempt before failed: {self.failure}"
-        error = Timeout(f"no response within {timeout:g} s{why}", timeout=timeout)
+        if self.delivery is not Delivery.NONE:
+            what = MAY_BE_EXECUTED
+        elif self.failure is not None:
+            what = f"it was not sent, and the attempt before failed: {self.failure}"
+        elif connected:
+            what = "it was not sent, as all sessions were busy; allow more time, or more connections (max_connections)"
+        else:
+            what = "it was not sent, as there was no connection yet; the server is stopped or overloaded"
+        error = Timeout(f"no response within {timeout:g} s from {address}: {what}", timeout=timeout)
         error.delivery = self.delivery
         error.__cause__ = self.failure
         return error
@@ -297,21 +318,22 @@ class Client:
         except TimeoutError as error:
             if isinstance(error, MainstemError) or not deadline.expired():
                 raise
-            raise made.timed_out(timeout) from made.failure
+            failure = made.timed_out(timeout, self._address, connected=bool(self._pool.connections))
+            raise failure from made.failure
 
     async def _send(self, payload: bytes | bytearray | memoryview, attempts: int, made: _Attempts) -> bytes:
         """Send a request until it has a response, or the attempts are over."""
         pause = RETRY_FIRST_S
         while True:
-            attempts -= 1
+            made.count += 1
             made.session = None
             try:
                 made.session = await self._open_session()
                 return await made.session._exchange(payload)
             except MainstemError as error:
-                if attempts <= 0 or not error.may_retry:
-                    raise
-                if made.session is None and not isinstance(error, ConnectionLost):
+                is_repeated = error.may_retry and (made.session is not None or isinstance(error, ConnectionLost))
+                if made.count >= attempts or not is_repeated:
+                    made.explain(error)
                     raise
                 made.failure = error
             await asyncio.sleep(pause * self._entropy.uniform(0.5, 1.0))

@@ -234,7 +234,10 @@ class Pool:
             connection.end(abort=True)
             await connection.wait_ended()
             if isinstance(error, TimeoutError) and deadline.expired():
-                text = f"{self._endpoint} did not send its connection header within {self._timeout:g} s"
+                text = (
+                    f"cannot connect to {self._endpoint}: no Jmux header came over the connection within {self._timeout:g} s; "
+                    "the server is stopped or overloaded, or does not speak Jmux"
+                )
                 raise Timeout(text, timeout=self._timeout) from None
             raise
         return connection

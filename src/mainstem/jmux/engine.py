@@ -125,9 +125,14 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
         if self._carry or self._body is not None:
             self._violated("truncated-message", "the byte stream ended inside a message")
         self._events.append(events.ConnectionEnded())
-        in_order = self.established and all(map(self._is_complete, self.sessions.values()))
-        ending = ClosedError if in_order else ConnectionLost
-        self.fail(ending(f"{self.peer_name} ended the jmux connection"))
+        left = sum(not self._is_complete(session) for session in self.sessions.values())
+        if not self.established:
+            self.fail(ConnectionLost(f"{self.peer_name} ended the connection before its jmux header came"))
+        elif left:
+            requests = "a request was" if left == 1 else f"{left} requests were"
+            self.fail(ConnectionLost(f"{self.peer_name} ended the jmux connection while {requests} open"))
+        else:
+            self.fail(ClosedError(f"{self.peer_name} ended the jmux connection"))
 
     def _is_complete(self, session: Session) -> bool:
         """Whether the end of the connection takes nothing from a session."""

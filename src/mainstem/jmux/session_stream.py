@@ -38,6 +38,8 @@ class SessionStream(BaseStream):
 
     __slots__ = ()
 
+    _KIND = "session"
+
     _handle: Session
     _engine: ClientEngine | ServerEngine
 

@@ -47,7 +47,7 @@ import math
 import warnings
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from mainstem._internal.tasks import within
 from mainstem.errors import ClosedError, ConnectionLost, Delivery, LimitExceeded, MainstemError, Timeout
@@ -122,6 +122,8 @@ class BaseStream:
         "_write_error",
         "_write_failure",
     )
+
+    _KIND: ClassVar = "stream"
 
     _engine: Any
 
@@ -226,7 +228,7 @@ class BaseStream:
             >>> data = await stream.read(timeout=5)
         """
         if timeout is not None:
-            return await within(timeout, self.read(limit), f"read of stream {self.id}")
+            return await within(timeout, self.read(limit), f"read of {self._KIND} {self.id}")
         buffer = self._buffer
         if limit < 0:
             await self._wait_for(None)
@@ -258,7 +260,7 @@ class BaseStream:
             MainstemError: What broke the stream off; the bytes that came are left for other reads.
         """
         if timeout is not None:
-            return await within(timeout, self.readexactly(count), f"read of stream {self.id}")
+            return await within(timeout, self.readexactly(count), f"read of {self._KIND} {self.id}")
         buffer = self._buffer
         if buffer.size < count:
             await self._wait_for(count)
@@ -310,7 +312,7 @@ class BaseStream:
         while not self._eof and (count is None or buffer.size < count):
             if buffer.size:
                 if count is None and buffer.size > (limit := self._connection.read_limit):
-                    text = f"stream {self.id} has more than {limit} bytes, the limit of one read"
+                    text = f"{self._KIND} {self.id} has more than {limit} bytes, the limit of one read"
                     raise LimitExceeded(text, limit=limit)
                 if buffer.size > self._credited:
                     ahead, self._credited = buffer.size - self._credited, buffer.size
@@ -359,7 +361,7 @@ class BaseStream:
         """
         self._check_writable()
         if self._handle.queue.size > WRITE_LIMIT:
-            await within(timeout, self._drain_to(WRITE_LIMIT, WRITE_LIMIT // 2), f"drain of stream {self.id}")
+            await within(timeout, self._drain_to(WRITE_LIMIT, WRITE_LIMIT // 2), f"drain of {self._KIND} {self.id}")
 
     async def flush(self, *, timeout: float | None = None) -> None:
         """Wait until the transport has taken everything that was written.
@@ -374,7 +376,7 @@ class BaseStream:
         if self._handle.queue.size:
             self._connection.flush()
         if timeout is not None or self._handle.queue.size:
-            await within(timeout, self._drain_to(0, 0), f"flush of stream {self.id}")
+            await within(timeout, self._drain_to(0, 0), f"flush of {self._KIND} {self.id}")
         self._check_written()
 
     async def _flush_in_time(self, timeout: float | None = None) -> None:
@@ -401,7 +403,7 @@ class BaseStream:
     def _give_up(self, timeout: float) -> None:
         """End the writing half because the peer took nothing for ``timeout`` seconds, which is logged."""
         error = Timeout(
-            f"stream {self.id} was cut off: {self._connection.peer_name} took nothing for {timeout:g} s, "
+            f"{self._KIND} {self.id} was cut off: {self._connection.peer_name} took nothing for {timeout:g} s, "
             f"{self.queued} bytes were not sent",
             timeout=timeout,
         )

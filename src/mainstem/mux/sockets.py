@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import math
 import os
 import socket
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from mainstem.mux.transports import TransportHandler
 
 CONNECT_TIMEOUT_S = 10.0
+# Why connecting fails where no server listens: on a port, and on the path of a Unix socket.
+NOBODY_LISTENS = frozenset({errno.ECONNREFUSED, errno.ENOENT})
 # Protocol errors of peers that a server logs individually per interval; the others are counted.
 LOG_BURST = 10
 LOG_INTERVAL_S = 60.0
@@ -88,7 +91,8 @@ class Address:
         except (TimeoutError, OSError, ValueError, NoneSucceededError) as error:
             dial.abort()
             if isinstance(error, TimeoutError) and timeout is not None:
-                raise Timeout(f"{self} did not answer within {timeout:g} s", timeout=timeout) from None
+                text = f"cannot connect to {self}: no answer within {timeout:g} s; check the address, and what lies between"
+                raise Timeout(text, timeout=timeout) from None
             if isinstance(error, ConfigurationError):
                 raise
             raise self._unreached(error) from (error.failures[0][1] if isinstance(error, NoneSucceededError) else error)
@@ -107,8 +111,15 @@ class Address:
         texts = [describe(each) for _, each in failures]
         if len(set(texts)) > 1:
             texts = [f"{where[1][0]}: {text}" for (where, _), text in zip(failures, texts, strict=True) if where]
-        what = "cannot connect to {}: its TLS handshake failed: {}" if in_tls else "{} cannot be reached: {}"
-        return ConnectionLost(what.format(self, "; ".join(dict.fromkeys(texts))), delivery=Delivery.NONE)
+        reason = ", ".join(dict.fromkeys(texts))
+        if in_tls:
+            text = f"cannot connect to {self}: its TLS handshake failed: {reason}"
+        elif all(isinstance(each, OSError) and each.errno in NOBODY_LISTENS for _, each in failures):
+            where = "address" if self.path is None else "path"
+            text = f"cannot connect to {self}: {reason}; start the server, or check its {where}"
+        else:
+            text = f"cannot connect to {self}: {reason}"
+        return ConnectionLost(text, delivery=Delivery.NONE)
 
     async def _connect_path(self, path: str, dial: _Dial) -> None:
         tls: dict[str, Any] = {"ssl": self.ssl, "server_hostname": self.server_hostname}

@@ -72,6 +72,8 @@ def describe(error: BaseException) -> str:
         return f"the certificate is not trusted: {error.verify_message}"
     if isinstance(error, ssl_module.SSLError) and error.reason:
         return str(error.reason).lower().replace("_", " ")
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     return str(error) or "the peer ended the connection"
 
 

@@ -36,6 +36,7 @@ async def turns_of(work: Callable[[], Awaitable[object]]) -> int:
     """Return how many turns of the event loop some work took."""
     loop = asyncio.get_running_loop()
     turns = 0
+    handle: asyncio.Handle
 
     def turn() -> None:
         nonlocal turns, handle
