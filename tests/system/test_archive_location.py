@@ -17,10 +17,12 @@ from tests.support.waiting import STALL_S, wait_for
 
 import mainstem
 from mainstem import MediaDriver, archive
+from mainstem.archive import remote_archive
 from mainstem.archive.remote_archive import RemoteArchive
 from mainstem.archive.server import Accept, ArchiveServer, Challenge, Reject
 from mainstem.errors import ArchiveError, ArchiveErrorCode, ConfigurationError, RecordingError, StoreError
 from mainstem.recording import find_problems, messages, open_recording, open_recordings
+from mainstem.recording.persistent import history
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,6 +161,25 @@ def test_a_recording_that_grows_is_read_up_to_where_it_is(served: Served) -> Non
         client.purge_recording(2)
 
 
+def test_a_persistent_subscription_that_is_live_holds_no_replay(served: Served) -> None:
+    with mainstem.connect(served.driver.directory) as aeron, archive.connect("aeron:ipc", aeron=aeron) as client:
+        client.start_recording("aeron:ipc", 1004, auto_stop=True)
+        with aeron.add_exclusive_publication(CHANNEL, 1004) as publication:
+            for number in range(COUNT):
+                publication.send(payload(number), timeout=STALL_S)
+            event = next(client.events(timeout=STALL_S))
+            wait_for(lambda: client.recording_position(event.recording_id) == publication.position)
+            with aeron.add_persistent_subscription("aeron:ipc", 1004, recordings=served.url) as subscription:
+                found = subscription.messages(timeout=STALL_S)
+                assert [next(found) for _ in range(COUNT)] == [payload(number) for number in range(COUNT)]
+                publication.send(payload(COUNT), timeout=STALL_S)
+                assert next(found) == payload(COUNT)
+                assert subscription.is_live
+                wait_for(lambda: served.server.stats().replays == 0)
+        wait_for(lambda: client.stop_position(event.recording_id) is not None)
+        client.purge_recording(event.recording_id)
+
+
 @pytest.mark.long
 def test_reading_continues_when_the_archive_comes_back(served: Served) -> None:
     with open_recording(served.url, 0, served.options()) as reader:
@@ -216,6 +237,35 @@ def test_credentials_and_errors_in_plain_words(tmp_path: Path) -> None:
         with pytest.raises(RecordingError, match="has no recording 3"):
             open_recording(served.url, 3, served.options(credentials="reader:secret"))
         served.server.close()
+
+
+@pytest.mark.long
+def test_a_persistent_subscription_outlasts_its_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "ROWS_PER_BATCH", 10)
+    with MediaDriver.launch() as driver, mainstem.connect(driver.directory) as aeron:
+        served = Served(tmp_path, driver)
+        record(aeron)
+        options = {"timeout": "0.5"}
+        with aeron.add_persistent_subscription("aeron:ipc", 1001, recordings=served.url, options=options) as late:
+            received = late.poll_bytes(10)
+            served.server.close()
+            with pytest.raises(StoreError, match=r"failed for 0\.5 s"):
+                wait_for(lambda: received.extend(late.poll_bytes(10)))
+            served.start()
+            wait_for(lambda: received.extend(late.poll_bytes()) or len(received) == COUNT)
+            assert received == [payload(number) for number in range(COUNT)]
+        served.server.close()
+
+
+def test_an_archive_on_another_host_answers_to_the_address_that_reaches_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_archive, "is_local_host", lambda _host: False)
+    with open_recordings(served.url.replace("localhost", "127.0.0.1"), served.options()) as recordings:
+        assert recordings[0].archive._response == "aeron:udp?endpoint=127.0.0.1:0"  # type: ignore[attr-defined]
+        assert next(messages(recordings[0], 0, SEGMENT))[1] == payload(0)
+    with pytest.raises(StoreError, match="no route to none"):
+        open_recordings("aeron-archive://none.invalid:8010", served.options())
 
 
 @pytest.mark.parametrize(

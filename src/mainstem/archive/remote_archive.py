@@ -3,7 +3,8 @@
 Theory of operation. Listings and positions are requests. Bytes come by replays: a replay begins at a frame and ends, at the latest,
 where the recording ended when it was asked for. What the replay's image has is copied, with the ids of the recording in
 place of those of the replay, into memory in which a frame is as far into a term as in the segment's file. So a reader meets the
-bytes of the file. At most one term and ``COPY_BYTES`` are held; beyond the image's window the archive waits for the reader.
+bytes of the file, except that an extended recording has the session id of its last extension throughout: the protocol does not tell
+the earlier ones. At most one term and ``COPY_BYTES`` are held; beyond the image's window the archive waits for the reader.
 
 A replay that a reader leaves is stopped, so that it does not count towards the archive's limit. One that came to the end of a
 segment is kept for the reader that continues in the next.
@@ -129,7 +130,7 @@ class RemoteArchive:
         return ""
 
     def close(self) -> None:
-        self._keep(None)
+        self.keep(None)
         self._disconnect()
         self._resources.close()
 
@@ -188,6 +189,7 @@ class RemoteArchive:
 
     def refresh(self) -> None:
         self._descriptors = None
+        self.keep(None)
 
     def recordings(self) -> list[RecordingDescriptor]:
         if self._descriptors is None:
@@ -256,11 +258,8 @@ class RemoteArchive:
             what, descriptor, lambda client: _Replay(client, self._response, descriptor, position, end)
         )
 
-    def keep(self, replay: _Replay) -> None:
+    def keep(self, replay: _Replay | None) -> None:
         """Keep a replay for the reader that continues where it is; another one that was kept is closed."""
-        self._keep(replay)
-
-    def _keep(self, replay: _Replay | None) -> None:
         kept, self._kept = self._kept, replay
         if kept is not None:
             kept.close()

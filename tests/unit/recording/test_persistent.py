@@ -17,6 +17,7 @@ from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.errors import ClosedError, ConfigurationError, RecordingError, Timeout
 from mainstem.recording import Recorder
 from mainstem.recording.life import NO_LIFE, StreamLife
+from mainstem.recording.persistent import history
 from mainstem.recording.persistent import stream as module
 from mainstem.recording.persistent.stream import RECORDING_TIMEOUT_NS, PersistentStream
 from mainstem.recording.persistent.subscription import PersistentSubscription
@@ -253,6 +254,29 @@ def test_it_starts_at_a_position_a_time_or_where_another_ended(recorded: Publish
         resume = subscription.positions
     with persistent(FakeClient(), tmp_path, start=resume or 0) as subscription:
         assert everything(subscription) == recorded.payloads[count:]
+
+
+def test_recordings_are_released_when_the_stream_is_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "ROWS_PER_BATCH", 10)
+    client = FakeClient()
+    with Recorder(tmp_path) as recorder:
+        publisher = Publisher(77, recorder)
+        for number in range(200):
+            publisher.publish(b"%d" % number)
+        publisher.record(len(publisher.frames))
+        with persistent(client, tmp_path) as subscription:
+            received = subscription.poll_bytes(1)
+            assert client.live is not None
+            client.live.join(publisher, publisher.ends[50])
+            client.live.images[0].arrived = publisher.ends[-1]
+            received += subscription.poll_bytes(40)
+            (session,) = subscription._stream._sessions.values()
+            assert session.history._batches is not None  # the range that is read reaches to the end of the recording
+            received += subscription.poll_bytes(40)
+            assert session.is_live
+            assert session.history._batches is None
+            assert received + everything(subscription) == publisher.payloads
+        publisher.stop()
 
 
 def test_latest_starts_with_new_messages(recorded: Publisher, tmp_path: Path) -> None:

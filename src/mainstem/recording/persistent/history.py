@@ -114,6 +114,12 @@ class History:
             raise RecordingError(f"{what}; pass strict=False to skip them")
         log.warning("%s; skipping them", what)
 
+    def release(self) -> None:
+        """Give up the range that is being read, with what it holds open: a running archive's replay, for example."""
+        if self._batches is not None:
+            self._batches = None
+            self.readers[-1].archive.refresh()
+
     def close(self) -> None:
         self._batches = None
         for reader in self.readers:

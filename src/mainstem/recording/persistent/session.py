@@ -135,7 +135,9 @@ class SessionStream:
             return self._current
         assert self.position is not None, "a session is read once it is known where it begins"
         self._current = self._from_images()
-        if self._current is None and not self.is_live:
+        if self.is_live:
+            self.history.release()
+        elif self._current is None:
             self._current = self.history.next_batch(self.position)
         return self._current
 
