@@ -71,7 +71,7 @@ ACCEPTANCE = (
 FATAL = {
     "pub aeron:udp?endpoint=127.0.0.1:{p}|tags=": ACCEPTED,  # no tags, as any other parameter without a value
     "sub aeron:ipc?tags=": ACCEPTED,
-    "sub aeron:udp?endpoint=127.0.0.1:{p}|interface=127.0.0.1/8:40": "1",  # a port stands before the prefix
+    "sub aeron:udp?endpoint=127.0.0.1:{p}|interface=127.0.0.1/8:40": "1",  # the port must come before the prefix
     # Status messages would go to port 0.
     "sub aeron:udp?control-mode=manual ;; rcv aeron:udp?endpoint=127.0.0.1:{p}|control=127.0.0.1:0": "1",
 }

@@ -114,7 +114,7 @@ def parse_address(text: str) -> Address:
 
 
 def parse_interface(text: str) -> Interface:
-    """``addr``, ``addr/prefix``, ``addr:port`` or ``addr/prefix:port``, in a setting; a v6 address stands in brackets."""
+    """``addr``, ``addr/prefix``, ``addr:port`` or ``addr/prefix:port``, in a setting; a v6 address in brackets."""
     host, rest = _host(text)
     prefix, port = None, 0
     if rest.startswith("/"):
@@ -139,7 +139,7 @@ def _host(text: str) -> tuple[str, str]:
         return host, rest
     end = next((at for at, letter in enumerate(text) if letter in ":/"), len(text))
     if text.count(":") > 1:
-        raise ValueError("an IPv6 address stands in brackets, as in [::1]:40456")
+        raise ValueError("an IPv6 address must be in brackets, as in [::1]:40456")
     if not HOST.fullmatch(text[:end]):
         raise ValueError(f"{text[:end]!r} is not a host name or an address")
     return text[:end], text[end:]
@@ -372,7 +372,7 @@ def _split(text: str, *, prefix: bool = False) -> tuple[str, str, str]:
     slash = text.rfind("/") if prefix else -1
     colon = text.rfind(":")
     if 0 <= slash < colon:
-        raise ValueError("a port stands before the prefix length, as in 10.0.0.0:40456/8")
+        raise ValueError("the port must come before the prefix length, as in 10.0.0.0:40456/8")
     end = len(text)
     bits = text[slash + 1 :] if slash >= 0 else ""
     port = ""

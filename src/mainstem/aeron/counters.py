@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from mainstem._core.memory.counters import CountersManager, CountersReader
 
-# What the fixed part of each key leaves of its 112 bytes; longer channels are cut.
+# The space that the fixed part of each key leaves of its 112 bytes; longer channels are truncated.
 STREAM_CHANNEL_LENGTH = COUNTER_KEY_MAX_LENGTH - 20
 STATUS_CHANNEL_LENGTH = COUNTER_KEY_MAX_LENGTH - 4
 ADDRESS_LENGTH = COUNTER_KEY_MAX_LENGTH - 8
@@ -49,7 +49,7 @@ class CounterType(DescribedId):
     SEND_CHANNEL_STATUS = 6, "", "a sending channel: -1 error, 0 initializing, 1 active, 2 closing"
     RECEIVE_CHANNEL_STATUS = 7, "", "a receiving channel: the same values"
     SENDER_LIMIT = 9, "snd-lmt", "the position up to which may be sent"
-    PER_IMAGE = 10, "", "a counter of an image's own, such as that of its congestion control"
+    PER_IMAGE = 10, "", "a counter of one image, such as its congestion control's"
     CLIENT_HEARTBEAT = 11, "", "a client's last heartbeat, in milliseconds since 1970; its name is in the label"
     PUBLISHER_POSITION = 12, "pub-pos", "the position up to which publishers have claimed"
     SENDER_BACK_PRESSURE_EVENTS = 13, "snd-bpe", "times that the stream had data and no window"
@@ -90,7 +90,7 @@ class ArchiveCounterType(DescribedId):
     RECORDING_SESSIONS = 111, "archive-recordings", "recordings that are active"
     REPLAY_SESSIONS = 112, "archive-replays", "replays that are active"
     CONTROL_SESSION = 113, "control-session", "the id of a control session; its client is in the label"
-    PERSISTENT_SUBSCRIPTION_STATE = 114, "persistent-subscription-state", "what a persistent subscription does"
+    PERSISTENT_SUBSCRIPTION_STATE = 114, "persistent-subscription-state", "the state of a persistent subscription"
     PERSISTENT_SUBSCRIPTION_JOIN_DIFFERENCE = (
         115,
         "persistent-subscription-join-difference",

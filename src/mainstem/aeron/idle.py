@@ -162,7 +162,7 @@ _MAKERS: dict[str, Callable[[list[str]], IdleStrategy]] = {
 }
 _ALIASES = {"spinning": "spin", "busy-spin": "spin", "busy_spin": "spin", "yielding": "yield", "sleeping": "sleep-ns"}
 _ALIASES |= {"sleep": "sleep-ns", "sleep_ns": "sleep-ns", "no-op": "noop", "no_op": "noop"}
-# What the reference's drivers take besides: symbols in C, class names in Java.
+# Also accepted by the reference's drivers: symbols in C, class names in Java.
 _ALIASES |= {
     "aeron_idle_strategy_backoff": "backoff",
     "aeron_idle_strategy_busy_spinning": "spin",

@@ -43,10 +43,10 @@ class SystemCounter(DescribedId):
     FLOW_CONTROL_UNDER_RUNS = (
         12,
         "Flow control under runs",
-        "frames that came below the window: late copies of what was consumed",
+        "frames below the window: late copies of consumed data",
     )
-    FLOW_CONTROL_OVER_RUNS = 13, "Flow control over runs", "frames that came beyond the window, and were dropped"
-    INVALID_PACKETS = 14, "Invalid packets", "datagrams that are no frames of Aeron"
+    FLOW_CONTROL_OVER_RUNS = 13, "Flow control over runs", "frames beyond the window, which were dropped"
+    INVALID_PACKETS = 14, "Invalid packets", "datagrams that are not Aeron frames"
     ERRORS = 15, "Errors", "errors in the error log; `mainstem errors` shows them"
     SHORT_SENDS = 16, "Short sends", "datagrams that the socket did not take whole"
     FREE_FAILS = 17, "Failed attempts to free log buffers", "log buffers that could not be deleted yet"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     Keyed = tuple[tuple[Any, ...], Row]
 
-# Spark's functions in DuckDB. Its own `concat` would pass over what is null.
+# Spark's functions in DuckDB. Its own `concat` would skip nulls.
 MACROS = (
     "concat(a, b) as a || b, (a, b, c) as a || b || c",
     "regexp_like(text, pattern) as regexp_matches(text, pattern)",
@@ -92,7 +92,7 @@ class LocalTables:
     def write_frames(self, inputs: Inputs) -> None:
         file = self._new_file("frames")
         with pq.ParquetWriter(file, arrow_schema(_NAMES).append(pa.field("channel", pa.string()))) as writer:
-            # DuckDB must not run what may raise, or be interrupted: it would hide why.
+            # DuckDB must not run code that may raise or be interrupted: it would hide why.
             for piece in _gathered(chain(self._captured(inputs.captures), self._stored(inputs.frames))):
                 self._db.register("piece", piece)
                 channel = self._arrow(f"select {CHANNEL_OF_AERON} as channel from piece").read_all()

@@ -10,7 +10,7 @@ from mainstem.analysis.summary import RowDict, StreamKey, Summary, Timeline, key
 if TYPE_CHECKING:
     from mainstem.analysis.backend import Backend
 
-# What a page can show: more lines than these are in the tables.
+# Limits of the page; the tables have the rest.
 MAX_SESSIONS = 300
 MAX_PAGES = 40
 MAX_STALLS = 400

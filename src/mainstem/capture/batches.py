@@ -150,6 +150,6 @@ def _texts(count: int, rows: Any, text: bytearray) -> Any:
     reasons = pa.Array.from_buffers(pa.int8(), count, [pa.py_buffer(valid), pa.py_buffer(values)])
     if own.null_count == count:
         return _table(REASONS).take(reasons)
-    # What came from a network need not be UTF-8; Spark's strings must be.
+    # Text from a network may not be UTF-8, but Spark's strings must be.
     pieces = [None if piece is None else piece.decode("utf-8", "replace") for piece in own.to_pylist()]
     return pc.coalesce(pa.array(pieces, pa.string()), _table(REASONS).take(reasons))

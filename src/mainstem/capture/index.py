@@ -75,7 +75,7 @@ def identity(path: str, index: FrameIndex, before: str = "") -> str:
 
 
 def _open(file: IO[bytes], index: FrameIndex, packed: str, fault: str) -> None:
-    # The prints of what it was before may have been compared.
+    # Fingerprints of its earlier content may have been compared.
     file.seek(0)
     try:
         index.format = replace(recognize(file.read(HEAD_LENGTH)), packed=packed)

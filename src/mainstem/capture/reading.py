@@ -202,7 +202,7 @@ class _Reader:
                 self._problem(layout.PROBLEM_CORRUPT_FILE, decoder.number, text)
                 return
             if at == 0:
-                # A record longer than what was read at a time.
+                # A record longer than one read.
                 data = bytearray(min(max(decoder.walk.needed, 2 * len(data)), run.end - offset))
                 if len(data) <= limit:
                     return

@@ -57,7 +57,7 @@ COLUMNS = (
     Column("nak_length", "int", "NAK: bytes missing"),
     Column("receiver_window", "int", "SM: bytes that may be sent beyond the consumption"),
     Column("receiver_id", "bigint", "SM, RTTM, ERR"),
-    Column("group_tag", "bigint", "SM, ERR: where the frame has one"),
+    Column("group_tag", "bigint", "SM, ERR: if the frame has one"),
     Column("echo_timestamp", "bigint", "RTTM: ns, of the clock of the side that asked"),
     Column("reception_delta", "bigint", "RTTM: ns"),
     Column("response_session_id", "int", "RSP_SETUP"),
@@ -65,14 +65,12 @@ COLUMNS = (
     Column(
         "text",
         "string",
-        "text of an ERR, Error or Shutdown; names of a RES; heartbeat; what a problem is; an Aqueduct frame",
+        "text of an ERR, Error or Shutdown; names of a RES; heartbeat; a problem's text; an Aqueduct frame",
     ),
     Column("connection", "bigint", "tcp: number of the first packet of the connection; with file it is unique"),
-    Column("from_client", "boolean", "tcp: whether it was sent by the side that opened; null where that is not known"),
-    Column(
-        "stream_offset", "bigint", "tcp: where the frame starts in what this side sent, from 0 at the first byte seen"
-    ),
-    Column("mux_stream_id", "bigint", "bymux stream, Jmux session; null where a frame is about the whole connection"),
+    Column("from_client", "boolean", "tcp: whether the side that opened the connection sent it; null if unknown"),
+    Column("stream_offset", "bigint", "tcp: offset of the frame in this side's bytes, from 0 at the first byte seen"),
+    Column("mux_stream_id", "bigint", "bymux stream, Jmux session; null if a frame is about the whole connection"),
     Column("credit", "bigint", "bymux: of a Credit (0: no limit); Jmux: bytes of an IncrementRation or a header"),
     Column("cookie", "int", "Jmux Ping, PingAck"),
     Column("channel_id", "bigint", "aqueduct: the channel, as on the wire"),
@@ -80,7 +78,7 @@ COLUMNS = (
 )
 """Every column but ``payload``, in order. Unsigned 64-bit values above 2**63 - 1 come as negative numbers."""
 
-PAYLOAD = Column("payload", "binary", "the payload; only where it was asked for, as it costs the most to read")
+PAYLOAD = Column("payload", "binary", "the payload; only on request, as it costs the most to read")
 
 AERON_TYPES = {
     0: "PAD",

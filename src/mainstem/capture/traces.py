@@ -113,7 +113,7 @@ def _rows_of_frames(about: dict[str, Any], data: bytes) -> Iterator[dict[str, An
         try:
             frame, after = decode_frame(data, position, len(data), _limits())
         except (Incomplete, RemoteProtocolError) as error:
-            yield about | _problem(str(error) or "the frame is longer than what was sent") | {"frame_index": index}
+            yield about | _problem(str(error) or "the frame is longer than the sent bytes") | {"frame_index": index}
             return
         yield about | _frame(frame) | {"frame_index": index, "frame_length": after - position}
         position, index = after, index + 1

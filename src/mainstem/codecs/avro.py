@@ -74,7 +74,7 @@ class Avro(RowCodec):
             raise ConfigurationError("the option schema names the file of the schema")
         # By fingerprint; read here, as workers may not have the directory.
         self._texts = [read_text(path) for path in self._files(schemas)] if framing == "single-object" else []
-        # What is wrong with a schema is known here and not in a task.
+        # Report schema errors here, not in a task.
         _ = self._reader, self._own_writer, self._by_fingerprint
 
     @staticmethod

@@ -229,7 +229,7 @@ def _temporal(values: list[Any], kind: Any) -> Any:
             raise ValueError(
                 f"{shown(wrong[0])} has {'no' if kind.tz else 'a'} time zone, and {kind} {'needs one' if kind.tz else 'has none'}"
             )
-        # The cast refuses what the coarser unit does not hold; pa.array truncates it.
+        # The cast refuses values that the coarser unit cannot hold; pa.array truncates them.
         return pa.array(values, pa.timestamp("us", kind.tz)).cast(kind)
     if is_.is_date(kind):
         _require(values, date, kind)

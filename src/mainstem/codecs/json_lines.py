@@ -168,7 +168,7 @@ def _as_integer(value: Any, kind: Any) -> Any:
     """A value for an integer column. Many applications write 64-bit numbers as text, since JavaScript rounds them."""
     if isinstance(value, str):
         return text_array([value], kind)[0].as_py()
-    # What was sent is what a float prints. From 2**53 on its own value may be another integer.
+    # The sent text is what a float prints. From 2**53 on the float may be another integer.
     return Decimal(repr(value)) if isinstance(value, float) else value
 
 
@@ -198,7 +198,7 @@ def _lines_of_array(payloads: pa.Array) -> Lines | None:
 
 def _rescued(lines: Lines, table: pa.Table, schema: pa.Schema) -> tuple[dict[int, str], list[int]]:
     """The fields that the schema lacks, by row, and the rows in which they cannot be read."""
-    # Arrow has inferred types for them; the text is what is kept.
+    # Arrow has inferred their types; keep the text.
     extra = [table.column(i).is_valid().to_numpy() for i in range(len(schema), table.num_columns)]
     rows: list[dict[str, Any]] = []
     indices: list[int] = []
@@ -253,7 +253,7 @@ def _object(line: bytes, decoder: json.JSONDecoder | None = None) -> dict[str, A
     except json.JSONDecodeError as error:
         raise ValueError(f"the message is not JSON: {error}") from None
     except RecursionError:
-        raise ValueError("the message has too many values inside each other") from None
+        raise ValueError("the message is nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError(f"a line must be a JSON object (got {shown(value)})")
     return value
@@ -268,7 +268,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _duplicate(name: str) -> ValueError:
-    return ValueError(f"the field {name!r} is there twice")
+    return ValueError(f"the field {name!r} occurs twice")
 
 
 def _integer(text: str) -> int | float:

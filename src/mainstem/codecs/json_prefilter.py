@@ -54,7 +54,7 @@ class Prefilter:
         patterns: dict[str, set[str]] = {}
         for name, kind in _fields(schema):
             patterns.setdefault(name, set()).add(_misfit(kind))
-        # A name that stands for values of different types at different depths says nothing.
+        # A name with different types at different depths is ambiguous.
         known = [(name, each) for name, misfits in patterns.items() for each in misfits if each and len(misfits) == 1]
         self._misfits = "|".join(f'"{re.escape(name)}"{SPACE}:{SPACE}(?:{each})' for name, each in known)
 

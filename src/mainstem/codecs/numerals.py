@@ -232,7 +232,7 @@ def _long_fractions(data: pa.Buffer, raw: Any, dots: Any, *, narrow: bool) -> li
     buffers = [None, pa.py_buffer(bounds), data]
     slices = pa.Array.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
     texts = slices.take(pa.array(np.arange(0, len(bounds) - 1, 2))).cast(pa.large_string())
-    # A number that is what its double prints is held. The text lacks an exponent, and the end of a very long number.
+    # A number that equals its double's text is held. The text has no exponent, and may be cut.
     prints = pc.equal(texts.cast(pa.float64()).cast(pa.large_string()), texts).to_numpy(zero_copy_only=False)
     is_whole = (before < LONGEST_RUN) & (after < LONGEST_RUN) & ((raw[dots + after + 1] | _LOWER) != _E)
     doubtful = ~(prints & is_whole)

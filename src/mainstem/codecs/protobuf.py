@@ -78,7 +78,7 @@ class Protobuf(RowCodec):
         self._source = schemas_of(schemas, registry, ".desc", **access)
         if self._data is None and not module and self._source is None:
             raise ConfigurationError("the options descriptors and message, or module, name the type of the messages")
-        # What is wrong with the descriptors is known here and not in a task.
+        # Report descriptor errors here, not in a task.
         _ = self._reader
 
     def __getstate__(self) -> dict[str, Any]:

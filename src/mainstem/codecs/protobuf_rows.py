@@ -28,7 +28,7 @@ MAX_VALUES = 1 << 24
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NS = 1_000_000_000
 INT_64 = 1 << 63
-# By the numbers of descriptor.proto, FieldDescriptorProto.Type: the Arrow type and what a value is in Python.
+# By FieldDescriptorProto.Type number: the Arrow type and the Python type.
 DOUBLE, FLOAT, INT64, UINT64, INT32, FIXED64, FIXED32, BOOL, STRING, GROUP, MESSAGE, BYTES, UINT32, ENUM = range(1, 15)
 SFIXED32, SFIXED64, SINT32, SINT64 = range(15, 19)
 UNSIGNED_64 = (UINT64, FIXED64)

@@ -40,7 +40,7 @@ def rescue(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> tuple[dict[int,
         except ValueError as error:
             reasons[index] = f"a field that the schema lacks: {error}"
         except RecursionError:
-            reasons[index] = "a field that the schema lacks has too many values inside each other"
+            reasons[index] = "a field that the schema lacks is nested too deeply"
     return texts, reasons
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mainstem.codecs.base import Codec, Decoded
 
 PROBLEM = "problem"
-# After the codec's columns: fields that the schema lacks, as JSON, and the message where there is a problem.
+# After the codec's columns: fields that the schema lacks, as JSON, and the message if there is a problem.
 RESCUE_COLUMNS = ("rescued", "payload")
 # Which row of its message a row is, from 0.
 ROW = "mainstem.message_row"

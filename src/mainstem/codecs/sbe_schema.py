@@ -206,7 +206,7 @@ class SbeSchema:
         return block, values
 
     def _read(self, block: Block, data: bytes, at: int, length: int) -> tuple[dict[str, Any], int]:
-        # A writer of an older version has a shorter block: what lies past its end is not there.
+        # A writer of an older version has a shorter block: fields past its end are missing.
         values: dict[str, Any] = {
             name: kind.read(data, at + offset, self.order) if offset + kind.size <= length else None
             for name, offset, kind in block.fields

@@ -361,7 +361,7 @@ class Client(ClientEnd, _AsyncEnd):
             self._ending = asyncio.get_running_loop().create_task(self._finish(timeout))
         if self._ending is not None:
             await _join(self._ending)
-            # Raised once, to the first who waits for it.
+            # Raised once, to the first waiter.
             failure, self._failure = self._failure, None
             if failure is not None:
                 raise failure

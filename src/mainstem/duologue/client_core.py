@@ -37,7 +37,7 @@ class Step(Enum):
     CLOSED = "nothing: the duologue is closed"
 
 
-# What is logged when the step begins.
+# The log message at the beginning of the step.
 _REACHED = {
     Step.REACH_SERVER: "all-clients channel opened",
     Step.REQUEST: "initial subscription and publication connected, waiting for response",
@@ -171,7 +171,7 @@ class ClientCore(Link):
         try:
             response = parse_response(bytes(fragment), self.peer)
         except RemoteProtocolError as error:
-            # Any sender that can reach this subscription can send anything; only what is meant for this session counts.
+            # Anyone who can reach this subscription can send anything; only messages for this session count.
             logger.debug("[%d] ignored: %s", self.session_id, error)
             return
         if response.session_id != self.session_id:

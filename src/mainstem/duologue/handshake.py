@@ -89,7 +89,7 @@ class Handshakes:
             self.refuse(client, "too many requests")
             return
         client.since_ns = now_ns
-        # What does not fit into one frame is not a HELLO, and is never reassembled.
+        # A message of several frames is not a HELLO, and is never reassembled.
         whole = fragment.header.flags & UNFRAGMENTED == UNFRAGMENTED and len(fragment) <= MAX_TEXT_LENGTH
         on_request(client, bytes(fragment) if whole else b"")
 

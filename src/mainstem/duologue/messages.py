@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mainstem._internal.as_bytes import as_message
 from mainstem.errors import RemoteProtocolError
 
-# The longest text that these rules can make is an error's; what is longer is refused before it is parsed.
+# The longest valid text is an error; longer ones are refused before parsing.
 MAX_TEXT_LENGTH = 512
 MAX_ERROR_LENGTH = 256
 

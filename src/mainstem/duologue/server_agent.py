@@ -128,7 +128,7 @@ def reason_after(error: BaseException | None, session: Session) -> str:
         session.bad_messages += 1
         return BAD_MESSAGE
     if error is None or (not session.is_open and isinstance(error, MainstemError)):
-        # What it may raise when the duologue has ended is not a fault of the program.
+        # Errors that it raises because the duologue has ended are not the application's fault.
         return ""
     logger.error("[%d] the handler failed", session.session_id, exc_info=error)
     return INTERNAL_ERROR

@@ -146,11 +146,11 @@ class Session(Link):
                 self.error = error
                 return 1, str(error)
             if work or self._wants_room:
-                # Nothing tells when there is room: who waits for it looks again.
+                # Nothing reports free space, so waiters check again.
                 self._wants_room = False
                 self.changed.notify_all()
             if self.state is State.CLOSING and not self.queued:
-                # What the client must still receive is in the stream; the driver keeps it for a while after the close.
+                # Messages that the client must still receive are in the stream, which the driver keeps for a while after the close.
                 return work, "closed by the server"
             reason = self.lifetime.expired(now_ns)
             if reason and self.is_open:
@@ -181,7 +181,7 @@ class Session(Link):
             try:
                 work += exchange.poll(MESSAGES_AT_ONCE)
             except BadMessage:
-                # What follows it is not read.
+                # Messages after it are not read.
                 self.bad_messages += 1
                 self.close(BAD_MESSAGE)
         if self.is_open:

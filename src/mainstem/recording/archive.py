@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mainstem.recording.catalog import RecordingDescriptor
     from mainstem.store.base import Store
 
-# Written once, by who gives an archive its identity: {"id": "...", "host": "..."}.
+# Written once, when an archive gets its identity: {"id": "...", "host": "..."}.
 IDENTITY_FILE = "mainstem-archive.json"
 MAX_IDENTITY_LENGTH = 4096
 # Longer than the tick of any file system's clock, and than the clocks of two machines usually differ.
@@ -137,7 +137,7 @@ class DirectoryArchive:
         self.directory = store.local_path()
         self._keep_listing = keep_listing or self.directory is None
         self._listing: dict[int, dict[int, int]] | None = None
-        # What `_bases` has read, when, and when the directory had been changed last.
+        # The result of `_bases`, its time, and the directory's modification time.
         self._names: tuple[int, int, dict[int, list[int]]] | None = None
         self._catalog: tuple[bytes, list[RecordingDescriptor]] | None = None
         self._identity: dict[str, str] | None = None

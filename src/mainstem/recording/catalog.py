@@ -60,12 +60,12 @@ _CHECKSUM_OFFSET = 8
 _START_TIMESTAMP, _STOP_TIMESTAMP, _START_POSITION, _STOP_POSITION = 24, 32, 40, 48
 _SESSION_ID = 72
 
-# A catalog of a million recordings is 200 MB; what is larger is not a catalog.
+# A catalog of a million recordings has 200 MB; a larger file is not a catalog.
 MAX_CATALOG_LENGTH = 1 << 30
 MAX_ENTRY_LENGTH = 1 << 20  # three texts of addresses and channels
 USUAL_ENTRY_LENGTH = 16 << 10
 MAX_ALIGNMENT = 4096
-# What is on the device after a loss of power is so: each page is old or new.
+# After a power failure, each page on the device is old or new.
 PAGE_LENGTH = 4096
 # Limits of the search for the next entry after a corrupt one: bytes, and offsets that are tried in one reading.
 MAX_SEARCH_LENGTH = 16 << 20

@@ -45,7 +45,7 @@ class FrameChecksums:
 
     def __init__(self, session_id: int) -> None:
         self._session_id = session_id
-        # What the session ids are: one session, or checksums.
+        # The meaning of the session ids: one session, or checksums.
         self._kind: int | FrameChecksum = session_id
         self._is_known = False
         # The last frame if its session id is neither: where it starts and ends, and that id.

@@ -518,7 +518,7 @@ def _entry(fd: int, index: int) -> IndexEntry | None:
 
 def _entries_until(count: int, entry_at: Callable[[int], IndexEntry | None], position: int) -> int:
     def is_past(index: int) -> bool:
-        # What is cut off meanwhile, by a recorder that starts again, was past it.
+        # Entries that a restarting recorder cuts off meanwhile were past it.
         entry = entry_at(index)
         return entry is None or entry.position > position
 

@@ -188,7 +188,7 @@ class ArchiveMark:
         if os.fstat(self._fd).st_size < length:
             self._disk.resize(self._fd, length)
         if not any(data[:PAGE_LENGTH]):
-            # What is mapped has its block: a page without one ends the process where the disk is full.
+            # Every mapped page needs a block: without one, a full disk kills the process.
             self._disk.write(self._fd, bytes(PAGE_LENGTH), 0)
         self._map = GuardedMap(self._fd, PAGE_LENGTH, prot=PROT_READ | PROT_WRITE)
         self._words = AtomicBuffer(self._map)

@@ -174,7 +174,7 @@ class Recorder:
         with ExitStack() as stack:
             stack.callback(disk.close, self._lock)
             if durable:
-                # What a recorder before this one has created too, which need not have been durable.
+                # Includes files of an earlier recorder, which may not have been durable.
                 disk.sync_path(self.directory)
             self._mark = ArchiveMark(self.directory, clock, disk, self._owner)
             stack.callback(self._mark.end)

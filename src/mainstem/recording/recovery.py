@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Kernels write what has changed after half a minute; a device that is busy takes longer.
+# Kernels write changes after half a minute; a busy device takes longer.
 SETTLED_NS = 600 * NS_PER_SECOND
 
 
@@ -112,7 +112,7 @@ def _checked_end(
         count, latest_ns = index.sound(descriptor.start_position, limit)
         first = bisect_left(range(count), latest_ns - SETTLED_NS, key=lambda number: index.entry(number).time_ns)
         at = index.entry(first - 1).position if first else descriptor.start_position
-        # What retention has deleted had been written long before.
+        # Segments deleted by retention were written long before.
         there = next(iter(archive.segments(descriptor)), descriptor.start_position)
         for number in range(first, count):
             entry = index.entry(number)

@@ -77,7 +77,7 @@ class ServedArchive(DirectoryArchive):
                 bases.append(first + len(bases) * step)
         else:
             every = range(first, max(end, first), step)
-            # What was purged was purged from the front; from the first segment that is there each one is.
+            # Segments are purged from the front, so all after the first existing one exist.
             there = bisect_left(every, True, key=lambda base: self._length(descriptor, base) is not None)
             bases = self._checked(descriptor, every[there:])
         return dict.fromkeys(bases, step)
@@ -142,7 +142,7 @@ class ServedArchive(DirectoryArchive):
         return [
             each.stop_position
             if each.stop_position != NULL
-            # What is not active any more has stopped since the catalog was read: its positions say where.
+            # A recording that is no longer active has stopped since the catalog was read, at its recorded position.
             else positions[key]
             if (key := (each.recording_id, each.identity)) in positions
             else self._end(each)

@@ -49,7 +49,7 @@ class RecordingWriter:
         self.messages = self.messages_before = messages
         self._whole = whole
         self._durable = durable
-        # First the position comes back, then what lies past it goes: a reader never trusts what is being cut.
+        # Move the position back before truncating, so that readers never trust data being cut.
         self._index = IndexWriter(
             directory,
             descriptor.recording_id,
@@ -64,7 +64,7 @@ class RecordingWriter:
             self._index.sync()
         self._segments = SegmentWriter(directory, descriptor, position, later=later, durable=durable, disk=disk)
         self._walk = FrameWalk()
-        # Of very many recordings most are slow: it grows with what comes at once.
+        # Most of many recordings are slow, so it grows on demand.
         self._run = bytearray(MIN_RUN_LENGTH)
         last = self._index.last
         since = last.position if last is not None else descriptor.start_position
@@ -120,7 +120,7 @@ class RecordingWriter:
                 self._segments.sync()
                 self._index.sync_entries()
         except OSError:
-            # None of the run counts: what is tried again begins where this began.
+            # None of the run counts: a retry begins where it began.
             self._segments.position, self._checksum = start, checksum
             raise
         self.messages += walk.messages

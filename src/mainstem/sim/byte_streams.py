@@ -93,7 +93,7 @@ class _Direction:
         if count <= 0:
             return 0
         jitter = rng.randrange(faults.jitter_ns) if faults.jitter_ns else 0
-        # What is written later never arrives earlier.
+        # Later writes never arrive earlier.
         self._due_ns = max(self._due_ns, now_ns + faults.delay_ns + jitter)
         self.pieces.append((self._due_ns, bytes(data[:count])))
         self.size += count

@@ -168,7 +168,7 @@ class Device:
                 shutil.rmtree(entry)
             else:
                 entry.unlink()
-        # What was flushed in a directory that has no name itself is gone with it.
+        # Flushed files in a directory whose own name is lost are lost with it.
         for directory in sorted(self._directories - {self.root}):
             if directory.parent.exists():
                 directory.mkdir()
@@ -233,7 +233,7 @@ class FaultyDisk(Disk):
         self._step()
         length = len(data)
         is_full = 0 <= self._full_from <= self.steps < self._full_to
-        # A kernel copies page by page: what lies within one is written whole or not at all.
+        # A kernel copies page by page: a write within one page is all or nothing.
         cuts = range((offset // PAGE + 1) * PAGE - offset, length, PAGE)
         if cuts and self._chance.random() < (0.5 if is_full else self._short):
             length = self._chance.choice(cuts)
@@ -288,7 +288,7 @@ class FaultyDisk(Disk):
         self._step()
 
     def close(self, fd: int) -> None:
-        # The kernel closes what a program leaves open.
+        # The kernel closes files that a program leaves open.
         self._open.pop(fd)
         super().close(fd)
         self._step()

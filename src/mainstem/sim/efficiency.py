@@ -19,7 +19,7 @@ MAX_RESENT_PER_LOST = 40.0  # worst 16.0, median 3.0
 MAX_STATUS = 8.0  # worst 3.2, median 0.9
 MAX_IGNORED_SHARE = 0.005  # worst 0
 MAX_REPAIR_ROUND_TRIPS = 200.0  # worst 82.4, where a subscriber sleeps; median 1.4
-# What a repair takes besides the way: the linger time of a sender, and steps of time.
+# A repair's time besides the round trip: a sender's linger time, and steps of time.
 REPAIR_OVERHEAD_NS = 15 * NS_PER_MS
 
 

@@ -102,7 +102,7 @@ KINDS = {
     "reorder": _link(lambda faults, amount: replace(faults, reorder=amount)),
     "corruption": _link(lambda faults, amount: replace(faults, corruption=amount * MAX_DAMAGE)),
     "truncation": _link(lambda faults, amount: replace(faults, truncation=amount * MAX_DAMAGE)),
-    # What passes the checksum all the same: a broken network card, or a hostile sender.
+    # Damage that passes the checksum: a broken network card, or a hostile sender.
     "damage": _link(
         lambda faults, amount: replace(
             faults, corruption=amount * MAX_DAMAGE, truncation=amount * MAX_DAMAGE, checksum=False
@@ -165,7 +165,7 @@ class FaultInjector:
         world.network.faults = Faults(delay_ns=self._delay_ns)
         world.expected_errors = (ClientTimeout, DriverTimeout)
         if any(KINDS[fault.kind].is_host_fault for fault in self.schedule.faults):
-            # What ends owes nothing any more: the wire is checked where machines go on.
+            # A host that ends has no obligations: the wire is checked for the others.
             world.network.checker = None
 
     def host(self, fault: Fault) -> Host:

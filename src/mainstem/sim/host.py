@@ -97,7 +97,7 @@ class Host:
             files=self.files,
             clock=self.clock,
             use_invoker=True,
-            # While the client waits for its driver, the world goes on.
+            # The world continues while the client waits for its driver.
             driver_invoker=world.tick,
             on_error=world.on_client_error,
         )

@@ -235,7 +235,7 @@ class SimNetwork:
         if self.checker is not None:
             self.checker.sent(source.local, peer.address, datagram, now_ns)
         if peer.is_multicast:
-            # Each member has a link of its own: one may miss what another receives.
+            # Each member has its own link: one may miss a datagram that another receives.
             for member in self._receivers(peer.address):
                 self._fly(source, peer.address, datagram, now_ns, member)
         else:

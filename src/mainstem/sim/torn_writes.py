@@ -31,7 +31,7 @@ def leave_half(publication: Publication | ExclusivePublication, rng: Random) -> 
     log, term_length = publication._log, publication.term_length
     assert log is not None, "an open publication has its log"
     framed = (length + layout.DATA_HEADER_LENGTH + layout.FRAME_ALIGNMENT - 1) & -layout.FRAME_ALIGNMENT
-    # The claim took every step but the payload's; what comes after the last one is taken back.
+    # The claim took every step but the payload's; undo the steps after the last one.
     frame = (claim.position - framed) % (layout.PARTITION_COUNT * term_length)
     if step == "payload":
         log.put_bytes(frame + layout.DATA_HEADER_LENGTH, rng.randbytes(length // 2))

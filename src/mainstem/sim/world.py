@@ -152,7 +152,7 @@ class World:
         if step_ns > tick_ns:
             for host in self.hosts:
                 due_ns = host.due_in_ns
-                # What stays due has had its turn: it waits for something else, or has more to do.
+                # Hosts that are still due have had their turn: they wait for something else, or have more to do.
                 step_ns = min(step_ns, due_ns if due_ns > 0 else tick_ns)
         arrival_ns = network.next_arrival_ns()
         if arrival_ns is not None and arrival_ns - now_ns < step_ns:

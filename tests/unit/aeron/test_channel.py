@@ -147,7 +147,7 @@ def test_text_that_is_not_a_channel_is_an_invalid_channel(marked, reason):
         ("endpoint=^" + "a" * 400 + ":1", "endpoint_address", "400 characters exceeds"),
         ("interface=^10.0.0.0/33", "network_interface", "33 is not in 0 to 32"),
         ("interface=^10.0.0.0/x", "network_interface", "'x' is not a whole number"),
-        ("interface=^10.0.0.0/8:7", "network_interface", "a port stands before the prefix"),
+        ("interface=^10.0.0.0/8:7", "network_interface", "the port must come before the prefix"),
         ("interface=^10.0.0.0/1234567", "network_interface", "not a prefix length"),
         ("interface=^{eth0", "network_interface", "in braces"),
         ("interface=^{eth0}x", "network_interface", "is not a port"),

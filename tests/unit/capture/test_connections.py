@@ -162,7 +162,7 @@ def test_ports_that_are_used_again_make_a_new_connection(tmp_path: Path) -> None
 def test_a_malformed_packet_is_a_problem_and_decoding_can_resume(tmp_path: Path) -> None:
     rows = captured(tmp_path, [syn(), sent(b"\x30\x00\xff\xff"), sent(b"\x20\x00\x02hi" * 4, 4)])
     assert [r["frame_type"] for r in rows] == ["OPEN", "CREATE", "MALFORMED_FRAME"] + ["WRITE"] * 4
-    assert rows[2]["text"] == "there is no such bymux packet"
+    assert rows[2]["text"] == "unknown bymux packet"
 
 
 def test_jmux_messages_of_every_kind(tmp_path: Path) -> None:

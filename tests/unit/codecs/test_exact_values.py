@@ -271,7 +271,7 @@ def test_a_problem_says_the_column_the_value_and_the_limit(name: str, text: str,
     [
         ("json", b"{", "the message is not JSON: "),
         ("json", b"\xff", "the message is not UTF-8: byte 0xff at 0"),
-        ("json", b"[" * 100_000, "the message has too many values inside each other"),
+        ("json", b"[" * 100_000, "the message is nested too deeply"),
         ("json", b'{"v": %s}' % (b"9" * 5000), "has 5000 digits, more than any number column holds"),
         ("csv", b'"', "the message is not CSV: "),
         ("msgpack", b"\x81", "the message is not MessagePack: "),

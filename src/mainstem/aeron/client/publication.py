@@ -96,7 +96,7 @@ class PublicationBase(Resource):
         self._conductor.close_resource(self, revoke=True)
 
     def _destinations_id(self) -> int:
-        # Those who share a publication share its destinations.
+        # Registrations that share a publication share its destinations.
         return self.original_registration_id
 
     def _release(self: Any) -> None:

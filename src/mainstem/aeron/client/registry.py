@@ -223,7 +223,7 @@ class ClientRegistry:
     def _cancel_dropped(self) -> None:
         while self.dropped:
             pending = self.dropped.popleft()
-            # A program needs no handle of a destination: one that is there stays.
+            # An application needs no handle of a destination, so an existing one stays.
             if not pending.is_done or isinstance(pending.result, Resource):
                 self.cancel_operation(pending)
 

@@ -304,7 +304,7 @@ class Responder(ResponderBase, Closing):
                     raise Timeout(f"no request arrived within {timeout:g} s", timeout=timeout)
         finally:
             if state.subscription.closed:
-                # Another thread closed it: what the last turn here opened after that is closed too.
+                # Another thread closed it: also close what the last turn opened after that.
                 state.close()
         state.subscription._conductor.raise_failure()
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mainstem._internal.clock import Clock
     from mainstem.aeron.driver.driver_core import DriverCore
 
-# What ``Loop.run_once`` returns: there was no reason; woken, or a watched place changed, before any cycle ran.
+# Results of ``Loop.run_once``: no reason; woken, or a watched place changed, before any cycle ran.
 QUIET = 0
 WOKEN, WATCHED = 2, 3
 
@@ -35,7 +35,7 @@ class Invoker:
         reason = self._loop.run_once(now_ns)
         if reason == QUIET and now_ns < self._due_ns:
             return self._loop.work
-        # Once in a call, since what it makes in a cycle is bounded.
+        # Once per call, since its work per cycle is bounded.
         decided = self._conductor.decide(now_ns) + self._decide(now_ns)
         if reason in (WOKEN, WATCHED) and self._loop.run_round(now_ns):
             decided += self._decide(now_ns)

@@ -88,7 +88,7 @@ class MediaDriver:
         Example:
             >>> driver = MediaDriver.launch("/dev/shm/aeron-prices", threading_mode="DEDICATED")
         """
-        # What the caller drives may have files and transports that need no system, as the simulator's have.
+        # An invoked driver may have files and transports that need no system, as in the simulator.
         if context is None or context.settings.threading_mode is not ThreadingMode.INVOKER:
             require_linux("a media driver", instead="start the reference's driver, and connect to its directory")
         if context is not None:

@@ -35,7 +35,7 @@ class NetworkAgent(Generic[C, E]):
     def __init__(self, cycle: C, *, to_conductor: ConductorQueue, resolve_interval_ns: int, now_ns: int) -> None:
         self.cycle = cycle
         self.commands = CommandQueue()
-        # What makes a thread that sleeps wake by what arrives at a socket; no thread sleeps in INVOKER mode.
+        # Wakes a sleeping thread when a datagram arrives; no thread sleeps in INVOKER mode.
         self.wake_by: Callable[[int], None] | None = None
         self._to_conductor = to_conductor
         self._endpoints: dict[int, E] = {}

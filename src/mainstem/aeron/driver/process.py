@@ -39,7 +39,7 @@ class DriverProcess:
     """The parent's side of a driver process."""
 
     def __init__(self, directory: str, settings: DriverSettings) -> None:
-        # What the settings leave out must be the default there too, whatever this process was started with.
+        # Settings left out must have their defaults there too, whatever this process's environment is.
         named = {explained.env for explained in settings.explain_all()}
         environment = {name: value for name, value in os.environ.items() if name not in named}
         environment |= settings.environment() | {"AERON_DIR": directory}

@@ -149,7 +149,7 @@ class DriverSettings(Settings):
     ENV_PREFIX: ClassVar[str] = "AERON_"
     CLAMPS: ClassVar[bool] = True
 
-    # The directory and what lies in it.
+    # The directory and its files.
     dir: str = text(user_directory, "The driver's directory.", accepts="the path of a directory")
     dir_delete_on_start: bool = boolean(
         False, "Whether a directory that is there is deleted at start whatever is in it."
@@ -192,7 +192,7 @@ class DriverSettings(Settings):
     )
     term_buffer_sparse_file: bool = boolean(True, "Whether logs take their memory only as they are written.")
     perform_storage_checks: bool = boolean(
-        True, "Whether a new log needs free space for itself and for what sparse logs have yet to take."
+        True, "Whether a new log needs free space for itself and for the unallocated parts of sparse logs."
     )
     low_file_store_warning_threshold: int = size(160 * MIB, "Free space below which a warning is given.")
     # Agents.
@@ -353,7 +353,7 @@ class DriverSettings(Settings):
     )
     multicast_flowcontrol_supplier: str = text(
         "multicast_max",
-        "Flow control to several receivers where the channel has no fc.",
+        "Flow control to several receivers if the channel has no fc.",
         accepts=FLOW_CONTROL,
         wrong=_wrong_flow_control,
     )
@@ -363,12 +363,12 @@ class DriverSettings(Settings):
     flow_control_group_min_size: int = integer(
         0, "Receivers that a group needs before it is connected.", low=0, high=INT32_MAX
     )
-    flow_control_receiver_timeout_ns: int = duration(5 * NS_PER_SECOND, "When a silent receiver no longer counts.")
+    flow_control_receiver_timeout_ns: int = duration(5 * NS_PER_SECOND, "How long a silent receiver still counts.")
     unicast_flow_control_rrwm: int = integer(
         16, "Windows that one request of a receiver may have sent again, to one receiver.", low=1, high=INT32_MAX
     )
     multicast_flow_control_rrwm: int = integer(
-        4, "The same with several receivers, where the channel's fc has no rrwm.", low=1, high=INT32_MAX
+        4, "The same with several receivers, if the channel's fc has no rrwm.", low=1, high=INT32_MAX
     )
     retransmit_unicast_delay_ns: int = duration(0, "How long a retransmission waits.")
     retransmit_unicast_linger_ns: int = duration(
@@ -444,15 +444,13 @@ class DriverSettings(Settings):
     driver_image_limit: int = integer(65_536, "Images in all; further SETUPs are refused.", low=1, high=INT32_MAX)
     # Who may send streams here (SourceFilter in mainstem.aeron.admission); an address is refused before it has an image.
     endpoint_filter_allow: str = text(
-        "", "Networks that streams may come from; empty for any.", accepts=NETWORKS, wrong=_wrong_networks
+        "", "Networks that may send streams; empty for any.", accepts=NETWORKS, wrong=_wrong_networks
     )
-    endpoint_filter_deny: str = text(
-        "", "Networks that streams may not come from.", accepts=NETWORKS, wrong=_wrong_networks
-    )
+    endpoint_filter_deny: str = text("", "Networks that may not send streams.", accepts=NETWORKS, wrong=_wrong_networks)
     endpoint_filter_rate: int = integer(
         0, "New streams a second of one IPv4 address or IPv6 /64; 0 for any number.", low=0, high=INT32_MAX
     )
-    endpoint_filter_burst: int = integer(16, "New streams at once of one such address.", low=1, high=INT32_MAX)
+    endpoint_filter_burst: int = integer(16, "New streams at once from one such address.", low=1, high=INT32_MAX)
     endpoint_filter_total_rate: int = integer(
         0, "New streams a second of all together; 0 for any number.", low=0, high=INT32_MAX
     )

@@ -166,7 +166,7 @@ _LEADERS = {
     ("sender", "receiver"): "sender",
     ("conductor", "sender", "receiver"): "conductor",
 }
-# What the reference calls their threads in its newer naming.
+# The reference's newer names of their threads.
 _NEW_NAMES = {
     ("conductor",): "aeron-md-cnd",
     ("sender",): "aeron-md-snd",

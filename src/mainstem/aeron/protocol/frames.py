@@ -93,7 +93,7 @@ def check_range(term_offset: int, length: int, term_length: int, rule: str) -> N
 def check_term(term_id: int, initial_term_id: int | None, rule: str) -> None:
     """Raise RemoteProtocolError if a term is before the stream's first, if known."""
     if initial_term_id is not None and before_beginning(term_id, initial_term_id):
-        raise protocol_error(rule, f"term {term_id} lies before {initial_term_id}")
+        raise protocol_error(rule, f"term {term_id} is before the initial term {initial_term_id}")
 
 
 @frozen
@@ -550,7 +550,7 @@ def _decode_stream_frame(rest: memoryview, *, is_first: bool) -> StreamFrame:
     if length == 0 and is_first:
         return Heartbeat(flags=header.flags, **values)
     if length == 0 and header.type == FrameType.DATA:
-        raise protocol_error("heartbeat", "a frame length of 0 is behind other frames")
+        raise protocol_error("heartbeat", "a frame length of 0 follows other frames")
     if length < layout.DATA_HEADER_LENGTH:
         raise protocol_error("frame length", f"{length} is below the header's 32")
     if header.type == FrameType.PAD:

@@ -157,7 +157,7 @@ def _of_json(document: Any) -> Outgoing:
     if reserved is not None and (type(reserved) is not int or reserved not in INT64):
         raise ValueError(f"reserved_value {reserved!r} is not a 64-bit integer")
     if text is not None:
-        # What is not text is a document: it is sent as JSON.
+        # Anything but text is sent as JSON.
         payload = text.encode("utf-8") if isinstance(text, str) else json.dumps(text, ensure_ascii=False).encode()
     else:
         try:

@@ -102,7 +102,7 @@ class Image:
         """How far the sender may be ahead of the slowest subscriber, in bytes, as configured."""
         if self.log is None or self.log.receiver_window_length <= 0:
             return None
-        # The metadata keeps what the receiver was set up with; half a term is the most that it ever grants.
+        # The metadata has the configured window; half a term is the most that it ever grants.
         return min(self.log.receiver_window_length, self.log.term_length // 2)
 
 

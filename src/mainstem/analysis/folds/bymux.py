@@ -20,7 +20,7 @@ from mainstem.capture.schema import BYMUX_TYPES
 CREDIT, WRITE, PING, PONG, CLOSE, STOP_READ = range(6)
 assert tuple(BYMUX_TYPES.values()) == ("CREDIT", "WRITE", "PING", "PONG", "CLOSE", "STOP_READ")
 GLOBAL = 0x10
-# Streams of one connection that are followed at once; with more the oldest is given as it stands.
+# Maximum streams of one connection tracked at once; beyond it the oldest is emitted as is.
 MAX_STREAMS = 4096
 
 CREDITS = Kind("credits", GRANT_COLUMNS, "time_ns", GRANT_IDENTITY)

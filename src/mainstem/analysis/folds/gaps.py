@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 LATE_NAK_NS = 20 * NS_PER_MS
 # At most so long are NAKs for the same loss, where the receiver is far: more is not a round trip, but a NAK that was lost itself.
 LATEST_NAK_NS = 1000 * NS_PER_MS
-# Gaps of one path that are followed at once; with more the oldest is given as it stands.
+# Maximum gaps of one path tracked at once; beyond it the oldest is emitted as is.
 MAX_GAPS = 1024
 
 GAPS = Kind(
     "gaps",
     (
-        Column("position", "bigint", "where the lost range starts in the stream"),
+        Column("position", "bigint", "position at which the lost range starts"),
         Column("end_position", "bigint", "where it ends"),
         Column("length", "bigint", "bytes, headers included"),
         Column("term_id", "int", "the term in which it starts"),
@@ -30,11 +30,11 @@ GAPS = Kind(
         Column("place", "string", "where it was lost: 'before the capture', 'after the capture', or 'in the capture' only"),
         Column("naks", "int", "NAKs that asked for some of it"),
         Column("first_nak_ns", "bigint", "when the first of them passed; null without"),
-        Column("repaired_ns", "bigint", "when the last of it was seen (again); null where it was not"),
+        Column("repaired_ns", "bigint", "when the last of it was seen (again); null if never"),
         Column("repair_ns", "bigint", "from noticed to repaired"),
         Column(
             "status", "string",
-            "'repaired', 'reordered' (came late, no receiver asked), 'passed' (receivers went on without), 'open'",
+            "'repaired', 'reordered' (late, no receiver sent a NAK), 'passed' (receivers continued without it), 'open'",
         ),
     ),
     "noticed_ns",
@@ -47,7 +47,7 @@ RETRANSMITS = Kind(
         Column("time_ns", "bigint", "when it passed"),
         Column("packet", "bigint", "number of the packet in its file"),
         Column("frame_index", "int", "which frame of that packet"),
-        Column("position", "bigint", "where the frame starts in the stream"),
+        Column("position", "bigint", "position at which the frame starts"),
         Column("term_id", "int", "its term"),
         Column("term_offset", "int", "where in its term"),
         Column("length", "int", "bytes, header included"),
@@ -127,7 +127,7 @@ def note_nak(state: PathState, start: int, end: int, hwm: int, time_ns: int, rev
     """A receiver requested a range again. Its part beyond ``hwm`` never passed the capture: it was lost before."""
     state.last_nak_ns = time_ns
     finalize_rows(state, time_ns, out)
-    # One range may have been lost on both sides of the capture: what of it is not a gap yet was seen, or lies beyond.
+    # A range may have been lost on both sides of the capture: the rest of it was seen, or is beyond.
     pieces = [[start, end]] if start < end else []
     for gap in state.gaps + state.closed:
         if gap.start < end and start < gap.end:

@@ -9,7 +9,7 @@ KEYS = (
     (Column("file", "string", "path of the capture"), "file"),
     (Column("connection", "bigint", "number of the first packet of the TCP connection"), "connection"),
 )
-# Where the capture has no handshake that shows who opened the connection, the side whose address sorts first stands for the client.
+# Without a handshake in the capture, the side whose address sorts first counts as the client.
 FROM_CLIENT = "coalesce(from_client, concat(src, ':', src_port) < concat(dst, ':', dst_port))"
 # The end of the connection, among the frames: no protocol has such a type.
 GONE = 1000
@@ -38,9 +38,9 @@ GRANT_COLUMNS = (
     Column("from_client", "boolean", "who granted; the other side may write"),
     Column("mux_stream_id", "bigint", "the stream or session; null for the whole connection"),
     Column("amount", "bigint", "bytes (of the whole connection: streams) granted; null without limit"),
-    Column("available_before", "bigint", "what was left of earlier grants; null without limit, or unknown"),
+    Column("available_before", "bigint", "what remained of earlier grants; null if unlimited or unknown"),
     Column("available_after", "bigint", "the same with this one"),
-    Column("exhausted_ns", "bigint", "for how long nothing had been left; null where something was"),
+    Column("exhausted_ns", "bigint", "how long nothing had remained; null if something did"),
 )
 GRANT_IDENTITY = ("time_ns", "packet", "frame_index")
 
@@ -50,7 +50,7 @@ MUX_STREAMS = Kind(
         Column("protocol", "string", "bymux or jmux"),
         Column("mux_stream_id", "bigint", "the stream or session; ids are used again"),
         Column("opened_ns", "bigint", "when it was created, or first seen"),
-        Column("opened_by_client", "boolean", "who created it; null where that was not seen"),
+        Column("opened_by_client", "boolean", "who created it; null if unknown"),
         Column("ended_ns", "bigint", "when the last of its ends was closed; null while it is open"),
         Column("status", "string", "'open', 'ended', 'aborted', 'lost' (the connection ended under it)"),
         Column("bytes_from_client", "bigint", "payload"),

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 SESSIONS = Kind(
     "sessions",
     (
-        Column(
-            "publisher", "string", "address:port that data came from; null where only frames of receivers were seen"
-        ),
+        Column("publisher", "string", "address:port of the sender; null if only frames of receivers were seen"),
         Column("first_ns", "bigint", "first frame of either direction"),
         Column("last_ns", "bigint", "last frame"),
         Column("initial_term_id", "int", "from a SETUP; without one positions count from the first term seen"),
         Column("term_length", "int", "bytes, from a SETUP or as the frames showed; null before a term ended"),
         Column("mtu", "int", "bytes, from a SETUP"),
         Column("lives", "bigint", "how often the publisher began, with this session and stream"),
-        Column("start_position", "bigint", "where the first data or SETUP of the last life was"),
+        Column("start_position", "bigint", "position of the first data or SETUP of the last life"),
         Column("end_position", "bigint", "the highest position seen in it"),
-        Column("consumed_position", "bigint", "up to where the slowest receiver had consumed; null without one"),
+        Column(
+            "consumed_position", "bigint", "position up to which the slowest receiver had consumed; null without one"
+        ),
         Column("receivers", "int", "receivers at once, at most"),
         Column("is_ended", "boolean", "whether the publisher declared that the stream ends here"),
         Column("frames", "bigint", "of either direction"),
@@ -37,8 +37,8 @@ SESSIONS = Kind(
         Column("wire_bytes", "bigint", "and their bytes, link headers included"),
         Column("data_frames", "bigint", "DATA with payload, repeats included"),
         Column("data_bytes", "bigint", "their payload"),
-        Column("new_bytes", "bigint", "bytes of stream, headers included, that came for the first time"),
-        Column("messages", "bigint", "last fragments that came for the first time"),
+        Column("new_bytes", "bigint", "bytes of the stream, headers included, seen for the first time"),
+        Column("messages", "bigint", "last fragments seen for the first time"),
         Column("padding_frames", "bigint", "PAD"),
         Column("heartbeats", "bigint", "DATA without a length"),
         Column("setups", "bigint", "SETUP"),
@@ -47,9 +47,9 @@ SESSIONS = Kind(
         Column("status_messages", "bigint", "SM"),
         Column("rttms", "bigint", "RTTM, requests and replies"),
         Column("errors", "bigint", "ERR"),
-        Column("retransmits", "bigint", "frames that came again because they were asked for, or after a gap"),
+        Column("retransmits", "bigint", "frames repeated after a NAK or a gap"),
         Column("retransmitted_bytes", "bigint", "their bytes, headers included"),
-        Column("duplicates", "bigint", "frames that came again without need"),
+        Column("duplicates", "bigint", "frames repeated without need"),
         Column("gaps", "bigint", "ranges that were lost, or seemed so"),
         Column("lost_bytes", "bigint", "their bytes"),
         Column("publisher_idle_ns", "bigint", "ended silences in which the publisher had nothing to send"),

@@ -77,7 +77,7 @@ class PersistentSubscription(PersistentBase, Closing):
             if self._stream.is_live:
                 return self._stream.ready()
             self._job = asyncio.get_running_loop().run_in_executor(None, self._stream.ready)
-        # A thread cannot be cancelled: the next call waits for the same one, and what it has prepared is still there.
+        # A thread cannot be cancelled: the next call waits for the same one and uses its result.
         try:
             return await asyncio.shield(self._job)
         finally:
@@ -129,7 +129,7 @@ async def open_persistent(
     try:
         stream = await within(timeout, asyncio.shield(opening), "add_persistent_subscription")
     except (asyncio.CancelledError, Timeout):
-        # The thread goes on; what it opens is closed.
+        # The thread continues; close what it opens.
         opening.add_done_callback(_close_opened)
         raise
     return PersistentSubscription(stream)

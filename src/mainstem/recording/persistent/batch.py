@@ -9,7 +9,7 @@ from mainstem._core import layout
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Of a message on its way: what a record batch of ``poll_arrow`` has.
+# The columns of a record batch of ``poll_arrow``.
 COLUMNS = layout.COLUMN_POSITION | layout.COLUMN_SESSION_ID | layout.COLUMN_RESERVED_VALUE | layout.COLUMN_PAYLOAD
 
 

@@ -31,7 +31,7 @@ from mainstem.recording.persistent.history import History
 if TYPE_CHECKING:
     from mainstem.aeron.client.subscription import Image
 
-# What images hold in memory while recordings are read, of each session: half a second of a fast stream.
+# The memory of each session's images while recordings are read: half a second of a fast stream.
 PENDING_BYTES = 64 << 20
 MESSAGES_AT_ONCE = 1024
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Start = str | int | datetime | dict[int, int]
 
-# The live stream is joined when so little of the recordings is left to read: what comes meanwhile is held in memory.
+# Join the live stream when this little is left to read: meanwhile messages are held in memory.
 NEAR_BYTES = 4 << 20
 # Interval of checking the archive while there is nothing to read, at most a tenth of the time.
 REFRESH_NS = 10 * NS_PER_MS
@@ -232,7 +232,7 @@ class PersistentStream:
         if isinstance(start, datetime):
             return max(min(reader.position_at_time(round(start.timestamp() * 1e6) * 1000), last), first)
         if isinstance(start, int):
-            # What ends at the position was read.
+            # Messages that end at the position were read.
             return first_reaching(reader, start + 1, first, last)
         if session.position is not None:
             return None

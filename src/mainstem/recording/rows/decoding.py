@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mainstem.codecs import Codec
     from mainstem.recording.reader import RecordingReader
 
-# What is known of a message, where no columns are named: as in the table of ``mainstem ingest``.
+# The default columns of a message, as in the table of ``mainstem ingest``.
 KNOWN = ("recording_id", "session_id", "stream_id", "position", "recorded_at")
 # Messages that a schema is inferred from where none is given: from all recordings, at several points of each.
 SAMPLE = 4000
@@ -51,7 +51,7 @@ class Decoding:
                 raise
             except ValueError as error:
                 name = codec if isinstance(codec, str) else type(codec).__name__
-                raise ConfigurationError(f"codec {name!r}: {error}; schema= says what the columns are") from None
+                raise ConfigurationError(f"codec {name!r}: {error}; pass the columns as schema=") from None
         with needs_extras():
             import pyarrow as pa
 
@@ -79,7 +79,7 @@ def sampled(reader: RecordingReader, recordings: int) -> list[bytes]:
     """One recording's share of a sample."""
     count = max(SAMPLE // max(recordings, 1), LEAST_SAMPLE) // SAMPLE_POINTS
     payloads: list[bytes] = []
-    # A problem is met again when the messages are read.
+    # A problem is found again when the messages are read.
     with suppress(RecordingError):
         start, end = reader.start_position, reader.end_position()
         starts = [reader.advance(start, start + (end - start) * i // SAMPLE_POINTS) for i in range(SAMPLE_POINTS)]

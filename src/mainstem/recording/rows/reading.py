@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mainstem.recording.reader import RecordingReader
     from mainstem.recording.reading import SkippedRange
 
-# After the year 9999, which is as far as the timestamps of Spark and of Python can be shown.
+# After the year 9999, the last one that Spark and Python can show.
 END_OF_TIME_US = 253_402_300_800_000_000
 
 

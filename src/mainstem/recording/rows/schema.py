@@ -37,10 +37,10 @@ FRAME_COLUMNS = {
         {key: value, "type": Column("int16", layout.COLUMN_TYPE)} if key == "flags" else {key: value}
     ).items()
 }
-# Where an option names what gives it, among the columns of messages and frames.
+# The column that an option fills, among those of messages and frames.
 TIMESTAMP = "timestamp"
 TIMESTAMP_COLUMN = Column("timestamp", layout.COLUMN_POSITION | layout.COLUMN_RESERVED_VALUE)
-# What is null where it is not known. A row costs less where the schema declares that a column never is.
+# Null if unknown. Rows cost less if the schema declares a column as never null.
 NULLABLE = {"recorded_at", TIMESTAMP}
 
 

@@ -21,7 +21,7 @@ def _near(reader: RecordingReader, position: int, start: int) -> int:
 
 def first_reaching(reader: RecordingReader, position: int, start: int, end: int) -> int:
     """Where in ``[start, end)`` the first message begins whose end is at ``position`` or later, or a problem."""
-    # A position of a message is its end: what ends before this is left out.
+    # A message's position is its end: messages that end before this are left out.
     last = min(position - 1, end)
     if last <= start:
         return start

@@ -37,7 +37,7 @@ def identity_of(directory: Path, disk: Disk = DISK) -> ArchiveIdentity:
         fd = disk.open(fresh)
         try:
             disk.write(fd, (json.dumps({"id": nonce(), "host": platform.node()}) + "\n").encode(), 0)
-            # What is shipped goes by this name: it may not be another one after a loss of power.
+            # Shipped objects use this name, so it must survive a power failure.
             disk.sync(fd)
         finally:
             disk.close(fd)

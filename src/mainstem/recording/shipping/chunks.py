@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 UNKNOWN = -1
 MAX_CHUNK_SIZE = 1 << 31  # a chunk lies in one segment, whose length is an int32
 MAX_TEXT_LENGTH = 64 << 10  # of a host, a directory, an id: a path has 4 KiB
-# What JSON of another layout ends in: too deep, infinite where a whole number is due, of other types, or without a key.
+# Errors of JSON with another layout: too deep, an infinite integer, other types, or a missing key.
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 

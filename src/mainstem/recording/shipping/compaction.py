@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from mainstem.store import Store
 
-# Segments for one commit: a commit writes their pages again, and what is done is not done again after a kill.
+# Segments per commit, which rewrites their pages; committed ones are not repeated after a kill.
 SEGMENTS_PER_COMMIT = 16
 # An object that nothing refers to may be one that a shipper is about to refer to. It does so within minutes.
 MIN_ORPHAN_AGE_NS = 24 * 3600 * NS_PER_SECOND
@@ -206,7 +206,7 @@ def referred(manifest: Manifest, recording_pages: RecordingPages, pages: Pages) 
 
 def remove_orphans(store: Store, archive_id: str, now_ns: int, *, age_ns: int = MIN_ORPHAN_AGE_NS) -> int:
     """Delete objects that nothing refers to and that are older than ``age_ns``, left by killed processes."""
-    # First the listing, then the manifest: what is committed in between is referred to.
+    # First the listing, then the manifest, so that objects committed in between are referenced.
     candidates = {
         file.name.removeprefix(f"{archive_id}/")
         for file in store.list(f"{archive_id}/")

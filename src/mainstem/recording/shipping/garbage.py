@@ -59,7 +59,7 @@ def collect_garbage(chain: ManifestLog, now_ns: int, base: Manifest | None = Non
     due = {ref.name: ref for ref in manifest.garbage if ref.after_ns <= now_ns} if manifest else {}
     if manifest is None or not due:
         return manifest, 0
-    # No manifest refers to what is not there, the old ones neither.
+    # No manifest, old ones included, refers to missing objects.
     chain.delete_before(min(max(ref.number for ref in due.values()), manifest.number))
     count = 0
     for ref in due.values():

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # 2 MiB of index in a chunk, at most: a stream of a message each 100 ms has more index than frames.
 MAX_ENTRIES = 1 << 16
-# A file's time has the grain of the kernel's clock: what changed so recently may change again under the same time.
+# A file's time is as coarse as the kernel's clock: a recently changed file may change again under the same time.
 CATALOG_GRAIN_NS = 2 * NS_PER_SECOND
 
 

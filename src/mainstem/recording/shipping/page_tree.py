@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Rows per page, about 20 kB: a commit writes few pages, and a query reads one per level.
 FANOUT = 128
-# What a page can have at most: rows have names of at most 512 bytes and nine numbers.
+# The maximum size of a page: rows have names of at most 512 bytes and nine numbers.
 MAX_PAGE_LENGTH = 1 << 20
 # 128 M chunks; the levels of a corrupt page do not lead deeper.
 MAX_LEVEL = 8
@@ -88,7 +88,7 @@ def check_order(items: Sequence[Item], start: int, end: int) -> None:
     position, first_entry = start, 0
     for item in items:
         if item.start < position or item.end > end or item.first_entry < first_entry:
-            raise RecordingError(f"what lies from {item.start} to {item.end} is not between {position} and {end}")
+            raise RecordingError(f"the range {item.start} to {item.end} is not between {position} and {end}")
         position, first_entry = item.end, item.first_entry + item.entries
 
 

@@ -221,7 +221,7 @@ class ArchiveShipper:
         """The recordings to ship now, those that have waited longest first."""
         self.manifest  # noqa: B018 - what is shipped is known from here on
         due, now_ns = [], self._clock.monotonic_ns()
-        # Twice in each period, so that one commit has what many slow recordings wait with, and nothing waits for longer.
+        # Twice per period, so that one commit covers many slow recordings and nothing waits longer.
         rolls = drains or now_ns - self._rolled_ns >= self.options.roll_after_ns // 2
         for descriptor in self._catalog.recordings(self._clock.epoch_ns()):
             key = descriptor.recording_id
@@ -335,7 +335,7 @@ class ArchiveShipper:
                 if chunk is not None:
                     count += 1
                     running.append(self._started(progress, chunk))
-                    # A recording ends at a frame: it goes on until one does.
+                    # A recording ends at a frame boundary, so continue to one.
                     queue.append(progress) if progress.is_boundary else queue.appendleft(progress)
             if running:
                 progress, slot, call = running.popleft()

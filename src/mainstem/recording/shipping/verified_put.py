@@ -42,4 +42,4 @@ def put_verified(store: Store, name: str, data: bytes | Path, checksum: int | No
         nbytes += position
         if position == length and value == expected:
             return nbytes
-    raise StoreError(store.url, f"{name} is not what was put, {ATTEMPTS} times: its checksum differs")
+    raise StoreError(store.url, f"{name} read back with another checksum {ATTEMPTS} times")

@@ -313,7 +313,7 @@ class Side:
         self.conn.connection_lost(None, self.run.now)
 
 
-# What may not be reported of a message of which something has been: each at most once, and never that it is lost beside another.
+# Reports that exclude each other: each at most once, and never "lost" together with another.
 CONTRADICTIONS = {
     "delivered": {"delivered", "lost"},
     "acknowledged": {"acknowledged", "lost"},
@@ -335,7 +335,7 @@ class AqueductRun:
         self.world = world
         self.rng = rng = world.rng
         self.faults = Faults.draw(rng)
-        # Whether plain messages may go the short ways, which report nothing of what becomes of them.
+        # Whether plain messages may use fire-and-forget calls, which do not report their fate.
         self.has_short_ways = rng.random() < 0.4
         self.messages: dict[int, MessageFate] = {}
         self._next_message = 0
@@ -369,7 +369,7 @@ class AqueductRun:
         self._sequence += 1
         heapq.heappush(self._queue, (when, self._sequence, what, arguments))
 
-    # The model of what happens to messages.
+    # The model of the messages' fate.
 
     def new_message(self, side: Side) -> int:
         self._next_message += 1

@@ -145,7 +145,7 @@ class BymuxRun(MuxRun):
         rng = world.rng
         windows = (rng.choice(WINDOWS), rng.choice(WINDOWS))
         limits = (rng.choice(PACKET_LIMITS), rng.choice(PACKET_LIMITS))
-        # What a reader takes: some times its window, so that credit comes and goes; few enough packets.
+        # A reader's amount: several times its window, so that credit runs out; few enough packets.
         longest = tuple(min(3 * min(windows[reader], 16_384) + 50, 100 * limits[1 - reader]) for reader in range(2))
         starts = tuple(rng.choice((0, min(window, 1_000) // 2)) for window in windows)
         for role in Role:
@@ -246,7 +246,7 @@ class BymuxRun(MuxRun):
             self.consume(number, stream)
         return True
 
-    # -- what happens --------------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------------
 
     def on_event(self, number: int, event: events.Event) -> None:
         if isinstance(event, events.DataReceived):
@@ -306,7 +306,7 @@ class BymuxRun(MuxRun):
         if not self.is_ending or not self.is_done():
             raise Violation(f"{NAMES[number]} finished before all streams had ended")
 
-    # -- what must hold ------------------------------------------------------------------------------------------------
+    # -- invariants ----------------------------------------------------------------------------------------------------
 
     def check(self, number: int) -> None:
         connection = self.connections[number]

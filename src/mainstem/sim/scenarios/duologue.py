@@ -28,7 +28,7 @@ MESSAGES = 8  # of each client before some go, and of each that stays afterwards
 MAX_LOSS = 0.15
 TIMEOUT_S = 10.0  # of each step of connecting
 PATIENCE_NS = 120 * NS_PER_SECOND
-# What raises in a duologue that has ended, loudly, as it must.
+# Calls that must raise once a duologue has ended.
 ENDS = (Aborted, ClosedError, ConnectionLost, OfferError, Timeout)
 TIMEOUTS: dict[str, Any] = {
     "image_liveness_timeout_ns": NS_PER_SECOND,

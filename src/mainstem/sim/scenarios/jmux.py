@@ -55,7 +55,7 @@ class Exchange:
 
     def __init__(self, name: str, rng: Random, longest: tuple[int, int]) -> None:
         self.name = name
-        # By who writes it.
+        # By writer.
         self.ways = (
             Way(f"{name}'s request", rng, longest[SERVER]),
             Way(f"{name}'s response", rng, longest[CLIENT]),
@@ -152,7 +152,7 @@ class JmuxRun(MuxRun):
         rng = world.rng
         rations = (rng.choice(RATIONS), rng.choice(RATIONS))
         limits = (rng.choice(FRAGMENT_LIMITS), rng.choice(FRAGMENT_LIMITS))
-        # What a reader takes: some times its ration, so that it comes and goes; few enough messages.
+        # A reader's amount: several times its ration, so that it runs out; few enough messages.
         longest = tuple(min(3 * min(rations[end] or 10_000, 16_384), 60 * limits[1 - end]) for end in range(2))
         settings = [self._settings(rations[end], limits[end]) for end in range(2)]
         self.client = ClientEngine(settings[CLIENT], now_ns=world.now_ns, peer=NAMES[SERVER])
@@ -295,7 +295,7 @@ class JmuxRun(MuxRun):
         if self.server.failure is None:
             raise Violation("the server cannot shut down although every session has ended")
 
-    # -- what happens --------------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------------
 
     def on_event(self, number: int, event: events.Event) -> None:
         if isinstance(event, events.DataReceived):
@@ -347,7 +347,7 @@ class JmuxRun(MuxRun):
         if number == CLIENT and session.may_retry == is_partial:
             raise Violation(f"{exchange.name}: partial {is_partial}, and {session.delivery.name}")
 
-    # -- what must hold ------------------------------------------------------------------------------------------------
+    # -- invariants ----------------------------------------------------------------------------------------------------
 
     def check(self, number: int) -> None:
         connection = self.connections[number]

@@ -106,7 +106,7 @@ def latency(world: World) -> str:
     world.run_for(100 * interval_ns)
     (measured_ns,) = shown(receiver, "rcv-one-way-latency")
     (drift,) = shown(receiver, "rcv-clock-drift")
-    # A tick of the simulator lies between a datagram and the receiver's poll of it.
+    # One tick passes between a datagram and the receiver's poll.
     if not there.delay_ns <= measured_ns <= there.delay_ns + 2 * NS_PER_MS:
         raise Violation(f"a latency of {there.delay_ns} ns was measured as {measured_ns} ns")
     if abs(drift) > 2_000_000:

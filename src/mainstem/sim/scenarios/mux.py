@@ -23,7 +23,7 @@ TICK_NS = NS_PER_MS // 2  # a step of time while programs have something to do; 
 IDLE_TICK_NS = 100 * NS_PER_MS
 HEAL_NS = NS_PER_SECOND  # the latest instant of a fault, from the start on
 PATIENCE_NS = 120 * NS_PER_SECOND  # from the healing on
-# Longer than the longest that a stalled direction can keep a pong away: no peer that is there may be given up.
+# Longer than a stalled direction can delay a pong: no live peer may be presumed dead.
 PING_TIMEOUT_S = 10.0
 HANDSHAKE_LENGTH = 8  # bytes at most that an end receives before heartbeats count
 MAX_STEPS = 100_000
@@ -31,7 +31,7 @@ MAX_PINGS = 20  # of a program, beside those of heartbeats; fewer than may be ou
 CONTROL_LIMIT = 4_096
 LOW_WATER = 100  # bytes queued, below which a writer goes on
 EAGERNESS = (1.0, 1.0, 0.5, 0.1, 0.0)
-# What every written byte is a part of: content is known by its place, and nothing of it is stored.
+# The source of every written byte: content follows from its offset, so none is stored.
 PATTERN_LENGTH = 1 << 16
 _HALF = bytes((index * 131 + (index >> 8) * 17 + (index >> 13)) & 0xFF for index in range(PATTERN_LENGTH))
 PATTERN = _HALF * 2

@@ -244,7 +244,7 @@ class PowerLossRun:
         for recording_id, entry in shipper._shipped.items():
             self.shipped[recording_id] = entry.end
 
-    # -- what must hold ----------------------------------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------------------------------
 
     def _read_before_recovery(self) -> None:
         """Open a reader before the recorder restarts. It must be able to read every intact recording."""
@@ -317,7 +317,7 @@ class PowerLossRun:
         self.recorded += len(found)
         expected.messages, expected.maybe = found, []
         if loses_power:
-            # What is there after a loss of power is on the device.
+            # What exists after a power failure is on the device.
             expected.durable, expected.is_durable = len(found), True
 
     def _check_stores(self) -> None:

@@ -177,7 +177,7 @@ class RecordersRun:
             if now_there.get(recording_id, -1) < position and not self.has_lost_power:
                 raise Violation(f"recording {recording_id} had been recorded up to {position}, and now less is there")
 
-    # -- what must hold ------------------------------------------------------------------------------------------------
+    # -- invariants ----------------------------------------------------------------------------------------------------
 
     def _readers(self) -> list[RecordingReader]:
         archive = DirectoryArchive(LocalStore(self.directory))
@@ -236,7 +236,7 @@ def recorders(world: World) -> str:
     with temporary_directory() as folder:
         run = RecordersRun(world, Path(folder))
         run.play()
-        # They do nothing any more; what they hold of the world goes with it.
+        # They do nothing any more, and are freed with the world.
         for client in run.gone:
             client.close()
     return (

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Commands taken in one duty cycle, as the reference does: creating a log may take milliseconds.
 COMMANDS_PER_CYCLE = 1
-# How long a command waits for what is just being closed, before that is its response.
+# How long a command waits for a closing socket before it is refused.
 WAIT_LIMIT_NS = 2 * NS_PER_SECOND
 
 

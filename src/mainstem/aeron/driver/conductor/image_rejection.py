@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.publication_image import Images
     from mainstem.aeron.driver.conductor.resources import Resources
 
-# What stands for "no network": an IPC reader has no receiver id, tag or address.
+# Placeholders for IPC: its readers have no receiver id, tag or address.
 NO_ID = -1
 LOOPBACK = IPv4Address("127.0.0.1").packed.ljust(16, b"\0")
 

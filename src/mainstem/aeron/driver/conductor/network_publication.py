@@ -74,7 +74,7 @@ class NetworkPublication(Publication):
         self._resources.sender.revoke_publication(self.sender_publication)
 
     def _is_being_read(self) -> bool:
-        # What was sent lies before the join position of a spy: only what has not been sent is left for one that joins.
+        # Sent data is before a spy's join position, so only unsent data is left for a spy that joins.
         is_spied = any(position.is_counted for position in self.subscribers)
         return is_spied and self.path.sender_position < self.path.producer_position()
 
@@ -86,7 +86,7 @@ class NetworkPublication(Publication):
         # A client that was reaped may have written on until the sender held the limit.
         self.log.end_of_stream_position = end
         if self.path.sender_position < end:
-            # A claim that its producer never finished holds the rest back; receivers get what lies behind it.
+            # An unfinished claim stalls the rest; padding lets receivers get the data after it.
             if self._unblock_producers(now_ns) or self.path.has_receivers:
                 return False
         else:

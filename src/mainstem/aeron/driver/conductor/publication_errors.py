@@ -37,7 +37,7 @@ class PublicationErrors:
         self._network = network
         self._prefixes = AddressPrefixes()
         self._of_source = RateLimit(SOURCE_RATE, SOURCE_BURST)
-        # A quarter of the buffer at once, and another quarter while a client that does not run is still taken for alive.
+        # A quarter of the buffer at once, and another quarter within a client liveness timeout.
         max_responses = max(1, resources.clients.capacity // 4 // MAX_RESPONSE_LENGTH)
         liveness_s = resources.settings.client_liveness_timeout_ns / NS_PER_SECOND
         self._of_all = RateLimit(max_responses / liveness_s, max_responses)

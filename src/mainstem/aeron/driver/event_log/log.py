@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 STANDARD_ERROR = 2
 MAX_DETAIL = 4096  # of a line, so that a long channel does not fill the log
-# What the reference counts beside the record or the frame: its own header.
+# The reference also counts its own header.
 ENTRY_HEADER = 16
 
 

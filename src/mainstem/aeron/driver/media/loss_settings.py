@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.settings import DriverSettings
 
 
-# What the debug settings call data; every other type is control.
+# The frame types that the debug settings call data; all others are control.
 DATA_TYPES = 1 << FrameType.PAD | 1 << FrameType.DATA | 1 << FrameType.SETUP
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 IP_MULTICAST_ALL = 49
 IPV6_MULTICAST_ALL = 29
 MAX_BUFFER = 0x7FFF_FFFF  # what the call takes
-# Linux grants twice what is requested, for its own administration, and never less than these.
+# Linux grants twice the requested length, for its own use, and never less than these.
 GRANT_FACTOR = 2 if sys.platform == "linux" else 1
 LEAST_SEND_BUFFER, LEAST_RECEIVE_BUFFER = 4608, 2304
 

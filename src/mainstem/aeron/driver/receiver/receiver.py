@@ -61,7 +61,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         self._refusals = refusals
         self._counters = counters
         self._limiter = ImageLimiter() if limiter is None else limiter
-        # Of each reason the first SETUP since the last check that it refused: its source and what it was for.
+        # For each reason, the first refused SETUP since the last check: its source and stream.
         self._refused: dict[Refusal, tuple[bytes, Setup]] = {}
         self._dispatchers: dict[int, DataPacketDispatcher] = {}
         self._images: dict[int, tuple[ReceiverImage, ReceiveChannelEndpoint]] = {}

@@ -106,7 +106,7 @@ class RecorderWorkload(Workload):
         self._disk.kill()
         self._folder.cleanup()
 
-    # -- what must hold ------------------------------------------------------------------------------------------------
+    # -- invariants ----------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         if not self._is_checked or self.world.network.has_damaged or not (self._directory / "archive.catalog").exists():
