@@ -109,7 +109,7 @@ ALLOWED: dict[str, set[str]] = {
     "mux/pending_connections.py": {"asyncio"},
     "mux/listening.py": {"asyncio", "socket"},
     "mux/sockets.py": {"asyncio", "socket", "ssl"},
-    "mux/tls.py": {"asyncio", "ssl"},
+    "mux/tls.py": {"ssl"},
     "recording/tiered_archive.py": {"threading"},
     "store/call.py": {"threading"},
     "store/http.py": {"ssl", "threading"},

@@ -159,8 +159,6 @@ def test_addresses_of_ipv6_have_brackets() -> None:
 async def test_both_ends_say_why_tls_was_refused(
     family: Any, blocks: bool, files: CertificateFiles, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    if not isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop) and not blocks:
-        pytest.skip("uvloop drops the alert")
     package = family if blocks else family.aio
     tls = {"certificate": files.certificate, "key": files.key, "client_ca": files.ca}
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ssl as ssl_module
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mainstem.errors import ConfigurationError
 
@@ -18,48 +17,44 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class _ContextWithAlert:
-    """Stands for a context in asyncio, to reach what OpenSSL has to send when a handshake fails: asyncio drops it."""
+class _AlertingObject(ssl_module.SSLObject):
+    """Keeps what OpenSSL has to send when a handshake fails: the event loops drop it."""
 
-    def __init__(self, context: ssl_module.SSLContext) -> None:
-        self._context = context
-        self.alert = b""
+    _outgoing: ssl_module.MemoryBIO
 
-    def wrap_bio(
-        self, incoming: ssl_module.MemoryBIO, outgoing: ssl_module.MemoryBIO, *arguments: Any, **options: Any
-    ) -> ssl_module.SSLObject:
-        connection = self._context.wrap_bio(incoming, outgoing, *arguments, **options)
-        do_handshake = connection.do_handshake
+    @classmethod
+    def _create(
+        cls, incoming: ssl_module.MemoryBIO, outgoing: ssl_module.MemoryBIO, *arguments: Any, **options: Any
+    ) -> Self:
+        self: Self = super()._create(incoming, outgoing, *arguments, **options)  # type: ignore[misc]
+        self._outgoing = outgoing
+        return self
 
-        def do_handshake_or_keep_alert() -> None:
-            try:
-                do_handshake()
-            except (ssl_module.SSLWantReadError, ssl_module.SSLWantWriteError):
-                raise
-            except ssl_module.SSLError:
-                self.alert = outgoing.read()
-                raise
-
-        connection.do_handshake = do_handshake_or_keep_alert  # type: ignore[method-assign]
-        return connection
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl_module.SSLWantReadError, ssl_module.SSLWantWriteError):
+            raise
+        except ssl_module.SSLError as error:
+            error._alert = self._outgoing.read()  # type: ignore[attr-defined]
+            raise
 
 
 async def handshake(
     sock: socket.socket, context: ssl_module.SSLContext, connect: Callable[[ssl_module.SSLContext], Awaitable[T]]
 ) -> T:
     """Return what ``connect`` makes of a socket and a context. If the handshake fails, send the peer the alert that says why."""
-    if not isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop):
-        return await connect(context)  # uvloop accepts no stand-in
-    with_alert = _ContextWithAlert(context)
+    if context.sslobject_class is ssl_module.SSLObject:
+        context.sslobject_class = _AlertingObject
     twin: socket.socket | None = None
     with contextlib.suppress(OSError):  # no descriptors are left: the peer learns nothing
-        twin = sock.dup()  # asyncio closes the other one
+        twin = sock.dup()  # the event loop closes the other one
     try:
-        return await connect(cast("ssl_module.SSLContext", with_alert))
-    except OSError:
+        return await connect(context)
+    except OSError as error:
         if twin is not None:
             with contextlib.suppress(OSError):
-                twin.send(with_alert.alert)
+                twin.send(getattr(error, "_alert", b""))
         raise
     finally:
         if twin is not None:
