@@ -71,6 +71,13 @@ class _Connection(QuicConnection):  # type: ignore[misc]
             # The library keeps a path once it has accepted a packet, and without one it could not say why it refused this one.
             self._network_paths.append(self._find_network_path(addr))
 
+    def _write_stream_frame(self, builder: Any, space: Any, stream: Any, max_offset: int) -> int:
+        # The library tries every stream for every packet, also those whose credit is used up: channels that nobody reads.
+        pending = stream.sender._pending
+        if len(pending) and pending[0].start >= max_offset:
+            return 0
+        return super()._write_stream_frame(builder, space, stream, max_offset)  # type: ignore[no-any-return]
+
     def _write_stream_limits(self, builder: Any, space: Any, stream: Any) -> None:  # noqa: ARG002
         limit = stream.max_stream_data_local
         if not limit or stream.stream_id in self.paused_streams:
