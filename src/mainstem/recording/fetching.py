@@ -3,9 +3,9 @@
 Theory of operation. The memory is a ring, a whole number of terms long: the byte at offset o of the file is at o modulo the
 ring (``place``). Frames do not cross terms, so none crosses the ring's end, and term offsets are checked as in a mapped file. A
 few threads of ``chunks`` fetch ranges ahead of the caller and copy each to its place, so a frame across two ranges is complete
-once both are there. A chunk ends at the last frame boundary, or at the ring's end. A range is fetched when its place holds no
-unread bytes. So a segment of any length takes one ring, whose pages are reused, because fresh pages would cost as much as
-copying the bytes. A ring is kept for the next segment.
+once both are there. A chunk ends where a term or the ring does, since frames end there too; the first chunk, and those of long
+terms, end at the last whole frame. A range is fetched when its place holds no unread bytes. So a segment of any length takes one
+ring, whose pages are reused, because fresh pages would cost as much as copying the bytes. A ring is kept for the next segment.
 
 A ring of more than ``KEPT_BYTES``, for long terms, is mapped and takes no memory until it is written. Pages behind the caller are
 returned to the kernel, so it takes ``AHEAD + 1`` ranges of memory.
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 # Bytes fetched with one request. A lookup of a few frames fetches only the first of these blocks.
 RANGE_BYTES = 8 << 20
 FIRST_RANGE_BYTES = 256 << 10
+# Frames of terms up to this length are passed on by whole terms: two ranges.
+MAX_TERM_WAITED_FOR = 16 << 20
 # A ring of terms of 16 MiB. Rings that are kept for the next segment: a reader has one at a time, and a process few readers.
 KEPT_BYTES = 64 << 20
 MAX_KEPT_RINGS = 2
@@ -154,7 +156,9 @@ class FetchedSegment:
             following = next(ranges, None)
             while True:
                 is_cut = damage is None and (there >= end or there % self._ring == 0)
-                limit = there if is_cut else self._boundary(memory, begin, there)
+                limit = (
+                    there if is_cut else self._whole(memory, begin, there, may_wait=damage is None and begin > start)
+                )
                 if limit > begin:
                     forgotten = self._forget(memory, forgotten, begin)
                     yield begin, limit
@@ -191,6 +195,14 @@ class FetchedSegment:
         if data:
             at = self.place(start)
             memory[at : at + len(data)] = data
+
+    def _whole(self, memory: mmap, begin: int, there: int, *, may_wait: bool) -> int:
+        """Up to where ``[begin, there)`` has whole frames to pass on; ``begin`` to wait for the end of a term."""
+        term = self._term_mask + 1
+        # Frames end where a term does. To find the last one elsewhere, all headers are read, as the reader does once more.
+        if may_wait and term <= MAX_TERM_WAITED_FOR:
+            return max(begin, there // term * term)
+        return self._boundary(memory, begin, there)
 
     def _boundary(self, memory: mmap, begin: int, limit: int) -> int:
         """The end of the last whole frame of ``[begin, limit)``; ``limit`` if a problem precedes it, for the reader to find."""

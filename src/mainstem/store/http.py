@@ -60,14 +60,11 @@ class _Response:
             raise ValueError(f"the server sends {length} bytes where {limit} were asked for")
         if place is None or self.status != 206 or length > len(place):
             place = None
-        parts, at = [], 0
+        parts, at = [], 0 if place is None else _read_into(response, place)
         while data := response.read(READ_BYTES):
-            if place is None:
-                parts.append(data)
-            else:
-                place[at : at + len(data)] = data
+            parts.append(data)
             at += len(data)
-            if at > limit:
+            if place is not None or at > limit:
                 raise ValueError(f"the server sends more than the {limit} bytes that were asked for")
         self.body: bytes | memoryview = b"".join(parts) if place is None else place[:at]
 
@@ -78,6 +75,24 @@ class _Response:
         except (ValueError, RecursionError):
             return ""
         return str(value.get("error", "")) if isinstance(value, dict) else ""
+
+
+def _read_into(response: Any, place: memoryview) -> int:
+    """Read a body to its place; return how much there was. Raises urllib3's errors.
+
+    urllib3's ``readinto`` copies every byte twice more. The response of ``http.client`` inside it receives in place.
+    """
+    from urllib3.exceptions import IncompleteRead
+
+    at = 0
+    with response._error_catcher():
+        while at < len(place) and (count := response._fp.readinto(place[at:])):
+            at += count
+        if response.length_remaining is not None:
+            response.length_remaining -= at
+            if at < len(place) and response.length_remaining:
+                raise IncompleteRead(at, response.length_remaining)
+    return at
 
 
 class HttpStore(RemoteFiles):

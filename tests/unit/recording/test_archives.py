@@ -8,7 +8,7 @@ import resource
 import threading
 from concurrent.futures import wait
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from tests.support.remote_store import RemoteStore
@@ -58,9 +58,10 @@ def recorded(path: Path, count: int = 400, *, sessions: int = 2, stopped: bool =
         recorder.close()
 
 
-@pytest.fixture
-def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranges that end within frames, and within padding."""
+@pytest.fixture(params=[TERM, TERM - 1], ids=["whole terms", "whole frames"])
+def small_ranges(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges that end within frames, and within padding; read by terms, and as those of terms too long to wait for."""
+    monkeypatch.setattr(fetching, "MAX_TERM_WAITED_FOR", request.param)
     monkeypatch.setattr(fetching, "FIRST_RANGE_BYTES", 4096)
     monkeypatch.setattr(fetching, "RANGE_BYTES", 12_288)
 
@@ -335,6 +336,30 @@ def test_a_long_segment_is_read_through_one_ring_which_is_kept(tmp_path: Path, s
                 read.append(bytes(run.memory[run.offset : run.limit]))
     assert len(memories) == 1
     assert b"".join(read) == (tmp_path / "0-0.rec").read_bytes()[: descriptor.stop_position]
+
+
+def test_no_headers_are_read_to_find_the_last_frame_but_those_of_the_first_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "FIRST_RANGE_BYTES", 4096)
+    monkeypatch.setattr(fetching, "RANGE_BYTES", 12_288)
+    recorded(tmp_path, sessions=1)
+    walked: list[int] = []
+    boundary = fetching.FetchedSegment._boundary
+
+    def counted(self: Any, memory: Any, begin: int, limit: int) -> int:
+        walked.append(limit - begin)
+        return boundary(self, memory, begin, limit)
+
+    monkeypatch.setattr(fetching.FetchedSegment, "_boundary", counted)
+    archive = DirectoryArchive(RemoteStore(tmp_path))
+    (descriptor,) = archive.recordings()
+    with RecordingReader(archive, descriptor) as reader:
+        ends = [run.position + run.limit - run.offset for run in reader.ranges(0, reader.end_position())]
+        segments = -(-ends[-1] // descriptor.segment_file_length)
+    assert walked == [4096] * segments
+    assert len(ends) > 3 * segments
+    assert sum(end % TERM != 0 for end in ends) <= segments + 1
 
 
 def test_a_ring_that_is_being_written_is_not_used_again(tmp_path: Path, small_ranges: None) -> None:
