@@ -8,7 +8,7 @@ One process ships a directory, beside the recorder and without the recorder's lo
 1. reads the catalog and the end of each recording, and decides what is due: whole chunks and the ends of segments and
    recordings at once, the rest after ``roll_after_ns``;
 2. writes the names of the objects that it is about to put into a journal in the directory;
-3. puts the objects, ``uploads`` at a time, and reads each back to compare its checksum;
+3. puts the objects, ``uploads`` at a time, and reads each back to compare it;
 4. puts full pages, and the next manifest, which commits;
 5. empties the journal, and deletes local segments that ``keep`` no longer covers (``local_retention``).
 

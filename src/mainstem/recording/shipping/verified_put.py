@@ -23,23 +23,27 @@ RANGE_LENGTH = 8 << 20
 
 
 def put_verified(store: Store, name: str, data: bytes | Path, checksum: int | None = None) -> int:
-    """Put an object until it reads back correctly. Raises StoreError."""
+    """Put an object until it reads back correctly; ``checksum`` is that of a file. Raises StoreError."""
     length = len(data) if isinstance(data, bytes) else data.stat().st_size
-    expected = crc32(data) if isinstance(data, bytes) else checksum
     nbytes = 0
     for _ in range(ATTEMPTS):
         store.put(name, data)
         value = position = 0
+        is_same = True
         while position < length:
             try:
                 back = store.read(name, position, min(position + RANGE_LENGTH, length))
             except FileNotFoundError:
                 break
-            value = crc32(back, value)
+            # To compare bytes costs a tenth of a checksum.
+            if isinstance(data, bytes):
+                is_same = is_same and back == data[position : position + len(back)]
+            else:
+                value = crc32(back, value)
             position += len(back)
             if not back:
                 break
         nbytes += position
-        if position == length and value == expected:
+        if position == length and (is_same if isinstance(data, bytes) else value == checksum):
             return nbytes
-    raise StoreError(store.url, f"{name} read back with another checksum {ATTEMPTS} times")
+    raise StoreError(store.url, f"{name} read back differently {ATTEMPTS} times")
