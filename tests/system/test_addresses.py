@@ -57,7 +57,7 @@ def two_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.contextmanager
 def silent_tcp(port: int) -> Iterator[None]:
-    """A socket at the first address whose queue is full: the kernel drops what would connect."""
+    """A socket at the first address with a full queue: the kernel drops connection attempts."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.create_server((FIRST, port), backlog=0))
         for _ in range(2):

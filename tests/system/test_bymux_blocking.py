@@ -1,4 +1,4 @@
-"""bymux for programs that block: handlers in threads, their limits and ends, and what nothing leaves behind."""
+"""Blocking bymux: handlers in threads, their limits and ends, and no leftovers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def no_thread_is_left() -> Iterator[None]:
 
 
 class Waiting:
-    """Handlers that wait in ``read`` for what does not come."""
+    """Handlers that wait in ``read`` for data that never arrives."""
 
     def __init__(self) -> None:
         self.running = 0

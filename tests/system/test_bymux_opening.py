@@ -1,4 +1,4 @@
-"""What asyncio's connect, serve and attach return is awaited, or entered with ``async with``."""
+"""The results of asyncio's connect, serve and attach are awaited, or entered with ``async with``."""
 
 from __future__ import annotations
 

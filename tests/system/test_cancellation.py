@@ -289,7 +289,7 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
         await cancel("Stream.__aexit__", lambda: stream.__aexit__(None, None, None))
 
     async def pour(connection: bymux.aio.Connection, number: int) -> None:
-        """The end of the block sends the rest; where that is cancelled the stream is aborted, and what came is a part."""
+        """Leaving the block sends the rest; if that is cancelled, the stream is aborted after a part."""
         head = SINK + number.to_bytes(4, "big")
         data = numbered(rng.choice((500, 5000)))
         stream = await cancel("Connection.open_stream", connection.open_stream)
@@ -384,7 +384,7 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
 
 
 def mux_leftovers(connection: Any) -> str:
-    """What of one end of a multiplexed connection is left: handlers, halves, those that wait."""
+    """Leftovers of one end of a multiplexed connection: handlers, halves, waiters."""
     streams = list(getattr(connection, "streams", ()))
     left = {
         "not over": not connection.over,
@@ -713,7 +713,7 @@ async def aqueduct_world(cancel: Canceller, files: CertificateFiles) -> list[Cal
 
 
 def connection_leftovers(connection: Any) -> str:
-    """What of one end of an Aqueduct connection is left."""
+    """Leftovers of one end of an Aqueduct connection."""
     session = connection._runner
     left = {
         "halves": session.engine.live_halves,
@@ -733,7 +733,7 @@ SCENARIOS: dict[str, Callable[[Canceller, Any], Awaitable[list[Callable[[], str]
 
 
 class Failures(logging.Handler):
-    """What was logged as an error."""
+    """The logged errors."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -780,7 +780,7 @@ async def test_a_server_that_is_cancelled_while_it_starts_leaves_no_socket(proto
 
 @pytest.fixture
 def resources(protocol: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    """What the worlds of a protocol have in common."""
+    """Common to the worlds of a protocol."""
     if protocol == "aeron":
         free_port()  # takes this process's ports, by a socket of its own
         with MediaDriver.launch(term_buffer_length=1 << 16, ipc_term_buffer_length=1 << 16) as driver:

@@ -36,7 +36,7 @@ def test_carries_messages_in_threads_of_this_process(mode: str, port: int) -> No
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["DEDICATED", "SHARED"])
 def test_hundreds_of_idle_streams_on_two_sockets_all_connect(mode: str, port: int) -> None:
-    """What all of them send at once is more than a socket's buffer holds."""
+    """Together they send more than a socket's buffer holds."""
     channel, streams = f"aeron:udp?endpoint=127.0.0.1:{port}|so-rcvbuf=64k|rcv-wnd=32k", range(300)
     with (
         MediaDriver.launch(threading_mode=mode, term_buffer_length=1 << 16) as driver,

@@ -194,7 +194,7 @@ async def test_a_handler_that_raises_ends_its_own_conversation_only(
 
 
 async def failure(talk: Conversation) -> Exception | None:
-    """What the near end learns; None where the stream ends as if all were well."""
+    """What the near end learns; None if the stream ends normally."""
     try:
         while await talk.receive():
             pass

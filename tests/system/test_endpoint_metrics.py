@@ -1,4 +1,4 @@
-"""What servers and clients of bymux, Jmux and Aqueduct count, as Prometheus scrapes it from a real server's program."""
+"""Metrics of bymux, Jmux and Aqueduct servers and clients, scraped from a real server process."""
 
 from __future__ import annotations
 

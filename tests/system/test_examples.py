@@ -1,4 +1,4 @@
-"""The examples that solve something: each runs as its reader runs it, and prints what it has shown."""
+"""The larger examples run as a reader would run them, and print their results."""
 
 from __future__ import annotations
 

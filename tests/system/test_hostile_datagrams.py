@@ -1,4 +1,4 @@
-"""Whoever can reach an endpoint can throw anything at it: a running driver counts it, drops it, and goes on."""
+"""Anyone can send anything to an endpoint: a running driver counts it, drops it, and continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server logs of its peers: a broken rule once, and nothing with a traceback when they go away."""
+"""A server's log about its peers: a protocol error once, and no traceback when they disconnect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def hold(stream: Any) -> None:
 
 
 def over(listener: Any) -> bool:
-    """Whether every connection has ended, and what it would log has been logged."""
+    """Whether every connection has ended and finished logging."""
     return not listener._connections and not handled(listener)
 
 

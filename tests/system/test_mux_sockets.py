@@ -1,4 +1,4 @@
-"""Sockets that a program brings, wrong addresses, refused TLS, and what happens when no descriptors are left."""
+"""Given sockets, wrong addresses, refused TLS, and running out of descriptors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's example is the first thing that anybody runs: it must do what it says."""
+"""The README's example works as shown."""
 
 from __future__ import annotations
 

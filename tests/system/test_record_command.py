@@ -1,4 +1,4 @@
-"""``mainstem record``: what is published, or sent to it, is in the recording."""
+"""``mainstem record`` records everything published or sent to it."""
 
 from __future__ import annotations
 

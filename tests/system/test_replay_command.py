@@ -1,4 +1,4 @@
-"""``mainstem replay`` and ``mainstem export``: what was recorded comes again, over a channel and in files."""
+"""``mainstem replay`` and ``mainstem export``: recordings over a channel and in files."""
 
 from __future__ import annotations
 

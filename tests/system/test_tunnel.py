@@ -203,7 +203,7 @@ async def send_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, d
 
 
 async def receive_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pause: float) -> bytes | None:
-    """What arrived up to the end, with a pause after the first bytes; ``None`` for a reset."""
+    """The bytes up to the end, with a pause after the first ones; ``None`` for a reset."""
     try:
         data = await reader.read(100)
         writer.transport.pause_reading()
@@ -219,7 +219,7 @@ async def receive_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 async def transfer(
     tmp_path: Path, *, upload: bool, near_unix: bool, far_unix: bool, pause: float, data: bytes, stall_timeout: float
 ) -> bytes | None:
-    """Sends data through a tunnel to a reader that pauses; returns what it received, or ``None`` for a reset."""
+    """Send data through a tunnel to a reader that pauses; return the received bytes, or ``None`` for a reset."""
     received: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
 
     async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -332,7 +332,7 @@ async def test_a_server_that_does_not_know_the_token_is_not_trusted(target: Addr
 
 
 async def test_a_stranger_gets_no_proof_from_the_server(target: Address) -> None:
-    """What a server sends before a client has proved anything does not depend on its token."""
+    """Before a client's proof, a server sends nothing that depends on its token."""
     sent = []
     for token in (TOKEN, TOKEN[::-1]):
         async with TunnelServer(target, token=token, entropy=random.Random(1)) as server:

@@ -1,4 +1,4 @@
-"""`mainstem web` over a real driver: what it serves and refuses, and the page in a headless Chromium."""
+"""`mainstem web` over a real driver: served and refused requests, and the page in a headless Chromium."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``mainstem why`` in situations that are made for real: transport by transport, who is slow, stopped, dead, missing or limited."""
+"""``mainstem why`` in real situations, per transport: slow, stopped, dead, missing or limited participants."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Place:
 
 
 class Situation(NamedTuple):
-    """What is made, and the verdict that it must have: ``make`` returns the directory and kind to ask about, if not the first's."""
+    """A situation and its verdict: ``make`` returns the directory and kind to diagnose, if not the first's."""
 
     name: str
     make: Callable[[Place], tuple[str, str] | None]

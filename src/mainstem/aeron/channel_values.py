@@ -216,7 +216,6 @@ def size(text: str) -> int:
 
 
 def mtu(text: str) -> int:
-    """A length that has room for a payload."""
     value = within(size(text), layout.MTU_MIN_LENGTH, layout.MTU_MAX_LENGTH, format_size)
     if value % layout.FRAME_ALIGNMENT:
         raise ValueError(f"{value} is not a multiple of {layout.FRAME_ALIGNMENT}")
@@ -239,7 +238,6 @@ def term_offset(text: str) -> int:
 
 
 def max_resend(text: str) -> int:
-    """How many retransmissions may be in flight."""
     return within(size(text), 1, MAX_RESEND)
 
 
@@ -313,7 +311,6 @@ def written_offset(offset: int | None) -> int | None:
 
 
 def tags(text: str) -> Tags:
-    """The channel's and the entity's tag, as texts."""
     channel, _, entity = text.partition(",")
     return Tags(channel or None, entity or None)
 

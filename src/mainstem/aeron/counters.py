@@ -260,7 +260,6 @@ def _cut(key: bytes, start: int, length: int) -> str:
 
 
 def find_local_addresses(reader: CountersReader, channel_status_id: int) -> list[str]:
-    """The active addresses of an endpoint."""
     addresses = []
     for counter_id in reader:
         if reader.type_id(counter_id) != CounterType.LOCAL_ADDRESS:

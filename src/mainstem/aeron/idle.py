@@ -27,8 +27,6 @@ DEFAULT_SLEEP_NS = NS_PER_MS
 
 
 class IdleStrategy(Protocol):
-    """Called after each duty cycle with its amount of work."""
-
     name: str
 
     def idle(self, work_count: int) -> None:
@@ -57,8 +55,6 @@ class NoOpIdle(BusySpinIdle):
 
 
 class YieldIdle:
-    """Yields the processor to other threads."""
-
     name = "yield"
 
     def idle(self, work_count: int) -> None:
@@ -70,8 +66,6 @@ class YieldIdle:
 
 
 class SleepIdle:
-    """Sleeps for a fixed time."""
-
     name = "sleep-ns"
 
     def __init__(self, sleep_ns: int = DEFAULT_SLEEP_NS) -> None:

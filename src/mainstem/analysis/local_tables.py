@@ -136,7 +136,6 @@ class LocalTables:
                 yield from frames(file, self._selection, index)
 
     def _stored(self, directories: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Existing tables of frames, with null for missing columns."""
         for directory in directories:
             files = [str(file) for file in sorted(Path(directory).glob("*.parquet"))]
             try:

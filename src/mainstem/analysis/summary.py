@@ -17,7 +17,6 @@ class Timeline:
 
     @property
     def seconds(self) -> list[float]:
-        """The middle of each bin, in seconds since the first frame."""
         return [(index + 0.5) * self.width_ns / 1e9 for index in range(self.bins)]
 
     def get(self, name: str) -> list[float | None]:

@@ -17,7 +17,6 @@ NOTABLE_STALL = 0.01
 
 
 def verdict(summary: Summary) -> list[str]:
-    """Sentences, the most important first."""
     if not summary.packets and not summary.recordings:
         rest = " Name the ports with --aeron-ports, --bymux-ports or --jmux-ports." if summary.files else ""
         return [
@@ -43,7 +42,6 @@ def is_bad(summary: Summary) -> bool:
 
 
 def name_of(row: RowDict) -> str:
-    """A stream's name in a sentence."""
     return f"stream {row['stream_id']} of session {row['session_id']} to {row['channel']}"
 
 

@@ -72,7 +72,6 @@ def read(part: CapturePartition, selection: FrameSelection) -> Iterator[pa.Recor
 
 
 def frames(path: str, selection: FrameSelection, index: FrameIndex) -> Iterator[pa.RecordBatch]:
-    """Read all rows of a capture, part after part."""
     readers = [_Reader(part, selection) for part in plan(path, index, selection)]
     for reader in readers:
         yield from reader.batches()

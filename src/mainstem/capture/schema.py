@@ -142,13 +142,11 @@ def columns(*, payload: bool = False) -> tuple[Column, ...]:
 
 
 def ddl(*, payload: bool = False) -> str:
-    """The whole schema as Spark DDL."""
     return ", ".join(f"{column.name} {column.type}" for column in columns(payload=payload))
 
 
 @cache
 def arrow_kinds() -> dict[str, Any]:
-    """The Arrow type of each column type."""
     import pyarrow as pa
 
     return {
@@ -164,7 +162,6 @@ def arrow_kinds() -> dict[str, Any]:
 
 @cache
 def arrow_types() -> dict[str, Any]:
-    """The Arrow type of each column by name, the payload included."""
     return {column.name: arrow_kinds()[column.type] for column in columns(payload=True)}
 
 

@@ -76,7 +76,6 @@ class Type:
         return {self.kind}.union(*(each.kinds() for each in inside))
 
     def min_bytes(self) -> int:
-        """The minimum length of a value."""
         if self.kind == "record":
             return sum(each.min_bytes() for _, each, _ in self.fields)
         return self.size if self.kind == "fixed" else MIN_BYTES.get(self.kind, 1)
@@ -190,7 +189,6 @@ def _set_defaults(node: Any, kind: Type) -> None:
 
 
 def _native(value: Any, kind: Type) -> Any:
-    """A default as fastavro would read it from a message."""
     if kind.kind == "union":
         # Of the first branch, as Avro has it; newer versions allow any, of which null is the one in use.
         branches = [each for each in kind.branches if (each.kind == "null") == (value is None)]

@@ -54,7 +54,6 @@ def or_misfit(
 
 
 def _misfit(value: Any, kind: Any) -> str:
-    """Why a type does not hold a value."""
     import pyarrow.types as is_
 
     text = shown(value)

@@ -70,7 +70,6 @@ def within_limits(decoded: Decoded, schema: pa.Schema) -> Decoded:
 
 
 def _faults(column: Any, item: Any, path: str) -> Iterator[tuple[str, str, Any]]:
-    """The path of each member with faults, what is wrong, and in which rows."""
     import numpy as np
     import pyarrow.types as is_
 

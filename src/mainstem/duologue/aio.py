@@ -81,7 +81,6 @@ class _Changed(Unlocked):
         self._event.set()
 
     async def wait(self, timeout: float | None) -> None:
-        """Wait for a change after this call."""
         self._event.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_of(timeout)):

@@ -40,5 +40,4 @@ class DriverConnection:
             self._owned = opened.pop_all()
 
     def close(self) -> None:
-        """Close everything that was opened here. Idempotent."""
         self._owned.close()

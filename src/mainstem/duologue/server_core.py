@@ -94,7 +94,6 @@ class ServerCore:
 
     @property
     def sessions(self) -> list[Session]:
-        """The sessions with connected clients."""
         return self._having_state(State.JOINED)
 
     @property
@@ -121,7 +120,6 @@ class ServerCore:
                 logger.debug("[%d] left out of a broadcast: %s", session.session_id, error)
 
     def stop_accepting(self) -> None:
-        """Refuse all further requests."""
         self._is_accepting = False
 
     def do_work(self, now_ns: int) -> int:

@@ -63,7 +63,6 @@ class Lifetime:
         self.since_ns = now_ns
 
     def heard(self, now_ns: int) -> None:
-        """Note that the client sent something."""
         self.since_ns = now_ns
 
     def expired(self, now_ns: int) -> str:

@@ -533,7 +533,6 @@ class Catalog:
         return read_catalog(self.directory)
 
     def entry(self, offset: int) -> RecordingDescriptor:
-        """The current recording whose entry begins at an offset."""
         length, _, _ = _ENTRY_HEADER.unpack(os.pread(self._fd, _ENTRY_HEADER.size, offset))
         return RecordingDescriptor.decode(os.pread(self._fd, length, offset + ENTRY_HEADER_LENGTH), offset)
 
@@ -736,7 +735,6 @@ class Catalog:
         self._settle()
 
     def set_session(self, descriptor: RecordingDescriptor, session_id: int) -> RecordingDescriptor:
-        """Store the session that continues a recording."""
         self._store(descriptor, _SESSION_ID, _LENGTH.pack(session_id))
         self._settle()
         return replace(descriptor, session_id=session_id)

@@ -147,7 +147,6 @@ class Maintenance:
         return {each.recording_id for each in self.catalog.recordings()}
 
     def delete(self, files: list[SegmentFile]) -> None:
-        """Delete segment files."""
         for each in files:
             self._mark.touch()
             self._delete_file(each.path)
@@ -225,7 +224,6 @@ def find_removable(directory: Path) -> tuple[list[CatalogEntry], list[SegmentFil
 
 
 def _data_frames(run: MappedRange) -> Iterator[tuple[int, int]]:
-    """Where the frames of a run begin and end in its memory, without padding."""
     offset = run.offset
     while offset < run.limit:
         length = int.from_bytes(run.memory[offset : offset + 4], "little")

@@ -233,7 +233,6 @@ class ArchiveMark:
                 )
 
     def end(self) -> None:
-        """Mark the recorder as ended, and close the file. Idempotent."""
         if self._fd >= 0:
             self._words.put_i64_release(_ACTIVITY_OFFSET, NULL)
         self.close()

@@ -45,9 +45,7 @@ class RecordableImage(Protocol):
         """The offset in ``log`` of the next frame, and the end of its term."""
         ...
 
-    def release(self, position: int, /) -> None:
-        """Move the subscriber's position."""
-        ...
+    def release(self, position: int, /) -> None: ...
 
 
 class RecordableSubscription(Protocol):

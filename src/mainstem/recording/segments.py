@@ -51,7 +51,6 @@ def segment_base(descriptor: RecordingDescriptor, position: int) -> int:
 
 
 def segment_bases(directory: Path, recording_id: int) -> list[int]:
-    """The bases of the existing segment files, ascending."""
     matches = (SEGMENT_NAME.fullmatch(name) for name in os.listdir(directory))
     return sorted(int(match[2]) for match in matches if match and int(match[1]) == recording_id)
 

@@ -73,5 +73,4 @@ class HostClock:
         self._drift_ppm = parts_per_million
 
     def jump_ms(self, delta_ms: int) -> None:
-        """Move the time of day, forward or back."""
         self._offset_ms += delta_ms

@@ -68,7 +68,6 @@ class _File:
             self.versions = [*self.versions, self.path.read_bytes()][-MAX_VERSIONS:]
 
     def left(self, rng: Random) -> bytes:
-        """The content after a power failure."""
         self.note()
         moments = [self.flushed, *self.versions]
         if all(each == self.flushed for each in moments):
@@ -213,7 +212,6 @@ class FaultyDisk(Disk):
             raise Crash
 
     def heal(self) -> None:
-        """Let every write succeed from now on."""
         self._short, self._full_from, self._crash_at = 0.0, -1, 0
 
     def boot(self) -> bytes:

@@ -112,8 +112,6 @@ def smallest(outcome: Outcome) -> Outcome:
 
 @dataclass
 class Summary:
-    """Totals over all runs."""
-
     passed: int = 0
     failed: int = 0
     simulated_ns: int = 0

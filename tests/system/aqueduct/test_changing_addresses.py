@@ -23,7 +23,7 @@ FOLLOWED = 3  # New addresses that qh3 follows to.
 
 
 class Rounds:
-    """A server that sends something after each message, and what its handler ended with."""
+    """A server that sends something after each message, and its handler's outcome."""
 
     def __init__(self) -> None:
         self.error: Exception | None = None

@@ -186,7 +186,7 @@ async def test_a_ticket_that_is_presented_twice_opens_nothing_the_second_time(
 async def test_a_first_flight_is_answered_before_the_server_has_heard_anything_else(
     certificates: CertificateFiles, backend: str
 ) -> None:
-    """Whatever the client sends after its first flight is dropped until the answer is there."""
+    """Everything that the client sends after its first flight is dropped until the response arrives."""
     known: list[bool] = []
 
     async def handler(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""What ends, what is cancelled, and who is told: handlers, connections and servers of Aqueduct."""
+"""Ends, cancellation and notification of Aqueduct's handlers, connections and servers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.system
 
 
 class Log:
-    """What a handler has gone through."""
+    """The history of a handler."""
 
     def __init__(self) -> None:
         self.started = asyncio.Event()

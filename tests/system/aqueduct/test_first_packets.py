@@ -1,4 +1,4 @@
-"""Who can keep others out of a server: not those who send forged first packets, nor those who say nothing after TLS."""
+"""Neither forged first packets nor clients silent after TLS keep others out of a server."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def use(port: int, certificates: CertificateFiles, backend: str) -> None:
 
 
 def garbage() -> bytes:
-    """An Initial packet that is none inside."""
+    """An Initial packet with invalid contents."""
     ids = b"\x08" + os.urandom(8) + b"\x08" + os.urandom(8)
     return b"\xc3\x00\x00\x00\x01" + ids + b"\x00\x44\x96" + os.urandom(1174)
 

@@ -61,7 +61,7 @@ class Flooder:
         self.over = True
 
     def turn(self, wait: float) -> None:
-        """Send what there is, wait a little, take what came."""
+        """Send pending data, wait a little, and receive."""
         datagrams = self.link.transmit(time.monotonic())
         if datagrams:
             self.udp.send(datagrams)

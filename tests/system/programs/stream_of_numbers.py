@@ -100,7 +100,7 @@ def read_subscription(count: int, directory: str) -> None:
 
 
 def read_log(count: int, path: str, counters_path: str) -> None:
-    """Also what a driver would do: cleans behind the reader, and raises the limit."""
+    """Also clean behind the reader and raise the limit, as a driver would."""
     files = MappedFiles()
     log, counters = files.map(path), files.map(counters_path)
     term_length = LogBuffers(log).term_length

@@ -1,4 +1,4 @@
-"""Who may send a stream here: networks, prefixes, rates, terms."""
+"""Admission of streams: networks, prefixes, rates, terms."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from mainstem.aeron.idle import YieldIdle
 
 
 class Worker:
-    """Counts its duty cycles; raises what ``script`` says for the next one."""
+    """Counts its duty cycles; raises the next error in ``script``."""
 
     def __init__(self, role_name="worker", script=()):
         self.role_name = role_name

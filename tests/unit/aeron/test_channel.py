@@ -1,4 +1,4 @@
-"""Channel URIs: every parameter as the driver reads it, what is not a channel, and the typing errors that a client refuses."""
+"""Channel URIs: every parameter as the driver reads it, invalid channels, and misspellings that a client refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Idle strategies, by name and by what they do."""
+"""Idle strategies, by name and effect."""
 
 from __future__ import annotations
 

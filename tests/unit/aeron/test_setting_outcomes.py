@@ -33,7 +33,7 @@ def test_every_decision_is_about_a_case(difference: table.Difference) -> None:
 
 
 def test_the_references_agree_with_the_table_on_what_is_clamped() -> None:
-    """What an operator's environment has is brought to the limits by C, and here."""
+    """Values in an operator's environment are clamped to the limits in C, and here."""
     clamped = {
         ("AERON_MTU_LENGTH", "64k"): "65504",
         ("AERON_MAX_RESEND", "300"): "256",

@@ -1,4 +1,4 @@
-"""The blocking and the asyncio client have the same public names and signatures, but for what one of them cannot have."""
+"""The blocking and the asyncio client have the same public names and signatures, except what one of them cannot have."""
 
 from __future__ import annotations
 

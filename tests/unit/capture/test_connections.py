@@ -1,4 +1,4 @@
-"""TCP put together: what a bymux or Jmux peer sent comes out whole, whatever the network and the capture did to it."""
+"""TCP reassembly: bymux and Jmux data is restored, whatever the network and the capture did to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aqueduct's trace: what its own log wrote comes back as rows."""
+"""Aqueduct's trace: the lines of its log become rows."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ AROUND = 2 * FEWEST_SCREENED
 
 
 def is_kept(text: str, value: Any) -> bool:
-    """Whether a value of a column is what the text says. A float is if it prints the text's digits."""
+    """Whether a column's value equals the text; a float does if it prints the text's digits."""
     said = Decimal(text)
     if not isinstance(value, float):
         return Decimal(value) == said

@@ -74,7 +74,7 @@ DOCUMENTS = st.dictionaries(
 
 
 def binary(value: Any) -> bytes:
-    """MessagePack; b"" for what it has no form of."""
+    """MessagePack; b"" for values that it cannot hold."""
     try:
         return msgspec.msgpack.encode(value)
     except (UnicodeEncodeError, OverflowError):

@@ -1,4 +1,4 @@
-"""Schemas of SBE that cannot be read by, and messages that announce what is not possible: an error names it."""
+"""Unusable SBE schemas, and messages with impossible lengths: the error names the problem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tasks that serve duologues in asyncio: they end with what they serve, and are told of it."""
+"""The tasks that serve duologues in asyncio end with their duologues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What encryption promises: only the two ends read, and nothing that was changed, replayed or left out is taken."""
+"""Encryption: only the two ends can read, and changed, replayed or missing messages are refused."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Talk:
         (self.session,) = sessions
 
     def arrived(self) -> list[bytes]:
-        """What the server has received since the last call."""
+        """The messages that the server has received since the last call."""
         messages = []
         while (message := self.session.receive()) is not None:
             messages.append(message)

@@ -1,4 +1,4 @@
-"""Who counts as one address, and how often it may ask."""
+"""Which clients count as one address, and its request rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not accepted at once is tried again for 500 ms, in order, and then is an error."""
+"""Messages that are not accepted at once are retried for 500 ms, in order, and then are an error."""
 
 from __future__ import annotations
 

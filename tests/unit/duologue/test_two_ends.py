@@ -1,4 +1,4 @@
-"""A server and its clients in one simulated world without faults: what each refuses, and what ends a duologue."""
+"""A server and its clients in one simulated world without faults: refusals, and the ends of duologues."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Ends:
         self.world.run_until(step, what=what)
 
     def echo(self) -> None:
-        """What the handler of each session does."""
+        """The handler of each session."""
         for session in self.sessions:
             while session.is_open and (message := session.receive()) is not None:
                 if message == b"bad":

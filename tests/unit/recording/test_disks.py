@@ -1,4 +1,4 @@
-"""What a recorder leaves on a disk that refuses, and on a device that has only what was flushed to it."""
+"""What a recorder leaves on a failing disk, and on a device that has only flushed data."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_partly_written_run_is_retried_as_a_whole(tmp_path: Path) -> None:
 
 
 class Device(Disk):
-    """Copies a file to the device when it is flushed; a file that is renamed keeps what the device has of it."""
+    """Copies a file to the device when it is flushed; a renamed file keeps the device's content."""
 
     def __init__(self, device: Path) -> None:
         self.device = device

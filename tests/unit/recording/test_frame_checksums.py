@@ -61,7 +61,7 @@ def store(path: Path, offset: int, data: bytes) -> None:
 
 
 def set_sessions(where: list[tuple[Path, int, int]], value: Callable[[bytes], int]) -> None:
-    """Store what an archive does in the session ids of frames."""
+    """Store checksums in the session ids of frames, as an archive does."""
     for path, offset, length in where:
         body = path.read_bytes()[offset + 32 : offset + aligned(length)]
         store(path, offset + 12, value(body).to_bytes(4, "little"))

@@ -1,4 +1,4 @@
-"""What a recorder finds after the machine went down: files that are zero, pages that are missing, entries that are torn."""
+"""What a recorder finds after a power failure: zeroed files, missing pages, torn entries."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_the_recorded_position_follows_each_write_while_recording(tmp_path: Path
 
 
 def killed(recorder: Recorder) -> None:
-    """What a kill leaves: the lock is given back, nothing is closed or written."""
+    """The effect of a kill: the lock is released, nothing is closed or written."""
     os.close(recorder._lock)
 
 

@@ -1,4 +1,4 @@
-"""Recordings as tables without Spark: the same rows whoever asks, and no more read than a condition needs."""
+"""Recordings as tables without Spark: the same rows in every library, reading only what a condition needs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COLUMNS = [
 
 
 def write(path: Path, streams: int = 3, messages: int = 200) -> dict[int, list[bytes]]:
-    """Recordings of several streams, and what was published on each."""
+    """Recordings of several streams, and the messages published on each."""
     chance, payloads_by_stream = random.Random(7), {}
     with Recorder(path, segment_length=2 * TERM) as recorder:
         for number in range(streams):
@@ -53,7 +53,7 @@ def write(path: Path, streams: int = 3, messages: int = 200) -> dict[int, list[b
 
 @dataclass
 class Recorded:
-    """Recordings, and what was published on each stream. Hypothesis prints it with an example: payloads are left out."""
+    """Recordings, and the messages published on each stream. Hypothesis prints it with an example, without payloads."""
 
     path: Path
     payloads: dict[int, list[bytes]] = field(repr=False)

@@ -1,4 +1,4 @@
-"""The simulated byte stream: what it keeps, whatever its faults, and how each fault shows."""
+"""The simulated byte stream: its invariants under faults, and the effect of each fault."""
 
 from __future__ import annotations
 

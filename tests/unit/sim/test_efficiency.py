@@ -1,4 +1,4 @@
-"""The bounds on what repair may cost: each is broken here once."""
+"""The limits on the cost of repair: each is broken here once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated network: what it loses, repeats, delays, and where it delivers."""
+"""The simulated network: loss, duplication, delay and delivery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules of faults, and how a failing run is reduced to what it needs."""
+"""Schedules of faults, and shrinking a failing run."""
 
 from __future__ import annotations
 

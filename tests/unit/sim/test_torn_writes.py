@@ -1,4 +1,4 @@
-"""What a publisher leaves that ends between two stores: the stream goes on behind it once the driver has unblocked it."""
+"""A publisher that dies between two stores: the stream continues once the driver has unblocked it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a world moves time: by short steps while something happens, and to what is due once nothing does."""
+"""How a world advances time: in short steps while something happens, otherwise to the next due event."""
 
 from __future__ import annotations
 

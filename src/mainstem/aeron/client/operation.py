@@ -53,7 +53,6 @@ class PendingCommand(Generic[T]):
         self.is_done = True
 
     def fail(self, error: BaseException) -> None:
-        """End the command without a result."""
         if self.error is None:
             self.error = error
             self.is_done = True

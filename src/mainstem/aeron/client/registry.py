@@ -74,8 +74,6 @@ REMOVALS: dict[type[Command], type[Command]] = {
 
 
 class ClientRegistry:
-    """The commands, resources and logs of one client."""
-
     def __init__(self, context: ClientContext, cnc: CncFile, now_ns: int) -> None:
         self.context = context
         self._settings = context.settings
@@ -385,7 +383,6 @@ class ClientRegistry:
         return resource._destinations_id()
 
     def close_resource(self, resource: Resource, *, revoke: bool = False) -> None:
-        """Close a publication, subscription or counter and notify the driver."""
         with self.lock:
             if self.resources.pop(resource.registration_id, None) is None:
                 return

@@ -70,7 +70,6 @@ class StreamEnd:
         return self._cycle is not None
 
     def is_reached(self) -> bool:
-        """Check again."""
         # In this order: an image that the cycle adds is seen by the second line.
         is_current = self._conductor.closed or (self._cycle is not None and self._conductor.cycles >= self._cycle)
         if not self._has_ended():

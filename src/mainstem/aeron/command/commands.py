@@ -22,8 +22,6 @@ Token = Annotated[bytes, wire.Counted(MAX_TOKEN_LENGTH, text=False)]
 
 
 class CommandType(IntEnum):
-    """Type ids of the records in the to-driver buffer."""
-
     ADD_PUBLICATION = 0x01
     REMOVE_PUBLICATION = 0x02
     ADD_EXCLUSIVE_PUBLICATION = 0x03

@@ -21,8 +21,6 @@ AlignedText = Annotated[str, wire.Counted(wire.MAX_TEXT_LENGTH, text=True, align
 
 
 class ResponseType(IntEnum):
-    """Type ids of the records in the to-clients buffer."""
-
     ON_ERROR = 0x0F01
     ON_AVAILABLE_IMAGE = 0x0F02
     ON_PUBLICATION_READY = 0x0F03

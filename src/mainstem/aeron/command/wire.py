@@ -22,8 +22,6 @@ MAX_CHANNEL_LENGTH = 65535
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A fixed-size number."""
-
     layout: struct.Struct
 
 

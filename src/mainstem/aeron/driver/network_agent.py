@@ -30,8 +30,6 @@ E = TypeVar("E", bound="SendChannelEndpoint | ReceiveChannelEndpoint")
 
 
 class NetworkAgent(Generic[C, E]):
-    """An agent that moves frames between sockets and logs."""
-
     def __init__(self, cycle: C, *, to_conductor: ConductorQueue, resolve_interval_ns: int, now_ns: int) -> None:
         self.cycle = cycle
         self.commands = CommandQueue()

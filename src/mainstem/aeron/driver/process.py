@@ -36,8 +36,6 @@ _FAILURES = {cls.__name__: cls for cls in (errors.ActiveDriverError, errors.Conf
 
 
 class DriverProcess:
-    """The parent's side of a driver process."""
-
     def __init__(self, directory: str, settings: DriverSettings) -> None:
         # Settings left out must have their defaults there too, whatever this process's environment is.
         named = {explained.env for explained in settings.explain_all()}

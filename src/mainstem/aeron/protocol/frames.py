@@ -98,8 +98,6 @@ def check_term(term_id: int, initial_term_id: int | None, rule: str) -> None:
 
 @frozen
 class Frame:
-    """A type, flags, and the fields of the type's layout."""
-
     type: ClassVar[FrameType]
     flags: int = 0
 
@@ -269,7 +267,6 @@ class StatusMessage(ControlFrame):
 
     @property
     def is_end_of_stream(self) -> bool:
-        """Whether the receiver leaves."""
         return bool(self.flags & layout.SM_FLAG_EOS)
 
     @staticmethod
@@ -382,7 +379,6 @@ class Setup(ControlFrame):
 
     @property
     def requests_response(self) -> bool:
-        """Whether the publication waits for a response channel."""
         return bool(self.flags & layout.SETUP_FLAG_SEND_RESPONSE)
 
     @property

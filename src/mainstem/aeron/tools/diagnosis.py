@@ -181,7 +181,6 @@ def _observe_image(status: ImageStatus) -> Observation:
 
 
 def _silent_since(snapshot: Snapshot, culprit: Client | None) -> int | None:
-    """The time of the client's last heartbeat, if that is overdue."""
     if culprit is None or culprit.heartbeat_ms <= 0 or snapshot.epoch_ms - culprit.heartbeat_ms <= SILENT_MS:
         return None
     return culprit.heartbeat_ms

@@ -25,8 +25,6 @@ SILENT_MS = 2_000  # a client's conductor writes a heartbeat each 500 ms
 
 
 class Cause(StrEnum):
-    """Why a stream is stalled."""
-
     NONE = "nobody"
     NO_RECEIVER = "no receiver"
     SLOW_SUBSCRIBER = "slow subscriber"
@@ -482,12 +480,10 @@ def _count(value: int) -> str:
 
 
 def _client(who: Client) -> str:
-    """A client's id, and its name if it has one."""
     return f"client {who.client_id} ({who.name})" if who.name else f"client {who.client_id}"
 
 
 def _reader(who: Subscriber) -> str:
-    """A subscription and its client."""
     return f"subscription {who.registration_id} of {_client(who.client)}"
 
 

@@ -38,7 +38,6 @@ class Status:
 
     @property
     def disk_is_full(self) -> bool:
-        """Whether there is no space for the log's next page."""
         free, log = self.snapshot.free_space, self.log
         return free is not None and log is not None and log.unallocated > 0 and free < PAGE
 

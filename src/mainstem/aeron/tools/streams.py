@@ -170,7 +170,6 @@ def _client_name(label: str) -> str:
 
 
 def clients(snapshot: Snapshot) -> tuple[Client, ...]:
-    """The clients with a heartbeat, ordered by name and id."""
     return tuple(sorted(_Index(snapshot).clients, key=lambda client: (client.name, client.client_id)))
 
 

@@ -36,7 +36,6 @@ class BymuxState:
 
 
 def pending_rows(state: BymuxState) -> list[Row]:
-    """The open streams."""
     return [stream.row("bymux") for stream in state.streams.values()]
 
 

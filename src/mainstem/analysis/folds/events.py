@@ -26,7 +26,6 @@ class Events:
         return self._columns[name]
 
     def part(self, start: int, stop: int) -> Events:
-        """A slice of the frames, without a copy."""
         return Events({name: column[start:stop] for name, column in self._columns.items()}, stop - start)
 
     def rows(self, names: Iterable[str], where: Any) -> list[tuple[Any, ...]]:

@@ -224,5 +224,4 @@ def settle_all(state: PathState, out: list[Row]) -> None:
 
 
 def pending_rows(state: PathState) -> list[Row]:
-    """The gaps that may still change."""
     return [row_of(state, gap) for gap in state.closed + state.gaps]

@@ -29,8 +29,6 @@ def wrapped(value: int) -> int:
 @checkpointed("Receiver")
 @dataclass
 class Receiver:
-    """A receiver, as of its last status message."""
-
     position: int
     limit: int
 
@@ -114,7 +112,6 @@ class PathState:
     totals: Totals = field(default_factory=Totals)
 
     def position(self, term_id: int, term_offset: int) -> int:
-        """The position of a place in a term."""
         terms = wrapped(term_id - (self.base_term or 0))
         if self.term_length:
             return terms * self.term_length + term_offset
@@ -122,7 +119,6 @@ class PathState:
         return (terms << 40) + term_offset
 
     def place(self, position: int) -> tuple[int, int]:
-        """The term id and offset of a position."""
         terms = position // self.term_length if self.term_length else position >> 40
         offset = position - (terms * self.term_length if self.term_length else terms << 40)
         return wrapped((self.base_term or 0) + terms), offset

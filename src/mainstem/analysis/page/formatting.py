@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 
 def size(count: float) -> str:
-    """Bytes, abbreviated."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= factor:
             return f"{count / factor:.{0 if count >= 100 * factor else 1}f} {unit}"
@@ -24,7 +23,6 @@ def duration(nanoseconds: float) -> str:
 
 
 def count(number: float) -> str:
-    """A number with thousands separators."""
     return f"{number:,.0f}"
 
 

@@ -124,7 +124,6 @@ def pairs(values: Iterable[tuple[str, str]]) -> str:
 
 
 def figure(title: str, picture: str, lead: str = "") -> str:
-    """A titled SVG picture."""
     intro = f"<p>{escape(lead)}</p>" if lead else ""
     return f"<div><h3>{escape(title)}</h3>{intro}{picture}</div>"
 

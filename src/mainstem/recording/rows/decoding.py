@@ -76,7 +76,6 @@ def sample(readers: Sequence[RecordingReader]) -> list[bytes]:
 
 
 def sampled(reader: RecordingReader, recordings: int) -> list[bytes]:
-    """One recording's share of a sample."""
     count = max(SAMPLE // max(recordings, 1), LEAST_SAMPLE) // SAMPLE_POINTS
     payloads: list[bytes] = []
     # A problem is found again when the messages are read.

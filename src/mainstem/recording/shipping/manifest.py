@@ -395,7 +395,6 @@ class RecordingPages:
         return ref
 
     def moved(self, manifest: Manifest) -> Manifest:
-        """The manifest with ended recordings moved into full pages."""
         ended = [key for key, entry in sorted(manifest.recordings.items()) if entry.is_complete]
         refs, moving = list(manifest.pages), set[int]()
         for first in range(0, len(ended) - RECORDINGS_PER_PAGE + 1, RECORDINGS_PER_PAGE):

@@ -222,8 +222,6 @@ class _Fetch:
 
 
 class ShippedIndex(RecordingIndex):
-    """The index of a recording, from its chunks."""
-
     def __init__(self, archive: ShippedArchive, recording_id: int) -> None:
         self._archive, self._recording_id = archive, recording_id
         self._name = f"{archive.url}/{recording_id}"

@@ -106,7 +106,6 @@ class Side:
     # The application.
 
     def act(self) -> None:
-        """Do one thing that an application is allowed to do."""
         rng = self.run.rng
         if not self.is_client and not self.conn.is_ready:
             return
@@ -198,7 +197,6 @@ class Side:
         self.receivers.clear()
 
     def hear(self) -> None:
-        """Handle the events of the engine."""
         while (event := self.conn.next_event()) is not None:
             if isinstance(event, PeerHeaders):
                 if not self.is_client:
@@ -225,7 +223,6 @@ class Side:
     # The network.
 
     def transmit(self) -> None:
-        """Carry out the engine's commands."""
         run, rng = self.run, self.run.rng
         self.live = [stream_id for stream_id in self.live if not self.is_over_both(stream_id)]
         uni_live = sum(stream_id & 2 for stream_id in self.live) // 2
@@ -401,7 +398,6 @@ class AqueductRun:
         return min((each for each in due if each is not None), default=None)
 
     def turn(self) -> None:
-        """Do everything that is due."""
         while self._queue and self._queue[0][0] <= self.now:
             _, _, what, arguments = heapq.heappop(self._queue)
             what(*arguments)

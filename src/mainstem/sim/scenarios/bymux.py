@@ -69,8 +69,6 @@ class StreamPlan:
 
 
 class Wire(mux.Wire):
-    """The credit of both ends."""
-
     def __init__(self, name: str, connection: BymuxEngine, start_credit: int) -> None:
         super().__init__(name)
         self.connection = connection

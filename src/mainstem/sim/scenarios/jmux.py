@@ -78,8 +78,6 @@ class Exchange:
 
 
 class Wire(mux.Wire):
-    """The rations of both ends."""
-
     def __init__(self, number: int, settings: Settings) -> None:
         super().__init__(NAMES[number])
         self.settings = settings

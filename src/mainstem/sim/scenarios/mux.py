@@ -120,7 +120,6 @@ class Carrier:
 
     @property
     def is_over(self) -> bool:
-        """Whether this end is done."""
         return self.is_dead or self.connection.failure is not None
 
     @property
@@ -216,11 +215,9 @@ class Wire:
         raise NotImplementedError
 
     def left(self, data: bytes) -> None:
-        """Check what leaves this end, whole frames."""
         raise NotImplementedError
 
     def check_answered(self, ping: Any, pong: Any) -> None:
-        """Check that every ping got at most one pong."""
         if self.peer.counts[pong] > self.counts[ping]:
             raise Violation(f"{self.peer.name} sent {self.peer.counts[pong]} pongs for {self.counts[ping]} pings")
 
@@ -280,7 +277,6 @@ class MuxRun:
         raise NotImplementedError
 
     def on_sent(self, number: int, data: bytes) -> None:
-        """Check what the connection at one end has sent."""
         wire = self.wires[number]
         wire.arrived(self.carriers[number].received)
         wire.left(data)

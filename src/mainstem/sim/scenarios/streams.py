@@ -69,7 +69,6 @@ class Writer:
         self._message = b""  # drawn, and not accepted yet
 
     def offer(self, rng: Random) -> None:
-        """Offer a few messages, as far as there is room."""
         for _ in range(int(rng.random() * 4)):
             if not self._left:
                 return

@@ -1,4 +1,4 @@
-"""What the driver creates for an operation that nobody waits for any more: the client removes it."""
+"""The client removes resources of operations that nobody waits for any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many subscriptions in one loop, and what a client says of itself."""
+"""Many subscriptions in one loop, and a client's stats."""
 
 from __future__ import annotations
 

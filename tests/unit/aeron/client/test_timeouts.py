@@ -40,7 +40,7 @@ async def outcome(result: Any) -> Any:
 
 
 class World:
-    """A client of one variant with what may wait."""
+    """A client of one variant and its calls that may wait."""
 
     def __init__(self, variant: Any, directory: str) -> None:
         self.variant, self.directory = variant, directory

@@ -1,4 +1,4 @@
-"""What crosses between the driver's agents: queues that wake, commands in their order."""
+"""Queues between the driver's agents: waking, and commands in order."""
 
 from __future__ import annotations
 

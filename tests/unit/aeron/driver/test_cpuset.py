@@ -1,4 +1,4 @@
-"""The processors of a cpuset: where they are read, what they split, and how settings number them."""
+"""The processors of a cpuset: reading them, resources they split, and their numbering in settings."""
 
 from __future__ import annotations
 

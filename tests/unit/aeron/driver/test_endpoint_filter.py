@@ -1,4 +1,4 @@
-"""The endpoint filter: what is refused has no image, gets no answer, and is counted."""
+"""The endpoint filter: refused streams get no image and no response, and are counted."""
 
 from __future__ import annotations
 

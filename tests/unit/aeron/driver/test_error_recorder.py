@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Stub:
-    """Counts what the recorder does with the error log and the counters."""
+    """The recorder's effects on the error log and the counters."""
 
     def __init__(self) -> None:
         self.recorded = 0

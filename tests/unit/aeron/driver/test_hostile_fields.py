@@ -1,4 +1,4 @@
-"""Frames of a running session whose fields are anything at all: counted or dropped, and the driver goes on."""
+"""Frames of a running session with arbitrary fields are counted or dropped, and the driver continues."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def framed(kind: int, body: bytes, declared: int | None, flag: int) -> bytes:
 
 @st.composite
 def control_frames(draw: st.DrawFn, session: int, stream: int = STREAM) -> bytes:
-    """What a receiver sends."""
+    """The frames of a receiver."""
     own = struct.pack("<ii", session, stream)
     kind = draw(
         st.sampled_from([layout.TYPE_SM, layout.TYPE_NAK, layout.TYPE_ERR, layout.TYPE_RTTM, layout.TYPE_RSP_SETUP])
@@ -62,7 +62,7 @@ def control_frames(draw: st.DrawFn, session: int, stream: int = STREAM) -> bytes
 
 @st.composite
 def stream_frames(draw: st.DrawFn, session: int = SESSION, stream: int = STREAM) -> bytes:
-    """What a sender sends."""
+    """The frames of a sender."""
     kind = draw(st.sampled_from([layout.TYPE_DATA, layout.TYPE_PAD, layout.TYPE_SETUP, layout.TYPE_RTTM]))
     if kind == layout.TYPE_SETUP:
         fields = [draw(int32), draw(st.sampled_from([session, session + 1])), stream, *[draw(int32) for _ in range(5)]]

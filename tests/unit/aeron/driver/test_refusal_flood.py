@@ -30,7 +30,7 @@ PAIRS = 200
 
 
 class Stream:
-    """A publication with a dynamic control port, and those who refuse it."""
+    """A publication with a dynamic control port, and receivers that refuse it."""
 
     def __init__(self, driver: InvokedDriver, stream_id: int = STREAM) -> None:
         self.driver = driver

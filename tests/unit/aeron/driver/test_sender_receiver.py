@@ -73,7 +73,7 @@ class World:
         return self.counters.get_i64(128 * counter_id)
 
     def turn(self, agent: Sender | Receiver) -> None:
-        """What a driver's loop does with one agent."""
+        """The work of a driver's loop for one agent."""
         agent.decide(self.now_ns)
         agent.cycle.run_cycle(self.now_ns)
         agent.decide(self.now_ns)

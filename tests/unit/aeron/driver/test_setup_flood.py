@@ -1,4 +1,4 @@
-"""SETUPs of invented sessions: what they can make a driver do, and what an honest source still gets."""
+"""SETUPs of invented sessions: the most they can make a driver do, and service for honest sources."""
 
 from __future__ import annotations
 

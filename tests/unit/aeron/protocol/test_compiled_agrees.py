@@ -232,7 +232,7 @@ UNREAD_BY_RECEIVERS = (FrameType.STATUS_MESSAGE, FrameType.NAK, FrameType.ERROR,
 
 
 def pass_over(datagram: bytes, length: int) -> None:
-    """Checks what holds for every control frame, and that it has the bytes that its type needs."""
+    """Check the rules of every control frame, and the length that its type needs."""
     header = check_header(datagram)
     if header.frame_length > len(datagram) or len(datagram) < length:
         raise protocol_error("datagram length", "too short")
@@ -441,7 +441,7 @@ PORT = 40_123
 
 
 def row_of(frame: Frame, datagram: bytes) -> dict[str, Any]:
-    """What a capture shows of a frame of the datagram."""
+    """The row of a capture for a frame of the datagram."""
     layout_of, names = LAYOUTS[frame.type], COLUMNS.get(frame.type, {})
     row: dict[str, Any] = {"frame_type": layout_of.name, "flags": frame.flags, "length": 0}
     for field in layout_of.fields:

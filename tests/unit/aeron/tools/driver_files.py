@@ -19,7 +19,7 @@ TERM = 1 << 16
 
 
 class DriverFiles:
-    """What a driver would have laid out in its directory."""
+    """Files as a driver would have laid them out."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = str(directory)

@@ -1,4 +1,4 @@
-"""Channels are checked before a command waits for a driver, and what a driver accepts is not refused."""
+"""Channels are checked before a command waits for a driver; channels that a driver accepts are not refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What concerns the whole driver."""
+"""Warnings about the whole driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a log file: when it was created does not change with what is written into it."""
+"""The state of a log file: its creation time does not change when it is written."""
 
 from __future__ import annotations
 

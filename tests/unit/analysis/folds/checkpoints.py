@@ -59,7 +59,7 @@ def cases() -> dict[str, tuple[Fold, list[dict[str, Any]], int]]:
 
 
 def rows_after(fold: Fold, state: Any, events: list[dict[str, Any]]) -> list[Any]:
-    """What the fold makes of the later frames, as JSON holds it."""
+    """The fold's rows for the later frames, as JSON."""
     rows = fold.feed(state, from_rows(events, fold.inputs)) + fold.pending_rows(state)
     result: list[Any] = json.loads(json.dumps(rows))
     return result

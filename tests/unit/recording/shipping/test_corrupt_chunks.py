@@ -1,4 +1,4 @@
-"""What was shipped is read as it was shipped or is an error: whatever byte of an object changes, and whoever reads it."""
+"""Shipped data is read unchanged or is an error, whichever byte of an object changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SEGMENT = 8 * TERM
 
 
 class Shipped:
-    """A recording of two segments, and what was shipped of it."""
+    """A recording of two segments, and its shipped objects."""
 
     def __init__(self, path: Path, store: Store, *, chunk_size: int = 300_000, compacted: bool = False) -> None:
         self.clock, self.store, self.directory = ManualClock(), store, path / "dir"
@@ -77,7 +77,7 @@ def some(request: pytest.FixtureRequest, tmp_path: Path) -> Shipped:
 
 
 def changed(store: Store, name: str, at: int) -> bytes:
-    """Changes a byte of an object, and returns what it was."""
+    """Change a byte of an object; return the old one."""
     data = store.read(name, 0, store.size(name))
     store.put(name, data[:at] + bytes([data[at] ^ 0x11]) + data[at + 1 :])
     return data

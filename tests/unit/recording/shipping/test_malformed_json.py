@@ -1,4 +1,4 @@
-"""Objects of a store that are JSON, and not what Mainstem wrote: one error, whatever they hold."""
+"""JSON objects of a store that Mainstem did not write: always the same error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A directory that is shipped is read back from the store, and only what is recorded, due and whole is shipped."""
+"""A shipped directory is read back from the store; only recorded, due and whole data is shipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every message once and in order, and no manifest that refers to what is not there: whatever is killed or fails, and when."""
+"""Every message once and in order, and no manifest with missing objects, across kills and failures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SEEDS = int(os.environ.get("MAINSTEM_SHIPPING_SEEDS", "20"))
 
 
 class FaultyStore(MemoryStore):
-    """Fails by chance, before and after it has done what it was asked for, and dies at one operation: then nothing works."""
+    """A store that fails randomly, before or after an operation, and is dead from one operation on."""
 
     def __init__(self, files: dict[str, bytes], rng: random.Random, rate: float, dies_at: int | None) -> None:
         super().__init__(files)
@@ -81,7 +81,7 @@ def retrying(store: MemoryStore, rng: random.Random) -> RetryingStore:
 
 
 class World:
-    """Two recorders that ship to one store, and what happens to them in the order of a seed."""
+    """Two recorders that ship to one store, and faults in an order drawn from a seed."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.rng, self.clock = random.Random(seed), ManualClock()

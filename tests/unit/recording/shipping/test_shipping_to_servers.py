@@ -1,4 +1,4 @@
-"""Shipping to servers of S3 and of Azure: what is put, committed, compacted and removed there by the real client."""
+"""Shipping to S3 and Azure servers: putting, committing, compacting and removing with the real client."""
 
 from __future__ import annotations
 

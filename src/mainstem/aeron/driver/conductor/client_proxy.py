@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 class ClientProxy:
-    """Sends responses, which every client receives."""
-
     def __init__(
         self, transmitter: BroadcastTransmitter, clock: Clock, instrument: Instrument, events: EventLog | None = None
     ) -> None:

@@ -17,8 +17,6 @@ IPC_CHANNEL = "aeron:ipc"
 
 
 class ImageLinks:
-    """Links subscriptions and sources as commands and streams come and go."""
-
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
 

@@ -30,8 +30,6 @@ MAX_RESPONSE_LENGTH = 1_152
 
 
 class PublicationErrors:
-    """Handles ERR frames that the sender received."""
-
     def __init__(self, resources: Resources, network: NetworkPublications) -> None:
         self._resources = resources
         self._network = network

@@ -44,8 +44,6 @@ MIN_AHEAD = 128 * 1024
 
 
 class RawLogFactory:
-    """Creates and deletes log files in the driver's directory."""
-
     def __init__(
         self,
         files: Files,

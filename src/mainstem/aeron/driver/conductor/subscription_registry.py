@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 
 class SubscriptionRegistry:
-    """All subscriptions by registration id, in order of registration."""
-
     def __init__(self) -> None:
         self._by_id: dict[int, SubscriptionLink] = {}
 

@@ -120,8 +120,6 @@ class AddressInUse(ConfigurationError):
 
 
 class Transports(Protocol):
-    """The I/O boundary for sockets, names and network interfaces."""
-
     def open(self, request: TransportRequest) -> OpenTransport:
         """Open a transport. Raises ConfigurationError with address and reason, or AddressInUse."""
         ...

@@ -41,7 +41,6 @@ class ConnectionsWorkload(Workload):
         self._left = 0  # connections that are to end in order, after the storm
 
     def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:  # noqa: ARG002 - its programs have their own pace
-        """Run one duty cycle of both ends."""
         if self._run is None:
             if not all(map(runs, self.hosts)):
                 return

@@ -33,7 +33,6 @@ class Workload:
 
     @property
     def is_connected(self) -> bool:
-        """Whether everything has reconnected."""
         raise NotImplementedError
 
     def aim(self, count: int) -> None: ...

@@ -1,4 +1,4 @@
-"""Commands that fail: their responses, and what is only logged."""
+"""Failing commands: their responses, and failures that are only logged."""
 
 from __future__ import annotations
 

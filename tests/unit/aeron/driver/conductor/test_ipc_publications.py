@@ -1,4 +1,4 @@
-"""IPC through the conductor: what clients ask and are told, and the lives of publications."""
+"""IPC through the conductor: commands, responses, and the life of publications."""
 
 from __future__ import annotations
 

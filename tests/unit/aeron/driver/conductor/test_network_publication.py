@@ -1,4 +1,4 @@
-"""A network publication towards a raw receiver: what leaves when, and how its life ends."""
+"""A network publication and a raw receiver: what is sent when, and how the publication ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHANNEL = f"aeron:udp?endpoint=127.0.0.1:{PORT}"
 
 
 class Receiver:
-    """Plays a receiver: takes what the publication sends and answers by hand."""
+    """A receiver that reads the publication's frames and responds by hand."""
 
     def __init__(self, driver: InvokedDriver) -> None:
         self.driver = driver

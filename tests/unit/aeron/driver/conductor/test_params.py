@@ -1,4 +1,4 @@
-"""What a channel's parameters do to the log of a publication or an image, where every program can read them."""
+"""The effect of channel parameters on the log of a publication or image, where every process can read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a new log needs of the free space, and what is reserved for the logs that exist."""
+"""The free space that a new log needs, and the reservations of existing logs."""
 
 from __future__ import annotations
 

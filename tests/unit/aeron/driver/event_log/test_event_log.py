@@ -1,4 +1,4 @@
-"""What a driver writes into its event log, and when."""
+"""The lines of a driver's event log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CHANNEL = f"aeron:udp?endpoint={ENDPOINT}"
 
 
 class Logged:
-    """A driver that logs into a file, and what it has logged since the last look."""
+    """A driver that logs to a file, and its new lines since the last call."""
 
     def __init__(self, path: Path, events: str = "all", **settings: Any) -> None:
         self.path = path

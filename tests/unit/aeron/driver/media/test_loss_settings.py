@@ -1,4 +1,4 @@
-"""Loss on purpose: which settings make which generators, and what is refused."""
+"""Deliberate loss: the generators that settings make, and refused settings."""
 
 from __future__ import annotations
 

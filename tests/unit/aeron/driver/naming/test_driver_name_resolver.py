@@ -1,4 +1,4 @@
-"""Drivers that tell one another their names: what leaves when, what is believed, what is forgotten."""
+"""Drivers that exchange names: what is sent when, accepted, and forgotten."""
 
 from __future__ import annotations
 
