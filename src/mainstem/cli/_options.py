@@ -164,6 +164,7 @@ SizeOption = Annotated[int, size("--size", help=SIZE_HELP)]
 ExitAtEndOption = Annotated[
     bool, typer.Option("--exit-at-end", "-e", help="Stop when every publisher has ended its stream.")
 ]
+FollowOption = Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C, with what is recorded meanwhile.")]
 StatsOption = Annotated[bool, typer.Option("--stats", help="Print the rate every second.")]
 
 PING_CHANNEL, PONG_CHANNEL = "aeron:udp?endpoint=localhost:20123", "aeron:udp?endpoint=localhost:20124"
@@ -527,7 +528,7 @@ class App(typer.Typer):
     def __init__(self, help: str = "", **more: Any) -> None:  # noqa: A002 - typer's name
         settings = {"help_option_names": ["-h", "--help"], "max_content_width": MAX_WIDTH}
         super().__init__(
-            help=help, cls=Group, no_args_is_help=True, rich_markup_mode=None, context_settings=settings, **more
+            help=help, no_args_is_help=True, rich_markup_mode=None, context_settings=settings, **({"cls": Group} | more)
         )
 
     def command(self, name: str | None = None, **more: Any) -> Callable[[F], F]:

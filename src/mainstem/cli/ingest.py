@@ -18,6 +18,7 @@ from mainstem.cli._options import (
     CodecOptions,
     DirectoryOption,
     FileSizeOption,
+    FollowOption,
     JsonOption,
     MasterOption,
     OutOption,
@@ -78,9 +79,7 @@ def run(
         ),
     ] = "",
     directory: DirectoryOption = "",
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Go on until Ctrl-C, with what is recorded meanwhile.")
-    ] = False,
+    follow: FollowOption = False,
     trigger_interval: Annotated[
         float, duration("--trigger-interval", help="With --follow: the time from one micro-batch to the next.")
     ] = 1.0,

@@ -51,6 +51,9 @@ OUTPUTS: dict[str, Callable[[Message], bytes] | None] = {
     "length-prefixed": with_length,
 }
 
+OutputOption = Annotated[str, choice("--output", tuple(OUTPUTS), help="How messages are printed.")]
+TemplateOption = Annotated[str, typer.Option("--template", metavar="TEXT", help=TEMPLATE_HELP)]
+
 
 def run(
     channel: ChannelArgument,
@@ -61,8 +64,8 @@ def run(
     count: CountOption = 0,
     exit_at_end: ExitAtEndOption = False,
     timeout: TimeoutOption = 0.0,
-    output: Annotated[str, choice("--output", tuple(OUTPUTS), help="How messages are printed.")] = "text",
-    template: Annotated[str, typer.Option("--template", metavar="TEXT", help=TEMPLATE_HELP)] = "",
+    output: OutputOption = "text",
+    template: TemplateOption = "",
     codec: CodecOption = "",
     codec_option: CodecOptions = None,
 ) -> None:
@@ -82,7 +85,7 @@ def run(
     """
     own_stream = stream_id(stream, stream_option)
     check_subscription(channel)
-    lay_out = _layout(output, template, codec_of(codec, codec_option))
+    lay_out = layout(output, template, codec_of(codec, codec_option))
     with (
         connect(directory, "sub") as aeron,
         stopping() as stop,
@@ -90,14 +93,14 @@ def run(
     ):
         if stats:
             say(f"listening on {channel}, stream {own_stream}")
-        reader = _Reader(subscription, stats, lay_out)
+        reader = Reader(subscription, stats, lay_out)
         try:
             reader.read(stop, count, exit_at_end, timeout)
         finally:
             reader.report_all()
 
 
-def _layout(output: str, template: str, codec: Codec | None) -> Callable[[Message], bytes] | None:
+def layout(output: str, template: str, codec: Codec | None) -> Callable[[Message], bytes] | None:
     """How messages are printed; None for as they are. Raises ConfigurationError if several options say it."""
     if (output != "text") + bool(template) + (codec is not None) > 1:
         raise ConfigurationError("--output, --template and --codec exclude one another")
@@ -127,7 +130,9 @@ def _json_lines(rows: list[dict[str, Any]]) -> bytes:
     return "".join(json_of(row) + "\n" for row in rows).encode()
 
 
-class _Reader:
+class Reader:
+    """Reads a subscription and prints its messages, or counts them."""
+
     def __init__(self, subscription: Subscription, stats: bool, lay_out: Callable[[Message], bytes] | None) -> None:
         self.subscription = subscription
         self.stats = stats

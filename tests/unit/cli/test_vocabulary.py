@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Options that take one of several words: the words are the command's own.
 CHOICES = {"--format", "--output", "--input"}
 # An archive has two directories, and Aeron Archive's settings call them aeron.archive.dir and aeron.dir.
-EXCEPTIONS = {("archive", "--dir")}
+EXCEPTIONS = {("archive serve", "--dir")}
 
 
 def options() -> Iterator[tuple[str, Any]]:
