@@ -13,15 +13,16 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from tests.support.ports import free_port
-from tests.support.waiting import STALL_S, wait_for
+from tests.support.waiting import STALL_S, StallTimeout, wait_for
 
 import mainstem
 from mainstem import MediaDriver, archive
+from mainstem._core.layout import COLUMN_POSITION
 from mainstem.archive import remote_archive
 from mainstem.archive.remote_archive import RemoteArchive
 from mainstem.archive.server import Accept, ArchiveServer, Challenge, Reject
 from mainstem.errors import ArchiveError, ArchiveErrorCode, ConfigurationError, RecordingError, StoreError
-from mainstem.recording import find_problems, messages, open_recording, open_recordings
+from mainstem.recording import batches, find_problems, messages, open_recording, open_recordings
 from mainstem.recording.persistent import history
 
 if TYPE_CHECKING:
@@ -191,6 +192,42 @@ def test_reading_continues_when_the_archive_comes_back(served: Served) -> None:
         received += [data for _, data in found]
         restarting.join()
         assert received == [payload(number) for number in range(COUNT)]
+
+
+def start_process(path: Path, directory: str, port: int) -> subprocess.Popen[str]:
+    """``mainstem archive``. After a kill it is refused the directory until the mark of the one before expires."""
+    line = [sys.executable, "-m", "mainstem", "archive", "--dir", str(path), "--aeron-dir", directory]
+    line += ["--control", f"aeron:udp?endpoint=localhost:{port}", "--set", "segment_file_length=128k"]
+    stall = StallTimeout("the archive starts")
+    while True:
+        process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        if any("requests on" in each for each in process.stderr):
+            return process
+        process.communicate()
+        stall.check()
+
+
+@pytest.mark.long
+def test_reading_continues_after_the_archive_was_killed(tmp_path: Path) -> None:
+    port = free_port()
+    with MediaDriver.launch() as driver, mainstem.connect(driver.directory) as aeron:
+        process = start_process(tmp_path, driver.directory, port)
+        try:
+            record(aeron)
+            with open_recording(f"aeron-archive://localhost:{port}", 0) as reader:
+                rows = batches(reader, 0, reader.end_position(), column_mask=COLUMN_POSITION, rows=10)
+                found = [next(rows)]
+                process.kill()
+                process.communicate()
+                process = start_process(tmp_path, driver.directory, port)
+                found += rows
+            ends = [end for columns, _ in found for end in memoryview(columns["position"]).cast("q")]
+            with open_recording(tmp_path, 0) as reader:
+                assert ends == [position for position, _ in messages(reader, 0, reader.end_position())]
+        finally:
+            process.terminate()
+            process.communicate()
 
 
 def test_recordings_that_are_gone_or_cut_are_errors_of_the_recording(tmp_path: Path) -> None:
