@@ -17,13 +17,15 @@ SEGMENT_LENGTH = 128 << 10
 
 
 class JavaArchive:
-    """An archive whose segments are small; ``control`` is its channel over UDP."""
+    """An archive whose segments are small; ``control`` is its channel over UDP, on a free port by default."""
 
-    def __init__(self, archive: Path, driver: Path, *, has_driver: bool, **properties: object) -> None:
+    def __init__(
+        self, archive: Path, driver: Path, *, has_driver: bool, control: str = "", **properties: object
+    ) -> None:
         java.require_java()
         self.directory = str(driver)
         self.archive = archive
-        self.control = f"aeron:udp?endpoint=localhost:{free_port()}"
+        self.control = control or f"aeron:udp?endpoint=localhost:{free_port()}"
         settings: dict[str, object] = {
             "aeron.dir": driver,
             "aeron.archive.dir": archive,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import pytest
-from tests.interop.java_archive import JavaArchive
-from tests.interop.mainstem_archive import mainstem_archive
+from tests.interop.archive_processes import KINDS, forget_mark, running
 from tests.support import java
 from tests.support.ports import free_port
 from tests.support.same_recordings import check_equal
@@ -18,30 +17,14 @@ from mainstem import archive
 from mainstem.archive import RecordingSignal
 from mainstem.errors import ArchiveError
 from mainstem.recording.catalog import read_catalog
-from mainstem.recording.mark_file import MARK_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.interop.conftest import DriverFactory
 
 pytestmark = [pytest.mark.interop, pytest.mark.long]
-KINDS = ["java", "mainstem"]
 COUNT = 400
-FAILED_STEP_S = "2s"
-
-
-@contextmanager
-def running(kind: str, directory: Path, driver: Path) -> Iterator[tuple[str, Any]]:
-    """An archive on a driver: its control channel and its process."""
-    if kind == "java":
-        with JavaArchive(directory, driver, has_driver=False, message_timeout=FAILED_STEP_S) as made:
-            yield made.control, made.process
-        return
-    control = f"aeron:udp?endpoint=localhost:{free_port()}"
-    with mainstem_archive(directory, driver, control, "--set", f"message_timeout={FAILED_STEP_S}") as process:
-        yield control, process
 
 
 def descriptor(directory: Path, recording_id: int) -> archive.RecordingDescriptor:
@@ -152,8 +135,7 @@ def test_a_source_that_is_killed_is_reported_and_the_copy_continues(
             assert len(errors) == 1
             assert client.stop_position(0) == position
         stream.publication.close()
-        if source_kind == "java":
-            (place / MARK_FILE).unlink()  # ten seconds have passed
+        forget_mark(place)
         with running(source_kind, place, driver) as (source_control, _):
             client.replicate(stream.recording_id, source_control, dst_recording_id=0)
             assert end_of_replication(client) == (["SYNC", "REPLICATE_END"], [])

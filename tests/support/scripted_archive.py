@@ -75,9 +75,17 @@ class ScriptedArchive:
         """Ends the response stream."""
         self._responses.revoke()
 
+    def go_away(self) -> None:
+        """Reads no more requests, until ``come_back``."""
+        self._requests.close()
+
+    def come_back(self) -> None:
+        """Reads requests again."""
+        self._requests = self._aeron.add_subscription("aeron:ipc", self.stream_id)
+
     def _run(self) -> None:
         while self._running:
-            for data in self._requests.poll_bytes(10):
+            for data in [] if self._requests.closed else self._requests.poll_bytes(10):
                 message = decode(data)
                 self.received.append(message)
                 if message.name == "AuthConnectRequest":

@@ -22,6 +22,7 @@ from mainstem.errors import (
     ConfigurationError,
     ConnectionLost,
     ConnectTimeout,
+    Delivery,
     LocalProtocolError,
     Timeout,
 )
@@ -335,26 +336,130 @@ def test_a_listing_of_subscriptions_and_of_one_recording(aeron: mainstem.Aeron) 
             next(client.list_recordings_for_uri("", 1001))
 
 
-def test_an_archive_that_hangs_up_ends_the_session(aeron: mainstem.Aeron) -> None:
-    with session(aeron, StopPositionRequest=nothing) as (served, client):
+def test_a_call_in_flight_fails_when_the_session_is_lost_and_the_next_one_connects_again(
+    aeron: mainstem.Aeron,
+) -> None:
+    with session(aeron, StopPositionRequest=nothing, StartPositionRequest=ok(32)) as (served, client):
         timer = threading.Timer(0.1, served.hang_up)
         timer.start()
-        with pytest.raises(ConnectionLost, match="ended: its response stream is gone; connect again"):
+        lost = "ended: its response stream is gone; the next call connects again"
+        with pytest.raises(ConnectionLost, match=lost) as caught:
             client.stop_position(1)
         timer.join()
-        assert client.closed
+        assert (caught.value.delivery, caught.value.may_retry) == (Delivery.UNKNOWN, False)
+        assert (client.connected, client.closed) == (False, False)
         assert isinstance(client.error, ConnectionLost)
-        with pytest.raises(ConnectionLost):
-            client.start_position(1)
-        with pytest.raises(ConnectionLost):
-            next(client.events())
+        assert repr(client).endswith(", lost>")
+        assert client.start_position(1) == 32
+        assert (client.connected, client.error) == (True, None)
+        assert served.names.count("AuthConnectRequest") == 2
+        assert client.archive_id == 42
 
 
 def test_a_client_that_makes_no_calls_notices_the_end_of_its_session(aeron: mainstem.Aeron) -> None:
     with session(aeron) as (served, client):
         served.hang_up()
-        wait_for(lambda: client.closed)
+        wait_for(lambda: not client.connected)
         assert isinstance(client.error, ConnectionLost)
+
+
+def test_a_call_while_the_archive_is_away_may_be_repeated(aeron: mainstem.Aeron) -> None:
+    with session(aeron, StopPositionRequest=ok(96)) as (served, client):
+        served.hang_up()
+        wait_for(lambda: not client.connected)
+        served.answers = dict(served.answers) | {"AuthConnectRequest": nothing}
+        for _ in range(2):
+            with pytest.raises(ConnectTimeout, match="the response to the connect request") as caught:
+                client.stop_position(1, timeout=0.1)
+            assert caught.value.may_retry
+            assert isinstance(client.error, ConnectionLost)
+        served.answers = dict(served.answers) | {"AuthConnectRequest": error(10, "authentication rejected")}
+        with pytest.raises(ArchiveError, match="authentication rejected"):
+            client.stop_position(1)
+        served.answers = dict(served.answers) | {"AuthConnectRequest": ok(SESSION)}
+        assert client.stop_position(1) == 96
+
+
+def test_a_request_that_did_not_reach_the_archive_is_sent_again_by_the_same_call(aeron: mainstem.Aeron) -> None:
+    with session(aeron, StopPositionRequest=ok(96)) as (served, client):
+        served.go_away()
+        requests = client._calls._requests
+        wait_for(lambda: not requests.is_connected)
+        timer = threading.Timer(0.1, served.come_back)
+        timer.start()
+        assert client.stop_position(1) == 96
+        timer.join()
+        assert served.names.count("AuthConnectRequest") == 2
+        assert served.names.count("StopPositionRequest") == 1
+
+
+def test_an_iterator_of_events_ends_with_its_session(aeron: mainstem.Aeron) -> None:
+    with session(aeron, StopPositionRequest=ok(96)) as (served, client):
+        served.say("RecordingSignalEvent", correlation_id=1, **SIGNAL, signal=1)
+        events = client.events(timeout=5.0)
+        assert isinstance(next(events), Signal)
+        served.say("RecordingSignalEvent", correlation_id=2, **SIGNAL, signal=1)
+        wait_for(lambda: client.stats().events == 1)
+        served.hang_up()
+        wait_for(lambda: not client.connected)
+        assert client.stop_position(1) == 96
+        # What came before is there; what may have come in between is not known.
+        assert isinstance(next(events), Signal)
+        with pytest.raises(ConnectionLost):
+            next(events)
+        served.say("RecordingSignalEvent", correlation_id=3, **SIGNAL, signal=1)
+        assert isinstance(next(client.events(timeout=5.0)), Signal)
+        served.hang_up()
+        with pytest.raises(ConnectionLost):
+            next(client.events(timeout=5.0))
+        timer = threading.Timer(0.1, lambda: served.say("RecordingSignalEvent", correlation_id=4, **SIGNAL, signal=1))
+        timer.start()
+        assert isinstance(next(client.events(timeout=5.0)), Signal)
+        timer.join()
+
+
+def test_many_threads_connect_again_once(aeron: mainstem.Aeron) -> None:
+    with session(aeron, StopPositionRequest=ok(96)) as (served, client):
+        served.hang_up()
+        wait_for(lambda: not client.connected)
+        results: list[int | None] = []
+        threads = [threading.Thread(target=lambda: results.append(client.stop_position(1))) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert results == [96] * 8
+        assert served.names.count("AuthConnectRequest") == 2
+
+
+def test_a_listing_continues_in_the_next_session(aeron: mainstem.Aeron) -> None:
+    with session(aeron, ListRecordingsRequest=listing(600)) as (served, client):
+        found = []
+        for each in client.list_recordings():
+            found.append(each.recording_id)
+            if len(found) == 256:  # the first page
+                served.hang_up()
+                wait_for(lambda: not client.connected)
+        assert found == list(range(0, 1200, 2))
+
+
+def test_a_merge_does_not_outlive_its_session(aeron: mainstem.Aeron) -> None:
+    answers: dict[str, Answer] = {
+        "ListRecordingRequest": lambda _: [descriptor(7)],
+        "MaxRecordedPositionRequest": nothing,
+    }
+    with (
+        session(aeron, **answers) as (served, client),
+        aeron.add_subscription("aeron:udp?control-mode=manual", 1001) as subscription,
+    ):
+        merge = client.replay_merge(
+            subscription, 7, "aeron:udp?endpoint=localhost:0", "aeron:udp?endpoint=localhost:0|control=localhost:1"
+        )
+        wait_for(lambda: merge.poll_bytes() == [] and served.names[-1] == "MaxRecordedPositionRequest")
+        served.hang_up()
+        with pytest.raises(ConnectionLost):
+            wait_for(lambda: merge.poll_bytes())
+        assert isinstance(merge.error, ConnectionLost)
 
 
 def test_a_replay_to_a_refused_channel_is_stopped(aeron: mainstem.Aeron) -> None:
@@ -444,6 +549,33 @@ async def test_cancelled_calls_disturb_no_later_one(directory: str) -> None:
             assert (await listed).recording_id == 0
             assert served.received[-1] is not first
             assert client.stats().pending == 0
+
+
+async def test_the_next_call_connects_again_for_asyncio(directory: str) -> None:
+    answers: dict[str, Answer] = {"StopPositionRequest": nothing, "StartPositionRequest": ok(32)}
+    with ScriptedArchive(directory, **answers) as served:
+        stream_id = served.stream_id
+        async with (
+            mainstem.aio.connect(directory) as aeron,
+            archive.aio.connect("aeron:ipc", stream_id=stream_id, aeron=aeron) as client,
+        ):
+            asyncio.get_running_loop().call_later(0.05, served.hang_up)
+            with pytest.raises(ConnectionLost) as caught:
+                await client.stop_position(1)
+            assert not caught.value.may_retry
+            served.answers = dict(served.answers) | {"AuthConnectRequest": nothing}
+            before = len(served.received)
+            task = asyncio.ensure_future(client.start_position(1))
+            while len(served.received) == before:
+                await asyncio.sleep(0.001)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert (client.connected, client.closed) == (False, False)
+            assert aeron.stats().subscriptions == aeron.stats().publications == ()
+            served.answers = dict(served.answers) | {"AuthConnectRequest": ok(SESSION)}
+            assert await asyncio.gather(*(client.start_position(1) for _ in range(4))) == [32] * 4
+            assert served.names.count("AuthConnectRequest") == 3
 
 
 async def test_a_cancelled_replay_leaves_nothing(directory: str) -> None:

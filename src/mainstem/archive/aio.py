@@ -28,6 +28,7 @@ from mainstem.archive.calls import (
     Calls,
     ClientBase,
     ClientStats,
+    Events,
     Listing,
     RecordingSubscription,
     ReplayOptions,
@@ -460,10 +461,13 @@ class Client(ClientBase[Subscription], Closing):
             self._calls.replicate(src_recording_id, src_control_channel, src_control_stream_id, options, timeout)
         )
 
-    async def events(self, *, timeout: float | None = None) -> AsyncIterator[Signal | ArchiveError]:
+    def events(self, *, timeout: float | None = None) -> AsyncIterator[Signal | ArchiveError]:
         """Yield recording signals and late errors as they come, until the client is closed."""
+        return self._events(Events(self._calls), timeout)
+
+    async def _events(self, waiting: Events, timeout: float | None) -> AsyncIterator[Signal | ArchiveError]:
         events = self._calls.session.events
-        while await self._run(self._calls.next_event(timeout)):
+        while await self._run(waiting.wait(timeout)):
             if events:
                 yield events.popleft()
 

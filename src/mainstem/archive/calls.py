@@ -4,6 +4,9 @@ A call that may wait is a generator. It yields where it waits and is resumed whe
 differ in who resumes it. A generator that is closed where it yields gives up its request, so every call can be cancelled and
 can time out: what the archive still sends because of it is skipped.
 
+A session that is lost does not end the client. Calls whose request may have reached the archive fail with ConnectionLost; the
+next call connects again, within its own timeout, and so does one whose request certainly did not reach it.
+
 Nobody has to poll. While no call waits, the client's worker (a thread, or a task) reads the archive's pings, without which the
 archive would end the session after some minutes, and keeps signals and late errors as events.
 """
@@ -126,6 +129,7 @@ class Calls(Generic[S]):
         credentials: bytes,
         on_challenge: Callable[[bytes], bytes] | None,
         client_name: str,
+        reconnects: bool = True,
     ) -> None:
         if len(client_name) > MAX_CLIENT_NAME:
             raise ConfigurationError(
@@ -145,8 +149,11 @@ class Calls(Generic[S]):
             on_challenge=on_challenge,
             client_info=f"name={client_name} version={__version__} commit=mainstem",
         )
-        self.error: MainstemError | None = None
+        self.lost: ConnectionLost | None = None
         self.closed = False
+        self._reconnects = reconnects
+        self._is_connecting = False
+        self._loss = ""
         self._requests: Any = None
         self._responses: Any = None
         self._had_image = False
@@ -164,6 +171,32 @@ class Calls(Generic[S]):
         except BaseException:
             self.end()
             raise
+
+    def ready(self, deadline: Deadline, timeout: float | None) -> Steps[None]:
+        """Connect again if the session was lost; one caller does, the others wait for it.
+
+        Raises ConnectTimeout, and what connecting raises.
+        """
+        while self._is_connecting:
+            if deadline.expired:
+                raise self._connect_timeout("another call that connects", timeout)
+            yield
+        self._check_open(Delivery.NONE, connects=self._reconnects)
+        lost = self.lost
+        if lost is None:
+            return
+        try:
+            self._is_connecting, self.lost = True, None
+            yield from self._open_streams(deadline, timeout)
+            yield from self._log_in(deadline, timeout)
+            lost = None
+        except BaseException:
+            self.session.restart()
+            self._end_streams()
+            raise
+        finally:
+            self._is_connecting = False
+            self.lost = self.lost or lost
 
     def _open_streams(self, deadline: Deadline, timeout: float | None) -> Steps[None]:
         requests = with_control_defaults(self.channel)
@@ -207,14 +240,17 @@ class Calls(Generic[S]):
 
     def _pause(self, deadline: Deadline, timeout: float | None, step: str) -> Steps[None]:
         """Wait once; raises ConnectTimeout, or Timeout if the session is open, when the time is over."""
-        if self._responses is not None:
-            self._check_open(Delivery.NONE)
+        self._check_open(Delivery.NONE)
         if deadline.expired:
-            text = f"archive at {self.channel}: timed out after {timeout:g} s waiting for {step}"
             if self.session.is_connected:
+                text = f"archive at {self.channel}: timed out after {timeout:g} s waiting for {step}"
                 raise Timeout(text, timeout=timeout)
-            raise ConnectTimeout(f"connect to the {text}", step=step, timeout=timeout or 0.0)
+            raise self._connect_timeout(step, timeout)
         yield
+
+    def _connect_timeout(self, step: str, timeout: float | None) -> ConnectTimeout:
+        text = f"connect to the archive at {self.channel}: timed out after {timeout:g} s waiting for {step}"
+        return ConnectTimeout(text, step=step, timeout=timeout or 0.0)
 
     def _result(self, operation: Operation[T], deadline: Deadline, timeout: float | None, step: str) -> Steps[T]:
         """Return the result of a command; if anything ends the wait early, the command is cancelled."""
@@ -228,21 +264,35 @@ class Calls(Generic[S]):
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def _check_open(self, delivery: Delivery) -> None:
-        """Raise what ended the session; ``delivery`` says how much of the request may have reached the archive."""
-        if self.error is not None:
-            raise self.error.with_traceback(None)
-        if self.closed or self._responses.closed:
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is closed, or its Aeron client is."""
+        responses = self._responses
+        return self.closed or bool(self._aeron.closed if responses is None else responses.closed)
+
+    def _check_open(self, delivery: Delivery, request: Request | None = None, *, connects: bool = False) -> None:
+        """Raise what ended the session, or that of a request, unless the caller ``connects`` again.
+
+        ``delivery`` says how much of the request may have reached the archive.
+        """
+        if self.has_ended:
             self._conductor.raise_failure()
             error = ClosedError("the archive client is closed")
             error.delivery = delivery
             raise error
+        is_old = request is not None and request.generation != self.session.generation
+        if is_old or (self.lost is not None and not connects):
+            raise ConnectionLost(self._loss, delivery=delivery)
 
     def _lose(self, why: str, delivery: Delivery) -> ConnectionLost:
-        """End the session because the archive has, and return the error for the call that noticed."""
-        self.error = ConnectionLost(f"the control session of the archive at {self.channel} ended: {why}; connect again")
-        self.end()
-        return ConnectionLost(str(self.error), delivery=delivery)
+        """Give up the session because the archive has, and return the error for the call that noticed."""
+        hint = "; the next call connects again" if self._reconnects else ""
+        self._loss = f"the control session of the archive at {self.channel} ended: {why}{hint}"
+        self.lost = ConnectionLost(self._loss)
+        self.session.restart()
+        self._listing = None
+        self._end_streams()
+        return ConnectionLost(self._loss, delivery=delivery)
 
     def end(self) -> None:
         """Close the session and its streams; calling it again does nothing."""
@@ -251,12 +301,22 @@ class Calls(Generic[S]):
         self.closed = True
         requests, responses = self._requests, self._responses
         if requests is not None and not requests.closed:
-            if self.session.is_connected and self.error is None:
+            if self.session.is_connected:
                 with suppress(MainstemError):
                     requests.offer(self.session.closing())
             requests._end()
         if responses is not None:
             responses._end()
+
+    def _end_streams(self) -> None:
+        """Close the streams of a session that was lost."""
+        streams = self._requests, self._responses
+        self._requests = self._responses = None
+        self._arrived.clear()
+        self._had_image = False
+        for each in streams:
+            if each is not None:
+                each._end()
 
     def leave_to_parent(self) -> None:
         """End it in a forked child: the streams are the parent's."""
@@ -266,7 +326,7 @@ class Calls(Generic[S]):
 
     def do_work(self, _now_ns: int) -> int:
         """Read what the archive sent, while no call does: the duty cycle of the worker."""
-        if self.closed or self._responses.closed:
+        if self.has_ended:
             raise AgentTerminated
         with suppress(MainstemError):
             return self._poll()
@@ -278,6 +338,8 @@ class Calls(Generic[S]):
     def _poll(self) -> int:
         """Move what arrived to where it belongs, and return how much. Raises ConnectionLost if the archive ended the session."""
         arrived, responses = self._arrived, self._responses
+        if responses is None:
+            return 0
         arrived.extend(polled(responses.poll_bytes, MESSAGES_AT_ONCE))
         count = len(arrived)
         while arrived:
@@ -294,10 +356,12 @@ class Calls(Generic[S]):
             raise self._lose("its response stream is gone", Delivery.UNKNOWN)
         return count
 
-    def _send(self, publication: Any, data: bytes, deadline: Deadline, timeout: float | None, what: str) -> Steps[None]:
+    def _send(
+        self, publication: Any, request: Request, deadline: Deadline, timeout: float | None, what: str
+    ) -> Steps[None]:
         try:
-            while (status := publication.offer(data)) < 0:
-                self._check_open(Delivery.NONE)
+            while (status := publication.offer(request.data)) < 0:
+                self._check_open(Delivery.NONE, request)
                 if status == OfferStatus.NOT_CONNECTED:
                     raise self._lose("it no longer reads requests", Delivery.NONE)
                 if OfferStatus(status).is_final or deadline.expired:
@@ -310,20 +374,24 @@ class Calls(Generic[S]):
 
     def _call(self, what: str, timeout: float | None, name: str, /, **values: Any) -> Steps[Message]:
         """Send a request and return its first response, whatever its code is."""
-        self._check_open(Delivery.NONE)
         deadline = Deadline(self._clock, timeout)
-        request = self.session.open_request(name, **values)
-        try:
-            yield from self._send(self._requests, request.data, deadline, timeout, what)
-            return (yield from self._response(request, deadline, timeout, what, name))
-        finally:
-            self.session.forget(request)
+        while True:
+            yield from self.ready(deadline, timeout)
+            request = self.session.open_request(name, **values)
+            try:
+                yield from self._send(self._requests, request, deadline, timeout, what)
+                return (yield from self._response(request, deadline, timeout, what, name))
+            except ConnectionLost as error:
+                if not (error.may_retry and self._reconnects):
+                    raise
+            finally:
+                self.session.forget(request)
 
     def _response(
         self, request: Request, deadline: Deadline, timeout: float | None, what: str, name: str
     ) -> Steps[Message]:
         while not request.inbox:
-            self._check_open(Delivery.UNKNOWN)
+            self._check_open(Delivery.UNKNOWN, request)
             self._poll()
             if request.inbox:
                 break
@@ -343,21 +411,6 @@ class Calls(Generic[S]):
             raise refusal(what, message)
         result: int = message.relevant_id
         return result
-
-    def next_event(self, timeout: float | None) -> Steps[bool]:
-        """Wait for an event; false once the client is closed."""
-        deadline = Deadline(self._clock, timeout)
-        while not self.session.events:
-            if self.closed and self.error is None:
-                return False
-            self._check_open(Delivery.UNKNOWN)
-            self._poll()
-            if self.session.events:
-                break
-            if deadline.expired:
-                raise Timeout(f"no event of the archive at {self.channel} within {timeout:g} s", timeout=timeout)
-            yield
-        return True
 
     # -- recording -------------------------------------------------------------------------------------------------
 
@@ -413,8 +466,8 @@ class Calls(Generic[S]):
         self, count: int, end: ResponseCode, what: str, timeout: float | None, name: str, /, **values: Any
     ) -> Steps[tuple[list[Message], bool]]:
         """Return the descriptors that a listing request brings, and whether there are no more."""
-        self._check_open(Delivery.NONE)
         deadline = Deadline(self._clock, timeout)
+        yield from self.ready(deadline, timeout)
         # A session has one listing at a time: this one waits for another thread's, and for what a cancelled one still brings.
         while (other := self._listing) is not None and not self._is_over(other):
             self._check_open(Delivery.NONE)
@@ -428,10 +481,10 @@ class Calls(Generic[S]):
         self._listed = count
         keeps = False
         try:
-            yield from self._send(self._requests, request.data, deadline, timeout, what)
+            yield from self._send(self._requests, request, deadline, timeout, what)
             keeps, seen = True, 0
             while not self._is_over(request):
-                self._check_open(Delivery.UNKNOWN)
+                self._check_open(Delivery.UNKNOWN, request)
                 self._poll()
                 if len(request.inbox) > seen:
                     seen, deadline = len(request.inbox), Deadline(self._clock, timeout)
@@ -507,9 +560,10 @@ class Calls(Generic[S]):
     def max_recorded_position(self, recording_id: int, timeout: float | None) -> Steps[int]:
         what = "max_recorded_position"
         names = ["MaxRecordedPositionRequest"]
+        deadline = Deadline(self._clock, timeout)
+        yield from self.ready(deadline, timeout)
         if self.session.version < KNOWS_ARCHIVE_ID:
             names = ["RecordingPositionRequest", "StopPositionRequest", "RecordingPositionRequest"]
-        deadline = Deadline(self._clock, timeout)
         for name in names:
             found = yield from self.position(name, what, recording_id, deadline.left)
             if found is not None:
@@ -519,11 +573,12 @@ class Calls(Generic[S]):
     # -- what changes recordings -----------------------------------------------------------------------------------
 
     def change(self, name: str, what: str, timeout: float | None, **values: Any) -> Steps[int]:
+        deadline = Deadline(self._clock, timeout)
+        yield from self.ready(deadline, timeout)
         self._check_version(name, what)
-        return self._asking(what, timeout, name, **values)
+        return (yield from self._asking(what, deadline.left, name, **values))
 
     def _check_version(self, name: str, what: str) -> None:
-        self._check_open(Delivery.NONE)
         needed, release = _VERSIONS.get(name, (0, ""))
         if self.session.version < needed:
             raise LocalProtocolError(f"{what}: the archive is too old; it needs Aeron {release} or later")
@@ -534,9 +589,12 @@ class Calls(Generic[S]):
         """Replicate, by the older message if the archive does not know the newer one and the options allow it."""
         what = f"replicate recording {recording_id} of {channel}"
         values = {"src_recording_id": recording_id, "src_control_channel": channel, "src_control_stream_id": stream_id}
+        deadline = Deadline(self._clock, timeout)
+        yield from self.ready(deadline, timeout)
         if self.session.version >= _VERSIONS["ReplicateRequest2"][0] or options.are_newer:
-            return self.change("ReplicateRequest2", what, timeout, **values, **options.values)
-        return self._asking(what, timeout, "TaggedReplicateRequest", **values, **options.older_values)
+            return (yield from self.change("ReplicateRequest2", what, deadline.left, **values, **options.values))
+        name = "TaggedReplicateRequest"
+        return (yield from self._asking(what, deadline.left, name, **values, **options.older_values))
 
     # -- replay ----------------------------------------------------------------------------------------------------
 
@@ -554,7 +612,6 @@ class Calls(Generic[S]):
         self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
     ) -> Steps[tuple[S, int]]:
         """Start a replay and subscribe to it; return the subscription and the replay session id."""
-        self._check_open(Delivery.NONE)
         if is_response_channel(channel):
             return self._replay_over_response_channel(recording_id, channel, stream_id, options, timeout)
         if has_any_port(channel):
@@ -578,6 +635,7 @@ class Calls(Generic[S]):
     ) -> Steps[tuple[S, int]]:
         """Subscribe first: only then is the port known. The replay takes the session that its channel names."""
         deadline = Deadline(self._clock, timeout)
+        yield from self.ready(deadline, timeout)
         if "session-id" not in channel:
             operation = self._conductor.next_session_id(stream_id)
             session_id = yield from self._result(operation, deadline, timeout, "a session id from the driver")
@@ -598,6 +656,7 @@ class Calls(Generic[S]):
     ) -> Steps[tuple[S, int]]:
         """Subscribe first: the archive joins the replay to the subscription."""
         deadline = Deadline(self._clock, timeout)
+        yield from self.ready(deadline, timeout)
         subscription: Any = yield from self._subscribe(channel, stream_id, deadline, timeout)
         try:
             registration_id = subscription.registration_id
@@ -633,7 +692,7 @@ class Calls(Generic[S]):
             name, fields = options.request(recording_id, channel, stream_id)
             request = self.session.open_request(name, **fields | {"replay_token": token})
             try:
-                yield from self._send(publication, request.data, deadline, timeout, what)
+                yield from self._send(publication, request, deadline, timeout, what)
                 message = yield from self._response(request, deadline, timeout, what, name)
             finally:
                 self.session.forget(request)
@@ -650,7 +709,7 @@ class Calls(Generic[S]):
 
     def _send_once(self, name: str, **values: Any) -> None:
         """Send a request whose response does not matter, if there is room for it."""
-        if not self.closed:
+        if not self.closed and self.session.is_connected:
             request = self.session.open_request(name, **values)
             self.session.forget(request)
             self._requests.offer(request.data)
@@ -663,6 +722,36 @@ class Calls(Generic[S]):
         what = "stop_all_replays" if recording_id is None else f"stop_all_replays of recording {recording_id}"
         recording_id = NULL if recording_id is None else recording_id
         return self._asking(what, timeout, "StopAllReplaysRequest", recording_id=recording_id)
+
+
+class Events:
+    """What one iterator takes of a session's events. It ends with that session: what came in between is not known."""
+
+    def __init__(self, calls: Calls[Any]) -> None:
+        self._calls = calls
+        session = calls.session
+        self._generation = session.generation if session.is_connected else None
+
+    def wait(self, timeout: float | None) -> Steps[bool]:
+        """Wait for an event; false once the client is closed."""
+        calls, events = self._calls, self._calls.session.events
+        deadline = Deadline(calls._clock, timeout)
+        while not events:
+            if calls.closed:
+                return False
+            if self._generation is None:
+                yield from calls.ready(deadline, timeout)
+                self._generation = calls.session.generation
+            calls._check_open(Delivery.UNKNOWN)
+            if self._generation != calls.session.generation:
+                raise ConnectionLost(calls._loss)
+            calls._poll()
+            if events:
+                break
+            if deadline.expired:
+                raise Timeout(f"no event of the archive at {calls.channel} within {timeout:g} s", timeout=timeout)
+            yield
+        return True
 
 
 class Listing:
@@ -796,14 +885,19 @@ class ClientBase(Generic[S]):
         return version >> 16, version >> 8 & 0xFF, version & 0xFF
 
     @property
+    def connected(self) -> bool:
+        """Whether there is a session. If not, and the client is not closed, the next call connects again."""
+        return not self.closed and self._calls.session.is_connected
+
+    @property
     def closed(self) -> bool:
-        """Whether the session has ended: by ``close``, by the archive, or with its Aeron client."""
-        return self._calls.closed or bool(self._calls._responses.closed)
+        """Whether it has ended: by ``close``, or with its Aeron client."""
+        return self._calls.has_ended
 
     @property
     def error(self) -> Exception | None:
-        """What ended the session without ``close``: a ConnectionLost, DriverTimeout or ClientTimeout; else None."""
-        return self._calls.error or self._calls._conductor.failure
+        """Why there is no session without ``close``: a ConnectionLost, DriverTimeout or ClientTimeout; else None."""
+        return self._calls._conductor.failure or self._calls.lost
 
     def stats(self) -> ClientStats:
         """Return what the client counts.
@@ -820,7 +914,7 @@ class ClientBase(Generic[S]):
         )
 
     def __repr__(self) -> str:
-        state = ", closed" if self.closed else ""
+        state = ", closed" if self.closed else "" if self.connected else ", lost"
         return f"<archive.Client of {self._calls.channel} session {self.control_session_id}{state}>"
 
     def __del__(self) -> None:

@@ -17,6 +17,7 @@ from mainstem.archive.calls import (
     WORKER_INTERVAL_S,
     Calls,
     ClientBase,
+    Events,
     Listing,
     ReplayOptions,
     ReplicationOptions,
@@ -117,7 +118,11 @@ class Client(ClientBase[Subscription], Closing):
     It stays connected without calls: a thread reads what the archive sends, and keeps signals and late errors for ``events``.
 
     Every call takes ``timeout``, the seconds that it may wait; None waits forever. A call that times out has sent its request,
-    unless the error is a BackPressured, and the archive may still carry it out.
+    unless ``may_retry`` of the error is true or it is a BackPressured, and the archive may still carry it out.
+
+    When the archive ends or restarts, calls that wait for its response raise ConnectionLost: the archive may have carried them out
+    or not. The next call connects again, within its ``timeout``, and raises ConnectTimeout if the archive is away. Recordings and
+    replays of the session before are not taken up again.
 
     Example:
         >>> with connect("aeron:udp?endpoint=localhost:8010") as client:
@@ -175,7 +180,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: The archive refused: the stream is being recorded, a limit is reached, or the disk is full.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         return self._run(self._calls.start_recording(channel, stream_id, location, auto_stop, timeout))
 
@@ -208,7 +213,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: There is no such recording, it is active, or the archive refused as for ``start_recording``.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         return self._run(self._calls.extend_recording(recording_id, channel, stream_id, location, auto_stop, timeout))
 
@@ -223,7 +228,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: No recording subscription has this channel and stream id.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         self._run(self._calls.stop_recording(channel, stream_id, timeout))
 
@@ -237,7 +242,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: There is no such recording subscription.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         self._run(self._calls.stop_recording_subscription(subscription_id, timeout))
 
@@ -254,7 +259,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: There is no such recording.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         return self._run(self._calls.stop_recording_by_identity(recording_id, timeout))
 
@@ -274,7 +279,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: The archive refused.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         return self._listing(Listing(self._calls, from_recording_id, count, None, timeout))
 
@@ -302,7 +307,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: The archive refused.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         return self._listing(Listing(self._calls, from_recording_id, count, (channel, stream_id), timeout))
 
@@ -323,7 +328,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: The archive refused.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         return self._run(self._calls.list_recording(recording_id, timeout))
 
@@ -343,7 +348,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: The archive refused.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         return self._run(self._calls.list_recording_subscriptions(channel, stream_id, timeout))
 
@@ -371,7 +376,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: The archive refused.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         return self._run(
             self._calls.find_last_matching_recording(channel, stream_id, session_id, min_recording_id, timeout)
@@ -390,7 +395,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: There is no such recording.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         steps = self._calls.position("StartPositionRequest", "start_position", recording_id, timeout)
         return self._run(steps) or 0
@@ -408,7 +413,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: There is no such recording.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         return self._run(self._calls.position("RecordingPositionRequest", "recording_position", recording_id, timeout))
 
@@ -425,7 +430,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: There is no such recording.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         return self._run(self._calls.position("StopPositionRequest", "stop_position", recording_id, timeout))
 
@@ -442,7 +447,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: There is no such recording.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         return self._run(self._calls.max_recorded_position(recording_id, timeout))
 
@@ -478,7 +483,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: There is no such recording, the position is outside it, or a limit is reached.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
             ConfigurationError: ``length`` is not an integer >= 1, or is combined with ``follow=False``.
         """
         options = ReplayOptions(
@@ -525,7 +530,7 @@ class Client(ClientBase[Subscription], Closing):
             ArchiveError: There is no such recording, the position is outside it, or a limit is reached.
             RegistrationError: The driver refused the channel.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
             ConfigurationError: ``length`` is not an integer >= 1, or is combined with ``follow=False``.
 
         Example:
@@ -589,7 +594,7 @@ class Client(ClientBase[Subscription], Closing):
 
         Raises:
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         self._run(self._calls.stop_replay(replay_session_id, timeout))
 
@@ -602,7 +607,7 @@ class Client(ClientBase[Subscription], Closing):
 
         Raises:
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         self._run(self._calls.stop_all_replays(recording_id, timeout))
 
@@ -620,7 +625,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: There is no such recording, it is active, or the position is not possible.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         return self._run(
             self._calls.change(
@@ -646,7 +651,7 @@ class Client(ClientBase[Subscription], Closing):
             ArchiveError: There is no such recording, or it is active or being replayed.
             LocalProtocolError: The archive is too old.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         return self._run(
             self._calls.change(
@@ -665,7 +670,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: There is no such recording, or the position is not possible.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         self._run(
             self._calls.change(
@@ -690,7 +695,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: There is no such recording.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         return self._run(
             self._calls.change(
@@ -715,7 +720,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: There is no such recording, or the position is not possible.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         return self._run(
             self._calls.change(
@@ -740,7 +745,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: There is no such recording, or a file is not a segment of it.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         return self._run(
             self._calls.change(
@@ -765,7 +770,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: There is no such recording, or the two do not fit together.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         return self._run(
             self._calls.change(
@@ -788,7 +793,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: There is no such recording.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         self._run(
             self._calls.change(
@@ -810,7 +815,7 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ArchiveError: There is no such replication.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
         """
         self._run(
             self._calls.change(
@@ -866,7 +871,7 @@ class Client(ClientBase[Subscription], Closing):
             LocalProtocolError: The archive is too old for an option.
             ConfigurationError: ``live_destination`` is combined with ``replication_session_id``.
             Timeout: The archive did not respond in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session was lost while the call waited.
 
         Example:
             >>> replication_id = client.replicate(7, "aeron:udp?endpoint=tides.example:8010")
@@ -896,6 +901,8 @@ class Client(ClientBase[Subscription], Closing):
         An ArchiveError that is yielded belongs to something that the archive had accepted before: a recording whose disk became
         full, a replay that nobody subscribed to. At most 1024 events wait; then the oldest are dropped, which ``stats`` counts.
 
+        An iterator ends with the session that it began in, after what that session had brought: what came meanwhile is not known.
+
         Args:
             timeout: Seconds to wait for the next event; None waits forever.
 
@@ -904,15 +911,18 @@ class Client(ClientBase[Subscription], Closing):
 
         Raises:
             Timeout: No event came in time.
-            ConnectionLost: The session has ended.
+            ConnectionLost: The session that it began in was lost.
 
         Example:
             >>> for event in client.events():
             ...     if isinstance(event, Signal) and event.signal is RecordingSignal.START:
             ...         print("recording", event.recording_id)
         """
+        return self._events(Events(self._calls), timeout)
+
+    def _events(self, waiting: Events, timeout: float | None) -> Iterator[Signal | ArchiveError]:
         events = self._calls.session.events
-        while self._run(self._calls.next_event(timeout)):
+        while self._run(waiting.wait(timeout)):
             if events:
                 yield events.popleft()
 

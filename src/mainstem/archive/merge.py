@@ -76,6 +76,7 @@ class MergeBase:
         self._step = "the replay's destination"
         self._destination: int | None = None
         self._replay_id: int | None = None
+        self._generation = -1
         self._steps: Steps[None] | None = self._merging()
         self._seen: tuple[str, int] | None = None
         self._deadline = Deadline(calls._clock, progress_timeout)
@@ -173,6 +174,7 @@ class MergeBase:
             # The archive's own error, with its code.
             yield from calls.position("StartPositionRequest", "merge", self.recording_id, TIMEOUT)
             raise ConnectionLost(f"merge of recording {self.recording_id}: the archive does not list it")
+        self._generation = calls.session.generation
         never = Deadline(calls._clock, None)
         adding = conductor.add_destination(subscription, self._replay_destination)
         self._destination = yield from calls._result(adding, never, None, self._step)
@@ -234,6 +236,8 @@ class MergeBase:
         self._replay_id = None
 
     def _check_image(self, image: Any) -> None:
+        if self._calls.session.generation != self._generation:
+            raise ConnectionLost(f"merge of recording {self.recording_id}: {self._calls._loss}")
         if image.closed:
             raise ConnectionLost(
                 f"merge of recording {self.recording_id}: the image ended at position {image.position}, before the live stream"

@@ -165,7 +165,7 @@ class RemoteArchive:
     def _connected(self, deadline: Deadline) -> Client:
         if self._aeron.closed:
             raise self._aeron.error or ClosedError(f"{self.url} is closed")
-        if self._client is None or self._client.closed:
+        if self._client is None or not self._client.connected:
             self._disconnect()
             stream_id, response_stream_id = self._streams
             self._client = connect(
@@ -312,7 +312,7 @@ class _Replay:
                     return copied, length
                 if image.closed or image.is_end_of_stream:
                     raise self._ended()
-            elif subscription.is_end_of_stream or self._client.closed:
+            elif subscription.is_end_of_stream or not self._client.connected:
                 raise self._ended()
             if deadline.expired:
                 raise Timeout(f"no data came from position {self.position}", timeout=deadline.timeout or 0.0)
@@ -341,7 +341,7 @@ class _Replay:
     def close(self) -> None:
         """Stop it, without waiting."""
         self._subscription.close()
-        if not self._client.closed:
+        if self._client.connected:
             with self._client._lock:
                 self._client._calls._send_once("StopReplayRequest", replay_session_id=self._id)
 

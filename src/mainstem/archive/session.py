@@ -10,6 +10,8 @@ Connecting is a sequence of such requests. ``advance`` handles their responses a
 AuthConnectRequest, ChallengeResponse if the archive sent a challenge, ArchiveIdRequest if the archive knows that one, and
 KeepAliveRequest, which activates the session.
 
+A session that was lost is restarted: what is open belongs to the one before, and is forgotten. ``generation`` tells them apart.
+
 ``route`` returns a place and an item instead of storing the item, so that the caller can move it there in a statement that no
 signal handler interrupts (``mainstem.aeron.client.polled``).
 """
@@ -58,11 +60,12 @@ class Signal:
 class Request:
     """A request, and what the archive has sent because of it."""
 
-    __slots__ = ("__weakref__", "correlation_id", "data", "inbox")
+    __slots__ = ("__weakref__", "correlation_id", "data", "generation", "inbox")
 
-    def __init__(self, correlation_id: int, data: bytes) -> None:
+    def __init__(self, correlation_id: int, data: bytes, generation: int) -> None:
         self.correlation_id = correlation_id
         self.data = data
+        self.generation = generation
         self.inbox: list[Message] = []
 
 
@@ -74,6 +77,7 @@ class ClientSession:
         archive_id: The archive's id; -1 if the archive has none.
         version: The version of the archive's control protocol.
         is_connected: Whether requests may be sent.
+        generation: How often it was restarted.
         step: What is awaited while it connects.
         outgoing: Messages to send while it connects.
         events: Signals and late errors.
@@ -100,6 +104,7 @@ class ClientSession:
         self.archive_id = NULL
         self.version = 0
         self.is_connected = False
+        self.generation = 0
         self.step = ""
         self.outgoing: deque[bytes] = deque()
         self.events: deque[Signal | ArchiveError] = deque(maxlen=MAX_EVENTS)
@@ -111,6 +116,17 @@ class ClientSession:
     def pending(self) -> int:
         """How many requests are open."""
         return len(self._requests)
+
+    def restart(self) -> None:
+        """Forget the session that was lost, except for its events. ``connect`` begins the next one."""
+        self.generation += 1
+        self.control_session_id = self.archive_id = NULL
+        self.version = 0
+        self.is_connected = False
+        self.step = ""
+        self._connecting = None
+        self._requests.clear()
+        self.outgoing.clear()
 
     def connect(self, response_channel: str, response_stream_id: int) -> None:
         """Begin: queue the connect request."""
@@ -173,7 +189,7 @@ class ClientSession:
         correlation_id = self._next_correlation_id()
         if name != "AuthConnectRequest":
             values["control_session_id"] = self.control_session_id
-        request = Request(correlation_id, encode(name, correlation_id=correlation_id, **values))
+        request = Request(correlation_id, encode(name, correlation_id=correlation_id, **values), self.generation)
         self._requests[correlation_id] = request
         return request
 

@@ -10,7 +10,7 @@ from tests.support.interruptions import interruptions
 
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.aeron.client.subscription import Subscription
-from mainstem.archive.calls import Calls, Listing
+from mainstem.archive.calls import Calls, Events, Listing
 from mainstem.archive.messages import decode, encode
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def test_events_come_once_and_in_order() -> None:
         got: list[int] = []
 
         def work() -> None:
-            while len(got) < 5 and run(calls.next_event(5.0)):
+            while len(got) < 5 and run(Events(calls).wait(5.0)):
                 while calls.session.events:
                     event: Any = calls.session.events.popleft()
                     got.append(event.position)

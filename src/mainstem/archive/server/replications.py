@@ -130,6 +130,7 @@ class Replication:
             credentials=request.credentials,
             on_challenge=_refuse_challenge,
             client_name=f"archiveId={settings.id} replicationSessionId={replication_id}",
+            reconnects=False,
         )
         self._next_poll = self._soon()
         self._steps = self._replicating()
@@ -413,7 +414,7 @@ class Replication:
         if self._entry is not None and not self._is_merged:
             self._archive._end_subscription(self._entry)
         with suppress(MainstemError):
-            if self._replay_id is not None and self._calls.error is None:
+            if self._replay_id is not None and self._calls.lost is None:
                 self._calls._send_once("StopReplayRequest", replay_session_id=self._replay_id)
             self._calls.end()
         self._signal(RecordingSignal.REPLICATE_END, NULL)
