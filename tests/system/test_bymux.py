@@ -7,6 +7,7 @@ import random
 import socket
 import ssl
 import subprocess
+import sys
 import tracemalloc
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from tests.support.waiting import STALL_S, soon, until
 from mainstem import bymux
 from mainstem.bymux.engine import BymuxEngine
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, Timeout
+from mainstem.mux.transports import KERNEL_LOW_WATER, RECEIVE_HIGH_WATER, WRITE_HIGH_WATER, SocketTransport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -414,6 +416,43 @@ async def test_neither_a_ping_nor_a_byte_waits_behind_bulk() -> None:
         await saturating
         await small.close()
         assert sorted(times)[len(times) // 2] < 0.1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads and bounds the buffers of Linux")
+async def test_the_kernel_holds_a_bounded_number_of_unread_bytes_of_a_nearby_peer() -> None:
+    """However many streams send. Their windows are 16 MiB together, and a small message would wait behind as much as is unread."""
+
+    async def swallow(stream: bymux.aio.Stream) -> None:
+        while await stream.read():
+            pass
+
+    async with (
+        bymux.aio.serve(swallow, "127.0.0.1", 0) as listener,
+        bymux.aio.connect("127.0.0.1", listener.port) as connection,
+    ):
+
+        async def saturate(stream: bymux.aio.Stream) -> None:
+            while True:
+                stream.write(bytes(64 * 1024))
+                await stream.drain()
+
+        saturating = [asyncio.ensure_future(saturate(await connection.open_stream())) for _ in range(64)]
+        (served,) = listener._connections
+        sender, receiver = connection._runner.traffic, served.traffic
+        # The kernel's own choice grows as a busy program reads what it has.
+        await until(lambda: receiver.bytes_received > 64 * 1024 * 1024)
+        assert isinstance(served._transport, SocketTransport)
+        assert served._transport._transport is not None
+        served._transport._transport.pause_reading()
+        sent = -1
+        while sent != sender.bytes_sent:
+            sent = sender.bytes_sent
+            await asyncio.sleep(0.05)
+        # Unread at the receiver (Linux doubles what is set, for its own needs), unsent, and in the transport.
+        assert sent - receiver.bytes_received <= 2 * RECEIVE_HIGH_WATER + KERNEL_LOW_WATER + 2 * WRITE_HIGH_WATER
+        for task in saturating:
+            task.cancel()
+        connection.abort()
 
 
 async def test_a_server_listens_on_this_machine_only_by_default() -> None:

@@ -352,7 +352,7 @@ class BymuxEngine(Lifecycle):
 
         Empty where something else is queued or the credit or the length of a packet do not cover it; then ``write`` is needed.
         """
-        if self._control or self._grants or self._ready.queue or stream.queue.size or self.failure is not None:
+        if self._control or self._grants or self._ready.waiting or stream.queue.size or self.failure is not None:
             return []
         if stream.own & HalfState.CLOSED or stream.close_wanted:
             return []
@@ -387,7 +387,7 @@ class BymuxEngine(Lifecycle):
         if self._control:
             out.append(bytes(self._control))
             self._control.clear()
-        if self._ready.queue:
+        if self._ready.waiting:
             self._ready.run(limit, out, self._turn)
             if self._control:  # the last packet of a stream lets the peer create another one
                 out.append(bytes(self._control))

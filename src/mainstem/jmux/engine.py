@@ -365,7 +365,7 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
             if self._control:
                 out.append(bytes(self._control))
                 self._control.clear()
-            if self._ready.queue and self.failure is None:
+            if self._ready.waiting and self.failure is None:
                 self._ready.run(limit, out, self._turn)
         return out
 

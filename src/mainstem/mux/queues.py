@@ -1,8 +1,9 @@
 """The queues of a multiplexer: bytes to be sent, bytes to be read, and streams that wait for their turn to send.
 
 Streams with something to send take turns of one bounded packet each. That bound keeps a one-byte message from waiting
-behind a gigabyte: it waits for at most one packet of every other stream that has something to send, and for what was
-handed to the transport before.
+behind a gigabyte. A stream whose bytes are few has its turn before those with many, so that its message does not wait for a
+packet of each of them either: it waits for what was handed to the transport before, for one packet at most, and for other
+short messages. Those with many bytes get at least as many bytes as the short ones together.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 # A remainder shorter than this is copied rather than kept as a view of the larger chunk it came from.
 COPY_BELOW = 4096
+# A stream with at most this many bytes in its queue has its turn before those with more.
+SHORT_BYTES = 1024
+# Bytes that short turns may take between two of the others, as many as one packet has by default.
+SHORT_SHARE = 16 * 1024
 
 
 class OutQueue:
@@ -139,30 +144,35 @@ class InBuffer:
 
 
 class Schedulable(Protocol):
-    """A member that is in the queue at most once; ``scheduled`` is true while it is."""
+    """A member that waits for at most one turn; ``scheduled`` is true while it does. ``queue`` is what it has to send."""
 
     scheduled: bool
+    queue: OutQueue
 
 
 T = TypeVar("T", bound=Schedulable)
 
 
 class RoundRobin(Generic[T]):
-    """Members that wait for a turn, first come first served; both operations take constant time."""
+    """Members that wait for a turn: those with few bytes first, else first come first served. Operations take constant time."""
 
-    __slots__ = ("queue",)
+    __slots__ = ("long", "short", "short_sent", "waiting")
 
     def __init__(self) -> None:
-        self.queue: deque[T] = deque()
+        self.long: deque[T] = deque()
+        self.short: deque[T] = deque()
+        self.short_sent = 0  # bytes of short turns since the last long one
+        self.waiting = 0  # members in both
 
     def __bool__(self) -> bool:
-        return bool(self.queue)
+        return bool(self.waiting)
 
     def add(self, member: T) -> None:
-        """Add ``member`` at the end, unless it is in the queue already."""
+        """Add ``member`` at the end, unless it waits already."""
         if not member.scheduled:
             member.scheduled = True
-            self.queue.append(member)
+            self.waiting += 1
+            (self.short if member.queue.size <= SHORT_BYTES else self.long).append(member)
 
     def run(self, limit: int, out: list[bytes | memoryview], turn: Callable[[T, list[bytes | memoryview]], int]) -> int:
         """Give turns until ``limit`` bytes are in ``out`` or no member waits; return the number of bytes.
@@ -170,9 +180,13 @@ class RoundRobin(Generic[T]):
         ``turn(member, out)`` appends one packet at most, returns its length, and calls :meth:`add` when there is more.
         """
         size = 0
-        queue = self.queue
-        while queue and size < limit:
-            member = queue.popleft()
+        short, long = self.short, self.long
+        while self.waiting and size < limit:
+            is_short = bool(short) and (not long or self.short_sent < SHORT_SHARE)
+            member = short.popleft() if is_short else long.popleft()
+            self.waiting -= 1
             member.scheduled = False
-            size += turn(member, out)
+            length = turn(member, out)
+            self.short_sent = self.short_sent + length if is_short else 0
+            size += length
         return size

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import struct
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from mainstem._internal.listening import name_of
@@ -26,6 +27,12 @@ KERNEL_LOW_WATER = 128 * 1024
 # Pieces that one system call gathers; more (many small messages) are cheaper joined.
 GATHER_LIMIT = 64
 _TCP_NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
+# Bytes of a nearby peer that the kernel holds unread. By itself Linux lets them grow to several megabytes, all ahead of a small
+# message; a peer is nearby if TCP's handshake took less than this, so that as many in flight are enough for any rate.
+RECEIVE_HIGH_WATER = 512 * 1024
+NEARBY_US = 1000
+# Where Linux's struct tcp_info has the smoothed round trip in microseconds, which after the handshake is the handshake's.
+_TCP_INFO_RTT = struct.Struct("=68xI")
 # What is known of the peer. A TLS transport of asyncio has none of it any more once it is closed, so it is asked at the start.
 PEER_FACTS = ("peername", "peercert", "ssl_object")
 # Idle polls of a pair of publications back off to this many seconds.
@@ -75,6 +82,14 @@ class Transport(Protocol):
         ...
 
 
+def _is_nearby(raw: socket.socket) -> bool:
+    """Whether the peer of a new TCP connection is on this machine or its local network; false where the system cannot tell."""
+    if not hasattr(socket, "TCP_INFO"):
+        return False
+    info = raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_RTT.size)
+    return len(info) == _TCP_INFO_RTT.size and 0 < _TCP_INFO_RTT.unpack(info)[0] < NEARBY_US
+
+
 class SocketTransport(asyncio.BufferedProtocol):
     """A transport over a socket (TCP, TLS, Unix), which receives into one buffer that is used again and again.
 
@@ -118,6 +133,8 @@ class SocketTransport(asyncio.BufferedProtocol):
             if raw.family in (socket.AF_INET, socket.AF_INET6):
                 with contextlib.suppress(OSError):
                     raw.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, KERNEL_LOW_WATER)
+                    if _is_nearby(raw):
+                        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_HIGH_WATER)
             if transport.get_extra_info("sslcontext") is None:
                 # A second descriptor: the loop refuses to watch the descriptor of its own transport for others.
                 # Without one (the process has no more), bytes go through asyncio's transport.

@@ -148,19 +148,20 @@ def test_never_reaches_infinity_by_a_sum() -> None:
 def test_streams_take_turns_of_one_bounded_packet() -> None:
     settings = Settings(stream_window=INFINITE, packet_limit=1000)
     a, b = pair(settings)
-    bulk, small = a.open_stream(), a.open_stream()
+    bulk, other, small = a.open_stream(), a.open_stream(), a.open_stream()
     shuttle(a, b)
     a.write(bulk, bytes(100_000))
-    a.write(small, b"!")
+    a.write(other, bytes(2000))
     first = a.data_to_send(1)
     assert len(first) == 4 + 1000
+    a.write(small, b"!")  # has its turn before the rest of both
     b.receive_data(first)
     shuttle(a, b)
     b_events = drain(b)
     position = next(i for i, e in enumerate(b_events) if isinstance(e, events.DataReceived) and e.data == b"!")
     before = [e for e in b_events[:position] if isinstance(e, events.DataReceived)]
     assert sum(len(e.data) for e in before) <= 1000
-    assert sum(len(e.data) for e in b_events if isinstance(e, events.DataReceived)) == 100_001
+    assert sum(len(e.data) for e in b_events if isinstance(e, events.DataReceived)) == 102_001
 
 
 def test_answers_go_before_data() -> None:

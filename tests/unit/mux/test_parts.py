@@ -65,34 +65,67 @@ def test_a_buffer_hands_out_what_came_in(chunks: list[bytes], reads: list[int]) 
 
 
 class Member:
-    """Something with so many packets to send."""
+    """Something with so many packets of 10 KiB to send, or of 10 bytes if it is short."""
 
-    def __init__(self, name: str, packets: int) -> None:
+    def __init__(self, name: str, packets: int, *, length: int = 10 * 1024) -> None:
         self.name = name
-        self.packets = packets
+        self.length = length
+        self.queue = OutQueue()
+        self.queue.append(bytes(packets * length))
         self.scheduled = False
 
 
+class Line:
+    """A line of members, and the order of their turns."""
+
+    def __init__(self, *members: Member) -> None:
+        self.line: RoundRobin[Member] = RoundRobin()
+        self.order: list[str] = []
+        for member in members:
+            self.line.add(member)
+            self.line.add(member)
+
+    def turn(self, member: Member, out: list[bytes | memoryview]) -> int:
+        self.order.append(member.name)
+        member.queue.take(member.length, out)
+        if member.queue.size:
+            self.line.add(member)
+        return member.length
+
+    def run(self, packets: int) -> list[str]:
+        """Give turns for so many packets of 10 KiB; return whose they were."""
+        self.order.clear()
+        self.line.run(packets * 10 * 1024, [], self.turn)
+        return list(self.order)
+
+
 def test_members_take_turns_and_stand_in_line_once() -> None:
-    line: RoundRobin[Member] = RoundRobin()
-    order: list[str] = []
+    line = Line(Member("bulk", 5), Member("one", 1), Member("two", 2))
+    assert line.run(3) == ["bulk", "one", "two"]
+    assert line.run(1000) == ["bulk", "two", "bulk", "bulk", "bulk"]
+    assert not line.line
 
-    def turn(member: Member, out: list[bytes | memoryview]) -> int:
-        order.append(member.name)
-        out.append(b"x" * 10)
-        member.packets -= 1
-        if member.packets:
-            line.add(member)
-        return 10
 
-    for member in (Member("bulk", 5), Member("small", 1), Member("two", 2)):
-        line.add(member)
-        line.add(member)
-    assert line.run(25, [], turn) == 30
-    assert order == ["bulk", "small", "two"]
-    assert line.run(1000, [], turn) == 50
-    assert order[3:] == ["bulk", "two", "bulk", "bulk", "bulk"]
-    assert not line
+def test_members_with_few_bytes_go_before_those_with_many() -> None:
+    line = Line(*(Member(f"bulk {number}", 9) for number in range(3)))
+    line.run(1)
+    line.line.add(Member("short", 1, length=10))
+    assert line.run(3) == ["short", "bulk 1", "bulk 2", "bulk 0"]
+
+
+def test_short_turns_leave_half_of_the_bytes_to_the_others() -> None:
+    """However many there are, and however they come: a packet of the others follows 16 KiB of short turns."""
+    bulk = Member("bulk", 4)
+    line = Line(bulk, *(Member("short", 1, length=1024) for _ in range(40)))
+    assert line.run(1000) == [*["short"] * 16, "bulk", *["short"] * 16, "bulk", *["short"] * 8, "bulk", "bulk"]
+    line = Line(Member("bulk", 4))
+    served = []
+    for _ in range(40):  # one at a time
+        line.line.add(Member("short", 1, length=1024))
+        line.order.clear()
+        line.line.run(1, [], line.turn)
+        served += line.order
+    assert served.count("bulk") == 2
 
 
 def test_a_heartbeat_asks_once_for_each_silence_and_then_gives_up() -> None:
