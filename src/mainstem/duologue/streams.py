@@ -159,9 +159,11 @@ class Exchange:
         image, publication = self.image, self.publication
         if image is None:
             return
+        # The driver stores the end after the revocation, so the end is read first.
+        has_ended = image.is_end_of_stream
         if image.is_publication_revoked:
             raise Aborted(f"{self._peer} aborted the duologue")
-        if image.is_end_of_stream:
+        if has_ended:
             raise ClosedError(f"{self._peer} ended the duologue")
         if image.closed or not (publication.closed or publication.is_connected):
             raise ConnectionLost(f"no heartbeat from {self._peer}: it is presumed dead")

@@ -713,10 +713,11 @@ class ReceivePath:
         # Once, but a revocation may follow an ordinary end: the publication was withdrawn while it drained.
         if self.end_of_stream_position < 0 or (revoked and not self.revoked):
             self.end_of_stream_position = end
-            st64(self.base, self.meta + LOG_END_OF_STREAM_POSITION_OFFSET, end)
+            # A reader that sees the end asks next whether the stream was revoked, so that is stored first.
             if revoked:
                 self.revoked = True
                 put8(self.base, self.meta + LOG_IS_PUBLICATION_REVOKED_OFFSET, 1)
+            st64(self.base, self.meta + LOG_END_OF_STREAM_POSITION_OFFSET, end)
             self.events.put(EVENT_END_OF_STREAM, self.endpoint_key, self.key, now_ns, 1 if revoked else 0)
 
     def work(self, now_ns: cython.longlong, reminders: cython.bint) -> cython.int:

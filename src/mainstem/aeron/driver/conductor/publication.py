@@ -103,9 +103,9 @@ class Publication(Stream[PublicationParams]):
             self._move(StreamState.DRAINING, now_ns)
 
     def revoke(self, now_ns: int) -> None:
-        # A reader that sees the revocation reads the end next, so the end is stored first.
-        self._end_at_producer_position()
+        # A reader that sees the end asks next whether the stream was revoked, so that is stored first.
         self.log.is_publication_revoked = True
+        self._end_at_producer_position()
         self._resources.count(SystemCounter.PUBLICATIONS_REVOKED)
         self._move(StreamState.LINGER, now_ns)
 

@@ -1,0 +1,34 @@
+"""What an end concludes from its peer's stream while the driver changes it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mainstem.duologue.streams import Exchange
+from mainstem.errors import Aborted
+
+
+class RevokedMeanwhile:
+    """An image that the driver ends and revokes right after its first look."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._looks = 0
+
+    def _look(self) -> bool:
+        self._looks += 1
+        return self._looks > 1
+
+    is_end_of_stream = is_publication_revoked = property(_look)
+
+
+def test_a_stream_that_is_revoked_during_the_check_was_aborted() -> None:
+    exchange: Any = SimpleNamespace(
+        image=RevokedMeanwhile(), publication=SimpleNamespace(closed=False, is_connected=True), _peer="the peer"
+    )
+    with pytest.raises(Aborted):
+        Exchange.check_peer(exchange)
