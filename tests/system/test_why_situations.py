@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -282,10 +283,13 @@ def _(place: Place) -> None:
 
 @situation("ipc: the recorder does not keep up", Cause.DISK, "slow-recorder")
 def _(place: Place) -> None:
-    # Aeron Archive's recorder owns a counter of this type for each recording.
-    place.aeron.add_counter(RECORDING_POSITION, "rec-pos: 0")
+    # Aeron Archive's recorder owns a counter of this type for each recording. Its label has the stream.
     place.subscribe("aeron:ipc")
-    place.fill(place.publish("aeron:ipc"))
+    publication = place.publish("aeron:ipc")
+    key = struct.pack("<qii9sq", 0, publication.session_id, 9, b"aeron:ipc", 1)
+    label = f"rec-pos: 0 {publication.session_id} {STREAM} aeron:ipc - archiveId=1"
+    place.aeron.add_counter(RECORDING_POSITION, label, key=key)
+    place.fill(publication)
 
 
 @situation("ipc: everything flows through a small window", Cause.NONE, "idle")
