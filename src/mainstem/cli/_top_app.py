@@ -24,6 +24,7 @@ from mainstem.cli._output import clock_time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from mainstem.aeron.tools.archives import ArchiveState
     from mainstem.aeron.tools.overview import Overview, StreamState
 
 LEVELS = "▁▂▃▄▅▆▇█"
@@ -68,6 +69,19 @@ def matches(stream: StreamState, text: str) -> bool:
 def lag_style(share: float) -> str:
     """Return the colour of a lag."""
     return "red" if share >= FULL else "yellow" if share >= NEARLY_FULL else "green"
+
+
+def archive_line(archive: ArchiveState) -> Text:
+    """Return what an archive does now, in a line of its own."""
+    figures = (
+        (archive.recordings, "recording"),
+        (archive.replays, "replay"),
+        (archive.control_sessions, "client"),
+        (archive.errors, "error"),
+    )
+    *others, errors = (f"{value:,} {name}{'' if value == 1 else 's'}" for value, name in figures)
+    line = Text("  ".join([f"\n  archive {archive.archive_id}", *others, ""]))
+    return line.append(errors, "red bold" if archive.errors else "")
 
 
 class Page(ModalScreen[None]):
@@ -211,11 +225,7 @@ class TopApp(App[None]):
             "red bold" if state.error_count else "",
         )
         for archive in state.archives:
-            parts = [f"\n  archive {archive.archive_id}"]
-            for value, name in ((archive.recordings, "recordings"), (archive.replays, "replays")):
-                parts.append(f"{value} {name}")
-            line.append("  ".join([*parts, f"{archive.control_sessions} clients  "]))
-            line.append(f"{archive.errors:,} errors", "red bold" if archive.errors else "")
+            line.append_text(archive_line(archive))
         for note in state.warnings[:2]:
             line.append(f"\n  ! {printable(note)}", "yellow")
         return line

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mainstem.cli._top_app import age, bar, short, spark
+from mainstem.aeron.tools.archives import ArchiveState
+from mainstem.cli._top_app import age, archive_line, bar, short, spark
 
 
 @pytest.mark.parametrize(
@@ -36,3 +37,12 @@ def test_a_number_is_short(value: float, text: str) -> None:
 )
 def test_an_age_has_its_largest_units(milliseconds: float, text: str) -> None:
     assert age(milliseconds) == text
+
+
+def test_an_archive_has_a_line_in_which_errors_stand_out() -> None:
+    quiet = archive_line(ArchiveState(archive_id=42, recordings=1, replays=2))
+    assert quiet.plain == "\n  archive 42  1 recording  2 replays  0 clients  0 errors"
+    assert not any(span.style for span in quiet.spans)
+    failed = archive_line(ArchiveState(archive_id=42, control_sessions=1, errors=1_000))
+    assert failed.plain.endswith("  1 client  1,000 errors")
+    assert [span.style for span in failed.spans] == ["red bold"]
