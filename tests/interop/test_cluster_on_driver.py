@@ -1,4 +1,4 @@
-"""Aeron Cluster for Java with one node on Mainstem's driver: it elects itself, takes a snapshot, and survives kills."""
+"""Aeron Cluster for Java on Mainstem's drivers and archives: one node survives kills, three agree and outlive one of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from tests.support import java
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
+from mainstem.recording import messages, open_recordings
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -20,18 +22,35 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.interop, pytest.mark.long]
 COUNT = 300
+LOG_STREAM = 100
+
+
+class Members:
+    """The ports of a cluster's nodes: five for each of them, and one for its log."""
+
+    def __init__(self, count: int) -> None:
+        self.ports = [[free_port() for _ in range(6)] for _ in range(count)]
+
+    def __str__(self) -> str:
+        return "|".join(
+            ",".join([str(member), *(f"localhost:{port}" for port in ports[:5])])
+            for member, ports in enumerate(self.ports)
+        )
+
+    @property
+    def ingress(self) -> str:
+        return ",".join(f"{member}=localhost:{ports[0]}" for member, ports in enumerate(self.ports))
 
 
 class Node:
-    """The only node of a cluster: its folder and ports stay, its process and its driver come and go."""
+    """A node of a cluster: its folder and ports stay, its process and its driver come and go."""
 
-    def __init__(self, folder: Path, archive: str) -> None:
+    def __init__(self, folder: Path, archive: str, members: Members, member: int = 0) -> None:
         self.folder = folder
         self._archive = archive
         self._archive_process: subprocess.Popen[str] | None = None
-        ports = [free_port() for _ in range(6)]
-        self._ingress, self._log = ports[0], ports[5]
-        self._members = ",".join(["0", *(f"localhost:{port}" for port in ports[:5])])
+        self._member, self._members = member, members
+        self._timeout_s = 5 if len(members.ports) == 1 else 10
         self.lines: list[str] = []
 
     def start(self, directory: Path) -> None:
@@ -40,18 +59,24 @@ class Node:
         for mark in self.folder.rglob("*-mark*.dat"):
             mark.unlink()
         self.lines = []
-        properties: dict[str, object] = {}
+        properties: dict[str, object] = {"cluster.timeout": self._timeout_s}
         if self._archive == "mainstem":
             properties["cluster.archive.runs"] = "true"
             self._start_archive(directory)
         self._process = java.start(
-            "ClusterNode", directory, self.folder, 0, self._members, self._log, properties=properties
+            "ClusterNode",
+            directory,
+            self.folder,
+            self._member,
+            self._members,
+            self._members.ports[self._member][5],
+            properties=properties,
         )
         self._reader = threading.Thread(target=self._read, args=(self.lines,))
         self._reader.start()
 
     def _start_archive(self, directory: Path) -> None:
-        control = self._members.split(",")[5]
+        control = f"localhost:{self._members.ports[self._member][4]}"
         words = ["--dir", str(self.folder / "archive"), "--aeron-dir", str(directory)]
         words += ["--control", f"aeron:udp?endpoint={control}", "--set", "segment_file_length=1m"]
         self._archive_process = process = subprocess.Popen(
@@ -83,8 +108,7 @@ class Node:
 
     def add_up(self, first: int) -> int:
         """Has the cluster add COUNT numbers from ``first`` on; the sum that it replies with at last."""
-        ingress = f"0=localhost:{self._ingress}"
-        done = java.run("ClusterClient", self.directory, ingress, first, COUNT)
+        done = java.run("ClusterClient", self.directory, self._members.ingress, first, COUNT)
         assert done.returncode == 0, done.stderr
         return int(done.stdout)
 
@@ -97,7 +121,7 @@ class Node:
 def node(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Node]:
     """A node whose log is recorded by Java's archive, or by ``mainstem archive``."""
     java.require_java()
-    node = Node(tmp_path, request.param)
+    node = Node(tmp_path, request.param, Members(1))
     yield node
     node.kill()
 
@@ -120,3 +144,48 @@ def test_a_node_goes_on_from_snapshot_and_log_after_it_and_its_driver_are_killed
     node.wait_for(f"started with {first}")
     node.wait_for("role LEADER")
     assert node.add_up(1 + 2 * COUNT) == sum(range(1, 1 + 3 * COUNT))
+
+
+def recorded_log(node: Node) -> bytes:
+    """What a node's archive has recorded of the cluster's log, frame headers of its sessions left out."""
+    with open_recordings(node.folder / "archive") as recordings:
+        logs = [reader for reader in recordings if reader.descriptor.stream_id == LOG_STREAM]
+        return b"".join(
+            data
+            for reader in sorted(logs, key=lambda each: each.start_position)
+            for _, data in messages(reader, reader.start_position, reader.end_position())
+        )
+
+
+def test_three_nodes_record_one_log_and_one_that_was_killed_catches_up(
+    tmp_path: Path, start_driver: DriverFactory
+) -> None:
+    java.require_java()
+    members = Members(3)
+    nodes = [Node(tmp_path / str(member), "mainstem", members, member) for member in range(3)]
+    drivers = []
+    try:
+        for node in nodes:
+            node.folder.mkdir()
+            drivers.append(start_driver("mainstem"))
+            node.start(drivers[-1].directory)
+        wait_for(
+            lambda: any("role LEADER" in node.lines for node in nodes),
+            progress=lambda: [len(node.lines) for node in nodes],
+        )
+        leader = next(node for node in nodes if "role LEADER" in node.lines)
+        assert leader.add_up(1) == sum(range(1, 1 + COUNT))
+
+        lost = next(number for number, node in enumerate(nodes) if node is not leader)
+        drivers[lost].kill()
+        nodes[lost].kill()
+        assert leader.add_up(1 + COUNT) == sum(range(1, 1 + 2 * COUNT))
+
+        nodes[lost].start(start_driver("mainstem").directory)
+        assert leader.add_up(1 + 2 * COUNT) == sum(range(1, 1 + 3 * COUNT))
+        # All three archives hold the same log, whoever wrote it and however it came.
+        wait_for(lambda: len({recorded_log(node) for node in nodes}) == 1)
+        assert len(recorded_log(leader)) > 3 * COUNT * 8
+    finally:
+        for node in nodes:
+            node.kill()
