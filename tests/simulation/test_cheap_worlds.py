@@ -18,7 +18,7 @@ def test_invariants_hold_in_many_runs(world: str) -> None:
         assert not outcome.failure, f"{outcome.failure}\nreplay it with: {outcome.replay}"
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", [*WORLDS, "archive"])
 def test_a_run_is_determined_by_its_seed(world: str) -> None:
     first = [run_one(world, seed) for seed in range(1, 4)]
     assert [run_one(world, seed) for seed in range(1, 4)] == first

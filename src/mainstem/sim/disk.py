@@ -211,6 +211,11 @@ class FaultyDisk(Disk):
         if self.steps == self._crash_at:
             raise Crash
 
+    @property
+    def may_be_full(self) -> bool:
+        """Whether a write is refused at some step."""
+        return self._full_from >= 0
+
     def heal(self) -> None:
         self._short, self._full_from, self._crash_at = 0.0, -1, 0
 

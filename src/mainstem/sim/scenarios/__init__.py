@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.sim.scenarios.addressing import joining, moving, names, redundant
 from mainstem.sim.scenarios.aqueduct import aqueduct
+from mainstem.sim.scenarios.archive import archive
 from mainstem.sim.scenarios.bymux import bymux
 from mainstem.sim.scenarios.duologue import duologue
 from mainstem.sim.scenarios.groups import flow_control, mdc, mds, multicast
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 SCENARIOS: dict[str, Callable[[World], str]] = {
     "aqueduct": aqueduct,
+    "archive": archive,
     "bymux": bymux,
     "duologue": duologue,
     "jmux": jmux,
