@@ -46,7 +46,11 @@ class RunningArchive:
     def start(self) -> None:
         """Start the archive, after ``stop`` again in the same directory."""
         self.server = ArchiveServer.launch(
-            self.directory, self.driver.directory, invoker=True, driver_invoker=self.driver.do_work, **self._options
+            self.directory,
+            self.driver.directory,
+            threading_mode="INVOKER",
+            driver_invoker=self.driver.do_work,
+            **self._options,
         )
 
     def stop(self) -> None:

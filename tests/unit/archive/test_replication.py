@@ -49,7 +49,11 @@ class Pair(RunningArchive):
 
     def start_source(self) -> None:
         self.source = ArchiveServer.launch(
-            self.source_directory, self.driver.directory, invoker=True, driver_invoker=self.work, **self.source_options
+            self.source_directory,
+            self.driver.directory,
+            threading_mode="INVOKER",
+            driver_invoker=self.work,
+            **self.source_options,
         )
 
     def work(self) -> int:

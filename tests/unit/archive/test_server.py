@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import struct
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.archive_server import CHANNEL, CONTROL, SEGMENT, ControlClient, RunningArchive
 
+from mainstem import MediaDriver
 from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.archive.messages import TYPES, RecordingSignal, ResponseCode, decode, encode
 from mainstem.archive.server import Accept, ArchiveServer, Challenge, Reject
@@ -723,6 +725,23 @@ def test_two_archives_of_one_driver_have_different_ids(archive: RunningArchive, 
             tmp_path / "other",
             archive.driver.directory,
             id=archive.server.settings.id,
-            invoker=True,
+            threading_mode="INVOKER",
             driver_invoker=archive.driver.do_work,
         )
+
+
+def test_dedicated_threads_are_refused_with_what_to_do_instead(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"threading_mode='DEDICATED'.*use SHARED"):
+        ArchiveServer.launch(tmp_path, threading_mode="DEDICATED")
+
+
+@pytest.mark.parametrize("mode", ["SHARED", "INVOKER"])
+def test_an_archive_runs_in_its_own_thread_or_is_run_by_its_caller(tmp_path: Path, mode: str) -> None:
+    with (
+        MediaDriver.launch(threads=True) as driver,
+        ArchiveServer.launch(tmp_path, driver.directory, control_channel="", threading_mode=mode) as server,
+    ):
+        names = [thread.name for thread in threading.enumerate()]
+        assert ("archive-conductor" in names) is (mode == "SHARED")
+        assert (server.invoke() == 0) or mode == "INVOKER"
+        assert not server.closed

@@ -14,7 +14,7 @@ from mainstem.archive.server.access import (
 )
 from mainstem.archive.server.conductor import ArchiveStats
 from mainstem.archive.server.server import ArchiveServer
-from mainstem.archive.server.settings import ArchiveSettings
+from mainstem.archive.server.settings import ArchiveSettings, ThreadingMode
 
 __all__ = [
     "Accept",
@@ -27,5 +27,6 @@ __all__ = [
     "Challenge",
     "CredentialTable",
     "Reject",
+    "ThreadingMode",
     "allow_all",
 ]

@@ -17,7 +17,7 @@ from mainstem.archive.server.access import AcceptAll, Authenticator, Authorizer,
 from mainstem.archive.server.conductor import ArchiveConductor
 from mainstem.archive.server.counters import check_unused
 from mainstem.archive.server.files import ArchiveFiles
-from mainstem.archive.server.settings import ArchiveSettings
+from mainstem.archive.server.settings import ArchiveSettings, ThreadingMode
 from mainstem.errors import ConfigurationError
 from mainstem.recording.mark_file import WRITER, MarkOwner
 
@@ -39,14 +39,14 @@ class ArchiveServer:
         ...     server.wait()
     """
 
-    def __init__(self, conductor: Any, aeron: Aeron, settings: ArchiveSettings, *, invoker: bool) -> None:
+    def __init__(self, conductor: Any, aeron: Aeron, settings: ArchiveSettings) -> None:
         self._conductor: ArchiveConductor = conductor
         self._aeron = aeron
         self.settings = settings
         self._closed = False
         self._invoker: AgentInvoker | None = None
         self._runner: AgentRunner | None = None
-        if invoker:
+        if settings.threading_mode is ThreadingMode.INVOKER:
             self._invoker = AgentInvoker(conductor)
         else:
             self._runner = AgentRunner(conductor, BackoffIdle()).start()
@@ -60,7 +60,6 @@ class ArchiveServer:
         settings: ArchiveSettings | None = None,
         authenticator: Authenticator | None = None,
         authorizer: Authorizer | None = None,
-        invoker: bool = False,
         driver_invoker: Callable[[], int] | None = None,
         timeout: float | None = None,
         **overrides: Any,
@@ -75,7 +74,6 @@ class ArchiveServer:
             settings: The settings; by default those of the environment (``AERON_ARCHIVE_...``).
             authenticator: Decides who may connect; by default everybody.
             authorizer: Decides about each request; by default all are allowed, deletions included.
-            invoker: Whether the caller runs the archive by ``invoke``, at least every second, instead of a thread.
             driver_invoker: Called while the archive starts, for a driver that runs in the caller's thread.
             timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
             **overrides: Single fields of the settings, by name.
@@ -112,7 +110,7 @@ class ArchiveServer:
                 aeron, files, settings, authenticator or AcceptAll(), authorizer or allow_all, SYSTEM_CLOCK
             )
             stack.pop_all()
-        return cls(conductor, aeron, settings, invoker=invoker)
+        return cls(conductor, aeron, settings)
 
     @property
     def control_addresses(self) -> list[str]:
@@ -139,7 +137,7 @@ class ArchiveServer:
         return self._conductor.stats()
 
     def invoke(self) -> int:
-        """Run one duty cycle, for an archive that was launched with ``invoker=True``.
+        """Run one duty cycle, for an archive with ``threading_mode="INVOKER"``.
 
         Returns:
             How much work was done; 0 for an archive with a thread.

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import ClassVar
 
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import ConfigurationError
-from mainstem.settings import Settings, boolean, duration, integer, size, text
+from mainstem.settings import Settings, boolean, choice, duration, integer, size, text
 
 INT32 = {"low": -(1 << 31), "high": (1 << 31) - 1}
 MAX_COUNT = 1 << 20
+
+
+class ThreadingMode(StrEnum):
+    """What runs an archive: its own thread, or the caller's ``invoke``. DEDICATED, the reference's three threads, is refused."""
+
+    SHARED = "SHARED"
+    INVOKER = "INVOKER"
+    DEDICATED = "DEDICATED"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +28,8 @@ class ArchiveSettings(Settings):
 
     Attributes:
         id: The archive's id; -1 for a new one of its driver's.
+        threading_mode: SHARED for the archive's own thread; INVOKER if the caller runs it by ``invoke``, at least every second.
+            DEDICATED is refused: three threads of one interpreter gain too little.
         control_channel: The UDP channel of requests; empty for none. Whoever reaches it can record, replay and delete.
         control_stream_id: The stream id of requests over UDP.
         local_control_channel: The IPC channel of requests.
@@ -55,6 +66,9 @@ class ArchiveSettings(Settings):
     ENV_PREFIX: ClassVar[str] = "AERON_ARCHIVE_"
 
     id: int = integer(-1, "The archive's id; -1 for a new one.", low=-1, high=(1 << 63) - 1)
+    threading_mode: ThreadingMode = choice(  # noqa: RUF009 - a field specifier
+        ThreadingMode.SHARED, "What runs the archive: SHARED for its own thread, INVOKER for the caller."
+    )
     control_channel: str = text(
         "aeron:udp?endpoint=localhost:8010",
         "The UDP channel of requests; empty for none.",
@@ -112,11 +126,16 @@ class ArchiveSettings(Settings):
     replay_linger_timeout_ns: int = duration(5 * NS_PER_SECOND, "How long a replay lingers after its last byte.")
 
     def validate(self) -> None:
-        """Check the channels' media.
+        """Check the threading mode and the channels' media.
 
         Raises:
-            ConfigurationError: A control channel is of the wrong medium.
+            ConfigurationError: The threading mode is DEDICATED, or a control channel is of the wrong medium.
         """
+        if self.threading_mode is ThreadingMode.DEDICATED:
+            raise ConfigurationError(
+                "threading_mode='DEDICATED': this archive has one thread, because three of one Python interpreter gain too little; "
+                "use SHARED, or run several archives"
+            )
         if self.control_channel and not self.control_channel.startswith("aeron:udp"):
             raise ConfigurationError(f"control_channel={self.control_channel!r}: must be a UDP channel (aeron:udp?...)")
         if not self.local_control_channel.startswith("aeron:ipc"):
