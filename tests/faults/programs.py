@@ -109,6 +109,35 @@ def archive_client(directory: str, control: str, log: str) -> None:
             time.sleep(PAUSE_S)
 
 
+def replicator(directory: str, source: str, replica: str, log: str) -> None:
+    """Has a replica copy each recording that ends, and writes down which one it has then, and up to where."""
+    from mainstem import archive
+    from mainstem.archive import RecordingSignal
+
+    with (
+        client(directory) as aeron,
+        archive.connect(source, aeron=aeron) as origin,
+        archive.connect(replica, aeron=aeron) as copy,
+        Path(log).open("a", buffering=1) as file,
+    ):
+        following = max((each.recording_id for each in origin.list_recordings()), default=0)
+        while True:
+            time.sleep(0.05)
+            recording = next(iter(origin.list_recordings(following, count=1)), None)
+            if recording is None or recording.stop_position < 0:
+                continue  # it is not there yet, or it has not ended
+            following = recording.recording_id + 1
+            if recording.stop_position == recording.start_position:
+                continue
+            replication = copy.replicate(recording.recording_id, source)
+            for event in copy.events(timeout=20):
+                if not isinstance(event, archive.Signal):
+                    raise event
+                if event.correlation_id == replication and event.signal is RecordingSignal.REPLICATE_END:
+                    print(event.recording_id, recording.stop_position, file=file)
+                    break
+
+
 async def mux_server(protocol: str, port: str, log: str) -> None:
     from mainstem import bymux
     from mainstem.jmux import aio as jmux

@@ -273,10 +273,10 @@ class Recording(Trial):
 
 
 class Archive(Trial):
-    """An archive, its driver, and a client whose stream it records.
+    """An archive, its driver, a client whose stream it records, and a replica that copies each recording that has ended.
 
-    What the archive said that it has recorded is in the recording, whatever was killed since; no recording has a gap or a message
-    twice, by its files and by a replay.
+    What the archive said that it has recorded is in the recording, whatever was killed since, and what the replica said that it has
+    copied is in the copy; no recording and no copy has a gap or a message twice, by its files and by a replay.
     """
 
     from_start = True
@@ -284,21 +284,31 @@ class Archive(Trial):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.recordings, self.directory = folder / "archive", str(folder / "driver")
-        self.control = f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
+        self.replicas, self.copied = folder / "replica", folder / "copied"
+        self.copied.mkdir()
+        self.control, self.replica = (f"aeron:udp?endpoint=127.0.0.1:{free_port()}" for _ in range(2))
         self.environment = {"AERON_DRIVER_TIMEOUT": f"{TIMEOUTS['driver_timeout_ns'] // 10**6}ms"}
-        words = ["--dir", str(self.recordings), "--aeron-dir", self.directory, "--control", self.control]
-        words += ["--set", "segment_file_length=128k", "--set", "low_storage_space_threshold=0"]
         self.commands = {
             "driver": self.role("driver", self.directory),
-            "archive": [sys.executable, "-m", "mainstem", "archive", *words],
+            "archive": self._archive(self.recordings, self.control),
             "client": self.role("archive_client", self.directory, self.control, "{log}"),
+            "replica": self._archive(self.replicas, self.replica, "local_control_stream_id=11"),
+            "replicator": self.role("replicator", self.directory, self.control, self.replica, self.copied / "ends"),
         }
         self._recorded: dict[bytes, int] = {}  # messages in the recording, by the chain's own bytes
         self._ended: dict[int, int] = {}  # messages of each recording that has ended
+        self._copies: dict[int, int] = {}  # where each copy ends, of those that have ended
+
+    def _archive(self, directory: Path, control: str, *settings: str) -> list[str]:
+        words = ["--dir", str(directory), "--aeron-dir", self.directory, "--control", control]
+        for each in ("segment_file_length=128k", "low_storage_space_threshold=0", *settings):
+            words += ["--set", each]
+        return [sys.executable, "-m", "mainstem", "archive", *words]
 
     def wait_for_fresh(self) -> int:
         goal = super().wait_for_fresh()
         self.check_recordings()
+        self.check_copies()
         wait_for(self.is_replayed, progress=self.arrived, poll_s=POLL_S)
         return goal
 
@@ -314,18 +324,33 @@ class Archive(Trial):
                 recording_id = reader.descriptor.recording_id
                 if recording_id in self._ended:
                     continue
-                segments = sorted(
-                    self.recordings.glob(f"{recording_id}-*.rec"), key=lambda path: int(path.stem.partition("-")[2])
-                )
-                follower = Follower(f"recording {recording_id}", from_start=True)
-                for message in recorded_messages(segments, reader.end_position()):
-                    follower.take(message)
+                follower = followed(self.recordings, reader)
                 self._recorded[follower.nonce] = follower.count
                 if reader.descriptor.stop_position >= 0:
                     self._ended[recording_id] = follower.count
         for nonce, count in acknowledged:
             if self._recorded.get(nonce, 0) < count:
                 raise Broken(f"{count} messages were acknowledged, and {self._recorded.get(nonce, 0)} are recorded")
+
+    def check_copies(self) -> None:
+        """What the replica has: each copy from its first message on, and up to its end if the replica said that it has all."""
+        from mainstem.recording import open_recordings
+
+        ends = self.copied / "ends"
+        said = [line.split() for line in ends.read_text().splitlines()] if ends.exists() else []
+        if not (self.replicas / "archive.catalog").exists():
+            return
+        with open_recordings(self.replicas) as recordings:
+            for reader in recordings:
+                recording_id = reader.descriptor.recording_id
+                if recording_id not in self._copies:
+                    followed(self.replicas, reader)
+                    if reader.descriptor.stop_position >= 0:
+                        self._copies[recording_id] = reader.descriptor.stop_position
+        for recording_id, end in (map(int, each) for each in said if len(each) == 2):
+            if self._copies.get(recording_id) != end:
+                raise Broken(f"copy {recording_id} ends at {self._copies.get(recording_id)}, not at {end}")
+        self.faults["copied"] = len(said)
 
     def is_replayed(self) -> bool:
         """Whether the archive has replayed the last recording that ended; false where it was not there for that."""
@@ -347,6 +372,16 @@ class Archive(Trial):
         except MainstemError:
             return False
         return follower.count == self._ended[recording_id]
+
+
+def followed(directory: Path, reader: Any) -> Follower:
+    """What a recording holds up to where its archive says that it was written, by the frames in its segments alone."""
+    recording_id = reader.descriptor.recording_id
+    segments = sorted(directory.glob(f"{recording_id}-*.rec"), key=lambda path: int(path.stem.partition("-")[2]))
+    follower = Follower(f"{directory.name}, recording {recording_id}", from_start=True)
+    for message in recorded_messages(segments, reader.end_position()):
+        follower.take(message)
+    return follower
 
 
 KINDS: dict[str, type[Trial]] = {
