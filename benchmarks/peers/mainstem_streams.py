@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -59,9 +58,9 @@ class Ends:
         else:
             self._work()
 
-    def waiter(self, subscription: mainstem.aeron.client.Subscription) -> Callable[[], object]:
+    def waiter(self, subscription: mainstem.aeron.client.Subscription) -> Callable[..., object]:
         """What waits for a reply: over IPC the subscription's own wait, which spins at first; else a driver needs the core."""
-        return partial(subscription.wait_for_data, timeout=WAIT_S) if self._is_ipc else self.idle
+        return subscription.wait_for_data if self._is_ipc else lambda timeout: self.idle()
 
     def wait(self, condition: Callable[[], bool]) -> None:
         while not condition():
@@ -188,7 +187,7 @@ def pong(options: Options) -> None:
 
     while not done:
         if not poll(on_fragment, 10):
-            wait()
+            wait(timeout=WAIT_S)
     ends.linger(0.3)
     report(done=1)
     ends.close()
@@ -216,7 +215,7 @@ def ping(options: Options) -> None:
             idle()
         while arrived == before:
             if not poll(on_fragment, 10):
-                wait()
+                wait(timeout=WAIT_S)
         times.append(now() - start)
     while offer(LAST) < 0:
         idle()

@@ -491,17 +491,17 @@ def test_a_wait_ends_when_a_message_comes():
     publication, subscription = log.concurrent(), subscription_of(COMPILED, log.image())
     assert not subscription.has_data()
     started = time.monotonic()
-    assert not subscription._wait_for_data(1_000_000)
+    assert not subscription._wait_for_data(0.001)
     assert time.monotonic() - started >= 0.001
     timer = threading.Timer(0.02, publication.offer, [b"x"])
     timer.start()
     stall = StallTimeout("the message")
-    while not subscription._wait_for_data(1_000_000_000):
+    while not subscription._wait_for_data(1.0):
         stall.check()
     timer.join()
     assert subscription.has_data()
     assert subscription.poll_bytes() == [b"x"]
-    assert not subscription_of(COMPILED)._wait_for_data(1000)
+    assert not subscription_of(COMPILED)._wait_for_data(1e-6)
 
 
 def test_closing_an_image_waits_for_a_wait_in_another_thread():
@@ -512,7 +512,7 @@ def test_closing_an_image_waits_for_a_wait_in_another_thread():
 
     def wait_again_and_again(number: int) -> None:
         while not over.is_set():
-            subscription._wait_for_data(1_000_000_000)
+            subscription._wait_for_data(1.0)
             waits[number] += 1
 
     threads = [threading.Thread(target=wait_again_and_again, args=(number,)) for number in range(len(waits))]

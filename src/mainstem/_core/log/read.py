@@ -711,9 +711,12 @@ class SubscriptionReader:
 
     images: readonly[tuple[ImageReader, ...]]
     next_image: cython.longlong
+    # Who waits runs the duty cycles of the client or the driver, too.
+    _is_invoked: public[cython.bint]
 
     def __init__(self) -> None:
         self.images = ()
+        self._is_invoked = False
         self.next_image = 0
 
     def _set_images(self, images: Iterable[ImageReader]) -> None:
@@ -862,10 +865,31 @@ class SubscriptionReader:
                 return True
         return False
 
-    def _wait_for_data(self, timeout_ns: cython.longlong) -> bool:
+    def wait_for_data(self, *, timeout: float | None = None) -> bool:
+        """Wait until there is something to poll, or the subscription is closed.
+
+        Args:
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            Whether a poll would find something.
+
+        Example:
+            >>> while subscription.wait_for_data(timeout=1.0):
+            ...     subscription.poll(handler)
+        """
+        # A round trip is a wait that ends at once.
+        if timeout is not None and timeout <= 0.01 and not self._is_invoked:
+            return self._wait_for_data(timeout)
+        return self._wait_long(timeout)
+
+    def _wait_long(self, timeout: float | None) -> bool:
+        raise NotImplementedError
+
+    def _wait_for_data(self, timeout: cython.double) -> bool:
         """Wait without the GIL until a poll would find something; true if it would.
 
-        Returns after ``timeout_ns`` or 10 ms, whichever is shorter, so that new images and signals are noticed.
+        Returns after ``timeout`` seconds or 10 ms, whichever is shorter, so that new images and signals are noticed.
         """
         images: tuple = self.images
         image: ImageReader
@@ -891,7 +915,7 @@ class SubscriptionReader:
             for image in images:
                 image.waiters += 1
             with cython.nogil:
-                has_arrived = watch(watched, count, min(timeout_ns, 10_000_000))
+                has_arrived = watch(watched, count, cython.cast(cython.longlong, min(timeout, 0.01) * 1e9))
             for image in images:
                 image.waiters -= 1
             return has_arrived

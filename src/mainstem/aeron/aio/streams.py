@@ -132,7 +132,7 @@ class Subscription(SubscriptionBase[Image], Destinations):
                 raise Timeout(f"no message arrived on {self!r} within {timeout:g} s", timeout=timeout)
         self._conductor.raise_failure()
 
-    async def wait_for_data(self, *, timeout: float | None = None) -> bool:
+    async def wait_for_data(self, *, timeout: float | None = None) -> bool:  # type: ignore[override]
         """Wait until there is something to poll, or the subscription is closed."""
         pause = Pause.of(self._conductor, timeout)
         while not self.has_data():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from mainstem._internal.clock import NS_PER_MS, seconds_ns
+from mainstem._internal.clock import NS_PER_SECOND, seconds_ns
 
 if TYPE_CHECKING:
     from collections import deque
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LONGEST_WAIT_NS = 10 * NS_PER_MS  # ``_wait_for_data`` returns this often anyway
+LONGEST_WAIT = 0.01  # seconds; ``_wait_for_data`` returns this often anyway
 
 
 class OperationRunner(Protocol):
@@ -185,7 +185,7 @@ class Waiting:
         if self._invokers:
             self._idle.idle(sum(invoke() for invoke in self._invokers))
         elif subscription is not None:
-            subscription._wait_for_data(LONGEST_WAIT_NS if left_ns is None else min(left_ns, LONGEST_WAIT_NS))
+            subscription._wait_for_data(LONGEST_WAIT if left_ns is None else left_ns / NS_PER_SECOND)
         else:
             self._idle.idle(0)
         return True

@@ -50,6 +50,7 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
     ) -> None:
         super().__init__()
         self._open(conductor, registration_id)
+        self._is_invoked = bool(conductor.invokers)
         self.channel = channel
         self.stream_id = stream_id
         self.channel_status_id = channel_status_id
@@ -281,28 +282,14 @@ class Subscription(SubscriptionBase[Image], Destinations):
                 raise Timeout(f"no message arrived on {self!r} within {timeout:g} s", timeout=timeout)
         self._conductor.raise_failure()
 
-    def wait_for_data(self, *, timeout: float | None = None) -> bool:
-        """Wait until there is something to poll, or the subscription is closed.
-
-        Args:
-            timeout: Seconds to wait; None waits forever.
-
-        Returns:
-            Whether a poll would find something.
-
-        Example:
-            >>> while subscription.wait_for_data(timeout=1.0):
-            ...     subscription.poll(handler)
-        """
+    def _wait_long(self, timeout: float | None) -> bool:
         if timeout != timeout:
             raise ValueError(NOT_A_TIME)
-        if self.has_data():
-            return True
         waiting = self._conductor.waiting(timeout)
-        while not self._closed and waiting.step(self):
-            if self.has_data():
-                return True
-        return False
+        while not self.has_data():
+            if self._closed or not waiting.step(self):
+                return False
+        return True
 
     def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
         """Wait for messages and return them as a record batch.
