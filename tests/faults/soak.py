@@ -1,10 +1,10 @@
 """``python -m tests.faults.soak [--minutes 120] [KIND ...]``: programs that stay, and others that come and go beside them.
 
 Of each kind of connection (rounds.py) what others depend on stays for the whole time: drivers, a subscriber, the servers of
-multiplexers and of Aqueduct, a recorder, a shipper. Every ten seconds a publisher, a second subscriber or a client is ended, by
-SIGKILL or in good order, and another begins. What arrives is checked as in the rounds, and must go on arriving. What stays may
-not grow: memory of its own, descriptors, mappings and threads, each by its median in the last quarter of the time beside that in
-the second. A program that stays and ends is a failure.
+multiplexers and of Aqueduct, a recorder, a shipper, an archive and its replica. Every ten seconds a publisher, a second
+subscriber or a client is ended, by SIGKILL or in good order, and another begins. What arrives is checked as in the rounds, and
+must go on arriving. What stays may not grow: memory of its own, descriptors, mappings and threads, each by its median in the last
+quarter of the time beside that in the second. A program that stays and ends is a failure.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ STEADY = {
     "jmux": ("server",),
     "aqueduct": ("server",),
     "recording": ("recorder", "shipper"),
+    "archive": ("driver", "archive", "replica"),
 }
 # What a median may rise: a share, and so much besides.
 SHARE, BESIDES = 0.05, {"memory": 4 << 20, "descriptors": 2, "mappings": 8, "threads": 1}

@@ -580,7 +580,7 @@ def _shipped(location: str, archive_id: str, texts: list[str] | None) -> list[Sh
     shipped = [each for each in archives if isinstance(each, ShippedArchive)]
     if len(shipped) < len(archives):
         raise ConfigurationError(
-            f"{location} is not shipped recordings; this works on what `mainstem ship` has shipped"
+            f"{location} does not hold shipped recordings: this works only on what `mainstem ship` has written"
         )
     return shipped
 

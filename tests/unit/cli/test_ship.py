@@ -134,7 +134,7 @@ def test_keep_deletes_what_is_shipped_and_old(places: tuple[Path, Path], capsys:
         (["recordings", "rm", "{place}", "--older-than", "soon"], "--older-than: 'soon' is neither"),
         (["recordings", "rm", "{place}", "--consumed-by", "{none}"], "is not a checkpoint"),
         (["recordings", "rm", "{place}", "--older-than", "1d", "--grace-period", "soon"], "--grace-period"),
-        (["recordings", "rm", "{recorder}", "--older-than", "1d"], "is a recorder's directory"),
+        (["recordings", "rm", "{recorder}", "--older-than", "1d"], "does not hold shipped recordings"),
         (["recordings", "compact", "{place}", "--dry-run"], "--dry-run is for a directory of recordings"),
         (["recordings", "checksum", "{none}"], "holds no recordings"),
         (["recordings", "delete-orphans", "{place}"], "holds no recordings"),
