@@ -178,7 +178,7 @@ def publish_until_taken(directory: str, count: int) -> None:
 
 
 def read(subscription: Any, count: int) -> float:
-    """Poll so many messages; return the seconds from the first to the last."""
+    """Poll ``count`` messages; return the seconds between the first and the last."""
     found, began, deadline = 0, 0.0, time.monotonic() + STALL_S
     while found < count:
         new = len(subscription.poll_bytes(1000))

@@ -103,7 +103,7 @@ CredentialsOption = Annotated[
     typer.Option(
         "--credentials-file",
         metavar="FILE",
-        help="A file with credentials (as in user:password); of the server, all that it accepts, one a line.",
+        help="A file with a credential, such as user:password. The server accepts each line of its file.",
         show_default=f"the variable {CREDENTIALS_VARIABLE}",
     ),
 ]

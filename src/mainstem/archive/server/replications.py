@@ -406,7 +406,7 @@ class Replication:
         self._end()
 
     def _end(self) -> None:
-        """End the copy where it is, unless it goes on with the live stream, and leave the source."""
+        """Disconnect from the source. The copy stops here unless it now records the live stream."""
         if self.is_done:
             return
         self.is_done = True
