@@ -171,7 +171,7 @@ class Connection:
         """Close the connection in order. May be called again.
 
         Finish the entrypoint, wait until every message is acknowledged and until the server has seen the entrypoint's end,
-        or the client has the acknowledgements of what was received (at most one second, or 20 round trips), then close.
+        or the client has the acknowledgments of what was received (at most one second, or 20 round trips), then close.
         Channels that are still open end with `ConnectionLost`. The connection is also closed if the call fails or is
         cancelled.
 
