@@ -12,12 +12,12 @@ from harness.comparison import Question, compare, comparison_options
 from harness.report import Report
 
 QUESTIONS = [
-    Question(name="32 B, a call a message", size=32, mode="call", goals={"pyaeron": 4.0}),
+    Question(name="32 B, a call a message", size=32, mode="call"),
     Question(name="256 B, a call a message", size=256, mode="call"),
-    Question(name="1 KiB, a call a message", size=1024, mode="call", goals={"pyaeron": 8.0}),
-    Question(name="32 B, batches", size=32, mode="batch", goals={"pyaeron": 7.0}),
+    Question(name="1 KiB, a call a message", size=1024, mode="call", goals={"pyzmq": 1.5}),
+    Question(name="32 B, batches", size=32, mode="batch"),
     Question(name="256 B, batches", size=256, mode="batch"),
-    Question(name="1 KiB, batches", size=1024, mode="batch", goals={"pyaeron": 8.0}),
+    Question(name="1 KiB, batches", size=1024, mode="batch", goals={"pyzmq": 1.5}),
     Question(name="round trip, 32 B, driver process", size=32, mode="round trip", goals={"pyaeron": 1.5}),
     Question(name="round trip, 32 B, INVOKER", size=32, mode="round trip", invoker=True, goals={"pyaeron": 4.0}),
 ]

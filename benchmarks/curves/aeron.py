@@ -155,7 +155,7 @@ def idle_streams(count: int) -> dict[str, float]:
 
 CURVES = (
     Curve(
-        name="streams, busy",
+        name="busy streams",
         over="streams between one pair of sockets",
         cost="processor time",
         points=(1, 3, 10, 30, 100, 300, 1_000),
@@ -164,7 +164,7 @@ CURVES = (
         why="With few streams a round of the driver is shared by few messages; with many each message is a datagram of its own.",
     ),
     Curve(
-        name="streams, idle",
+        name="idle streams",
         over="streams that are connected and silent",
         cost="the driver's processor time",
         points=(1, 10, 100, 1_000),

@@ -20,10 +20,8 @@ HEADLINES = (
     ("Aeron over IPC, 32 B, round trip", "ipc", "round trip, 32 B / pyzmq"),
     ("Aeron over IPC, 32 B, a call a message", "ipc", "32 B, a call a message / pyzmq"),
     ("Aeron over UDP, 1 KiB, a call a message", "udp", "1 KiB, a call a message / pyaeron"),
-    ("Aeron over UDP, 32 B, a call a message", "udp", "32 B, a call a message / pyaeron"),
     ("Aeron over UDP, 32 B, round trip, INVOKER", "udp", "round trip, 32 B, INVOKER / pyaeron"),
     ("Aeron over IPC, 32 B, batches", "ipc", "32 B, batches / pyaeron"),
-    ("Aeron over IPC, 32 B, a call a message", "ipc", "32 B, a call a message / pyaeron"),
 )
 
 
