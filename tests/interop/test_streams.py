@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.interop.modes import NETWORK, Mode, named, table
+from tests.support.case_selection import long_after
 
 if TYPE_CHECKING:
     from tests.interop.conftest import DriverFactory, DriverProcess, Peer, PeerFactory
@@ -89,7 +90,7 @@ def everything(count: int) -> dict[str, Any]:
     return {"count": count, "fault": "", "ended": True}
 
 
-@pytest.mark.parametrize("exclusive", [False, True], ids=["concurrent", "exclusive"])
+@pytest.mark.parametrize("exclusive", long_after(1, [False, True]), ids=["concurrent", "exclusive"])
 @table()
 def test_carries_mixed_messages_to_the_end_of_the_stream(line: Line, exclusive: bool) -> None:
     receiving = line.subscribe(MESSAGES, to_end=True)

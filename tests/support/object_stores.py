@@ -15,6 +15,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
+from tests.support.plain_server import POLL_S
 from tests.support.waiting import STALL_S
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def serving(application: Any, tls: tuple[str, str] | None = None) -> Iterator[st
 
     options = {"threaded": True, "request_handler": MotoRequestHandler, "ssl_context": tls}
     with make_server("127.0.0.1", 0, application, **options) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(POLL_S,))
         thread.start()
         try:
             yield f"127.0.0.1:{server.server_port}"

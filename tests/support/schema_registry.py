@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+from tests.support.plain_server import POLL_S
+
 from mainstem.codecs import schemas
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ class Handler(BaseHTTPRequestHandler):
 def running_registry() -> Iterator[Registry]:
     """A registry that listens while the ``with`` lasts."""
     server = Registry()
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(POLL_S,))
     thread.start()
     yield server
     server.shutdown()

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.case_selection import long_after
 from tests.support.live_driver import wait_for
 from tests.support.ports import free_port
 from tests.support.waiting import STALL_S
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.system
 PROGRAM = Path(__file__).parent / "programs" / "claims_and_dies.py"
 
 
-@pytest.mark.parametrize("channel", ["aeron:ipc", "aeron:udp?endpoint=127.0.0.1:{port}"])
+@pytest.mark.parametrize("channel", long_after(1, ["aeron:ipc", "aeron:udp?endpoint=127.0.0.1:{port}"]))
 def test_the_stream_goes_on_when_a_producer_dies_with_an_open_claim(channel: str) -> None:
     channel = channel.format(port=free_port())
     with (

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.support.case_selection import long_after
 from tests.support.live_driver import PATIENCE_S, exchange, shared_memory, wait_for
 from tests.support.ports import free_port
 
@@ -162,7 +163,7 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", long_after(2, [signal.SIGKILL, signal.SIGINT, signal.SIGTERM]))
 def test_a_driver_process_ends_with_its_parent(number: int) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True

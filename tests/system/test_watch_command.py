@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.support.case_selection import long_after
 from tests.support.waiting import STALL_S
 
 from mainstem.aeron.client.client import Aeron
@@ -18,13 +19,13 @@ from mainstem.aeron.driver.media_driver import MediaDriver
 pytestmark = pytest.mark.system
 COMMANDS = [
     ["stat", "--stream", "1001"],
+    ["why", "--samples", "2", "--duration", "50ms", "--all"],
     ["streams"],
     ["backlog"],
-    ["why", "--samples", "2", "--duration", "50ms", "--all"],
 ]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+@pytest.mark.parametrize("command", long_after(2, COMMANDS), ids=lambda command: command[0])
 def test_watch_goes_on_until_a_signal(command: list[str]) -> None:
     arguments = [sys.executable, "-m", "mainstem", *command, "--watch", "--interval", "50ms"]
     with (

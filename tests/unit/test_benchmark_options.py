@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.case_selection import long_after
 from tests.support.waiting import STALL_S
 
 BENCHMARKS = sorted(Path(__file__).resolve().parents[2].glob("benchmarks/*.py"))
@@ -24,7 +25,7 @@ def test_help_is_help(path: Path) -> None:
     assert f"python benchmarks/{path.name}" in done.stdout
 
 
-@pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", long_after(3, BENCHMARKS), ids=lambda path: path.stem)
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [(["--quik"], "unrecognized arguments: --quik"), (["--pairs", "0"], "'0' is not a number of pairs")],

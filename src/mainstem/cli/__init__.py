@@ -22,14 +22,13 @@ EXIT_INTERRUPTED = 130
 
 
 def commands() -> dict[str, str]:
-    """Return every command and its line in the help, without importing one."""
-    import ast
+    """Return every command and its line in the help, the first of its file, without importing one."""
     from pathlib import Path
 
     lines_by_name = {}
     for path in sorted(Path(__file__).parent.glob("[a-z]*.py")):
-        lines = (ast.get_docstring(ast.parse(path.read_bytes())) or "").splitlines()
-        lines_by_name[path.stem.replace("_", "-")] = lines[0] if lines else ""
+        with path.open(encoding="utf-8") as file:
+            lines_by_name[path.stem.replace("_", "-")] = file.readline().strip().strip('"')
     return lines_by_name
 
 

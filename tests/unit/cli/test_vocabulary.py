@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer.main
+from tests.support.case_selection import long_after
 from tests.support.command_tree import COMMANDS
 
 from mainstem import cli
@@ -72,7 +73,7 @@ def test_a_value_is_described_and_every_option_has_a_help_text() -> None:
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+@pytest.mark.parametrize("columns", long_after(2, [60, 80, 120, 200]))
 def test_a_help_text_is_as_wide_as_the_terminal(
     words: str, columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

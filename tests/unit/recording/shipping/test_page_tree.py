@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from tests.support.case_selection import long_after
 from tests.support.shipping import STREAM, MemoryStore
 
 from mainstem.errors import RecordingError
@@ -53,7 +54,7 @@ def begins_by(position: int, item: Chunk | PageRef) -> bool:
     return item.start <= position
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", long_after(4, range(10)))
 def test_a_tree_is_the_list_of_its_chunks(seed: int) -> None:
     rng, store = random.Random(seed), MemoryStore()
     pages, tree, model = Pages(store, ARCHIVE), ChunkTree(), list[Chunk]()

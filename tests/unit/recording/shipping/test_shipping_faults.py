@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.case_selection import long_after
 from tests.support.shipping import (
     Killed,
     ManualClock,
@@ -179,7 +180,7 @@ class World:
         self.check()
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", long_after(8, range(SEEDS)))
 def test_each_message_is_shipped_once_across_kills_and_failures(tmp_path: Path, seed: int) -> None:
     world = World(tmp_path, seed)
     for _ in range(60):

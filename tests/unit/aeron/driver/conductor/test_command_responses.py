@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.invoked_driver import CLIENT, InvokedDriver, count, only
 
@@ -108,6 +108,7 @@ def answers(found: list[responses.Response], correlation_id: int) -> list[respon
 
 
 @pytest.mark.parametrize("kind", commands.COMMANDS.values(), ids=lambda kind: kind.__name__)
+@settings(max_examples=settings().max_examples // 4)
 @given(data=st.data())
 def test_a_command_of_any_content_gets_one_response(kind: type[commands.Command], data: st.DataObject) -> None:
     driver = prepared()
