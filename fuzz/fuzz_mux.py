@@ -81,7 +81,7 @@ def check_bounds(connection: Any) -> None:
     if isinstance(connection, BymuxEngine):
         for stream in connection.streams.values():
             assert stream.unconsumed + max(0, stream.receive_credit) <= WINDOW
-            assert not (stream.own is HalfState.DONE and stream.peer is HalfState.DONE)
+            assert not (stream.local is HalfState.DONE and stream.peer is HalfState.DONE)
     else:
         assert all(session.unconsumed <= RATION for session in connection.sessions.values())
 

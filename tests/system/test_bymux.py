@@ -441,9 +441,9 @@ async def test_the_kernel_holds_a_bounded_number_of_unread_bytes_of_a_nearby_pee
         sender, receiver = connection._runner.traffic, served.traffic
         # The kernel's own choice grows as a busy program reads what it has.
         await until(lambda: receiver.bytes_received > 64 * 1024 * 1024)
-        assert isinstance(served._transport, SocketTransport)
-        assert served._transport._transport is not None
-        served._transport._transport.pause_reading()
+        assert isinstance(served.transport, SocketTransport)
+        assert served.transport._transport is not None
+        served.transport._transport.pause_reading()
         sent = -1
         while sent != sender.bytes_sent:
             sent = sender.bytes_sent

@@ -90,13 +90,13 @@ async def test_a_peer_that_goes_away_is_no_error(protocol: Any, how: str, caplog
         if how == "early end":
             stream.finish()
         elif how == "reset":
-            raw = connection._transport._transport.get_extra_info("socket")
+            raw = connection.transport._transport.get_extra_info("socket")
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             connection.end(abort=True)
         elif how == "abort":
             stream.abort()
         else:
-            connection._transport.write([b"\x21" if protocol is bymux.aio else b"\x80"])
+            connection.transport.write([b"\x21" if protocol is bymux.aio else b"\x80"])
             connection.end()
         await until(lambda: not handled(listener))
         await client.close()

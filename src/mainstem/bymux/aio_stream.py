@@ -79,10 +79,10 @@ class Stream(BaseStream):
             self._written(self._handle.send_credit)
             return
         connection.sends_at_once = False
-        transport = connection._transport
+        transport = connection.transport
         if transport is not None and not transport.paused and (packet := self._engine.packet_of(self._handle, data)):
-            connection.traffic.bytes_sent += len(packet[0]) + len(packet[1])
-            transport.write(packet)
+            connection.traffic.bytes_sent += len(packet)
+            transport.write([packet])
         else:
             self._engine.write(self._handle, data)
             connection.flush()
@@ -104,7 +104,7 @@ class Stream(BaseStream):
     def _finish(self) -> None:
         stream = self._handle
         self._closing = True
-        if self._write_error is None and not stream.close_wanted and not stream.own & HalfState.CLOSED:
+        if self._write_error is None and not stream.close_wanted and not stream.local & HalfState.CLOSED:
             self._engine.close(stream)
             self._connection.schedule_flush()
 
@@ -143,7 +143,7 @@ class Stream(BaseStream):
         self._send_stop_read()
 
     def _send_stop_read(self) -> None:
-        if self._connection.failure is None and not self._handle.own & HalfState.STOPPED:
+        if self._connection.failure is None and not self._handle.local & HalfState.STOPPED:
             self._engine.stop_read(self._handle)
             self._connection.schedule_flush()
 
@@ -154,7 +154,7 @@ class Stream(BaseStream):
         error = ClosedError(f"stream {stream.id} was aborted here")
         self._drop_unread(error)
         self._send_stop_read()
-        if self._connection.failure is None and not stream.own & HalfState.CLOSED:
+        if self._connection.failure is None and not stream.local & HalfState.CLOSED:
             self._engine.close(stream, discard=True)
         self._fail_writes(error)
         self._write_failure = None
@@ -197,7 +197,7 @@ class Stream(BaseStream):
         self._feed_eof()
 
     def _writing_ended(self) -> bool:
-        return bool(self._handle.own & HalfState.CLOSED)
+        return bool(self._handle.local & HalfState.CLOSED)
 
     def _consumed(self, count: int) -> None:
         stream = self._handle
@@ -212,7 +212,6 @@ class Stream(BaseStream):
             self.stop_read()
             return
         self._buffer.append(data)
-        self._received += len(data)
         if self._reader is not None:
             self._wake_reader()
 

@@ -29,6 +29,7 @@ a sum of finite grants; after a violation nothing of the connection changes.
 
 from __future__ import annotations
 
+from mainstem._core.mux.packets import take_writes, write_packet
 from mainstem._internal.as_bytes import as_bytes
 from mainstem.bymux import codec, events
 from mainstem.bymux.codec import HEADER_LENGTHS, INFINITE, Packet
@@ -37,6 +38,9 @@ from mainstem.bymux.state import NEXT, RESPONSE, HalfState
 from mainstem.bymux.stream import StreamState
 from mainstem.errors import ClosedError, ConnectionLost, LocalProtocolError
 from mainstem.mux.engine import SEND_LIMIT, Rule
+
+# Short Writes of one stream that came together are one event of at most this many bytes.
+JOINED_BYTES = 64 * 1024
 
 
 class BymuxEngine(Lifecycle):
@@ -56,17 +60,34 @@ class BymuxEngine(Lifecycle):
     def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
         if self.failure is not None:
             self._check_alive()
-        if self._heartbeat.heard(now_ns):
+        heartbeat = self._heartbeat
+        heartbeat.heard_ns = now_ns
+        if heartbeat.pinged_ns >= 0:
+            heartbeat.pinged_ns = -1
             self.timeout_moved = True
         view = data if isinstance(data, memoryview) else memoryview(data)
         position, end = 0, len(view)
         while position < end:
             if self._body_left:
                 step = min(end - position, self._body_left)
-                self._receive_body(bytes(view[position : position + step]))
+                self._body_left -= step
+                assert self._body_stream is not None
+                self._receive_bytes(self._body_stream, bytes(view[position : position + step]))
                 position += step
                 continue
             carry = self._carry
+            # Most of what comes is whole Writes that the state and the credit allow; anything else is taken step by step.
+            if not carry and (writes := take_writes(view, position, JOINED_BYTES)) is not None:
+                stream_id, body, after = writes
+                stream = self.streams.get(stream_id)
+                if stream is not None and len(body) <= stream.receive_credit and not stream.peer & HalfState.CLOSED:
+                    if stream.receive_credit != INFINITE:
+                        stream.receive_credit -= len(body)
+                    if body:
+                        stream.abandoned = False
+                        self._receive_bytes(stream, body)
+                    position = after
+                    continue
             length = HEADER_LENGTHS[carry[0] if carry else view[position]]
             if not length:
                 self._violated(
@@ -94,7 +115,7 @@ class BymuxEngine(Lifecycle):
         clean = self._is_finished()
         ending = ClosedError if clean else ConnectionLost
         self.failure = ending(f"{self.peer_name} ended the bymux connection")
-        self._events.append(events.ConnectionEnded(clean))
+        self.events.append(events.ConnectionEnded(clean))
 
     def _receive_packet(self, view: memoryview, position: int, now_ns: int) -> None:
         shape = codec.SHAPES[view[position]]
@@ -139,14 +160,10 @@ class BymuxEngine(Lifecycle):
             aborted = packet is Packet.CLOSE and bool(view[position] & codec.ABORT_BIT)
             self._receive_end(stream, packet, half, aborted=aborted)
 
-    def _receive_body(self, data: bytes) -> None:
-        stream = self._body_stream
-        assert stream is not None
-        assert len(data) <= self._body_left
-        self._body_left -= len(data)
+    def _receive_bytes(self, stream: StreamState, data: bytes) -> None:
         if not stream.discarding:
             stream.unconsumed += len(data)
-            self._events.append(events.DataReceived(stream, data))
+            self.events.append(events.DataReceived(stream, data))
 
     def _receive_credit(self, stream: StreamState, amount: int) -> None:
         credit = stream.send_credit
@@ -165,32 +182,32 @@ class BymuxEngine(Lifecycle):
             self._ready.add(stream)
 
     def _receive_ping(self, stream: StreamState) -> None:
-        response = RESPONSE[stream.own][Packet.PING]
+        response = RESPONSE[stream.local][Packet.PING]
         answered = response is not None and self.settings.send_stream_pongs
         if answered:
             self._control += codec.encode_stream(Packet.PONG, stream.id)
-        self._events.append(events.PingReceived(stream, answered))
+        self.events.append(events.PingReceived(stream, answered))
 
     def _receive_pong(self, stream: StreamState, now_ns: int) -> None:
         if stream.heartbeat is not None:
             stream.heartbeat.heard(now_ns)
             self._set_timer(stream)
         rtt_ns = now_ns - stream.pings.popleft() if stream.pings else -1
-        self._events.append(events.PongReceived(stream, rtt_ns))
+        self.events.append(events.PongReceived(stream, rtt_ns))
 
     def _receive_end(self, stream: StreamState, packet: Packet, half: HalfState, *, aborted: bool) -> None:
         stream.abandoned = stream.abandoned or (stream.peer is HalfState.OPEN and packet is Packet.STOP_READ)
         stream.peer = half
-        response = RESPONSE[stream.own][packet]
+        response = RESPONSE[stream.local][packet]
         if packet is Packet.CLOSE:
-            self._events.append(events.StreamFinished(stream, aborted))
+            self.events.append(events.StreamFinished(stream, aborted))
             if response is not None:
                 self._send_on(stream, Packet.STOP_READ)
         else:
             lost = 0
             if stream.send_credit != INFINITE:
                 lost = stream.queue.truncate(min(stream.queue.size, stream.send_credit))
-            self._events.append(events.StreamReadStopped(stream, lost))
+            self.events.append(events.StreamReadStopped(stream, lost))
             if response is not None:
                 self._close_when_drained(stream)
         self._end_if_done(stream)
@@ -201,23 +218,25 @@ class BymuxEngine(Lifecycle):
             self._violated(half, f"global {packet.name} after the peer's {self.peer.name} half forbids it")
         self.peer = half
         if packet is Packet.CREDIT:
-            if self.own_streams_credit + amount > INFINITE:
-                self._violated("global-credit-overflow", f"global credit {amount} on top of {self.own_streams_credit}")
-            self.own_streams_credit += amount
-            self._events.append(events.GlobalCreditReceived(amount))
+            if self.local_streams_credit + amount > INFINITE:
+                self._violated(
+                    "global-credit-overflow", f"global credit {amount} on top of {self.local_streams_credit}"
+                )
+            self.local_streams_credit += amount
+            self.events.append(events.GlobalCreditReceived(amount))
         elif packet is Packet.WRITE:
             self._receive_create(stream_id, now_ns)
         elif packet is Packet.PING:
-            response = RESPONSE[self.own][packet]
+            response = RESPONSE[self.local][packet]
             if response is not None:
                 self._control += codec.encode_global(response)
-            self._events.append(events.PingReceived(None, response is not None))
+            self.events.append(events.PingReceived(None, response is not None))
         elif packet is Packet.PONG:
-            self._events.append(events.PongReceived(None, now_ns - self._pings.popleft() if self._pings else -1))
+            self.events.append(events.PongReceived(None, now_ns - self._pings.popleft() if self._pings else -1))
         else:
             closed = packet is Packet.CLOSE
-            self._events.append(events.CreationClosed() if closed else events.CreationStopped())
-            response = RESPONSE[self.own][packet]
+            self.events.append(events.CreationClosed() if closed else events.CreationStopped())
+            response = RESPONSE[self.local][packet]
             if response is not None:
                 self._send_global(response)
             self._finish_if_done()
@@ -241,7 +260,7 @@ class BymuxEngine(Lifecycle):
         )
         stream.held = self.holds_streams
         self.streams[stream_id] = stream
-        self._events.append(events.StreamOpened(stream))
+        self.events.append(events.StreamOpened(stream))
         self._begin(stream, now_ns)
 
     # ---- commands
@@ -249,13 +268,13 @@ class BymuxEngine(Lifecycle):
     @property
     def can_open(self) -> bool:
         """Whether :meth:`open_stream` would succeed now."""
-        return bool(self.own_streams_credit) and not self.own & HalfState.CLOSED and self.failure is None
+        return bool(self.local_streams_credit) and not self.local & HalfState.CLOSED and self.failure is None
 
     def open_stream(self, stream_id: int | None = None, *, now_ns: int = 0) -> StreamState:
         """Create a stream; the first credit for the peer leaves with it."""
         self._check_alive()
-        self._check_may(self.own, Packet.WRITE, "creating a stream")
-        if not self.own_streams_credit:
+        self._check_may(self.local, Packet.WRITE, "creating a stream")
+        if not self.local_streams_credit:
             raise LocalProtocolError(
                 "creating a stream needs global credit, and there is none", rule="create-beyond-credit"
             )
@@ -268,7 +287,7 @@ class BymuxEngine(Lifecycle):
         if stream_id in self.streams:
             raise LocalProtocolError(f"stream {stream_id} is active", rule="create-active-id")
         self._control += codec.encode_global(Packet.WRITE, stream_id)
-        self.own_streams_credit -= 1
+        self.local_streams_credit -= 1
         stream = StreamState(
             stream_id, send_credit=self.settings.local_initial_credit, receive_credit=0, created_here=True
         )
@@ -278,7 +297,7 @@ class BymuxEngine(Lifecycle):
 
     def write(self, stream: StreamState, data: bytes | bytearray | memoryview) -> None:
         """Queue bytes; they leave as credit and turns allow."""
-        if stream.own & HalfState.CLOSED or stream.close_wanted or self.failure is not None:
+        if stream.local & HalfState.CLOSED or stream.close_wanted or self.failure is not None:
             self._check_alive()
             raise LocalProtocolError(f"write on stream {stream.id} after Close", rule="write-after-close")
         stream.queue.append(data)
@@ -295,7 +314,7 @@ class BymuxEngine(Lifecycle):
         stream.unconsumed -= count
         stream.restorable += count
         # docs/protocols/bymux.md, 9: grant once the amount is at least what the peer still has.
-        if stream.restorable >= stream.receive_credit and not stream.grant_due and not stream.own & HalfState.STOPPED:
+        if stream.restorable >= stream.receive_credit and not stream.grant_due and not stream.local & HalfState.STOPPED:
             if self.settings.stream_window:
                 stream.grant_due = True
                 self._grants.append(stream)
@@ -305,7 +324,7 @@ class BymuxEngine(Lifecycle):
     def close(self, stream: StreamState, *, discard: bool = False) -> None:
         """Send Close once what is queued has left."""
         self._check_alive()
-        if stream.own & HalfState.CLOSED or (stream.close_wanted and not discard):
+        if stream.local & HalfState.CLOSED or (stream.close_wanted and not discard):
             raise LocalProtocolError(f"Close on stream {stream.id} a second time", rule="close-after-close")
         if discard:
             stream.queue.truncate(0)
@@ -318,7 +337,7 @@ class BymuxEngine(Lifecycle):
     def stop_read(self, stream: StreamState) -> None:
         """Send StopRead: no more credit is given, and what still arrives is dropped."""
         self._check_alive()
-        self._check_may(stream.own, Packet.STOP_READ, f"StopRead on stream {stream.id}")
+        self._check_may(stream.local, Packet.STOP_READ, f"StopRead on stream {stream.id}")
         stream.discarding = True
         self._send_on(stream, Packet.STOP_READ)
         self._end_if_done(stream)
@@ -336,42 +355,47 @@ class BymuxEngine(Lifecycle):
 
     def close_creation(self) -> None:
         self._check_alive()
-        self._check_may(self.own, Packet.CLOSE, "a global Close")
+        self._check_may(self.local, Packet.CLOSE, "a global Close")
         self._send_global(Packet.CLOSE)
         self._finish_if_done()
 
     def stop_creation(self) -> None:
         """Send a global StopRead: this end allows no more streams."""
         self._check_alive()
-        self._check_may(self.own, Packet.STOP_READ, "a global StopRead")
+        self._check_may(self.local, Packet.STOP_READ, "a global StopRead")
         self._send_global(Packet.STOP_READ)
         self._finish_if_done()
 
-    def packet_of(self, stream: StreamState, data: bytes | bytearray | memoryview) -> list[bytes | memoryview]:
-        """Return the one packet of a write that need not wait: header and payload, which count as sent.
+    def packet_of(self, stream: StreamState, data: bytes | bytearray | memoryview) -> bytes:
+        """Return the packet of a short write that need not wait; its bytes count as sent.
 
-        Empty where something else is queued or the credit or the length of a packet do not cover it; then ``write`` is needed.
+        Empty if something else is queued, or if the credit or the length of a packet do not cover it; then ``write`` is needed.
         """
-        if self._control or self._grants or self._ready.waiting or stream.queue.size or self.failure is not None:
-            return []
-        if stream.own & HalfState.CLOSED or stream.close_wanted:
-            return []
         payload = data if type(data) is bytes else as_bytes(data)
         length = len(payload)
-        credit = stream.send_credit
-        if not 0 < length <= min(credit, self.settings.packet_limit):
-            return []
-        if credit != INFINITE:
-            stream.send_credit = credit - length
+        if (
+            not 0 < length <= self._lone_limit
+            or length > stream.send_credit
+            or self._control
+            or self._grants
+            or self._ready.waiting
+            or stream.queue.size
+            or stream.local & HalfState.CLOSED
+            or stream.close_wanted
+            or self.failure is not None
+        ):
+            return b""
+        if stream.send_credit != INFINITE:
+            stream.send_credit -= length
         stream.sent += length
-        return [codec.encode_stream(Packet.WRITE, stream.id, length), payload]
+        return write_packet(stream.id, payload)
 
     def finish(self) -> None:
         """End the creation of streams in both directions; ``ConnectionFinished`` follows when the last stream has ended."""
         self._check_alive()
-        if not self.own & HalfState.CLOSED:
+        if not self.local & HalfState.CLOSED:
             self.close_creation()
-        if not self.own & HalfState.STOPPED:
+        if not self.local & HalfState.STOPPED:
             self.stop_creation()
 
     # ---- sending
@@ -410,21 +434,21 @@ class BymuxEngine(Lifecycle):
         if queue.size:
             if credit:
                 self._ready.add(stream)
-        elif stream.close_wanted and not stream.own & HalfState.CLOSED:
+        elif stream.close_wanted and not stream.local & HalfState.CLOSED:
             out.append(codec.encode_stream(Packet.CLOSE, stream.id))
             length += len(out[-1])
-            stream.own = HalfState.DONE if stream.own & HalfState.STOPPED else HalfState.CLOSED
+            stream.local = HalfState.DONE if stream.local & HalfState.STOPPED else HalfState.CLOSED
             self._end_if_done(stream)
         if queue.size <= stream.notify_below:
             stream.notify_below = -1
-            self._events.append(events.StreamDrained(stream))
+            self.events.append(events.StreamDrained(stream))
         return length
 
     def _emit_grants(self) -> None:
         for stream in self._grants:
             stream.grant_due = False
             amount = stream.restorable
-            if amount and not stream.own & HalfState.STOPPED and stream.receive_credit != INFINITE:
+            if amount and not stream.local & HalfState.STOPPED and stream.receive_credit != INFINITE:
                 stream.restorable = 0
                 stream.receive_credit += amount
                 self._control += codec.encode_stream(Packet.CREDIT, stream.id, amount)

@@ -16,14 +16,14 @@ from mainstem.bymux.settings import Settings
 from mainstem.bymux.state import NEXT, HalfState, Role
 from mainstem.bymux.stream import StreamState
 from mainstem.errors import LocalProtocolError, RemoteProtocolError, Timeout
-from mainstem.mux.engine import MAX_OUTSTANDING_PINGS, BaseEngine, Rule
+from mainstem.mux.engine import LONE_BYTES, MAX_OUTSTANDING_PINGS, BaseEngine, Rule
 from mainstem.mux.heartbeat import Heartbeat, Verdict
 
 if TYPE_CHECKING:
     from mainstem.errors import MainstemError
 
 
-class Lifecycle(BaseEngine[StreamState, events.Event]):
+class Lifecycle(BaseEngine[events.Event]):
     """The streams of one end, and the rights to create more."""
 
     PROTOCOL = "bymux"
@@ -33,9 +33,9 @@ class Lifecycle(BaseEngine[StreamState, events.Event]):
         settings = settings or Settings()
         super().__init__(settings, now_ns=now_ns, peer=peer)
         self.role = role
-        self.own = settings.initial_local_state
+        self.local = settings.initial_local_state
         self.peer = settings.initial_peer_state
-        self.own_streams_credit = settings.initial_local_streams
+        self.local_streams_credit = settings.initial_local_streams
         self.peer_streams_credit = settings.initial_peer_streams
         self.streams: dict[int, StreamState] = {}
         # Whether streams of the peer count against its limit until `release`, beyond their end.
@@ -43,6 +43,7 @@ class Lifecycle(BaseEngine[StreamState, events.Event]):
         self._grants: list[StreamState] = []
         self._body_stream: StreamState | None = None
         self._body_left = 0
+        self._lone_limit = min(settings.packet_limit, LONE_BYTES)
         self._freed_ids: list[int] = []
         self._next_id = int(role)
         self._peer_streams_restorable = 0
@@ -63,7 +64,7 @@ class Lifecycle(BaseEngine[StreamState, events.Event]):
         if (
             missing > 0
             and settings.allow_at_start
-            and not self.own & HalfState.STOPPED
+            and not self.local & HalfState.STOPPED
             and not self.peer & HalfState.CLOSED
         ):
             self.allow_streams(missing)
@@ -78,7 +79,7 @@ class Lifecycle(BaseEngine[StreamState, events.Event]):
     def grant(self, stream: StreamState, amount: int) -> None:
         """Give the peer credit by hand."""
         self._check_alive()
-        self._check_may(stream.own, Packet.CREDIT, f"credit on stream {stream.id}")
+        self._check_may(stream.local, Packet.CREDIT, f"credit on stream {stream.id}")
         credit = stream.receive_credit
         if amount == INFINITE:
             if credit != INFINITE:
@@ -96,7 +97,7 @@ class Lifecycle(BaseEngine[StreamState, events.Event]):
     def allow_streams(self, amount: int) -> None:
         """Give the peer global credit."""
         self._check_alive()
-        self._check_may(self.own, Packet.CREDIT, "global credit")
+        self._check_may(self.local, Packet.CREDIT, "global credit")
         if amount < 1 or self.peer_streams_credit + amount > INFINITE:
             raise LocalProtocolError(
                 f"global credit {amount} on top of {self.peer_streams_credit}: it must be positive, the sum at most 2**64-1",
@@ -136,10 +137,10 @@ class Lifecycle(BaseEngine[StreamState, events.Event]):
             verdict = heartbeat.check(now_ns)
             if verdict is Verdict.DEAD:
                 stream.heartbeat = None
-                self._events.append(events.StreamTimedOut(stream))
+                self.events.append(events.StreamTimedOut(stream))
                 continue
             if verdict is Verdict.PING:
-                if stream.own is HalfState.DONE:
+                if stream.local is HalfState.DONE:
                     stream.heartbeat = None
                     continue
                 if stream.pings is None or len(stream.pings) < MAX_OUTSTANDING_PINGS:
@@ -150,11 +151,11 @@ class Lifecycle(BaseEngine[StreamState, events.Event]):
         """Send a Ping; :class:`~.events.PongReceived` follows."""
         self._check_alive()
         if stream is None:
-            self._check_may(self.own, Packet.PING, "a global Ping")
+            self._check_may(self.local, Packet.PING, "a global Ping")
             pings = self._pings
             packet = codec.encode_global(Packet.PING)
         else:
-            self._check_may(stream.own, Packet.PING, f"Ping on stream {stream.id}")
+            self._check_may(stream.local, Packet.PING, f"Ping on stream {stream.id}")
             pings = stream.pings = stream.pings if stream.pings is not None else deque()
             packet = codec.encode_stream(Packet.PING, stream.id)
         if len(pings) >= MAX_OUTSTANDING_PINGS:
@@ -165,17 +166,17 @@ class Lifecycle(BaseEngine[StreamState, events.Event]):
     def pong(self, stream: StreamState) -> None:
         """Send a Pong by hand, where ``send_stream_pongs`` is off."""
         self._check_alive()
-        self._check_may(stream.own, Packet.PONG, f"Pong on stream {stream.id}")
+        self._check_may(stream.local, Packet.PONG, f"Pong on stream {stream.id}")
         self._control += codec.encode_stream(Packet.PONG, stream.id)
 
     def _ping_peer(self, now_ns: int) -> None:
         """Ask for any sign of life: once global pings are forbidden, on a stream that may still carry one."""
-        if self.own is not HalfState.DONE:
+        if self.local is not HalfState.DONE:
             if len(self._pings) < MAX_OUTSTANDING_PINGS:
                 self.ping(now_ns=now_ns)
             return
         for stream in self.streams.values():
-            if stream.own is not HalfState.DONE:
+            if stream.local is not HalfState.DONE:
                 if not stream.pings or len(stream.pings) < MAX_OUTSTANDING_PINGS:
                     self.ping(stream, now_ns=now_ns)
                 return
@@ -218,7 +219,7 @@ class Lifecycle(BaseEngine[StreamState, events.Event]):
 
     def _close_when_drained(self, stream: StreamState) -> None:
         stream.close_wanted = True
-        if stream.own & HalfState.CLOSED:
+        if stream.local & HalfState.CLOSED:
             return
         if stream.queue.size:
             self._ready.add(stream)
@@ -226,27 +227,27 @@ class Lifecycle(BaseEngine[StreamState, events.Event]):
             self._send_on(stream, Packet.CLOSE)
 
     def _send_on(self, stream: StreamState, packet: Packet, *, mark: int = 0) -> None:
-        half = NEXT[stream.own][packet]
+        half = NEXT[stream.local][packet]
         assert isinstance(half, HalfState)
-        stream.own = half
+        stream.local = half
         encoded = codec.encode_stream(packet, stream.id)
         self._control += bytes((encoded[0] | mark,)) + encoded[1:] if mark else encoded
 
     def _send_global(self, packet: Packet) -> None:
-        half = NEXT[self.own][packet]
+        half = NEXT[self.local][packet]
         assert isinstance(half, HalfState)
-        self.own = half
+        self.local = half
         self._control += codec.encode_global(packet)
 
     def _end_if_done(self, stream: StreamState) -> None:
-        if stream.own is not HalfState.DONE or stream.peer is not HalfState.DONE or stream.ended:
+        if stream.local is not HalfState.DONE or stream.peer is not HalfState.DONE or stream.ended:
             return
         assert not stream.queue.size, f"stream {stream.id} ends with {stream.queue.size} bytes queued"
         stream.ended = True
         del self.streams[stream.id]
         if stream.created_here:
             heapq.heappush(self._freed_ids, stream.id)
-        self._events.append(events.StreamEnded(stream))
+        self.events.append(events.StreamEnded(stream))
         self._release_if_done(stream)
         self._finish_if_done()
 
@@ -255,7 +256,7 @@ class Lifecycle(BaseEngine[StreamState, events.Event]):
         if not stream.ended or stream.unconsumed or stream.held or stream.released or stream.created_here:
             return
         stream.released = True
-        refused = self.own & HalfState.STOPPED or self.peer & HalfState.CLOSED
+        refused = self.local & HalfState.STOPPED or self.peer & HalfState.CLOSED
         if not self.settings.peer_streams or refused or self.failure is not None:
             return
         self._peer_streams_restorable += 1
@@ -264,12 +265,12 @@ class Lifecycle(BaseEngine[StreamState, events.Event]):
             self._peer_streams_restorable = 0
 
     def _is_finished(self) -> bool:
-        return self.own is HalfState.DONE and self.peer is HalfState.DONE and not self.streams
+        return self.local is HalfState.DONE and self.peer is HalfState.DONE and not self.streams
 
     def _finish_if_done(self) -> None:
         if self._is_finished() and not self._finished:
             self._finished = True
-            self._events.append(events.ConnectionFinished())
+            self.events.append(events.ConnectionFinished())
 
     def _check_may(self, half: HalfState, packet: Packet, what: str) -> None:
         state = NEXT[half][packet]

@@ -128,21 +128,21 @@ class Runner(BaseConnection):
     def stream_dropped(self, handle: StreamState) -> None:
         if self.failure is None and not handle.ended:
             self._refuse_data(handle)
-            if not handle.own & HalfState.CLOSED and not handle.close_wanted:
+            if not handle.local & HalfState.CLOSED and not handle.close_wanted:
                 self.engine.close(handle, discard=True)
             self.schedule_flush()
 
     def _refuse_data(self, state: StreamState) -> None:
         """Drop what came and what still comes, and ask the peer to stop."""
         self.engine.discard(state)
-        if not state.own & HalfState.STOPPED:
+        if not state.local & HalfState.STOPPED:
             self.engine.stop_read(state)
             self.schedule_flush()
 
     async def open_stream(self) -> Stream:
         while self.failure is not None or not self.engine.can_open:
             self._check_open()
-            if self.engine.own & HalfState.CLOSED:
+            if self.engine.local & HalfState.CLOSED:
                 raise ClosedError(f"{self.engine.peer_name} allows no new streams any more")
             await self._wait_in(self.openers)
         stream = self.add_stream(self.engine.open_stream(now_ns=self._clock.monotonic_ns()))
@@ -168,7 +168,7 @@ class Runner(BaseConnection):
         _wake(self.accepters)
 
     async def _wait_in(self, waiters: dict[asyncio.Future[None], None]) -> None:
-        waiter: asyncio.Future[None] = self._loop.create_future()
+        waiter: asyncio.Future[None] = self.loop.create_future()
         waiters[waiter] = None
         try:
             await waiter
@@ -224,13 +224,13 @@ class Runner(BaseConnection):
         """Wait for the orderly end of the connection, at most as long as :meth:`close` says."""
         if await self._ends_within(self.close_timeout if timeout is None else timeout) or timeout is not None:
             return
-        progress, since = self._progress(), self._loop.time()
+        progress, since = self._progress(), self.loop.time()
         # A peer that pauses may not have read yet what was written and closed here.
-        while any(stream.own & HalfState.CLOSED for stream in self.open_streams):
-            if await self._ends_within(self.close_timeout) or self._loop.time() - since >= self.stall_timeout:
+        while any(stream.local & HalfState.CLOSED for stream in self.open_streams):
+            if await self._ends_within(self.close_timeout) or self.loop.time() - since >= self.stall_timeout:
                 return
             if self._progress() != progress:
-                progress, since = self._progress(), self._loop.time()
+                progress, since = self._progress(), self.loop.time()
 
     async def _ends_within(self, timeout: float) -> bool:
         with contextlib.suppress(TimeoutError):
@@ -245,11 +245,11 @@ class Runner(BaseConnection):
     async def shutdown(self, deadline: float) -> None:
         self._accepts = False
         self.finish()
-        if await wait_for_tasks(self.tasks, deadline - self._loop.time()):
+        if await wait_for_tasks(self.tasks, deadline - self.loop.time()):
             for state in self.open_streams:
                 stream = state.owner() or Stream(self, state)
                 with contextlib.suppress(MainstemError):
-                    await stream.flush(timeout=max(0.0, min(deadline - self._loop.time(), self.close_timeout)))
+                    await stream.flush(timeout=max(0.0, min(deadline - self.loop.time(), self.close_timeout)))
         else:
             for stream in list(self.streams):
                 stream.abort()
@@ -286,8 +286,7 @@ class Runner(BaseConnection):
             logger.debug("stream %d of %s ended under its handler: %s", stream.id, self.peer_name, error)
 
     def _on_data(self, event: events.DataReceived) -> None:
-        stream = event.stream.owner()
-        if stream is not None:
+        if (stream := event.stream.owner()) is not None:
             stream._feed_data(event.data)
         else:  # it was closed, and dropped since
             self._refuse_data(event.stream)
@@ -325,7 +324,7 @@ class Runner(BaseConnection):
             stream._pong_received(event.rtt_ns)
 
     def _on_connection_finished(self, _: events.ConnectionFinished) -> None:
-        self._loop.call_soon(self._on_finished)  # after the last responses have left
+        self.loop.call_soon(self._on_finished)  # after the last responses have left
 
     @ends_connection_on_error
     def _on_finished(self) -> None:
@@ -338,7 +337,7 @@ class Runner(BaseConnection):
             stream._set_exception(error)
         self.streams.clear()
         self.pings.fail(error)
-        if self._greeter is not None and self._greeter is not asyncio.current_task(self._loop):
+        if self._greeter is not None and self._greeter is not asyncio.current_task(self.loop):
             self._greeter.cancel()
         _wake(self.openers)
         _wake(self.accepters)

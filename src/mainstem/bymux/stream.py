@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mainstem._core.mux.queues import OutQueue
 from mainstem.bymux.state import HalfState
-from mainstem.mux.queues import OutQueue
 
 if TYPE_CHECKING:
     from collections import deque
@@ -20,7 +20,7 @@ class StreamState:
 
     Attributes:
         id: The id on the wire.
-        own: This end's half.
+        local: This end's half.
         peer: The peer's half.
         send_credit: Bytes that this end may send.
         receive_credit: Bytes that the peer may send, in this end's view.
@@ -41,8 +41,8 @@ class StreamState:
         "heartbeat",
         "held",
         "id",
+        "local",
         "notify_below",
-        "own",
         "owner",
         "peer",
         "pings",
@@ -58,7 +58,7 @@ class StreamState:
 
     def __init__(self, stream_id: int, *, send_credit: int, receive_credit: int, created_here: bool) -> None:
         self.id = stream_id
-        self.own = HalfState.OPEN
+        self.local = HalfState.OPEN
         self.peer = HalfState.OPEN
         self.send_credit = send_credit
         self.receive_credit = receive_credit
@@ -87,6 +87,6 @@ class StreamState:
 
     def __repr__(self) -> str:
         return (
-            f"<bymux stream {self.id}: own {self.own.name}, peer {self.peer.name}, credit {self.send_credit} to send and "
+            f"<bymux stream {self.id}: local {self.local.name}, peer {self.peer.name}, credit {self.send_credit} to send and "
             f"{self.receive_credit} to receive, {self.queue.size} bytes queued>"
         )

@@ -23,7 +23,6 @@ from mainstem.mux.tls import client_context
 
 if TYPE_CHECKING:
     import ssl as ssl_module
-    from collections.abc import Coroutine
     from typing import Self
 
     from mainstem._internal.clock import Clock
@@ -129,7 +128,7 @@ class ClientSession(SessionStream):
             Delivery.UNKNOWN if self._handle.client >= HalfState.FINISHED and not self._unsent() else Delivery.PARTIAL
         )
 
-    def _wait_for_data(self) -> Coroutine[Any, Any, None]:
+    def _more(self) -> asyncio.Future[None]:
         session = self._handle
         if (
             session.client is HalfState.NONE
@@ -139,21 +138,27 @@ class ClientSession(SessionStream):
         ):
             self._engine.flush(session)
             self._connection.schedule_flush()
-        return super()._wait_for_data()
+        return super()._more()
 
     async def _exchange(self, payload: bytes | bytearray | memoryview) -> bytes:
         """Send a whole request, and return the whole response. However it ends, the session is over."""
+        session = self._handle
         try:
-            self._engine.write(self._handle, payload)
-            self._engine.finish(self._handle)
-            self._connection.send_soon()
-            await self._wait_for(None)
-            response = self._buffer.read_all()
-            self._taken(len(response))
+            if not self._connection.send_request(session, payload):
+                self._engine.write(session, payload)
+                self._engine.finish(session)
+                self._connection.send_soon()
+            while not self._eof:
+                await self._more_than(None)
         except BaseException:
             self.abort()
             raise
-        await self.close()
+        response = self._buffer.read_all()
+        if session.ended:
+            self._closed = True
+        else:
+            self._taken(len(response))
+            await self.close()
         return response
 
 
@@ -271,13 +276,17 @@ class Client:
         return Opening(lambda: self._open_session(timeout), "Client.open_session()")
 
     async def _open_session(self, timeout: float | None = None) -> ClientSession:
-        connection = self._pool.ready()
-        if connection is None or timeout is not None:
-            try:
-                connection = await within(timeout, self._pool.free(), "open_session")
-            except MainstemError as error:
-                error.delivery = Delivery.NONE
-                raise
+        connection = self._pool.ready() if timeout is None else None
+        return self._session_on(connection or await self._free_connection(timeout))
+
+    async def _free_connection(self, timeout: float | None = None) -> ClientConnection:
+        try:
+            return await within(timeout, self._pool.free(), "open_session")
+        except MainstemError as error:
+            error.delivery = Delivery.NONE
+            raise
+
+    def _session_on(self, connection: ClientConnection) -> ClientSession:
         self._traffic.streams_opened += 1
         return ClientSession(self, connection, connection.engine.open_session())
 
@@ -328,8 +337,9 @@ class Client:
             made.count += 1
             made.session = None
             try:
-                made.session = await self._open_session()
-                return await made.session._exchange(payload)
+                connection = self._pool.ready() or await self._free_connection()
+                made.session = session = self._session_on(connection)
+                return await session._exchange(payload)
             except MainstemError as error:
                 is_repeated = error.may_retry and (made.session is not None or isinstance(error, ConnectionLost))
                 if made.count >= attempts or not is_repeated:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from mainstem._internal.clock import Clock
     from mainstem._internal.endpoint_stats import EndpointCounters
+    from mainstem.jmux.session import Session
     from mainstem.jmux.settings import Settings
     from mainstem.mux.sockets import Address
 
@@ -59,7 +60,7 @@ class ClientConnection(JmuxConnection):
         super().__init__(ClientEngine(settings, now_ns=clock.monotonic_ns()), clock)
         self._on_free = on_free
         self._on_lost = on_lost
-        self._header_or_end = self._loop.create_future()
+        self._header_or_end = self.loop.create_future()
         self._handlers[events.ConnectionEstablished] = lambda _: self._settle()
 
     async def established(self) -> None:
@@ -68,13 +69,24 @@ class ClientConnection(JmuxConnection):
         if self.failure is not None:
             raise with_delivery(self.failure, Delivery.NONE)
 
+    def send_request(self, session: Session, request: bytes | bytearray | memoryview) -> bool:
+        """Send a whole request at once, if it is alone and need not wait; return whether it was sent."""
+        if not self.sends_at_once or self.transport is None or self.transport.paused:
+            return False
+        if not (message := self.engine.message_of(session, request)):
+            return False
+        self.sends_at_once = False
+        self.writes += 1
+        self.traffic.bytes_sent += len(message)
+        self.transport.write([message])
+        return True
+
     def _settle(self) -> None:
         if not self._header_or_end.done():
             self._header_or_end.set_result(None)
 
     def _on_session_ended(self, event: events.SessionEnded) -> None:
-        if (stream := event.session.owner()) is not None:
-            stream._wake_writers()
+        super()._on_session_ended(event)
         self._on_free()
 
     def _on_over(self, error: MainstemError) -> None:

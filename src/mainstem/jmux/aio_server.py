@@ -213,7 +213,7 @@ class ServerConnection(JmuxConnection):
     async def shutdown(self, deadline: float) -> None:
         """Let running handlers finish until ``deadline`` (loop time), then send Shutdown and end the connection."""
         self._draining = True
-        if not await wait_for_tasks(self.tasks, max(0.0, deadline - self._loop.time())):
+        if not await wait_for_tasks(self.tasks, max(0.0, deadline - self.loop.time())):
             for session in list(self.engine.sessions.values()):
                 stream = session.owner()
                 if stream is not None and session.processing and session.server is not HalfState.TERMINATED:
@@ -225,10 +225,10 @@ class ServerConnection(JmuxConnection):
                 self.dispatch()
             self.end(ClosedError("the server was shut down"))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(0.1, min(deadline - self._loop.time(), self.close_timeout))):
+            async with asyncio.timeout(max(0.1, min(deadline - self.loop.time(), self.close_timeout))):
                 await self.wait_ended()
-        if self._transport is not None:
-            self._transport.abort()
+        if self.transport is not None:
+            self.transport.abort()
 
     def _on_opened(self, event: events.SessionOpened) -> None:
         self.traffic.streams_opened += 1
@@ -245,7 +245,7 @@ class ServerConnection(JmuxConnection):
 
     def _start_handler(self, session: ServerSession) -> None:
         self._running += 1
-        session._task = task = start_task(session._run(self._handler), self._loop)
+        session._task = task = start_task(session._run(self._handler), self.loop)
         self.tasks.add(task)
         task.add_done_callback(self._on_handler_done)
         self._started_handler = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
+from mainstem._internal.as_bytes import as_bytes
 from mainstem.errors import ClosedError, LocalProtocolError
 from mainstem.jmux import codec, events
 from mainstem.jmux.codec import Kind
@@ -86,6 +87,35 @@ class ClientEngine(JmuxEngine):
         self._control += codec.encode_session(Kind.ACKNOWLEDGMENT, session.id)
         self._end_if_done(session)
 
+    def message_of(self, session: Session, request: bytes | bytearray | memoryview) -> bytes:
+        """Return the one message of a short request that need not wait: it counts as sent and finished.
+
+        Empty if something else is queued, or if the ration or the length of a message do not cover it; then ``write`` and
+        ``finish`` are needed.
+        """
+        payload = request if type(request) is bytes else as_bytes(request)
+        length = len(payload)
+        if (
+            length > self._lone_limit
+            or length > session.outbound
+            or self._control
+            or self._increments
+            or self._ready.waiting
+            or session.queue.size
+            or session.client is not HalfState.NONE
+            or session.eof_wanted
+            or session.ended
+            or self.failure is not None
+        ):
+            return b""
+        if session.outbound < INFINITE:
+            session.outbound -= length
+        session.eof_wanted = True
+        session.client = HalfState.FINISHED
+        session.server = HalfState.OPEN
+        session.sent = length
+        return codec.HEADER.pack(codec.DATA | codec.OPEN | codec.EOF, session.id, length) + payload
+
     # ---- receiving
 
     def _receive_connection_header(self, data: bytearray) -> None:
@@ -113,16 +143,18 @@ class ClientEngine(JmuxEngine):
         return session
 
     def _finish_data(self, session: Session, flags: int) -> None:
-        if not flags & codec.EOF:
-            return
         session.server = HalfState.TERMINATED if flags & codec.CLOSE else HalfState.FINISHED
         ack_required = bool(flags & codec.ACK_REQUIRED)
         if session.client is not HalfState.TERMINATED:
             session.response_complete = True
             if ack_required:
                 session.ack = Acknowledgment.REQUESTED
-            self._events.append(events.DataFinished(session, ack_required))
-        if flags & codec.CLOSE:
+            self.events.append(events.DataFinished(session, ack_required))
+        if not flags & codec.CLOSE:
+            return
+        if session.client is HalfState.FINISHED and not ack_required:
+            self._end(session)
+        else:
             self._server_terminated(session)
 
     def _receive_close(self, session: Session) -> None:
@@ -132,7 +164,7 @@ class ClientEngine(JmuxEngine):
         if session.client is not HalfState.TERMINATED:
             session.untouched = not partial
             self._send_abort(session, b"")
-            self._events.append(events.SessionAborted(session, partial, detail))
+            self.events.append(events.SessionAborted(session, partial, detail))
         session.ack = Acknowledgment.NOT_REQUESTED
         self._end_if_done(session)
 
@@ -140,7 +172,7 @@ class ClientEngine(JmuxEngine):
         raise AssertionError(f"the table lets no server acknowledge {session}")
 
     def _receive_shutdown(self, detail: bytes) -> None:
-        self._events.append(events.ShutDown(detail))
+        self.events.append(events.ShutDown(detail))
         for session in self.sessions.values():
             # Aborted with no partial processing, unless the server had finished it.
             session.untouched = session.server is HalfState.OPEN or session.client is HalfState.NONE
@@ -170,7 +202,7 @@ class ClientEngine(JmuxEngine):
         elif not count and not eof:
             return 0
         session.client = HalfState.FINISHED if eof else HalfState.OPEN
-        out.append(codec.encode_data(session.id, flags, count))
+        out.append(codec.HEADER.pack(codec.DATA | flags, session.id, count))
         if count:
             queue.take(count, out)
             session.sent += count
@@ -190,7 +222,7 @@ class ClientEngine(JmuxEngine):
 
     # ---- internals
 
-    def _own_half(self, session: Session) -> HalfState:
+    def local_half(self, session: Session) -> HalfState:
         return session.client
 
     def _peer_half(self, session: Session) -> HalfState:

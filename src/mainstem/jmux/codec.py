@@ -41,7 +41,8 @@ class Kind(Enum):
     DATA = 0x80
 
 
-# Flags of Data, in its first byte.
+# The type of Data, and its flags, in its first byte.
+DATA = 0x80
 OPEN = 0x10
 CLOSE = 0x08
 EOF = 0x04
@@ -131,7 +132,7 @@ def bad_header(data: bytes | bytearray | memoryview, offset: int) -> str:
 
 def encode_data(session_id: int, flags: int, length: int) -> bytes:
     """The header of a Data message; ``length`` bytes follow."""
-    return HEADER.pack(0x80 | flags, session_id, length)
+    return HEADER.pack(DATA | flags, session_id, length)
 
 
 def encode_session(kind: Kind, session_id: int, *, flags: int = 0, body: bytes = b"") -> bytes:

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
+from mainstem._core.mux.packets import take_data
 from mainstem._internal.clock import seconds_ns
 from mainstem.errors import ClosedError, ConnectionLost, LocalProtocolError, RemoteProtocolError, Timeout
 from mainstem.jmux import codec, events
@@ -42,7 +43,7 @@ from mainstem.jmux.codec import CONNECTION_HEADER_LENGTH, MAX_RATION, MESSAGE_HE
 from mainstem.jmux.session import INFINITE, Session
 from mainstem.jmux.settings import Settings
 from mainstem.jmux.state import NEXT, HalfState, Input, Role
-from mainstem.mux.engine import MAX_OUTSTANDING_PINGS, SEND_LIMIT, BaseEngine, Rule
+from mainstem.mux.engine import LONE_BYTES, MAX_OUTSTANDING_PINGS, SEND_LIMIT, BaseEngine, Rule
 from mainstem.mux.heartbeat import Verdict
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 _DATA = Kind.DATA
 
 
-class JmuxEngine(BaseEngine[Session, events.Event]):
+class JmuxEngine(BaseEngine[events.Event]):
     """The base of a client's and a server's end.
 
     Commands raise :class:`~mainstem.errors.LocalProtocolError`, and send nothing, when the specification forbids what they ask
@@ -69,6 +70,7 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
         self.established = False
         self._has_header = False  # the peer's, valid or not
         self.sessions: dict[int, Session] = {}
+        self._lone_limit = min(settings.fragment_limit, LONE_BYTES)
         self._inbound_ration = settings.initial_ration or INFINITE
         self._outbound_ration = 0
         self._increments: list[Session] = []
@@ -87,7 +89,10 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
     def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
         if self.failure is not None:
             self._check_alive()
-        if self._heartbeat.heard(now_ns):
+        heartbeat = self._heartbeat
+        heartbeat.heard_ns = now_ns
+        if heartbeat.pinged_ns >= 0:
+            heartbeat.pinged_ns = -1
             self.timeout_moved = True
         view = data if isinstance(data, memoryview) else memoryview(data)
         position, end = 0, len(view)
@@ -98,6 +103,21 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
                 position += step
                 continue
             carry = self._carry
+            # Most of what comes is whole Data messages; anything else is taken step by step.
+            if not carry and self.established and (message := take_data(view, position)) is not None:
+                session_id, flags, body, position = message
+                session = self._receive_data_header(session_id, flags)
+                length = len(body)
+                if length > session.inbound:
+                    self._exceeded(session, length)
+                if session.inbound < INFINITE:
+                    session.inbound -= length
+                if length and not session.discarding:
+                    session.unconsumed += length
+                    self.events.append(events.DataReceived(session, body))
+                if flags & codec.EOF:
+                    self._finish_data(session, flags)
+                continue
             if not carry and self.established and end - position >= MESSAGE_HEADER_LENGTH:
                 self._receive_header(view, position, now_ns)
                 position += MESSAGE_HEADER_LENGTH
@@ -124,7 +144,7 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
         self._check_alive()
         if self._carry or self._body is not None:
             self._violated("truncated-message", "the byte stream ended inside a message")
-        self._events.append(events.ConnectionEnded())
+        self.events.append(events.ConnectionEnded())
         left = sum(not self._is_complete(session) for session in self.sessions.values())
         if not self.established:
             self.fail(ConnectionLost(f"{self.peer_name} ended the connection before its jmux header came"))
@@ -153,7 +173,7 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
     def _establish(self, header: codec.ConnectionHeader) -> None:
         self._outbound_ration = header.initial_ration or INFINITE
         self.established = self.timeout_moved = True
-        self._events.append(events.ConnectionEstablished())
+        self.events.append(events.ConnectionEstablished())
 
     def _receive_header(self, view: memoryview, position: int, now_ns: int) -> None:
         first, second, value = codec.HEADER.unpack_from(view, position)
@@ -162,13 +182,12 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
             flags = first & 0x1E
             self._body_session = session = self._receive_data_header(second, flags)
             if value > session.inbound:
-                report = f"input ration exceeded: {value} bytes with {session.inbound} left"
-                self._violated("input-ration-exceeded", report)
+                self._exceeded(session, value)
             if session.inbound < INFINITE:
                 session.inbound -= value
             if value:
                 self._body, self._body_flags, self._body_left = _DATA, flags, value
-            else:
+            elif flags & codec.EOF:
                 self._finish_data(session, flags)
             return
         try:
@@ -196,11 +215,11 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
             self._receive_increment(self._session_for(message, Input.INCREMENT), message.increment)
         elif kind is Kind.PING:
             self._control += codec.encode_connection(Kind.PING_ACK, cookie=message.value)
-            self._events.append(events.PingReceived(message.value))
+            self.events.append(events.PingReceived(message.value))
         elif kind is Kind.PING_ACK:
             if message.value not in self._pings:
                 self._violated("unexpected-ping-cookie", f"unexpected ping cookie: {message.value}")
-            self._events.append(events.PingAcknowledged(message.value, now_ns - self._pings.pop(message.value)))
+            self.events.append(events.PingAcknowledged(message.value, now_ns - self._pings.pop(message.value)))
         elif kind is Kind.CLOSE:
             self._receive_close(self._session_for(message, Input.CLOSE))
         else:
@@ -230,10 +249,11 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
             assert session is not None
             if not session.discarding:
                 session.unconsumed += len(piece)
-                self._events.append(events.DataReceived(session, bytes(piece)))
+                self.events.append(events.DataReceived(session, bytes(piece)))
             if not self._body_left:
                 self._body = None
-                self._finish_data(session, self._body_flags)
+                if self._body_flags & codec.EOF:
+                    self._finish_data(session, self._body_flags)
             return
         if kind is not Kind.NO_OPERATION:
             self._detail += piece
@@ -247,14 +267,14 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
             assert self._body_session is not None
             self._receive_abort(self._body_session, bool(flags & codec.PARTIAL), detail)
         elif kind is Kind.ERROR:
-            self._events.append(events.ErrorReceived(detail))
+            self.events.append(events.ErrorReceived(detail))
             text = detail.decode("utf-8", "replace")
             self.fail(RemoteProtocolError(f"{self.peer_name} reports an error of ours: {text}", rule="error-received"))
         elif kind is Kind.SHUTDOWN:
             self._receive_shutdown(detail)
 
     def _finish_data(self, session: Session, flags: int) -> None:
-        """Handle the end of a Data message."""
+        """Handle the end of a request or response."""
         raise NotImplementedError
 
     def _receive_abort(self, session: Session, partial: bool, detail: bytes) -> None:
@@ -270,7 +290,7 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
         raise NotImplementedError
 
     def _receive_increment(self, session: Session, increment: int) -> None:
-        if self._own_half(session) is not HalfState.OPEN or session.outbound >= INFINITE:
+        if self.local_half(session) is not HalfState.OPEN or session.outbound >= INFINITE:
             return
         if session.outbound + increment > MAX_RATION:
             self._violated("ration-overflow", f"ration overflow: {increment} on top of {session.outbound}")
@@ -284,7 +304,7 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
         """Queue bytes of the request or response; they leave as the ration and turns allow."""
         if self.failure is not None:
             self._check_alive()
-        if session.eof_wanted or session.ended or self._own_half(session) >= HalfState.FINISHED:
+        if session.eof_wanted or session.ended or self.local_half(session) >= HalfState.FINISHED:
             raise LocalProtocolError(f"data on finished session {session.id}", rule="data-on-finished-session")
         session.queue.append(data)
         if not session.scheduled and session.queue.size:
@@ -352,7 +372,9 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
     def wants_to_send(self) -> bool:
         if self._header:
             return True
-        return self._may_send() and bool(self._control or self._increments or (self._ready and self.failure is None))
+        if not self.established and not self._may_send():
+            return False
+        return bool(self._control or self._increments or (self._ready.waiting and self.failure is None))
 
     def segments_to_send(self, limit: int = SEND_LIMIT) -> list[bytes | memoryview]:
         out: list[bytes | memoryview] = []
@@ -398,7 +420,7 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
             not session.discarding
             and session.inbound < INFINITE
             and self._peer_half(session) is HalfState.OPEN
-            and self._own_half(session) in (HalfState.OPEN, HalfState.FINISHED)
+            and self.local_half(session) in (HalfState.OPEN, HalfState.FINISHED)
             and self.failure is None
         )
 
@@ -407,7 +429,7 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
             self._ready.add(session)
         if session.queue.size <= session.notify_below:
             session.notify_below = -1
-            self._events.append(events.SessionDrained(session))
+            self.events.append(events.SessionDrained(session))
 
     # ---- timeouts
 
@@ -438,7 +460,7 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
 
     # ---- internals
 
-    def _own_half(self, session: Session) -> HalfState:
+    def local_half(self, session: Session) -> HalfState:
         raise NotImplementedError
 
     def _peer_half(self, session: Session) -> HalfState:
@@ -459,7 +481,7 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
     def _fail_session(self, session: Session) -> None:
         session.unsent += session.queue.truncate(0)
         session.ended = session.failed = True
-        self._events.append(events.SessionFailed(session))
+        self.events.append(events.SessionFailed(session))
 
     def _end(self, session: Session) -> None:
         """Nothing more will pass for the session."""
@@ -470,12 +492,16 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
             del self.sessions[session.id]
         if session.queue.size:
             session.unsent += session.queue.truncate(0)
-        self._events.append(events.SessionEnded(session))
+        self.events.append(events.SessionEnded(session))
 
     def _check_may(self, session: Session, sent: Input, what: str) -> None:
-        following = NEXT[self.role][HalfState.TERMINATED if session.ended else self._own_half(session)][sent]
+        following = NEXT[self.role][HalfState.TERMINATED if session.ended else self.local_half(session)][sent]
         if isinstance(following, Rule):
             raise LocalProtocolError(f"{what} on session {session.id} is forbidden now ({following})", rule=following)
+
+    def _exceeded(self, session: Session, length: int) -> NoReturn:
+        report = f"input ration exceeded: {length} bytes with {session.inbound} left"
+        self._violated("input-ration-exceeded", report)
 
     def _violated(self, rule: str, report: str) -> NoReturn:
         """End the connection over a rule that the peer broke; ``report`` is the detail of the Error message."""

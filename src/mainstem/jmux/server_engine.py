@@ -108,22 +108,20 @@ class ServerEngine(JmuxEngine):
         session = Session(session_id, inbound=self._inbound_ration, outbound=self._outbound_ration)
         session.client = session.server = HalfState.OPEN
         self.sessions[session_id] = session
-        self._events.append(events.SessionOpened(session))
+        self.events.append(events.SessionOpened(session))
         return session
 
-    def _finish_data(self, session: Session, flags: int) -> None:
-        if not flags & codec.EOF:
-            return
+    def _finish_data(self, session: Session, flags: int) -> None:  # noqa: ARG002 - a client's has no other flag
         session.client = HalfState.FINISHED
         if session.server is not HalfState.TERMINATED:
-            self._events.append(events.DataFinished(session, False))
+            self.events.append(events.DataFinished(session, False))
         if session.server is HalfState.FINISHED:
             self._send_close(session)
 
     def _receive_abort(self, session: Session, partial: bool, detail: bytes) -> None:  # noqa: ARG002 - clients never set it
         if session.server is not HalfState.TERMINATED:
             self._send_abort(session, partial=True, detail=b"")
-            self._events.append(events.SessionAborted(session, True, detail))
+            self.events.append(events.SessionAborted(session, True, detail))
         self._end_if_done(session)
 
     def _receive_acknowledgment(self, session: Session) -> None:
@@ -134,7 +132,7 @@ class ServerEngine(JmuxEngine):
         if session.ack is Acknowledgment.SENT:
             self._violated("duplicate-acknowledgment", "duplicate acknowledgment")
         session.ack = Acknowledgment.SENT
-        self._events.append(events.Acknowledged(session, True))
+        self.events.append(events.Acknowledged(session, True))
 
     def _receive_close(self, session: Session) -> None:
         raise AssertionError(f"the table lets no client close {session}")
@@ -160,7 +158,7 @@ class ServerEngine(JmuxEngine):
             if session.ack_required:
                 flags |= codec.ACK_REQUIRED
                 session.ack = Acknowledgment.REQUESTED
-        out.append(codec.encode_data(session.id, flags, count))
+        out.append(codec.HEADER.pack(codec.DATA | flags, session.id, count))
         if count:
             queue.take(count, out)
             session.sent += count
@@ -184,7 +182,7 @@ class ServerEngine(JmuxEngine):
 
     # ---- internals
 
-    def _own_half(self, session: Session) -> HalfState:
+    def local_half(self, session: Session) -> HalfState:
         return session.server
 
     def _peer_half(self, session: Session) -> HalfState:
@@ -207,7 +205,7 @@ class ServerEngine(JmuxEngine):
         """A requested acknowledgment that can no longer come is a negative one."""
         if session.ack is Acknowledgment.REQUESTED:
             session.ack = Acknowledgment.NOT_REQUESTED
-            self._events.append(events.Acknowledged(session, False))
+            self.events.append(events.Acknowledged(session, False))
 
     def _end_if_done(self, session: Session) -> None:
         """A session whose client only finished stays, for a late Acknowledgment, until its id is opened again."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mainstem._core.mux.queues import OutQueue
 from mainstem.errors import Delivery
 from mainstem.jmux.state import Acknowledgment, HalfState
-from mainstem.mux.queues import OutQueue
 
 # Stands for an infinite ration: no sum of 31-bit increments reaches it.
 INFINITE = 1 << 62

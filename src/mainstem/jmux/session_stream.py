@@ -127,7 +127,7 @@ class JmuxConnection(BaseConnection):
         return list(self.engine.sessions.values())
 
     def stream_dropped(self, handle: Session) -> None:
-        if self.failure is None and not handle.ended and self.engine._own_half(handle) is not HalfState.TERMINATED:
+        if self.failure is None and not handle.ended and self.engine.local_half(handle) is not HalfState.TERMINATED:
             self.engine.abort(handle)
             self.dispatch()
             self.schedule_flush()
@@ -160,11 +160,11 @@ class JmuxConnection(BaseConnection):
             stream._set_exception(error)
 
     def _on_session_ended(self, event: events.SessionEnded) -> None:
-        if (stream := event.session.owner()) is not None:
+        if (stream := event.session.owner()) is not None and stream._drainers:
             stream._wake_writers()
 
     def _on_last_message(self, _: object) -> None:
-        self._loop.call_soon(self._after_last_message)
+        self.loop.call_soon(self._after_last_message)
 
     @ends_connection_on_error
     def _after_last_message(self) -> None:

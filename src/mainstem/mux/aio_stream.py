@@ -49,10 +49,10 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from mainstem._core.mux.queues import InBuffer
 from mainstem._internal.tasks import within
 from mainstem.errors import ClosedError, ConnectionLost, Delivery, LimitExceeded, MainstemError, Timeout
 from mainstem.mux.connection import logger
-from mainstem.mux.queues import InBuffer
 
 if TYPE_CHECKING:
     from typing import Self
@@ -113,9 +113,9 @@ class BaseStream:
         "_eof",
         "_eof_seen",
         "_handle",
+        "_loop",
         "_read_error",
         "_reader",
-        "_received",
         "_reported",
         "_short_read",
         "_task",
@@ -133,7 +133,6 @@ class BaseStream:
         self._closed = False  # it was closed or aborted here
         self._buffer = InBuffer()
         self._credited = 0
-        self._received = 0
         self._any_read = False
         self._eof = False
         self._eof_seen = False
@@ -147,6 +146,7 @@ class BaseStream:
         self._short_read: asyncio.IncompleteReadError | None = None
         handle.owner = weakref.ref(self)
         self._connection = connection
+        self._loop = connection.loop
 
     @property
     def id(self) -> int:
@@ -183,7 +183,7 @@ class BaseStream:
         """Return what passed through the stream and what waits in it; may be called in any thread."""
         return StreamStats(
             bytes_sent=self._handle.sent,
-            bytes_received=self._received,
+            bytes_received=self._buffer.received,
             unsent_bytes=self.queued,
             unread_bytes=self._buffer.size,
         )
@@ -231,16 +231,17 @@ class BaseStream:
             return await within(timeout, self.read(limit), f"read of {self._KIND} {self.id}")
         buffer = self._buffer
         if limit < 0:
-            await self._wait_for(None)
+            while not self._eof:
+                await self._more_than(None)
+            self._eof_seen = True
             data = buffer.read_all()
-            self._taken(len(data))
-            return data
-        while not buffer.size:
-            if self._eof or not limit:
-                self._eof_seen = self._eof
-                return b""
-            await self._wait_for_data()
-        data = buffer.read_some(limit)
+        else:
+            while not buffer.size:
+                if self._eof or not limit:
+                    self._eof_seen = self._eof
+                    return b""
+                await self._more()
+            data = buffer.read_some(limit)
         self._taken(len(data))
         return data
 
@@ -262,13 +263,15 @@ class BaseStream:
         if timeout is not None:
             return await within(timeout, self.readexactly(count), f"read of {self._KIND} {self.id}")
         buffer = self._buffer
-        if buffer.size < count:
-            await self._wait_for(count)
-            if buffer.size < count:
+        while buffer.size < count:
+            if self._eof:
+                self._eof_seen = True
                 partial = buffer.read_all()
                 self._taken(len(partial))
                 self._short_read = asyncio.IncompleteReadError(partial, count)
                 raise self._short_read
+            await self._more_than(count)
+            self._eof_seen = self._eof
         data = buffer.read_exactly(count)
         self._taken(count)
         return data
@@ -293,36 +296,31 @@ class BaseStream:
             raise StopAsyncIteration
         return data
 
-    async def _wait_for_data(self) -> None:
+    def _more(self) -> asyncio.Future[None]:
+        """A future that completes when something comes: bytes, their end, or an error."""
         if self._read_error is not None:
             self._reported = True
             raise self._read_error.with_traceback(None)
-        if self._reader is not None:
+        if self._reader is not None and not self._reader.done():
             raise RuntimeError("another task is reading from this stream already")
-        self._reader = asyncio.get_running_loop().create_future()
-        try:
-            await self._reader
-        finally:
-            self._reader = None
+        self._reader = reader = self._loop.create_future()
+        return reader
 
-    async def _wait_for(self, count: int | None) -> None:
-        """Wait until ``count`` bytes are in the buffer (``None``: all of them), or the end. Takes nothing."""
-        buffer = self._buffer
-        self._eof_seen = self._eof
-        while not self._eof and (count is None or buffer.size < count):
-            if buffer.size:
-                if count is None and buffer.size > (limit := self._connection.read_limit):
-                    text = f"{self._KIND} {self.id} has more than {limit} bytes, the limit of one read"
-                    raise LimitExceeded(text, limit=limit)
-                if buffer.size > self._credited:
-                    ahead, self._credited = buffer.size - self._credited, buffer.size
-                    self._consumed(ahead)
-            await self._wait_for_data()
-        self._eof_seen = self._eof
+    def _more_than(self, count: int | None) -> asyncio.Future[None]:
+        """The same for a read of ``count`` bytes (``None``: of all), which takes none before they are there."""
+        if size := self._buffer.size:
+            if count is None and size > (limit := self._connection.read_limit):
+                text = f"{self._KIND} {self.id} has more than {limit} bytes, the limit of one read"
+                raise LimitExceeded(text, limit=limit)
+            if size > self._credited:
+                ahead, self._credited = size - self._credited, size
+                self._consumed(ahead)
+        return self._more()
 
     def _taken(self, count: int) -> None:
         """Account for ``count`` bytes that a read took out of the buffer."""
-        self._any_read = self._any_read or count > 0
+        if count:
+            self._any_read = True
         if self._credited:
             credited = min(count, self._credited)
             self._credited -= credited
@@ -373,11 +371,16 @@ class BaseStream:
             Timeout: The timeout passed.
             MainstemError: What ended the writing half before that.
         """
+        connection = self._connection
+        if connection.writes:
+            connection.sends_at_once = connection.is_alone = connection.writes == 1
+            connection.writes = 0
         if self._handle.queue.size:
-            self._connection.flush()
+            connection.flush()
         if timeout is not None or self._handle.queue.size:
             await within(timeout, self._drain_to(0, 0), f"flush of {self._KIND} {self.id}")
-        self._check_written()
+        if self._write_failure is not None:
+            self._check_written()
 
     async def _flush_in_time(self, timeout: float | None = None) -> None:
         """Flush. Fail the writing half with ``Timeout`` after ``timeout`` seconds in which no byte left.
@@ -450,7 +453,6 @@ class BaseStream:
     def _feed_data(self, data: bytes) -> None:
         """Add received bytes, which are not copied."""
         self._buffer.append(data)
-        self._received += len(data)
         if self._reader is not None:
             self._wake_reader()
 
@@ -472,7 +474,7 @@ class BaseStream:
             error.args = (f"{error}; {unsent} bytes were not sent",)
         if not self._eof and self._read_error is None:
             self._read_error = error
-            self._reported = self._reported or self._reader is not None
+            self._reported = self._reported or (self._reader is not None and not self._reader.done())
         self._wake_reader()
         self._fail_writes(error)
         if self._ends_handler():
@@ -539,5 +541,6 @@ class BaseStream:
         return Delivery.PARTIAL if self._unsent() else Delivery.UNKNOWN
 
     def _wake_reader(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+        reader, self._reader = self._reader, None
+        if reader is not None and not reader.done():
+            reader.set_result(None)

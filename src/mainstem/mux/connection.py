@@ -20,8 +20,8 @@ another stream's turn can overtake what is still in the engine, but not what the
 have a turn.
 
 A write that is alone is flushed at once, which saves a turn of the loop: a request or a response of a peer that has one in flight.
-The first write after a burst of the peer's bytes is expected to be alone (``sends_at_once``) if the one after the burst before was;
-so a program that writes a message in two parts, or many messages, is gathered from the second time on.
+The first write after a burst of the peer's bytes, or after a stream was flushed, is expected to be alone (``sends_at_once``) if the
+one before was; so a program that writes a message in two parts, or many messages, is gathered from the second time on.
 
 Tasks. ``spawn`` starts the handlers of streams and of the connection; they belong to the connection. A handler is cancelled when
 its stream breaks (:meth:`BaseStream._set_exception`), as every stream does that is left when the connection ends. A handler whose
@@ -75,26 +75,27 @@ class BaseConnection:
     A subclass fills ``_handlers`` (event class to method) and implements ``_on_over``.
     """
 
-    engine: BaseEngine[Any, Any]
+    engine: BaseEngine[Any]
 
-    def __init__(self, engine: BaseEngine[Any, Any], clock: Clock = SYSTEM_CLOCK) -> None:
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, engine: BaseEngine[Any], clock: Clock = SYSTEM_CLOCK) -> None:
+        self.loop = asyncio.get_running_loop()
         self._clock = clock
         self.engine = engine
         self._handlers: dict[type, Callable[[Any], None]] = {}
-        self._transport: Transport | None = None
+        self.transport: Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ns = 0
         self._linger: asyncio.TimerHandle | None = None
-        self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._done: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self.loop.create_future()
+        self._done: asyncio.Future[None] = self.loop.create_future()
         self.tasks: set[asyncio.Task[Any]] = set()
         self.traffic = EndpointCounters()
         self.flush_scheduled = False
-        # Whether the next write is flushed at once, the writes since the peer's last bytes, and whether those before were one.
+        # Whether the next write is sent at once; the writes since the peer's last bytes, or since a stream was flushed; and whether
+        # those before were one.
         self.sends_at_once = True
         self.writes = 0
-        self._is_alone = True
+        self.is_alone = True
         self._started_handler = False
         self.over = False
         self.failure: MainstemError | None = None
@@ -102,7 +103,7 @@ class BaseConnection:
     @property
     def peer_address(self) -> Any:
         """The peer's address as its socket names it: host and port for TCP; ``None`` when there is none."""
-        return None if self._transport is None else self._transport.get_extra_info("peername")
+        return None if self.transport is None else self.transport.get_extra_info("peername")
 
     @property
     def peer_certificate(self) -> dict[str, Any] | None:
@@ -111,7 +112,7 @@ class BaseConnection:
         ``None`` without TLS. A client's certificate is requested by ``verify_mode`` of the server's context, and was verified
         then; with ``CERT_NONE`` this is empty.
         """
-        return None if self._transport is None else self._transport.get_extra_info("peercert")
+        return None if self.transport is None else self.transport.get_extra_info("peercert")
 
     @property
     def closed(self) -> bool:
@@ -120,7 +121,7 @@ class BaseConnection:
     @property
     def is_open(self) -> bool:
         """Whether it has a transport and has not ended."""
-        return self._transport is not None and not self.over
+        return self.transport is not None and not self.over
 
     @property
     def error(self) -> MainstemError | None:
@@ -130,7 +131,7 @@ class BaseConnection:
     @property
     def ssl_object(self) -> Any:
         """The TLS connection, an :class:`ssl.SSLObject`; ``None`` without TLS."""
-        return None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        return None if self.transport is None else self.transport.get_extra_info("ssl_object")
 
     @property
     def read_limit(self) -> int:
@@ -157,7 +158,7 @@ class BaseConnection:
     @ends_connection_on_error
     def transport_ready(self, transport: Transport) -> None:
         """Start to use a transport; called by it once it is connected."""
-        self._transport = transport
+        self.transport = transport
         self.engine.peer_name = transport.peer
         self.traffic.connections_opened += 1
         self.flush()
@@ -170,18 +171,19 @@ class BaseConnection:
         try:
             self.traffic.bytes_received += len(data)
             if self.writes:
-                self._is_alone = self.writes == 1
+                self.is_alone = self.writes == 1
                 self.writes = 0
-            self.sends_at_once = self._is_alone
+            self.sends_at_once = self.is_alone
             try:
                 engine.receive_data(data, self._clock.monotonic_ns())
             except MainstemError as error:
                 self.dispatch()
                 self._fail(error)
                 return
-            if engine._events:
+            if engine.events:
                 self.dispatch()
-            self.flush()
+            if engine.wants_to_send or engine.timeout_moved:
+                self.flush()
             if self._started_handler:  # the first step of each is in the next turn of the loop: flush after them
                 self._started_handler = False
                 self.schedule_flush()
@@ -222,7 +224,7 @@ class BaseConnection:
         """Flush at the end of this turn of the event loop, so that what is queued in it leaves together."""
         if not self.flush_scheduled:
             self.flush_scheduled = True
-            self._loop.call_soon(self._on_turn)
+            self.loop.call_soon(self._on_turn)
 
     def send_soon(self) -> None:
         """Flush what was just queued: at once if it is alone, else at the end of this turn of the event loop."""
@@ -235,7 +237,7 @@ class BaseConnection:
 
     def flush(self) -> None:
         """Write as much to the transport as it takes now."""
-        transport = self._transport
+        transport = self.transport
         if transport is None or self.over:
             return
         engine = self.engine
@@ -250,14 +252,14 @@ class BaseConnection:
             if batches == FLUSH_BATCHES:
                 self.schedule_flush()
                 break
-        if engine._events:
+        if engine.events:
             self.dispatch()
         if engine.timeout_moved:
             self._set_timer()
 
     def dispatch(self) -> None:
         """Call the handlers of the protocol's events."""
-        events = self.engine._events
+        events = self.engine.events
         handlers = self._handlers
         while events:
             event = events.popleft()
@@ -268,7 +270,7 @@ class BaseConnection:
     def call_soon(self, call: Callable[..., object], *arguments: Any) -> bool:
         """Call a function in the event loop, from any thread; false if the loop is closed, and with it everything."""
         try:
-            self._loop.call_soon_threadsafe(call, *arguments)
+            self.loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:
             return False
         return True
@@ -293,7 +295,7 @@ class BaseConnection:
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Start a task of the connection. An exception that it raises is logged."""
-        task = start_task(work, self._loop)
+        task = start_task(work, self.loop)
         self.tasks.add(task)
         task.add_done_callback(self._task_done)
         return task
@@ -346,7 +348,8 @@ class BaseConnection:
     def _on_turn(self) -> None:
         # Reset only here: a caller that flushes message by message must not fill the loop with calls that have nothing to do.
         self.flush_scheduled = False
-        self.flush()
+        if not self.over and (self.engine.wants_to_send or self.engine.timeout_moved):
+            self.flush()
 
     def _set_timer(self) -> None:
         self.engine.timeout_moved = False
@@ -359,7 +362,7 @@ class BaseConnection:
             self._timer.cancel()
         self._timer_due_ns = due_ns
         delay = max(0, due_ns - self._clock.monotonic_ns()) / 1e9
-        self._timer = self._loop.call_later(delay, self._on_timer)
+        self._timer = self.loop.call_later(delay, self._on_timer)
 
     @ends_connection_on_error
     def _on_timer(self) -> None:
@@ -389,7 +392,7 @@ class BaseConnection:
             return
         assert self.failure is None
         self.failure = error
-        transport = self._transport
+        transport = self.transport
         if transport is not None and not abort:
             # An Error or Shutdown message, or responses that were still due.
             while not transport.paused and (segments := self.engine.segments_to_send(FLUSH_BATCH)):
@@ -412,7 +415,7 @@ class BaseConnection:
         elif abort:
             transport.abort()
         else:
-            self._linger = self._loop.call_later(LINGER_S, transport.abort)
+            self._linger = self.loop.call_later(LINGER_S, transport.abort)
             transport.close()
 
     def _on_over(self, error: MainstemError) -> None:

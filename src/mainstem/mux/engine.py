@@ -4,7 +4,7 @@ An engine has six verbs. Its driver (:class:`mainstem.mux.connection.BaseConnect
 the engine never calls back, reads no clock and starts nothing:
 
 * ``receive_data(data, now_ns)`` and ``receive_eof(now_ns)`` take what the transport delivered;
-* ``next_event()`` returns what follows from it, oldest first;
+* ``next_event()`` returns what follows from it, oldest first (``events`` holds them until then);
 * ``segments_to_send(limit)`` (or ``data_to_send``) returns what the transport should carry next;
 * ``next_timeout_ns()`` and ``handle_timeout(now_ns)`` are its only relation to time. ``timeout_moved`` is set when the next
   timeout may be earlier than it was; the driver clears it when it asks.
@@ -27,9 +27,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
+from mainstem._core.mux.queues import RoundRobin
 from mainstem.errors import ClosedError
 from mainstem.mux.heartbeat import Heartbeat
-from mainstem.mux.queues import RoundRobin, Schedulable
 
 if TYPE_CHECKING:
     from mainstem.errors import MainstemError
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 # The default limit of one data_to_send: few enough bytes that a small message waits a short time.
 SEND_LIMIT = 256 * 1024
+# A message of at most this many bytes may leave alone, joined with its header; a longer one is queued.
+LONE_BYTES = 4096
 # Pings of this end that may be outstanding at once, for the connection and for each stream.
 MAX_OUTSTANDING_PINGS = 64
 # Responses (Pong, StopRead, Credit, PingAck, Abort) that wait because the peer does not read; beyond it the connection ends.
@@ -49,12 +51,18 @@ class Rule(str):
     __slots__ = ()
 
 
-M = TypeVar("M", bound=Schedulable)
 E = TypeVar("E")
 
 
-class BaseEngine(Generic[M, E]):
-    """The base of an engine: ``M`` is its stream, ``E`` its events."""
+class BaseEngine(Generic[E]):
+    """The base of an engine, whose events are ``E``.
+
+    Attributes:
+        events: The events that were not fetched yet, oldest first; a driver may take them from the left.
+        failure: What ended the connection; ``None`` while it is alive.
+        timeout_moved: Whether the next timeout may be earlier than it was; the driver clears it when it asks.
+        wants_to_send: Whether :meth:`data_to_send` would return anything.
+    """
 
     PROTOCOL: ClassVar[str]
     settings: ConnectionSettings
@@ -63,9 +71,9 @@ class BaseEngine(Generic[M, E]):
         self.settings = settings
         self.peer_name = peer
         self.failure: MainstemError | None = None
-        self._events: deque[E] = deque()
+        self.events: deque[E] = deque()
         self._control = bytearray()
-        self._ready: RoundRobin[M] = RoundRobin()
+        self._ready = RoundRobin()
         self._carry = bytearray()
         self._heartbeat = Heartbeat.of(settings.ping_interval, settings.ping_timeout, now_ns=now_ns)
         self.timeout_moved = True
@@ -80,11 +88,10 @@ class BaseEngine(Generic[M, E]):
 
     def next_event(self) -> E | None:
         """Return the oldest event that was not yet fetched."""
-        return self._events.popleft() if self._events else None
+        return self.events.popleft() if self.events else None
 
     @property
     def wants_to_send(self) -> bool:
-        """Whether :meth:`data_to_send` would return anything."""
         raise NotImplementedError
 
     def data_to_send(self, limit: int = SEND_LIMIT) -> bytes:

@@ -20,10 +20,11 @@ class Heartbeat:
     """One peer's (or one stream's) heartbeat.
 
     After ``interval_ns`` without received data a ping is due; ``timeout_ns`` after that ping without received data the peer
-    is dead. An interval of 0 switches the heartbeat off.
+    is dead. An interval of 0 switches the heartbeat off. ``heard_ns`` is when data came last, ``pinged_ns`` when a ping was due
+    since, or -1.
     """
 
-    __slots__ = ("_heard_ns", "_pinged_ns", "interval_ns", "timeout_ns")
+    __slots__ = ("heard_ns", "interval_ns", "pinged_ns", "timeout_ns")
 
     def __init__(self, *, interval_ns: int, timeout_ns: int, now_ns: int) -> None:
         if interval_ns < 0 or (interval_ns and timeout_ns <= 0):
@@ -32,8 +33,8 @@ class Heartbeat:
             )
         self.interval_ns = interval_ns
         self.timeout_ns = timeout_ns
-        self._heard_ns = now_ns
-        self._pinged_ns = -1
+        self.heard_ns = now_ns
+        self.pinged_ns = -1
 
     @classmethod
     def of(cls, interval: float | None, timeout: float, *, now_ns: int) -> Heartbeat:
@@ -44,26 +45,26 @@ class Heartbeat:
 
     def heard(self, now_ns: int) -> bool:
         """Data came from the peer: it is alive. Return whether a ping had been sent: then the next instant may have moved back."""
-        self._heard_ns = now_ns
-        if self._pinged_ns < 0:
+        self.heard_ns = now_ns
+        if self.pinged_ns < 0:
             return False
-        self._pinged_ns = -1
+        self.pinged_ns = -1
         return True
 
     def next_timeout_ns(self) -> int | None:
         """The instant from which :meth:`check` returns something else than ``QUIET``."""
         if not self.interval_ns:
             return None
-        if self._pinged_ns >= 0:
-            return self._pinged_ns + self.timeout_ns
-        return self._heard_ns + self.interval_ns
+        if self.pinged_ns >= 0:
+            return self.pinged_ns + self.timeout_ns
+        return self.heard_ns + self.interval_ns
 
     def check(self, now_ns: int) -> Verdict:
         """What is due at ``now_ns``; ``PING`` is returned once for each silence and starts the time-out."""
         due = self.next_timeout_ns()
         if due is None or now_ns < due:
             return Verdict.QUIET
-        if self._pinged_ns >= 0:
+        if self.pinged_ns >= 0:
             return Verdict.DEAD
-        self._pinged_ns = now_ns
+        self.pinged_ns = now_ns
         return Verdict.PING

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from tests.support.mux_pair import jmux_pair
 
+from mainstem._core.mux.queues import OutQueue
 from mainstem._internal.as_bytes import as_bytes, as_message
 from mainstem.aqueduct import Message
 from mainstem.aqueduct.frames import as_headers
 from mainstem.aqueduct.serializers import RawSerializer
 from mainstem.errors import LocalProtocolError
-from mainstem.mux.queues import OutQueue
 
 NO_BYTES = [5, 10**12, True, 1.5, None, [1, 2], (1,), {1}]
 

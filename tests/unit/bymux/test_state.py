@@ -83,7 +83,7 @@ def test_a_packet_that_the_peers_half_forbids_ends_the_connection(half: HalfStat
 @pytest.mark.parametrize(("half", "packet"), PAIRS)
 def test_a_global_packet_that_the_peers_half_forbids_ends_the_connection(half: HalfState, packet: Packet) -> None:
     connection = in_half(half, ours=False)
-    if not connection.own & HalfState.STOPPED:
+    if not connection.local & HalfState.STOPPED:
         connection.allow_streams(1)
     wire = encode_global(packet, {Packet.CREDIT: 1, Packet.WRITE: 2}.get(packet))
     # A global Close is answered with StopRead, after which no credit for streams can have been given.

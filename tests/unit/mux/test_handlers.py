@@ -101,8 +101,8 @@ async def test_handlers_are_cancelled_when_the_connection_ends(how: str) -> None
     await soon(bymux_handler.started.wait())
     await soon(jmux_handler.started.wait())
     if how == "lost":
-        server._runner._transport.lose(OSError("reset"))  # type: ignore[union-attr]
-        endpoint.servers[0]._transport.lose(OSError("reset"))  # type: ignore[union-attr]
+        server._runner.transport.lose(OSError("reset"))  # type: ignore[union-attr]
+        endpoint.servers[0].transport.lose(OSError("reset"))  # type: ignore[union-attr]
     elif how == "ended here":
         server._runner.end(abort=True)
         endpoint.servers[0].end(abort=True)

@@ -1,4 +1,4 @@
-"""A peer that has fallen silent is noticed with the default settings."""
+"""When a silent peer is pinged, and when it is given up."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import pytest
 
 from mainstem.bymux import Role
 from mainstem.bymux.engine import BymuxEngine
-from mainstem.errors import Timeout
+from mainstem.errors import ConfigurationError, Timeout
 from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.server_engine import ServerEngine
+from mainstem.mux.heartbeat import Heartbeat, Verdict
 
 SECOND = 1_000_000_000
 
@@ -48,3 +49,23 @@ def test_a_peer_that_answers_is_never_given_up(make_ends: Any) -> None:
             for source, target in ((one, other), (other, one)):
                 if data := source.data_to_send():
                     target.receive_data(data, now_ns)
+
+
+def test_a_heartbeat_pings_once_per_silence_and_then_gives_up() -> None:
+    beat = Heartbeat(interval_ns=10, timeout_ns=5, now_ns=0)
+    assert beat.check(9) is Verdict.QUIET
+    assert beat.check(10) is Verdict.PING
+    assert beat.check(11) is Verdict.QUIET
+    assert beat.next_timeout_ns() == 15
+    beat.heard(12)
+    assert beat.next_timeout_ns() == 22
+    assert beat.check(30) is Verdict.PING
+    assert beat.check(35) is Verdict.DEAD
+
+
+def test_a_heartbeat_without_an_interval_is_off() -> None:
+    beat = Heartbeat(interval_ns=0, timeout_ns=0, now_ns=0)
+    assert beat.next_timeout_ns() is None
+    assert beat.check(10**18) is Verdict.QUIET
+    with pytest.raises(ConfigurationError):
+        Heartbeat(interval_ns=1, timeout_ns=0, now_ns=0)

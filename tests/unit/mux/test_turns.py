@@ -105,7 +105,7 @@ async def test_a_message_written_in_parts_leaves_in_one_piece_from_the_second_on
         for _ in range(2):
             stream.write(b"1")
             await stream.readexactly(1)
-        lengths = pieces_of(client._runner._transport)  # type: ignore[arg-type]
+        lengths = pieces_of(client._runner.transport)  # type: ignore[arg-type]
         for _ in range(3):
             stream.write(b"12")
             stream.write(b"345")
@@ -138,12 +138,12 @@ async def test_a_lone_write_to_a_transport_without_room_is_kept() -> None:
     async with client, await client.open_stream() as stream:
         await settle()
         runner = client._runner
-        assert runner._transport is not None
-        runner._transport.paused = True
+        assert runner.transport is not None
+        runner.transport.paused = True
         assert runner.sends_at_once
         stream.write(MESSAGE)
         assert stream.queued == len(MESSAGE)
-        runner._transport.paused = False
+        runner.transport.paused = False
         runner.writing_resumed()
         assert await stream.readexactly(len(MESSAGE)) == MESSAGE
 

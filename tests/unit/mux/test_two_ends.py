@@ -93,7 +93,7 @@ class BymuxEnds(RuleBasedStateMachine):
             self.begin(end, self.ends[end].open_stream())
 
     def usable(self, end: int, pick: int) -> StreamState | None:
-        streams = [s for s in self.open[end] if not s.close_wanted and not s.own & bymux.HalfState.CLOSED]
+        streams = [s for s in self.open[end] if not s.close_wanted and not s.local & bymux.HalfState.CLOSED]
         return streams[pick % len(streams)] if streams else None
 
     @rule(end=st.integers(0, 1), pick=st.integers(0, 99), data=st.binary(max_size=150))
@@ -110,7 +110,7 @@ class BymuxEnds(RuleBasedStateMachine):
 
     @rule(end=st.integers(0, 1), pick=st.integers(0, 99))
     def stop_read(self, end: int, pick: int) -> None:
-        streams = [s for s in self.open[end] if not s.own & bymux.HalfState.STOPPED]
+        streams = [s for s in self.open[end] if not s.local & bymux.HalfState.STOPPED]
         if streams:
             self.ends[end].stop_read(streams[pick % len(streams)])
 
@@ -123,7 +123,7 @@ class BymuxEnds(RuleBasedStateMachine):
     @rule(end=st.integers(0, 1), pick=st.integers(0, 99))
     def ping(self, end: int, pick: int) -> None:
         streams: list[StreamState | None] = [None]
-        streams += [s for s in self.open[end] if s.own is not bymux.HalfState.DONE and len(s.pings or ()) < 60]
+        streams += [s for s in self.open[end] if s.local is not bymux.HalfState.DONE and len(s.pings or ()) < 60]
         if len(self.ends[end]._pings) < 60:
             self.ends[end].ping(streams[pick % len(streams)])
 

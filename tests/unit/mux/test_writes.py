@@ -62,8 +62,8 @@ async def test_leaving_the_block_after_the_connection_ended_raises(how: str) -> 
             stream.write(bytes(5000))
             await settle()
             if how == "lost":
-                assert client._runner._transport is not None
-                client._runner._transport.lose(OSError("reset"))  # type: ignore[attr-defined]
+                assert client._runner.transport is not None
+                client._runner.transport.lose(OSError("reset"))  # type: ignore[attr-defined]
             else:
                 server._runner.end()
             await settle()
@@ -219,10 +219,10 @@ async def test_the_end_of_tcp_is_a_lost_connection(inside: bool) -> None:
     stream = await bymux_client.open_stream()
     await settle()
     stream.write(b"x")
-    assert bymux_client._runner._transport is not None
+    assert bymux_client._runner.transport is not None
     if inside:
         bymux_client._runner.data_received(memoryview(b"\x21"))
-    bymux_client._runner._transport.lose(None)  # type: ignore[attr-defined]
+    bymux_client._runner.transport.lose(None)  # type: ignore[attr-defined]
     with pytest.raises(ConnectionLost):
         await stream.read()
     with pytest.raises(ConnectionLost):

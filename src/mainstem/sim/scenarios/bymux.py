@@ -193,7 +193,7 @@ class BymuxRun(MuxRun):
             if rng.random() < 0.7:
                 acted |= self._write(number, plan.outgoing(number))
                 acted |= self._read(number, plan.incoming(number))
-        if self.pings_left[number] and rng.random() < 0.02 and connection.own is not HalfState.DONE:
+        if self.pings_left[number] and rng.random() < 0.02 and connection.local is not HalfState.DONE:
             self.pings_left[number] -= 1
             connection.ping(now_ns=self.world.now_ns)
         if self.is_ending and not self.has_finished[number] and rng.random() < 0.5:
@@ -216,7 +216,7 @@ class BymuxRun(MuxRun):
     def _write(self, number: int, way: Way) -> bool:
         connection, stream = self.connections[number], way.writer
         assert stream is not None
-        if way.discard_at is not None and way.written >= way.discard_at and not stream.own & HalfState.CLOSED:
+        if way.discard_at is not None and way.written >= way.discard_at and not stream.local & HalfState.CLOSED:
             way.discard_at = None
             way.is_closed = way.is_cut = True
             connection.close(stream, discard=True)
@@ -233,7 +233,7 @@ class BymuxRun(MuxRun):
     def _read(self, number: int, way: Way) -> bool:
         connection, stream, acted = self.connections[number], way.reader, False
         assert stream is not None
-        if way.stop_at is not None and way.read >= way.stop_at and not stream.own & HalfState.STOPPED:
+        if way.stop_at is not None and way.read >= way.stop_at and not stream.local & HalfState.STOPPED:
             way.stop_at, way.is_stopped, acted = None, True, True
             connection.stop_read(stream)
         if not stream.unconsumed or self.rng.random() >= way.eagerness:
@@ -317,7 +317,7 @@ class BymuxRun(MuxRun):
             held = stream.receive_credit + stream.unconsumed + stream.restorable
             if connection._body_stream is stream:
                 held += connection._body_left
-            if held > window or (held < window and not stream.own & HalfState.STOPPED and not stream.discarding):
+            if held > window or (held < window and not stream.local & HalfState.STOPPED and not stream.discarding):
                 raise Violation(f"{NAMES[number]} holds and allows {held} bytes of {stream}, not {window}")
         if theirs > connection.settings.peer_streams:
             raise Violation(f"{NAMES[number]} has {theirs} streams of its peer, not {connection.settings.peer_streams}")

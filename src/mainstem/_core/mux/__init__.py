@@ -1,0 +1,1 @@
+"""bymux and Jmux: their queues, and what happens once for each packet."""
