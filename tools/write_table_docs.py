@@ -45,7 +45,7 @@ def with_options(text: str, source: str, kind: type) -> str:
 
 def pages() -> dict[Path, str]:
     """Every page as it should be."""
-    from mainstem.spark.sinks.options import ChannelOptions
+    from mainstem.spark.sinks.channels import ChannelOptions
     from mainstem.spark.sources.capture_options import CaptureOptions
     from mainstem.spark.sources.live import LiveOptions
     from mainstem.spark.sources.options import RecordingOptions

@@ -9,7 +9,7 @@ from tests.support import java
 from tests.support.archive_messages import PRIMITIVES, camel, sample
 
 from mainstem.archive.messages import TYPES, decode
-from mainstem.codecs.sbe_schema import SbeSchema
+from mainstem.codecs.sbe import SbeSchema
 
 pytestmark = [pytest.mark.interop]
 CONNECT_REQUEST = 2  # schema 14 dropped it

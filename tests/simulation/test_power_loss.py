@@ -12,7 +12,7 @@ import pytest
 from mainstem.recording.catalog import RecordingDescriptor
 from mainstem.recording.segments import SegmentWriter
 from mainstem.sim.disk import Crash, Device, FaultyDisk
-from mainstem.spark.formats.new_file import NewFile
+from mainstem.spark.formats.data_files import NewFile
 from mainstem.store.local import LocalStore
 
 if TYPE_CHECKING:

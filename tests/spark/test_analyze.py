@@ -33,8 +33,7 @@ from mainstem.errors import CaptureError
 from mainstem.recording import Recorder
 from mainstem.spark.java import ensure_java
 from mainstem.spark.jobs import analyze as analyze_job
-from mainstem.spark.report.parallel import in_parallel
-from mainstem.spark.report.program import analyze
+from mainstem.spark.report import analyze, in_parallel
 from mainstem.spark.tables import TABLES
 
 if TYPE_CHECKING:

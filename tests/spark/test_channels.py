@@ -16,8 +16,7 @@ from mainstem import Aeron, MediaDriver
 from mainstem._internal.loop_thread import LoopThread
 from mainstem.message_keys import MessageKey
 from mainstem.recording import Recorder
-from mainstem.recording.message_log import MessageLog
-from mainstem.recording.message_server import MessageRecorder, listen
+from mainstem.recording.message_server import MessageLog, MessageRecorder, listen
 from mainstem.spark.tables import drop_duplicates
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from tests.support.streams import Stream, record
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder
 from mainstem.recording.index import index_file
-from mainstem.recording.rows.bounds import Range
+from mainstem.recording.rows.filters import Range
 from mainstem.spark import recordings
+from mainstem.spark.filtered_read import bounds_of, pruned_options
 from mainstem.spark.sources.options import parse_options
 from mainstem.spark.sources.planning import Planner, ReadPositions
-from mainstem.spark.sources.pushdown import bounds_of, pruned_options
 
 if TYPE_CHECKING:
     from pathlib import Path

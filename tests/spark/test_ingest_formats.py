@@ -11,9 +11,9 @@ from tests.support.ingesting import forget_last_batch
 
 from mainstem.errors import ConfigurationError, StoreError
 from mainstem.recording import Recorder
-from mainstem.recording.message_log import MessageLog
-from mainstem.spark.formats.catalogs import open_catalog
+from mainstem.recording.message_server import MessageLog
 from mainstem.spark.formats.delta import DeltaTable
+from mainstem.spark.formats.iceberg import open_catalog
 from mainstem.spark.ingest import Count, IngestOptions, start
 
 deltalake = pytest.importorskip("deltalake")

@@ -10,7 +10,7 @@ from tests.support.shipping import TERM, ManualClock, Station, payloads, shipper
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.recording.shipping.retention import before_committed, remove
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
-from mainstem.spark.sources.checkpoints import committed_positions
+from mainstem.spark.sources.offsets import committed_positions
 from mainstem.store import open_store
 
 if TYPE_CHECKING:

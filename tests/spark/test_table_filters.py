@@ -16,9 +16,8 @@ pytest.importorskip("polars")
 from tests.support.table_filters import FLOATING, NOT_IN_ICEBERG, Filter, as_sql, batches, columns, compares, filters  # noqa: E402
 from tests.support.table_readers import delta_counts, differences, iceberg_counts, true_counts, write  # noqa: E402
 
-from mainstem.spark.formats.catalogs import open_catalog  # noqa: E402
 from mainstem.spark.formats.delta import DeltaTable  # noqa: E402
-from mainstem.spark.formats.iceberg import IcebergTable  # noqa: E402
+from mainstem.spark.formats.iceberg import IcebergTable, open_catalog  # noqa: E402
 
 if TYPE_CHECKING:
     from pathlib import Path

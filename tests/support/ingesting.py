@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainstem.recording import Recorder
-from mainstem.recording.message_log import MessageLog
+from mainstem.recording.message_server import MessageLog
 from mainstem.spark.ingest import Count, IngestOptions, start
 
 if TYPE_CHECKING:

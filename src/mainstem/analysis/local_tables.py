@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from mainstem.analysis.folds.events import PREFIX, TIMES, from_arrow
+from mainstem.analysis.folds.fold import PREFIX, TIMES, from_arrow
 from mainstem.analysis.tables import CHANNEL_OF_AERON, FOLDS, SELECTIONS, TABLES, TIME, sources
 from mainstem.capture.files import captures
 from mainstem.capture.planning import FrameSelection, unreadable

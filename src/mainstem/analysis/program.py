@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mainstem.analysis.local_tables import LocalTables
 from mainstem.analysis.options import NoProgress
-from mainstem.analysis.run import Analysis
+from mainstem.analysis.page.overview import render
+from mainstem.analysis.summary import Summary
+from mainstem.analysis.summary_builder import SummaryBuilder
+from mainstem.analysis.verdict import verdict
 from mainstem.capture.files import captures
 from mainstem.capture.ports import parse_aeron_ports, parse_ports
 from mainstem.capture.remote_files import status_of
@@ -18,6 +22,68 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mainstem.analysis.options import AnalyzeOptions, Inputs, ProgressListener
+    from mainstem.analysis.summary_builder import Backend
+
+
+# -- an analysis from end to end ---------------------------------------------------------------------------------------
+
+
+READ, WRITE, GATHER = "read captures", "write tables", "gather"
+RECORDED = "read recordings"
+
+
+class Analysis:
+    """One run. ``summary``, ``verdict`` and ``report`` are set after ``run``."""
+
+    def __init__(self, tables: Backend, options: AnalyzeOptions, listener: ProgressListener) -> None:
+        self._tables, self._options, self._listener = tables, options, listener
+        self.summary = Summary(inputs=list(options.shown or options.inputs))
+        self.verdict: list[str] = []
+
+    @property
+    def report(self) -> Path:
+        return self._options.out / "report.html"
+
+    def run(self) -> None:
+        try:
+            inputs = self._options.split()
+            self._options.out.mkdir(parents=True, exist_ok=True)
+            self._write(inputs)
+            self._gather(inputs)
+        finally:
+            self._tables.close()
+        self.verdict = verdict(self.summary)
+        self.report.write_text(render(self.summary, self.verdict), encoding="utf-8")
+        (self._options.out / "summary.json").write_text(json.dumps(self.as_json()), encoding="utf-8")
+        self._listener.done(GATHER)
+
+    def as_json(self) -> dict[str, Any]:
+        where = {"tables": str(self._options.tables), "report": str(self.report)}
+        return self.summary.as_json() | {"verdict": self.verdict} | where
+
+    def _write(self, inputs: Inputs) -> None:
+        if inputs.has_frames:
+            self._listener.stage(READ, None)
+            self._tables.write_frames(inputs)
+            self._listener.done(READ)
+            self._listener.stage(WRITE, None)
+            self._tables.write_tables()
+            self._listener.done(WRITE)
+        if inputs.recordings:
+            self._listener.stage(RECORDED, len(inputs.recordings))
+            self._tables.write_recorded_sessions(inputs.recordings)
+            self._listener.done(RECORDED)
+        self._tables.write_problems(frames=inputs.has_frames, recordings=inputs.recordings)
+
+    def _gather(self, inputs: Inputs) -> None:
+        self._listener.stage(GATHER, None)
+        builder = SummaryBuilder(self._tables)
+        if inputs.has_frames:
+            builder.captures(self.summary)
+        if inputs.recordings:
+            builder.recordings(self.summary)
+        builder.problems(self.summary)
+
 
 # Bytes of captures that this process reads itself, in seconds: about four million Aeron frames.
 LOCAL_CAPTURE_BYTES = 256 << 20

@@ -3,12 +3,42 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mainstem.analysis.summary import RowDict, StreamKey, Summary, Timeline, key_of
 
 if TYPE_CHECKING:
-    from mainstem.analysis.backend import Backend
+    from collections.abc import Callable, Sequence
+
+    from mainstem.analysis.options import Inputs
+
+
+# -- the backend: this process, or Spark -------------------------------------------------------------------------------
+
+
+class Backend(Protocol):
+    """Makes and reads the tables of an analysis: ``LocalTables`` or ``SparkTables``."""
+
+    def write_frames(self, inputs: Inputs) -> None:
+        """Write ``frames`` from captures and from existing tables of frames."""
+
+    def write_tables(self) -> None:
+        """Write every other table of frames except ``problems``."""
+
+    def write_recorded_sessions(self, paths: Sequence[str]) -> None:
+        """Write ``recorded_sessions`` from directories of recordings."""
+
+    def write_problems(self, *, frames: bool, recordings: Sequence[str]) -> None:
+        """Write ``problems`` of the frames, if any, and of recordings."""
+
+    def query(self, sql: str) -> list[RowDict]:
+        """Return the rows of a query in which ``{name}`` is a table and ``{div}`` divides integers."""
+        ...
+
+    def run_all(self, jobs: Sequence[Callable[[], object]]) -> None: ...
+
+    def close(self) -> None: ...
+
 
 # Limits of the page; the tables have the rest.
 MAX_SESSIONS = 300

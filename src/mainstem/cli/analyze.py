@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mainstem.analysis.options import AnalyzeOptions
-    from mainstem.analysis.run import Analysis
+    from mainstem.analysis.program import Analysis
 
 
 def run(
@@ -82,7 +82,7 @@ def run(
 
 
 def _with_spark(options: AnalyzeOptions, master: str, bars: ProgressBars) -> Analysis:
-    from mainstem.spark.report.program import analyze
+    from mainstem.spark.report import analyze
     from mainstem.spark.session import create_session, stop
 
     bars.stage("start Spark", None)

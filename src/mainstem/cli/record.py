@@ -41,8 +41,7 @@ from mainstem.cli._output import amount
 from mainstem.cli._process import say, stopping
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder
-from mainstem.recording.message_log import MessageLog
-from mainstem.recording.message_server import MessageRecorder, listen
+from mainstem.recording.message_server import MessageLog, MessageRecorder, listen
 from mainstem.recording.recorder import DEFAULT_SEGMENT_LENGTH
 
 if TYPE_CHECKING:

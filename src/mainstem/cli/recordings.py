@@ -51,8 +51,7 @@ from mainstem.recording.mark_file import read_mark
 from mainstem.recording.open_archives import ReadOptions, open_archives
 from mainstem.recording.shipping import compaction
 from mainstem.recording.shipping.compaction import MIN_ORPHAN_AGE_NS, compact
-from mainstem.recording.shipping.garbage import collect_garbage
-from mainstem.recording.shipping.manifest import ManifestLog
+from mainstem.recording.shipping.manifest import ManifestLog, collect_garbage
 from mainstem.recording.shipping.retention import before_committed, before_time, lowest, remove
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.shipping.verification import find_archive_problems
@@ -680,7 +679,7 @@ def _only(recording: int | None, limit: Limit) -> Limit:
 
 
 def _committed(checkpoint: str, texts: list[str] | None) -> Any:
-    from mainstem.spark.sources.checkpoints import committed_positions
+    from mainstem.spark.sources.offsets import committed_positions
 
     with ExitStack() as stack:
         store = open_store(checkpoint, store_options(texts))

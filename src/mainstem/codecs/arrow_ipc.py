@@ -5,11 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from mainstem.codecs.base import Decoded, reason_of
+from mainstem.codecs.base import Decoded, reason_of, rescue
 from mainstem.codecs.exact import exact_array
 from mainstem.codecs.inference import widest
 from mainstem.codecs.limits import as_nullable, within_limits
-from mainstem.codecs.rescued import rescue
 from mainstem.errors import ConfigurationError, needs_extras
 
 if TYPE_CHECKING:

@@ -8,13 +8,11 @@ from itertools import compress
 from operator import methodcaller, not_
 from typing import TYPE_CHECKING, Any
 
-from mainstem.codecs.base import Decoded, RowCodec
+from mainstem.codecs.base import Decoded, RowCodec, rescue
 from mainstem.codecs.exact import exact_array, exact_leaf, shown
-from mainstem.codecs.json_prefilter import Prefilter
-from mainstem.codecs.json_read import Lines, read_exactly, whole
+from mainstem.codecs.json_read import Lines, Prefilter, read_exactly, whole
 from mainstem.codecs.limits import as_nullable, within_limits
 from mainstem.codecs.numerals import as_text, integer_of, number_of, text_array
-from mainstem.codecs.rescued import rescue
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -2,17 +2,275 @@
 
 from __future__ import annotations
 
+import struct
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 from mainstem.codecs.base import RowCodec
-from mainstem.codecs.sbe_schema import Block, SbeSchema, Type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from xml.etree.ElementTree import Element
 
     import pyarrow as pa
+
+
+# -- schemas of Simple Binary Encoding ---------------------------------------------------------------------------------
+
+
+# Primitive type: (code of struct, null value).
+PRIMITIVES: dict[str, tuple[str, Any]] = {
+    "char": ("c", b"\0"),
+    "int8": ("b", -(1 << 7)),
+    "int16": ("h", -(1 << 15)),
+    "int32": ("i", -(1 << 31)),
+    "int64": ("q", -(1 << 63)),
+    "uint8": ("B", (1 << 8) - 1),
+    "uint16": ("H", (1 << 16) - 1),
+    "uint32": ("I", (1 << 32) - 1),
+    "uint64": ("Q", (1 << 64) - 1),
+    "float": ("f", None),
+    "double": ("d", None),
+}
+# A group announces its entries; more than this in one message is a corrupt count.
+MAX_ENTRIES = 65_534
+# More than any message has; without a limit an attribute could ask for more memory than there is.
+MAX_LENGTH = 1 << 24
+WHOLE = frozenset(name for name in PRIMITIVES if "int" in name)
+
+
+@dataclass
+class Type:
+    """A primitive, an array of one, a constant, an enum or a set (with ``names``), or a composite (with ``members``)."""
+
+    name: str
+    primitive: str = ""
+    length: int = 1
+    is_optional: bool = False
+    null: Any = None
+    constant: Any = None
+    names: dict[Any, str] = field(default_factory=dict)
+    is_set: bool = False
+    members: list[tuple[str, int, Type]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        if self.constant is not None:
+            return 0
+        if self.members:
+            return max((offset + kind.size for _, offset, kind in self.members), default=0)
+        return struct.calcsize("<" + PRIMITIVES[self.primitive][0]) * self.length
+
+    def read(self, data: bytes, at: int, order: str) -> Any:
+        """The value at an offset, None for the null value. Raises struct.error past the end."""
+        if self.constant is not None:
+            return self.constant
+        if self.members:
+            return {name: kind.read(data, at + offset, order) for name, offset, kind in self.members}
+        code, null = PRIMITIVES[self.primitive]
+        if self.primitive == "char":
+            (text,) = struct.unpack_from(f"{self.length}s", data, at)
+            if self.names:
+                return self._name(text.decode("latin-1"), "\0")
+            text = text.split(b"\0")[0]
+            return text.decode() if text or not self.is_optional else None
+        values = struct.unpack_from(f"{order}{self.length}{code}", data, at)
+        if self.length > 1:
+            return list(values)
+        (value,) = values
+        null = null if self.null is None else self.null
+        if self.is_set:
+            if unknown := value & ~sum(1 << bit for bit in self.names):
+                raise ValueError(f"{self.name} has no choice for the bits {unknown:#x}")
+            return [name for bit, name in self.names.items() if value >> bit & 1]
+        if self.names:
+            return self._name(value, null)
+        is_null = value != value if null is None else value == null
+        return None if self.is_optional and is_null else value
+
+    def _name(self, value: Any, null: Any) -> str | None:
+        """The name of an enum's value, None for the null value. Raises ValueError for an unknown value."""
+        if value not in self.names and value != null:
+            raise ValueError(f"{self.name} has no value {value!r}")
+        return self.names.get(value)
+
+
+@dataclass
+class Block:
+    """Fields at fixed offsets, then groups of blocks, then variable-length data: a message, or a group's entry."""
+
+    name: str
+    template_id: int = 0
+    length: int = 0
+    dimension: Type | None = None
+    fields: list[tuple[str, int, Type]] = field(default_factory=list)
+    groups: list[Block] = field(default_factory=list)
+    data: list[tuple[str, Type]] = field(default_factory=list)
+
+
+class SbeSchema:
+    """A whole schema. Raises ValueError if the XML is not a schema of SBE or incomplete."""
+
+    def __init__(self, xml: str) -> None:
+        try:
+            root = ElementTree.fromstring(xml)
+        except ElementTree.ParseError as error:
+            raise ValueError(f"the schema is not XML: {error}") from None
+        if _tag(root) != "messageSchema":
+            raise ValueError(f"the schema's root is {_tag(root)!r}, not 'messageSchema'")
+        self.order = ">" if root.get("byteOrder") == "bigEndian" else "<"
+        try:
+            self._read_root(root)
+        except RecursionError:
+            raise ValueError("the schema's types or groups are nested too deeply") from None
+
+    def _read_root(self, root: Element) -> None:
+        self.types = {name: Type(name, primitive=name) for name in PRIMITIVES}
+        for group in root:
+            if _tag(group) == "types":
+                for element in group:
+                    kind = self._type(element)
+                    self.types[kind.name] = kind
+        self.header = _with_numbers(self._named(root.get("headerType") or "messageHeader"), "blockLength", "templateId")
+        messages = [self._block(element) for element in root if _tag(element) == "message"]
+        self.messages = {block.template_id: block for block in messages}
+
+    def _named(self, name: str) -> Type:
+        try:
+            return self.types[name]
+        except KeyError:
+            raise ValueError(f"the schema has no type {name!r}") from None
+
+    def _type(self, element: Element) -> Type:
+        kind, name = _tag(element), element.get("name") or ""
+        if kind == "composite":
+            members, at = [], 0
+            for child in element:
+                part = self._named(child.get("type") or "") if _tag(child) == "ref" else self._type(child)
+                at = _whole(child, "offset", at)
+                members.append((child.get("name") or "", at, part))
+                at += part.size
+            if not members:
+                raise ValueError(f"composite {name!r} has no members")
+            return Type(name, members=members)
+        if kind in ("enum", "set"):
+            base = self._named(element.get("encodingType") or "")
+            if not base.primitive:
+                raise ValueError(f"{kind} {name!r} is of {base.name!r}, which is not a primitive type")
+            is_char = base.primitive == "char"
+            names = {(item.text or "" if is_char else int(item.text or "")): item.get("name") or "" for item in element}
+            return Type(name, primitive=base.primitive, names=names, is_set=kind == "set")
+        primitive = element.get("primitiveType") or ""
+        if primitive not in PRIMITIVES:
+            raise ValueError(f"type {name!r} is of {primitive!r}, which is not a primitive type")
+        value = Type(name, primitive=primitive, length=_whole(element, "length", 1))
+        value.is_optional = element.get("presence") == "optional"
+        number = float if primitive in ("float", "double") else int
+        if element.get("nullValue") and primitive != "char":
+            value.null = number(element.get("nullValue") or "")
+        if element.get("presence") == "constant":
+            text = (element.text or "").strip()
+            value.constant = text if primitive == "char" else number(text)
+        return value
+
+    def _block(self, element: Element) -> Block:
+        block = Block(element.get("name") or "", int(element.get("id") or 0))
+        at = 0
+        for child in element:
+            kind, name = _tag(child), child.get("name") or ""
+            if kind == "field":
+                of = self._field(child)
+                at = _whole(child, "offset", at)
+                block.fields.append((name, at, of))
+                at += of.size
+            elif kind == "group":
+                inner = self._block(child)
+                dimension = self._named(child.get("dimensionType") or "groupSizeEncoding")
+                inner.dimension = _with_numbers(dimension, "blockLength", "numInGroup")
+                block.groups.append(inner)
+            elif kind == "data":
+                block.data.append((name, _with_numbers(self._named(child.get("type") or ""), "length")))
+        block.length = _whole(element, "blockLength", at)
+        return block
+
+    def _field(self, element: Element) -> Type:
+        of = self._named(element.get("type") or "")
+        if element.get("presence") == "constant" and element.get("valueRef"):
+            return Type(of.name, primitive=of.primitive, constant=(element.get("valueRef") or "").rpartition(".")[2])
+        if element.get("presence") == "optional" and not of.is_optional and not of.members:
+            return Type(of.name, of.primitive, of.length, True, of.null, of.constant, of.names, of.is_set)
+        return of
+
+    def decode(self, data: bytes) -> tuple[Block, dict[str, Any]] | None:
+        """The message's name and values; None for an unknown template. Raises ValueError if it is truncated."""
+        try:
+            head = self.header.read(data, 0, self.order)
+            block = self.messages.get(head["templateId"])
+            if block is None:
+                return None
+            values, _ = self._read(block, data, self.header.size, head["blockLength"])
+        except struct.error as error:
+            raise ValueError(f"the message of {len(data)} bytes is cut off: {error}") from None
+        return block, values
+
+    def _read(self, block: Block, data: bytes, at: int, length: int) -> tuple[dict[str, Any], int]:
+        # A writer of an older version has a shorter block: fields past its end are missing.
+        values: dict[str, Any] = {
+            name: kind.read(data, at + offset, self.order) if offset + kind.size <= length else None
+            for name, offset, kind in block.fields
+        }
+        at += length
+        for group in block.groups:
+            assert group.dimension is not None
+            size = group.dimension.read(data, at, self.order)
+            at += group.dimension.size
+            if not 0 <= size["numInGroup"] <= MAX_ENTRIES or size["blockLength"] < 0:
+                announced = f"{size['numInGroup']} entries of {size['blockLength']} bytes"
+                raise ValueError(f"group {group.name!r} announces {announced}")
+            entries = values[group.name] = []
+            for _ in range(size["numInGroup"]):
+                entry, at = self._read(group, data, at, size["blockLength"])
+                entries.append(entry)
+        for name, kind in block.data:
+            count, size = self._announced(name, kind, data, at)
+            at += size
+            if count < 0 or at + count > len(data):
+                raise ValueError(f"data {name!r} announces {count} bytes, and {len(data) - at} are left")
+            values[name] = data[at : at + count]
+            at += count
+        return values, at
+
+    def _announced(self, name: str, kind: Type, data: bytes, at: int) -> tuple[int, int]:
+        """The length of variable-length data, and of its length field."""
+        for part, offset, member in kind.members:
+            if part == "length":
+                return int(member.read(data, at + offset, self.order)), offset + member.size
+        raise ValueError(f"the type {kind.name!r} of data {name!r} has no member 'length'")
+
+
+def _whole(element: Element, name: str, default: int) -> int:
+    """An attribute that is an offset or a length."""
+    value = int(element.get(name) or default)
+    if not 0 <= value <= MAX_LENGTH:
+        raise ValueError(f"{name} {value} of {element.get('name')!r} is not one from 0 to {MAX_LENGTH}")
+    return value
+
+
+def _with_numbers(kind: Type, *names: str) -> Type:
+    """Check that the members of a composite that hold lengths are single integers that are always present."""
+    members = {name: member for name, _, member in kind.members}
+    for name in names:
+        member = members.get(name)
+        if member is None or member.primitive not in WHOLE or member.length != 1 or member.names or member.is_optional:
+            raise ValueError(f"the type {kind.name!r} has no member {name!r} that is a whole number")
+    return kind
+
+
+def _tag(element: Element) -> str:
+    return element.tag.rpartition("}")[2]
 
 
 class Sbe(RowCodec):

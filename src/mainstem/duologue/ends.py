@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import ExitStack, nullcontext
+from random import Random, SystemRandom
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.clock import SYSTEM_CLOCK, Deadline
 from mainstem._internal.validation import check_seconds
+from mainstem.aeron.client.client import Aeron
+from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.duologue.client_core import ClientCore
-from mainstem.duologue.environment import DriverConnection, secure_random
 from mainstem.duologue.messages import checked_message
-from mainstem.duologue.state import DuologueState
+from mainstem.duologue.session import DuologueState
 from mainstem.duologue.stats import DuologueStats
 from mainstem.errors import BackPressured, ClosedError, ConnectionLost, Delivery
 
@@ -28,12 +30,45 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from mainstem.aeron.client.client import Aeron
     from mainstem.duologue.channels import ClientChannels
     from mainstem.duologue.session import Session
     from mainstem.duologue.settings import Settings
     from mainstem.duologue.streams import Link
     from mainstem.errors import MainstemError
+
+
+# -- random numbers and drivers ----------------------------------------------------------------------------------------
+
+
+def secure_random() -> Random:
+    """The system's unpredictable generator, for session ids, one-time pads and keys."""
+    return SystemRandom()
+
+
+class DriverConnection:
+    """A client of a media driver, and the driver too if it was started here."""
+
+    def __init__(
+        self,
+        *,
+        aeron: Aeron | None,
+        directory: str | os.PathLike[str] | None,
+        driver_settings: dict[str, Any],
+        name: str,
+    ) -> None:
+        self._owned = ExitStack()
+        self.owns_driver = aeron is None and directory is None
+        with ExitStack() as opened:
+            if aeron is None:
+                if directory is None:
+                    directory = opened.enter_context(MediaDriver.launch(**driver_settings)).directory
+                aeron = opened.enter_context(Aeron.connect(directory, client_name=name))
+            self.aeron = aeron
+            self._owned = opened.pop_all()
+
+    def close(self) -> None:
+        self._owned.close()
+
 
 T = TypeVar("T")
 Steps = Generator[float | None, None, T]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.aeron.agent import AgentTerminated
-from mainstem.duologue.environment import DriverConnection, secure_random
+from mainstem.duologue.ends import DriverConnection, secure_random
 from mainstem.duologue.messages import BAD_MESSAGE, INTERNAL_ERROR
 from mainstem.duologue.server_core import ServerCore
 from mainstem.errors import BadMessage, ClosedError, MainstemError

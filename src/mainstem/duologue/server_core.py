@@ -3,40 +3,154 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mainstem._internal.clock import NS_PER_SECOND
+from mainstem._internal.address_prefixes import address_of
+from mainstem._internal.clock import NS_PER_SECOND, seconds_ns
 from mainstem.aeron.admission import RateLimit
 from mainstem.duologue import messages
-from mainstem.duologue.handshake import Handshake, Handshakes
-from mainstem.duologue.messages import Connect, Hello, Refusal, SealedHello
-from mainstem.duologue.outbox import Outbox
-from mainstem.duologue.port_allocator import PortAllocator
-from mainstem.duologue.session import Session, Unlocked
+from mainstem.duologue.messages import MAX_TEXT_LENGTH, Connect, Hello, Refusal, SealedHello
+from mainstem.duologue.session import DuologueState, Session, Unlocked
 from mainstem.duologue.settings import FIRST_SESSION_ID, LAST_SESSION_ID
-from mainstem.duologue.state import DuologueState
 from mainstem.duologue.stats import ServerStats
-from mainstem.errors import (
-    BackPressured,
-    ClosedError,
-    ConnectionLost,
-    MainstemError,
-    OfferError,
-    RemoteProtocolError,
-)
+from mainstem.duologue.streams import Outbox
+from mainstem.errors import BackPressured, ClosedError, ConnectionLost, MainstemError, OfferError, RemoteProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
+    from mainstem._core.log.fragment import Fragment
     from mainstem.aeron.client.client import Aeron
+    from mainstem.aeron.client.subscription import Image, Subscription
     from mainstem.duologue.channels import ServerChannels
     from mainstem.duologue.crypto import ServerKey
     from mainstem.duologue.session import Condition
+    from mainstem.duologue.settings import Settings
+
+
+# -- the all-clients channel -------------------------------------------------------------------------------------------
+
+
+UNFRAGMENTED = 0xC0
+MESSAGES_AT_ONCE = 10  # in one duty cycle: a flood of HELLOs leaves time for those who have joined
+# Requests of one stream that are processed: a client whose first was refused may try again, not forever.
+MAX_REQUESTS = 4
+
+
+@dataclass(slots=True)
+class Handshake:
+    """A client on the all-clients channel, by session id."""
+
+    image: Image
+    address: str
+    since_ns: int
+    requests: int = 0
+
+
+class Handshakes:
+    """The clients on the all-clients channel. The image handlers run in the conductor's thread and only queue."""
+
+    def __init__(self, settings: Settings, stats: ServerStats) -> None:
+        self._stats = stats
+        self._timeout_ns = seconds_ns(settings.handshake_timeout)
+        self._max_term_length = settings.max_term_length
+        self._changes: deque[tuple[bool, Image]] = deque()
+        self._clients: dict[int, Handshake] = {}
+
+    def on_available(self, image: Image) -> None:
+        self._changes.append((True, image))
+
+    def on_unavailable(self, image: Image) -> None:
+        self._changes.append((False, image))
+
+    def do_work(self, subscription: Subscription, now_ns: int, on_request: Callable[[Handshake, bytes], None]) -> int:
+        """Run one duty cycle; ``on_request`` gets every request to process."""
+        work = self._take_changes(now_ns)
+        work += subscription.poll(lambda fragment: self._on_fragment(fragment, now_ns, on_request), MESSAGES_AT_ONCE)
+        silent = [each for each in self._clients.values() if now_ns - each.since_ns >= self._timeout_ns]
+        for client in silent:
+            self.refuse(client, "nothing more to say here")
+        return work
+
+    def _take_changes(self, now_ns: int) -> int:
+        work = 0
+        while self._changes:
+            available, image = self._changes.popleft()
+            work += 1
+            if not available:
+                client = self._clients.get(image.session_id)
+                if client is not None and client.image is image:
+                    del self._clients[image.session_id]
+                continue
+            self._stats.handshakes += 1
+            client = Handshake(image, address_of(image.source_identity), now_ns)
+            self._clients[image.session_id] = client
+            if image.term_length > self._max_term_length:
+                self.refuse(client, f"a term of {image.term_length} bytes is too long")
+        return work
+
+    def _on_fragment(self, fragment: Fragment, now_ns: int, on_request: Callable[[Handshake, bytes], None]) -> None:
+        # The image's handler ran before its first message could be polled, but possibly after the queue was emptied above.
+        self._take_changes(now_ns)
+        client = self._clients.get(fragment.header.session_id)
+        if client is None:
+            return
+        client.requests += 1
+        if client.requests > MAX_REQUESTS:
+            self.refuse(client, "too many requests")
+            return
+        client.since_ns = now_ns
+        # A message of several frames is not a HELLO, and is never reassembled.
+        whole = fragment.header.flags & UNFRAGMENTED == UNFRAGMENTED and len(fragment) <= MAX_TEXT_LENGTH
+        on_request(client, bytes(fragment) if whole else b"")
+
+    def refuse(self, client: Handshake, reason: str) -> None:
+        """Ask the driver to end the client's stream."""
+        if self._clients.get(client.image.session_id) is client:
+            del self._clients[client.image.session_id]
+        self._stats.handshakes_refused += 1
+        if not client.image.closed:
+            # Under a flood the driver may be behind with its commands; then the stream ends by itself, later.
+            with suppress(MainstemError):
+                client.image.async_reject(reason)
+
+
+# -- ports -------------------------------------------------------------------------------------------------------------
+
+
+class PortAllocator:
+    """O(n) memory for n ports, O(1) per allocation and release."""
+
+    def __init__(self, ports: range, rng: Random) -> None:
+        self._rng = rng
+        self._free = list(ports)
+        self.in_use: set[int] = set()
+
+    @property
+    def free_count(self) -> int:
+        return len(self._free)
+
+    def allocate(self) -> int:
+        """Allocate a random free port. There must be one."""
+        free = self._free
+        chosen = self._rng.randrange(len(free))
+        free[chosen], free[-1] = free[-1], free[chosen]
+        port = free.pop()
+        self.in_use.add(port)
+        return port
+
+    def release(self, port: int) -> None:
+        self.in_use.remove(port)
+        self._free.append(port)
+
 
 logger = logging.getLogger("mainstem.duologue.server")
+
+# -- the server --------------------------------------------------------------------------------------------------------
 
 # A duologue that no client has joined gives way to a new client of a full server once it is this old: an honest client
 # joins within a few round trips.

@@ -7,15 +7,121 @@ half of the bymux stream, or from the Jmux response. Aqueduct acknowledges on ar
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any
 
-from mainstem.errors import ConfigurationError, RemoteProtocolError
+from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, TYPE_DATA, TYPE_PAD
+from mainstem._internal.clock import SYSTEM_CLOCK, Clock
+from mainstem.errors import ConfigurationError, RecordingError, RemoteProtocolError
 from mainstem.message_keys import KEY_LENGTH, FrameSplitter, MessageKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from mainstem.recording.message_log import MessageLog
+    from mainstem.recording.recorder import Recorder
+    from mainstem.recording.writer import RecordingWriter
+
+
+# -- messages as frames in segments ------------------------------------------------------------------------------------
+#
+# Such messages have no frames yet, so they are made here: a message is one frame, or several if it is long, and never crosses the
+# end of a term.
+
+
+TERM_LENGTH = 64 << 20
+# The longest frame there is: fewer headers, and nothing here goes through a datagram.
+MTU_LENGTH = 65_504
+MAX_MESSAGE_LENGTH = 16 << 20
+RUN_LENGTH = 256 << 10
+
+_HEADER = struct.Struct("<iBBHiiiiq")
+_BEGIN, _END = 0x80, 0x40
+
+
+class MessageLog:
+    """One recording for messages. A restarted recorder continues the session's recording.
+
+    ``session_id`` and ``stream_id`` appear in its rows. The recorder closes it, or ``Recorder.stop`` with ``writer``.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        *,
+        stream_id: int,
+        session_id: int = 0,
+        channel: str = "",
+        source_identity: str = "",
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._session_id, self._stream_id, self._clock = session_id, stream_id, clock
+        self.writer: RecordingWriter = recorder.start(
+            session_id=session_id,
+            stream_id=stream_id,
+            initial_term_id=0,
+            term_buffer_length=TERM_LENGTH,
+            mtu_length=MTU_LENGTH,
+            join_position=0,
+            channel=channel,
+            source_identity=source_identity,
+        )
+
+    @property
+    def position(self) -> int:
+        return self.writer.position
+
+    def write(self, messages: Iterable[tuple[int, bytes]]) -> int:
+        """Record (reserved value, payload) pairs and return how many; they are in the files when this returns.
+
+        Raises RecordingError for a message of more than 16 MiB, after recording those before it.
+        """
+        run, count = bytearray(), 0
+        for reserved, payload in messages:
+            if len(payload) > MAX_MESSAGE_LENGTH:
+                self._flush(run)
+                raise RecordingError(f"a message of {len(payload)} bytes is longer than {MAX_MESSAGE_LENGTH}")
+            size = _size(len(payload))
+            left = TERM_LENGTH - (self.position + len(run)) % TERM_LENGTH
+            if run and (len(run) + size > RUN_LENGTH or size > left):
+                self._flush(run)
+            if size > left:
+                self._pad(left)
+            self._append(run, reserved, payload)
+            count += 1
+        self._flush(run)
+        return count
+
+    def _append(self, run: bytearray, reserved: int, payload: bytes) -> None:
+        most = MTU_LENGTH - DATA_HEADER_LENGTH
+        for at in range(0, max(len(payload), 1), most):
+            part = payload[at : at + most]
+            flags = (_BEGIN if at == 0 else 0) | (_END if at + most >= len(payload) else 0)
+            run += self._header(self.position + len(run), DATA_HEADER_LENGTH + len(part), flags, TYPE_DATA, reserved)
+            run += part
+            run += bytes(-len(run) % FRAME_ALIGNMENT)
+
+    def _header(self, position: int, length: int, flags: int, kind: int, reserved: int) -> bytes:
+        term_id, offset = divmod(position, TERM_LENGTH)
+        return _HEADER.pack(length, 0, flags, kind, offset, self._session_id, self._stream_id, term_id, reserved)
+
+    def _pad(self, length: int) -> None:
+        header = self._header(self.position, length, _BEGIN | _END, TYPE_PAD, 0)
+        self.writer.write(memoryview(header.ljust(length, b"\0")), self._clock.epoch_ns())
+
+    def _flush(self, run: bytearray) -> None:
+        if run:
+            self.writer.write(memoryview(bytes(run)), self._clock.epoch_ns())
+            run.clear()
+
+
+def _size(length: int) -> int:
+    most = MTU_LENGTH - DATA_HEADER_LENGTH
+    whole, rest = divmod(length, most)
+    frames = whole * MTU_LENGTH
+    if rest or not whole:
+        frames += (DATA_HEADER_LENGTH + rest + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1)
+    return frames
+
 
 OK = b"ok"
 

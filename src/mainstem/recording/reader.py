@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from mmap import MADV_DONTNEED, PAGESIZE
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mainstem._core.layout import WALK_AT_LIMIT
 from mainstem._core.log.columns import FrameWalk
@@ -26,7 +26,35 @@ if TYPE_CHECKING:
 
     from mainstem.recording.archive import Archive, ArchiveSegment
     from mainstem.recording.index import RecordingIndex
-    from mainstem.recording.open_files import OpenFiles
+
+
+# -- open files --------------------------------------------------------------------------------------------------------
+
+
+# A reader has a file of positions and up to four segments: 320 of the 1,024 descriptors of a usual shell.
+MAX_OPEN_READERS = 64
+
+
+class Releasable(Protocol):
+    def release(self) -> None: ...
+
+
+class OpenFiles:
+    """The readers with open files; beyond ``most``, the one that opened first closes its own."""
+
+    def __init__(self, most: int = MAX_OPEN_READERS) -> None:
+        self._most = most
+        self._readers: OrderedDict[int, Releasable] = OrderedDict()
+
+    def opened(self, reader: Releasable) -> None:
+        self._readers[id(reader)] = reader
+        self._readers.move_to_end(id(reader))
+        if len(self._readers) > self._most:
+            self._readers.popitem(last=False)[1].release()
+
+    def closed(self, reader: Releasable) -> None:
+        self._readers.pop(id(reader), None)
+
 
 # Segments that a reader keeps mapped at once: reading goes forward, and a cut into partitions reads few.
 MAX_MAPPED_SEGMENTS = 4

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from mainstem.errors import RecordingError
 from mainstem.recording.open_archives import ReadOptions, open_archives
-from mainstem.recording.open_files import OpenFiles
-from mainstem.recording.reader import RecordingReader
+from mainstem.recording.reader import OpenFiles, RecordingReader
 from mainstem.recording.rows.filters import row_filter
 from mainstem.recording.scan import Scan, ranges_within
 

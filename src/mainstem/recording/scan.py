@@ -6,9 +6,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import ConfigurationError, needs_extras
-from mainstem.recording.rows.bounds import EVERYTHING, PredicateBounds
 from mainstem.recording.rows.decoding import Decoding
-from mainstem.recording.rows.filters import row_filter
+from mainstem.recording.rows.filters import EVERYTHING, PredicateBounds, row_filter
 from mainstem.recording.rows.reading import read_rows
 from mainstem.recording.rows.scan_range import ScanRange
 from mainstem.recording.rows.schema import NULLABLE, arrow_schema, columns_of

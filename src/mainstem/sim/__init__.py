@@ -12,10 +12,9 @@ from mainstem.sim.byte_streams import ByteStream, StreamEnd, StreamFaults
 from mainstem.sim.checkers import MonotoneChecker, StreamChecker, Violation
 from mainstem.sim.clock import ManualClock
 from mainstem.sim.faults import PERFECT, Faults
-from mainstem.sim.host import Host
+from mainstem.sim.host import Host, HostTransports
 from mainstem.sim.network import SimNetwork
 from mainstem.sim.trace import Trace
-from mainstem.sim.transports import HostTransports
 from mainstem.sim.world import World
 
 __all__ = [

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from mainstem.analysis.folds.events import PREFIX, TIMES, from_arrow, from_pandas
-from mainstem.analysis.folds.fold import REVISION
-from mainstem.analysis.folds.state import dump, load
+from mainstem.analysis.folds.fold import PREFIX, REVISION, TIMES, dump, from_arrow, from_pandas, load
 from mainstem.capture.schema import arrow_kinds
 
 if TYPE_CHECKING:

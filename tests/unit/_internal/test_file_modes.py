@@ -15,7 +15,7 @@ from mainstem.aeron.driver.settings import DriverSettings
 from mainstem.aeron.files import MappedFiles
 from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import Recorder
-from mainstem.recording.shipping.archive_identity import identity_of
+from mainstem.recording.shipping.local_recording import identity_of
 from mainstem.store.local import LocalStore
 
 if TYPE_CHECKING:

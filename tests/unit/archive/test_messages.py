@@ -9,7 +9,7 @@ import pytest
 from tests.support.archive_messages import sample, schema_xml
 
 from mainstem.archive.messages import TYPES, MessageReader, MessageType, decode, encode
-from mainstem.codecs.sbe_schema import SbeSchema
+from mainstem.codecs.sbe import SbeSchema
 from mainstem.errors import ConfigurationError, RemoteProtocolError
 
 SESSION = {"control_session_id": 7}

@@ -8,7 +8,7 @@ import struct
 import pytest
 from tests.support.sbe_orders import XML, order
 
-from mainstem.codecs.sbe_schema import SbeSchema
+from mainstem.codecs.sbe import SbeSchema
 
 HEADER = """<composite name="messageHeader"><type name="blockLength" primitiveType="uint16"/>
 <type name="templateId" primitiveType="uint16"/></composite>"""

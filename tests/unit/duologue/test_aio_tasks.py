@@ -10,7 +10,7 @@ from tests.support.waiting import STALL_S, soon, until
 
 from mainstem.duologue import aio
 from mainstem.duologue.channels import ClientChannels, ServerChannels
-from mainstem.duologue.state import DuologueState
+from mainstem.duologue.session import DuologueState
 from mainstem.errors import BadMessage, ClosedError, Timeout
 
 

@@ -14,9 +14,9 @@ from mainstem.duologue.channels import ClientChannels, ServerChannels
 from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.crypto import Opener, Sealer, ServerKey
 from mainstem.duologue.ends import ClientEnd
-from mainstem.duologue.outbox import Outbox
 from mainstem.duologue.server_core import ServerCore
 from mainstem.duologue.settings import Settings
+from mainstem.duologue.streams import Outbox
 from mainstem.errors import ConnectRefused
 from mainstem.sim.world import World
 

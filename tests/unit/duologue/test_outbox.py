@@ -7,7 +7,7 @@ import pytest
 from mainstem._internal.clock import NS_PER_MS
 from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.duologue.crypto import Opener, Sealer
-from mainstem.duologue.outbox import MAX_QUEUED, Outbox
+from mainstem.duologue.streams import MAX_QUEUED, Outbox
 from mainstem.errors import BackPressured, ClosedError, NotConnected
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.duologue.port_allocator import PortAllocator
+from mainstem.duologue.server_core import PortAllocator
 
 
 class CountedList(list[int]):

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
+from mainstem.duologue.session import SUCCESSORS, DuologueState, Lifetime
 from mainstem.duologue.settings import Settings
-from mainstem.duologue.state import SUCCESSORS, DuologueState, Lifetime
 from mainstem.errors import InternalError
 
 S = DuologueState

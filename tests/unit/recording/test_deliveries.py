@@ -7,7 +7,7 @@ import pytest
 
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, batches, find_problems, messages, open_recording
-from mainstem.recording.message_log import MAX_MESSAGE_LENGTH, TERM_LENGTH, MessageLog
+from mainstem.recording.message_server import MAX_MESSAGE_LENGTH, TERM_LENGTH, MessageLog
 
 if TYPE_CHECKING:
     from pathlib import Path

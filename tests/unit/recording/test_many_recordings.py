@@ -12,8 +12,7 @@ from tests.support.streams import Stream, record
 from mainstem.recording import Recorder, archive, messages, open_recordings
 from mainstem.recording import recordings as opening
 from mainstem.recording.archive import DirectoryArchive
-from mainstem.recording.open_files import OpenFiles
-from mainstem.recording.reader import RecordingReader
+from mainstem.recording.reader import OpenFiles, RecordingReader
 from mainstem.recording.segments import segment_name
 from mainstem.store.local import LocalStore
 

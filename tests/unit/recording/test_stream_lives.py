@@ -11,7 +11,7 @@ from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.recording import Recorder, RecorderSlot, messages, open_recordings, read_catalog
 from mainstem.recording.index import open_index
 from mainstem.recording.life import ENDED, NO_LIFE
-from mainstem.recording.message_log import MessageLog
+from mainstem.recording.message_server import MessageLog
 
 if TYPE_CHECKING:
     from pathlib import Path

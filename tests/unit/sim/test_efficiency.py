@@ -6,7 +6,7 @@ import pytest
 
 from mainstem._internal.clock import NS_PER_MS
 from mainstem.sim.checkers import Violation
-from mainstem.sim.efficiency import Efficiency
+from mainstem.sim.wire import Efficiency
 
 
 def test_repairing_each_loss_once_is_efficient() -> None:

@@ -13,8 +13,7 @@ from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.errors import ConfigurationError
 from mainstem.sim.clock import ManualClock
 from mainstem.sim.faults import Faults
-from mainstem.sim.link import Arrival, Link
-from mainstem.sim.network import SimNetwork
+from mainstem.sim.network import Arrival, Link, SimNetwork
 
 A = InetAddress("10.0.0.1", 1_000)
 B = InetAddress("10.0.0.2", 2_000)

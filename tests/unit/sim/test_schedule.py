@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mainstem._internal.clock import NS_PER_SECOND
+from mainstem.sim.runner import shrink
 from mainstem.sim.schedule import Plan, Schedule
-from mainstem.sim.shrinking import shrink
 
 KINDS = ("cut", "crash", "pause", "drift")
 

@@ -8,7 +8,7 @@ import pytest
 
 from mainstem._core import layout
 from mainstem._internal.clock import NS_PER_SECOND
-from mainstem.sim import torn_writes
+from mainstem.sim.scenarios.storm import STEPS, leave_half
 from mainstem.sim.world import World
 
 
@@ -21,7 +21,7 @@ class Always(Random):
         return self.step if self.step in options else super().choice(options)
 
 
-@pytest.mark.parametrize("step", torn_writes.STEPS)
+@pytest.mark.parametrize("step", STEPS)
 def test_the_log_holds_what_the_appender_had_stored_and_the_next_message_arrives(step: str) -> None:
     with World(1) as world:
         host = world.add_host(
@@ -37,7 +37,7 @@ def test_the_log_holds_what_the_appender_had_stored_and_the_next_message_arrives
         start = publication.position
         rng = Always(1)
         rng.step = step
-        assert torn_writes.leave_half(publication, rng) == step
+        assert leave_half(publication, rng) == step
         header = publication._log.get_bytes(start, layout.DATA_HEADER_LENGTH)
         assert publication.position > start
         assert int.from_bytes(header[:4], "little", signed=True) < 0 or step == "tail"

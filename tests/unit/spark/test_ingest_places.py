@@ -10,8 +10,7 @@ from tests.support.queries import Progress, recorded
 from mainstem.errors import ConfigurationError
 from mainstem.recording.index import index_file
 from mainstem.spark.ingest import IngestOptions, remaining
-from mainstem.spark.ingest.query import _check_times
-from mainstem.spark.ingest.schema import sample
+from mainstem.spark.ingest.query import _check_times, sample
 
 if TYPE_CHECKING:
     from pathlib import Path

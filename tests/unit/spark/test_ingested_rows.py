@@ -15,7 +15,7 @@ from tests.support.sbe_orders import XML, order
 from mainstem.codecs import RowCodec, codec_names, find_codec
 from mainstem.codecs.json_lines import FEWEST_AT_ONCE
 from mainstem.codecs.rows import DecodedRows
-from mainstem.codecs.sbe_schema import SbeSchema
+from mainstem.codecs.sbe import SbeSchema
 from mainstem.errors import ConfigurationError
 from mainstem.spark.ingest import META
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mainstem.spark.java_options import COLLECTOR, UNCHECKED_ARROW, java_options
+from mainstem.spark.java import COLLECTOR, UNCHECKED_ARROW, java_options
 
 if TYPE_CHECKING:
     from pathlib import Path

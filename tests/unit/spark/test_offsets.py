@@ -21,9 +21,8 @@ from mainstem.recording import Recorder
 from mainstem.recording.rows.schema import MESSAGE_COLUMNS
 from mainstem.spark.lags import _offsets
 from mainstem.spark.sources.capture import CaptureStreamReader
-from mainstem.spark.sources.capture_offsets import CaptureOffset, parse_capture_offset
 from mainstem.spark.sources.capture_options import parse_options as capture_options
-from mainstem.spark.sources.offsets import parse_offset
+from mainstem.spark.sources.offsets import CaptureOffset, parse_capture_offset, parse_offset
 from mainstem.spark.sources.options import parse_options
 from mainstem.spark.sources.recording import RecordingStreamReader
 

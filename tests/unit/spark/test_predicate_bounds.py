@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.errors import ConfigurationError
-from mainstem.recording.rows.bounds import EVERYTHING, PredicateBounds, Range, among, compared
+from mainstem.recording.rows.filters import EVERYTHING, PredicateBounds, Range, among, compared
+from mainstem.spark.filtered_read import pruned_options
 from mainstem.spark.sources.options import parse_options
-from mainstem.spark.sources.pushdown import pruned_options
 
 COLUMNS = ("recording_id", "stream_id", "session_id", "position", "recorded_at")
 TESTS = {

@@ -13,9 +13,10 @@ from tests.support.streams import Stream, record
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder
 from mainstem.spark import root_cause
+from mainstem.spark.option_table import TriggerDelay
 from mainstem.spark.option_table import table_of as options_of
 from mainstem.spark.sinks.channel import ChannelSink
-from mainstem.spark.sinks.options import ChannelOptions
+from mainstem.spark.sinks.channels import ChannelOptions
 from mainstem.spark.sources import features
 from mainstem.spark.sources.capture import CaptureSource
 from mainstem.spark.sources.capture_options import CaptureOptions
@@ -24,7 +25,6 @@ from mainstem.spark.sources.live import LiveOptions, LiveSource
 from mainstem.spark.sources.options import RecordingOptions, parse_options
 from mainstem.spark.sources.recording import RecordingSource, RecordingStreamReader
 from mainstem.spark.sources.sql_tables import TUNING, is_secret, read_options, user_options
-from mainstem.spark.sources.trigger_delay import TriggerDelay
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from mainstem.analysis.folds.fold import Fold, Kind, Row
-from mainstem.analysis.folds.state import checkpointed
+from mainstem.analysis.folds.fold import Fold, Kind, Row, checkpointed
 from mainstem.capture.schema import Column
 
 if TYPE_CHECKING:
-    from mainstem.analysis.folds.events import Events
+    from mainstem.analysis.folds.fold import Events
 
 TO_CLIENT, MINTED_BY_SERVER, ONESHOT = 1, 2, 4  # bits of a channel id
 

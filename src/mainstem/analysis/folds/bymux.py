@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mainstem.analysis.folds.fold import RTT, Kind, Row
+from mainstem.analysis.folds.fold import RTT, WRITTEN_AS, Kind, Row, checkpointed
 from mainstem.analysis.folds.mux import (
     GONE,
     GRANT_COLUMNS,
     GRANT_IDENTITY,
     MAX_PINGS,
     UNSIGNED,
+    MuxStream,
 )
-from mainstem.analysis.folds.mux_stream import MuxStream
-from mainstem.analysis.folds.state import WRITTEN_AS, checkpointed
 from mainstem.capture.schema import BYMUX_TYPES
 
 CREDIT, WRITE, PING, PONG, CLOSE, STOP_READ = range(6)

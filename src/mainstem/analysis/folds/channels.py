@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mainstem.analysis.folds.fold import Fold, Kind, Row
+from mainstem.analysis.folds.fold import Fold, Kind, Row, checkpointed
 from mainstem.analysis.folds.mux import FROM_CLIENT
 from mainstem.analysis.folds.path import CHANNEL
-from mainstem.analysis.folds.state import checkpointed
 from mainstem.capture.schema import Column
 
 if TYPE_CHECKING:
-    from mainstem.analysis.folds.events import Events
+    from mainstem.analysis.folds.fold import Events
 
 # Sessions of one channel that are counted; the count stops there.
 MAX_MEMBERS = 65536

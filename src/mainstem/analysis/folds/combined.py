@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mainstem.analysis.folds.fold import RTT, Fold, Row
+from mainstem.analysis.folds.fold import RTT, Fold, Row, checkpointed
 from mainstem.analysis.folds.multiplexed import MuxFold
 from mainstem.analysis.folds.path import CHANNEL, PathFold
-from mainstem.analysis.folds.state import checkpointed
 from mainstem.capture.schema import Column
 
 if TYPE_CHECKING:
-    from mainstem.analysis.folds.events import Events
+    from mainstem.analysis.folds.fold import Events
 
 PATHS, CONNECTIONS = PathFold(), MuxFold()
 

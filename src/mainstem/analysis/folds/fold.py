@@ -2,14 +2,153 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import Field, dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from mainstem.capture.schema import Column
+from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from mainstem.analysis.folds.events import Events
+    from collections.abc import Callable, Iterable, Mapping
+
+
+# -- states as JSON bytes, for checkpoints -----------------------------------------------------------------------------
+#
+# A class is written under its registered name, because checkpoints outlive a renaming of the class. A later release may add
+# fields with defaults; states without them stay readable. Any other change needs a new version.
+
+
+_CLASSES: dict[str, type] = {}
+_NAMES: dict[type, str] = {}
+# The key beside a dataclass's fields that holds its registered name.
+_MARK = "#"
+WRITTEN_AS = "written as"
+"""The key of a field's metadata that holds its name in checkpoints, where that is not the field's own."""
+VERSION = 1
+# Version 0 is the state alone.
+_VERSION, _STATE = "version", "state"
+T = TypeVar("T")
+
+
+def checkpointed(name: str) -> Callable[[type[T]], type[T]]:
+    def register(kind: type[T]) -> type[T]:
+        assert name not in _CLASSES, f"{name} is the name of two classes"
+        _CLASSES[name], _NAMES[kind] = kind, name
+        return kind
+
+    return register
+
+
+def registered_names() -> dict[str, type]:
+    """The classes by their names in checkpoints."""
+    return dict(_CLASSES)
+
+
+def _plain(value: object) -> dict[str, object]:
+    name = _NAMES.get(type(value))
+    if name is None or not is_dataclass(value):
+        raise TypeError(f"{type(value).__name__} cannot be kept in a state")
+    return {_MARK: name} | {_written(item): getattr(value, item.name) for item in fields(value)}
+
+
+def _written(item: Field[Any]) -> str:
+    return str(item.metadata.get(WRITTEN_AS, item.name))
+
+
+def _instance(values: dict[str, Any]) -> Any:
+    name = values.pop(_MARK, None)
+    if name is None:
+        return values
+    kind = _CLASSES[name]
+    names = {_written(item): item.name for item in fields(kind)}
+    if unknown := sorted(values.keys() - names.keys()):
+        raise ConfigurationError(f"the checkpoint's {name} has {unknown[0]!r}, which this release does not have")
+    return kind(**{names[key]: value for key, value in values.items()})
+
+
+def dump(state: object) -> bytes:
+    return json.dumps({_VERSION: VERSION, _STATE: state}, default=_plain, separators=(",", ":")).encode()
+
+
+def load(data: bytes) -> Any:
+    """Read a state of this or an earlier release. Raises ConfigurationError for one of a later release."""
+    state = json.loads(data, object_hook=_instance)
+    if not isinstance(state, dict):
+        return state
+    if state[_VERSION] > VERSION:
+        raise ConfigurationError(
+            f"the checkpoint has states of version {state[_VERSION]}; this release reads up to version {VERSION}"
+        )
+    return state[_STATE]
+
+
+# -- frames as columns of numbers --------------------------------------------------------------------------------------
+
+
+TIMES = ("time_ns", "packet", "frame_index")
+"""The order in which frames are read; every fold has these among its inputs."""
+
+
+class Events:
+    """Columns of equal length: int64 arrays, or object arrays for texts."""
+
+    def __init__(self, columns: Mapping[str, Any], length: int) -> None:
+        self._columns, self.length = columns, length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, name: str) -> Any:
+        return self._columns[name]
+
+    def part(self, start: int, stop: int) -> Events:
+        return Events({name: column[start:stop] for name, column in self._columns.items()}, stop - start)
+
+    def rows(self, names: Iterable[str], where: Any) -> list[tuple[Any, ...]]:
+        """The chosen frames as tuples of Python numbers."""
+        return list(zip(*(self._columns[name][where].tolist() for name in names), strict=True))
+
+
+PREFIX = "_"
+"""What the columns of a fold are called in a DataFrame: a key may have the same name."""
+
+
+def from_arrow(batch: Any, names: Iterable[str]) -> Events:
+    """The prefixed columns of a record batch whose rows are in order."""
+    columns = {}
+    for name in names:
+        column = batch.column(PREFIX + name)
+        if str(column.type) in ("string", "large_string"):
+            columns[name] = column.to_numpy(zero_copy_only=False)
+        else:
+            columns[name] = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return Events(columns, batch.num_rows)
+
+
+def from_pandas(frame: Any, names: Iterable[str]) -> Events:
+    names = tuple(names)
+    order = np.lexsort([frame[PREFIX + name].to_numpy() for name in reversed(TIMES)])
+    columns = {}
+    for name in names:
+        values = frame[PREFIX + name].to_numpy()[order]
+        columns[name] = values if values.dtype == object else values.astype(np.int64, copy=False)
+    return Events(columns, len(order))
+
+
+def from_rows(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> Events:
+    """Frames from dicts, for tests and small captures; missing numbers are 0."""
+    dicts = list(rows)
+    columns = {}
+    for name in names:
+        values = [row.get(name, 0) for row in dicts]
+        texts = any(isinstance(value, str) for value in values)
+        columns[name] = np.array(values, object if texts else np.int64)
+    return Events(columns, len(dicts))
+
 
 REVISION = Column("revision", "bigint", "frames of this key that had been read when the row last changed")
 

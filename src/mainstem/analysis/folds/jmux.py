@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mainstem.analysis.folds.fold import RTT, Kind, Row
-from mainstem.analysis.folds.mux import GONE, GRANT_COLUMNS, GRANT_IDENTITY, MAX_PINGS
-from mainstem.analysis.folds.mux_stream import MuxStream
-from mainstem.analysis.folds.state import WRITTEN_AS, checkpointed
+from mainstem.analysis.folds.fold import RTT, WRITTEN_AS, Kind, Row, checkpointed
+from mainstem.analysis.folds.mux import GONE, GRANT_COLUMNS, GRANT_IDENTITY, MAX_PINGS, MuxStream
 from mainstem.capture.schema import JMUX_TYPES, Column
 
 KINDS = {name: value for value, name in JMUX_TYPES.items()}

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem.analysis.folds import bymux, jmux
-from mainstem.analysis.folds.fold import RTT, Fold, Row
+from mainstem.analysis.folds.fold import RTT, Fold, Row, checkpointed
 from mainstem.analysis.folds.mux import INPUTS, KEYS, MUX_STREAMS
-from mainstem.analysis.folds.state import checkpointed
 
 if TYPE_CHECKING:
-    from mainstem.analysis.folds.events import Events
+    from mainstem.analysis.folds.fold import Events
 
 BYMUX = 1
 

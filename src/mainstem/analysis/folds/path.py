@@ -57,7 +57,7 @@ from mainstem.analysis.folds.path_state import (
 from mainstem.capture.schema import AERON_TYPES, Column
 
 if TYPE_CHECKING:
-    from mainstem.analysis.folds.events import Events
+    from mainstem.analysis.folds.fold import Events
 
 PAD, DATA, NAK, SM, ERR, SETUP, RTTM = 0, 1, 2, 3, 4, 5, 6
 assert [AERON_TYPES[i] for i in (PAD, DATA, NAK, SM, ERR, SETUP, RTTM)] == [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mainstem.analysis.folds.state import WRITTEN_AS, checkpointed
+from mainstem.analysis.folds.fold import WRITTEN_AS, checkpointed
 
 NS_PER_MS = 1_000_000
 UNSEEN = -(1 << 62)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mainstem.analysis.folds.fold import Fold, Kind, Row
-from mainstem.analysis.folds.state import checkpointed
+from mainstem.analysis.folds.fold import Fold, Kind, Row, checkpointed
 from mainstem.capture.schema import Column
 
 if TYPE_CHECKING:
-    from mainstem.analysis.folds.events import Events
+    from mainstem.analysis.folds.fold import Events
 
 RECORDED = Kind(
     "recorded_sessions",

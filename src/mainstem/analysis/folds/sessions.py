@@ -12,7 +12,7 @@ from mainstem.analysis.folds.path_state import UNSEEN
 from mainstem.capture.schema import Column
 
 if TYPE_CHECKING:
-    from mainstem.analysis.folds.events import Events
+    from mainstem.analysis.folds.fold import Events
     from mainstem.analysis.folds.path_state import PathState
 
 SESSIONS = Kind(

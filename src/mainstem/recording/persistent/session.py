@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._core.log.columns import Columns
 from mainstem.recording.life import ENDED, StreamLife
-from mainstem.recording.persistent.batch import COLUMNS, MessageBatch
-from mainstem.recording.persistent.history import History
+from mainstem.recording.persistent.history import COLUMNS, History, MessageBatch
 
 if TYPE_CHECKING:
     from mainstem.aeron.client.subscription import Image

@@ -9,14 +9,14 @@ from mainstem._core.log.columns import Columns
 from mainstem._internal.clock import Deadline
 from mainstem.aeron.client.resource import Closing
 from mainstem.errors import Timeout, needs_extras
-from mainstem.recording.persistent.batch import COLUMNS
+from mainstem.recording.persistent.history import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
-    from mainstem.recording.persistent.batch import MessageBatch
+    from mainstem.recording.persistent.history import MessageBatch
     from mainstem.recording.persistent.session import SessionStream
     from mainstem.recording.persistent.stream import PersistentStream
 

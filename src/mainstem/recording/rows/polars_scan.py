@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import needs_extras
-from mainstem.recording.rows.bounds import EVERYTHING, IDS, RANGES, PredicateBounds, compared
+from mainstem.recording.rows.filters import EVERYTHING, IDS, RANGES, PredicateBounds, compared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

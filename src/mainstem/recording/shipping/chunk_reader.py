@@ -16,8 +16,7 @@ from mainstem._core.log.columns import FrameWalk
 from mainstem.errors import RecordingError
 from mainstem.recording.fetching import CorruptRangeError
 from mainstem.recording.segments import SegmentMemory
-from mainstem.recording.shipping.block_sums import BLOCK, sums_of
-from mainstem.recording.shipping.chunks import UNKNOWN
+from mainstem.recording.shipping.chunks import BLOCK, UNKNOWN, sums_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A chunk: the frames ``[start, end)`` of a recording in one immutable object, with their index entries.
+"""Chunks: the frames ``[start, end)`` of a recording in one immutable object, with their index entries; how objects are put.
 
 The object is the bytes of the segment file, then index entries of 32 bytes, then the checksums of both by block
 (docs/protocols/recordings.md, 8.2). A chunk never crosses a segment.
@@ -6,18 +6,71 @@ The object is the bytes of the segment file, then index entries of 32 bytes, the
 
 from __future__ import annotations
 
+import struct
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from mainstem._core.layout import FRAME_ALIGNMENT
-from mainstem.errors import RecordingError
+from mainstem.errors import RecordingError, StoreError
 from mainstem.recording.catalog import MAX_POSITION
 from mainstem.recording.index import ENTRY_LENGTH
-from mainstem.recording.shipping.block_sums import table_length
 from mainstem.recording.shipping.layout import checked_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
+
+    from mainstem.store import Store
+
+# -- checksums by block ------------------------------------------------------------------------------------------------
+#
+# The table, at the end of the object, has the CRC-32 of each 64 KiB, little-endian. The manifest or a page has the CRC-32 of the
+# table. An object of one block has no table: the manifest has its CRC-32.
+
+
+# As fine as the index of a recording. A corrupt block costs readers this much; a table takes 1/16,000 of its object.
+BLOCK = 64 << 10
+SUM_LENGTH = 4
+
+_SUM = struct.Struct("<I")
+
+
+def table_length(nbytes: int) -> int:
+    """The size of the checksum table for an object of this many bytes."""
+    return -(-nbytes // BLOCK) * SUM_LENGTH if nbytes > BLOCK else 0
+
+
+def sums_of(table: bytes) -> tuple[int, ...]:
+    return struct.unpack(f"<{len(table) // SUM_LENGTH}I", table)
+
+
+class BlockSums:
+    """Makes the table of an object from its bytes, in parts of any length."""
+
+    def __init__(self) -> None:
+        self._table = bytearray()
+        self._length = self._sum = 0
+
+    def add(self, data: bytes) -> None:
+        at = 0
+        with memoryview(data) as view:
+            while at < len(data):
+                taken = min(BLOCK - self._length % BLOCK, len(data) - at)
+                self._sum = crc32(view[at : at + taken], self._sum)
+                self._length += taken
+                at += taken
+                if self._length % BLOCK == 0:
+                    self._table += _SUM.pack(self._sum)
+                    self._sum = 0
+
+    def table(self) -> bytes:
+        if self._length <= BLOCK:
+            return b""
+        return bytes(self._table) + (_SUM.pack(self._sum) if self._length % BLOCK else b"")
+
+
+# -- chunks ------------------------------------------------------------------------------------------------------------
 
 UNKNOWN = -1
 MAX_CHUNK_SIZE = 1 << 31  # a chunk lies in one segment, whose length is an int32
@@ -113,3 +166,42 @@ def checked_row(row: object, kind: type) -> Sequence[Any]:
         else:
             checked_int(value, name, minimum=UNKNOWN if name.endswith(("_ns", "checksums")) else 0)
     return row
+
+
+# -- putting objects ---------------------------------------------------------------------------------------------------
+#
+# Each service has other checksums, and a local directory has none. Reading back works everywhere, and is mostly free within a
+# region. It can be disabled for chunks (``--no-verify``), never for pages.
+
+
+# A store that returns other bytes than it was given this many times in a row is broken.
+ATTEMPTS = 10
+# Read back at a time.
+RANGE_LENGTH = 8 << 20
+
+
+def put_verified(store: Store, name: str, data: bytes | Path, checksum: int | None = None) -> int:
+    """Put an object until it reads back correctly; ``checksum`` is that of a file. Raises StoreError."""
+    length = len(data) if isinstance(data, bytes) else data.stat().st_size
+    nbytes = 0
+    for _ in range(ATTEMPTS):
+        store.put(name, data)
+        value = position = 0
+        is_same = True
+        while position < length:
+            try:
+                back = store.read(name, position, min(position + RANGE_LENGTH, length))
+            except FileNotFoundError:
+                break
+            # To compare bytes costs a tenth of a checksum.
+            if isinstance(data, bytes):
+                is_same = is_same and back == data[position : position + len(back)]
+            else:
+                value = crc32(back, value)
+            position += len(back)
+            if not back:
+                break
+        nbytes += position
+        if position == length and (is_same if isinstance(data, bytes) else value == checksum):
+            return nbytes
+    raise StoreError(store.url, f"{name} read back differently {ATTEMPTS} times")

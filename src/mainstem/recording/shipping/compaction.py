@@ -17,13 +17,18 @@ from zlib import crc32
 from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.errors import RecordingError
 from mainstem.recording.segments import segment_base
-from mainstem.recording.shipping.block_sums import BlockSums
-from mainstem.recording.shipping.chunks import UNKNOWN, Chunk
-from mainstem.recording.shipping.garbage import DEFAULT_GRACE_NS, garbage_names, listed
+from mainstem.recording.shipping.chunks import RANGE_LENGTH, UNKNOWN, BlockSums, Chunk, put_verified
 from mainstem.recording.shipping.layout import chunk_name
-from mainstem.recording.shipping.manifest import Manifest, ManifestLog, RecordingPages, ShippedRecording
+from mainstem.recording.shipping.manifest import (
+    DEFAULT_GRACE_NS,
+    Manifest,
+    ManifestLog,
+    RecordingPages,
+    ShippedRecording,
+    garbage_names,
+    listed,
+)
 from mainstem.recording.shipping.page_tree import Pages, between, spliced
-from mainstem.recording.shipping.verified_put import RANGE_LENGTH, put_verified
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

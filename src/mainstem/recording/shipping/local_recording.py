@@ -1,30 +1,107 @@
-"""What a recorder's directory has to ship: the end of each recording, and chunks of them.
+"""A recorder's directory as its shipper sees it: identity, lock, journal, the end of each recording, and chunks to ship.
 
 It reads like any other reader, without a lock. Nothing stays open between two calls.
 """
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
+import platform
+import re
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem._core.log.columns import FrameWalk
 from mainstem._internal.clock import NS_PER_SECOND
+from mainstem._internal.file_modes import create_file
 from mainstem.errors import RecordingError
-from mainstem.recording.archive import local_archive
+from mainstem.recording.archive import IDENTITY_FILE, local_archive
 from mainstem.recording.catalog import CATALOG_FILE, NULL, read_catalog
 from mainstem.recording.ends import find_end
 from mainstem.recording.index import ENTRY_LENGTH, LocalIndex, open_index, recorded_position
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.segments import checksum, segment_base, segment_name, segments_of
-from mainstem.recording.shipping.chunks import UNKNOWN
+from mainstem.recording.shipping.chunks import MALFORMED, UNKNOWN
+from mainstem.recording.shipping.layout import is_archive_id, nonce
+from mainstem.recording.shipping.manifest import garbage_names
+from mainstem.recording.shipping.page_tree import between
+from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from mainstem.recording.catalog import RecordingDescriptor
+    from mainstem.recording.shipping.manifest import Manifest, ManifestLog, ShippedRecording
+    from mainstem.recording.shipping.page_tree import Pages
+
+# -- the archive's identity, and the lock of its shipper ---------------------------------------------------------------
+
+
+LOCK_FILE = "mainstem-shipper.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveIdentity:
+    """``id`` stays the same wherever the directory is moved; ``host`` created it."""
+
+    id: str
+    host: str
+
+
+def identity_of(directory: Path, disk: Disk = DISK) -> ArchiveIdentity:
+    """The identity of a directory, created if missing. Raises RecordingError if the file holds something else."""
+    path = directory / IDENTITY_FILE
+    if not path.exists():
+        fresh = directory / f".{IDENTITY_FILE}.{nonce()}.new"
+        fd = disk.open(fresh)
+        try:
+            disk.write(fd, (json.dumps({"id": nonce(), "host": platform.node()}) + "\n").encode(), 0)
+            # Shipped objects use this name, so it must survive a power failure.
+            disk.sync(fd)
+        finally:
+            disk.close(fd)
+        try:
+            # Of two programs at once one gives the identity, and both read it.
+            disk.link(fresh, path)
+        except FileExistsError:
+            pass
+        finally:
+            disk.delete(fresh)
+        disk.sync_directory(directory)
+    try:
+        value = json.loads(path.read_text())
+        identity = ArchiveIdentity(str(value["id"]), str(value["host"]))
+    except MALFORMED as error:
+        raise RecordingError(f"{path} is not an archive identity: {error}") from error
+    if not is_archive_id(identity.id):
+        raise RecordingError(f"{path}: {identity.id!r} is not an archive id")
+    return identity
+
+
+class ShipperLock:
+    """Keeps other shippers out of a directory until it closes or the process dies."""
+
+    def __init__(self, directory: Path) -> None:
+        path = directory / LOCK_FILE
+        self._fd = DISK.open(path)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            other = os.pread(self._fd, 1024, 0).decode("utf-8", "replace").strip()
+            os.close(self._fd)
+            raise RecordingError(f"{directory} is already being shipped by {other or 'another process'}") from error
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
 
 # 2 MiB of index in a chunk, at most: a stream of a message each 100 ms has more index than frames.
 MAX_ENTRIES = 1 << 16
@@ -170,3 +247,55 @@ def recorded_since(directory: Path, descriptor: RecordingDescriptor, position: i
     finally:
         index.close()
     return min(entry.time_ns, epoch_ns) if entry is not None else epoch_ns
+
+
+# -- the shipper's journal ---------------------------------------------------------------------------------------------
+#
+# It finds objects that a killed shipper left without a manifest that refers to them. If it is lost, ``mainstem recordings compact
+# --remove-orphans`` finds them by a listing.
+
+
+JOURNAL_FILE = "mainstem-shipper.pending"
+MAX_JOURNAL_LENGTH = 1 << 20
+
+_CHUNK = re.compile(r"(\d+)/(\d{20})-(\d{20})-[0-9a-f]{12}\.seg")
+
+
+class Journal:
+    """The first line is the store's URL; the others are names, added before their objects are put."""
+
+    def __init__(self, directory: Path, url: str) -> None:
+        self._path, self._url = directory / JOURNAL_FILE, url
+
+    def add(self, name: str) -> None:
+        """Add a name; it is in the file when this returns."""
+        with open(self._path, "a", opener=create_file) as file:
+            if file.tell() == 0:
+                file.write(f"{self._url}\n")
+            file.write(f"{name}\n")
+
+    def clear(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+    def delete_unreferred(
+        self, chain: ManifestLog, manifest: Manifest, recordings: Mapping[int, ShippedRecording], pages: Pages
+    ) -> int:
+        """Delete the named objects that nothing refers to; return how many.
+
+        Objects that compaction or retention has dropped stay for their readers: they are on a list of garbage.
+        """
+        try:
+            lines = self._path.read_text(errors="replace")[:MAX_JOURNAL_LENGTH].splitlines()
+        except FileNotFoundError:
+            return 0
+        count = 0
+        if len(lines) > 1 and lines[0] == self._url:
+            dropped = {name for ref in manifest.garbage for name in garbage_names(chain, ref)}
+            for match in filter(None, map(_CHUNK.fullmatch, lines[1:])):
+                entry = recordings.get(int(match[1]))
+                chunks = between(entry.tree, int(match[2]), int(match[3]), pages) if entry is not None else ()
+                if match[0] not in dropped and all(chunk.name != match[0] for chunk in chunks):
+                    chain.store.delete(f"{chain.archive_id}/{match[0]}")
+                    count += 1
+        self.clear()
+        return count

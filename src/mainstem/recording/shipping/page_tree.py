@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import RecordingError
 from mainstem.recording.index import ENTRY_LENGTH
-from mainstem.recording.shipping.chunks import MALFORMED, UNKNOWN, Chunk, checked_row
+from mainstem.recording.shipping.chunks import MALFORMED, UNKNOWN, Chunk, checked_row, put_verified
 from mainstem.recording.shipping.layout import page_name
-from mainstem.recording.shipping.verified_put import put_verified
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -17,8 +17,15 @@ from zlib import crc32
 
 from mainstem.recording.segments import first_segment_base, segment_base
 from mainstem.recording.shipping.chunks import UNKNOWN, Chunk
-from mainstem.recording.shipping.garbage import DEFAULT_GRACE_NS, listed, tidied
-from mainstem.recording.shipping.manifest import Manifest, ManifestLog, RecordingPages, ShippedRecording
+from mainstem.recording.shipping.manifest import (
+    DEFAULT_GRACE_NS,
+    Manifest,
+    ManifestLog,
+    RecordingPages,
+    ShippedRecording,
+    listed,
+    tidied,
+)
 from mainstem.recording.shipping.page_tree import Item, Pages, spliced
 
 if TYPE_CHECKING:

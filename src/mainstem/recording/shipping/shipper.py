@@ -39,33 +39,34 @@ from zlib import crc32
 from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.errors import RecordingError
 from mainstem.recording.segments import segment_base, segment_name
-from mainstem.recording.shipping.archive_identity import ShipperLock, identity_of
-from mainstem.recording.shipping.block_sums import BlockSums
-from mainstem.recording.shipping.chunks import UNKNOWN, Chunk
-from mainstem.recording.shipping.garbage import DEFAULT_GRACE_NS, collect_garbage, tidied
-from mainstem.recording.shipping.journal import Journal
+from mainstem.recording.shipping.chunks import UNKNOWN, BlockSums, Chunk, put_verified
 from mainstem.recording.shipping.layout import chunk_name, nonce
 from mainstem.recording.shipping.local_recording import (
+    Journal,
     LocalCatalog,
+    ShipperLock,
     checksum_of,
     first_available,
     frames,
+    identity_of,
     local_end,
     next_chunk,
     recorded_since,
 )
 from mainstem.recording.shipping.local_retention import LocalRetention, delete_shipped
 from mainstem.recording.shipping.manifest import (
+    DEFAULT_GRACE_NS,
     CommitConflictError,
     Manifest,
     ManifestLog,
     RecordingPages,
     ShippedRecording,
     Shipper,
+    collect_garbage,
+    tidied,
 )
 from mainstem.recording.shipping.page_tree import FANOUT, Pages, appended, between
 from mainstem.recording.shipping.status import RecordingLag, ShippingStats, ShippingStatus
-from mainstem.recording.shipping.verified_put import put_verified
 from mainstem.store.call import Call
 from mainstem.store.disk import DISK
 

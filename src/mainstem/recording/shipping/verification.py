@@ -8,9 +8,8 @@ from zlib import crc32
 
 from mainstem.errors import RecordingError
 from mainstem.recording.reader import RecordingReader
-from mainstem.recording.shipping.block_sums import BLOCK, BlockSums, sums_of
+from mainstem.recording.shipping.chunks import BLOCK, RANGE_LENGTH, BlockSums, sums_of
 from mainstem.recording.shipping.page_tree import between
-from mainstem.recording.shipping.verified_put import RANGE_LENGTH
 from mainstem.recording.verify import Problem, find_problems
 
 if TYPE_CHECKING:

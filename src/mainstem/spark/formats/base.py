@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 
-    from mainstem.spark.formats.column_bounds import ColumnBounds
-    from mainstem.spark.formats.names import Path
+    from mainstem.spark.formats.columns import Path
+    from mainstem.spark.formats.data_files import ColumnBounds
 
 DEFAULT_FILE_SIZE = 128 << 20
 # Commits of others that one commit may meet before it gives up: each of them was a success of another writer.

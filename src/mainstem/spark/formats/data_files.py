@@ -7,11 +7,15 @@ fails deletes its files where it can; what it leaves is named by no commit.
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections import OrderedDict
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mainstem.spark.formats.column_bounds import ColumnBounds
+from mainstem.errors import StoreError
+from mainstem.store.disk import DISK
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
@@ -19,6 +23,61 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mainstem.spark.formats.base import DataFiles
+    from mainstem.store.base import Store
+    from mainstem.store.disk import Disk
+
+# -- upper bounds of texts ---------------------------------------------------------------------------------------------
+
+
+_BEFORE_SURROGATES, _AFTER_SURROGATES, _LAST = 0xD7FF, 0xE000, 0x10FFFF
+
+
+def upper_text(text: str, length: int) -> str | None:
+    """The text if it is no longer than ``length``, else a shorter text above it; None if none is above it."""
+    if len(text) <= length:
+        return text
+    start = text[:length].rstrip(chr(_LAST))
+    if not start:
+        return None
+    last = ord(start[-1])
+    return start[:-1] + chr(_AFTER_SURROGATES if last == _BEFORE_SURROGATES else last + 1)
+
+
+# -- bounds of columns -------------------------------------------------------------------------------------------------
+
+
+class ColumnBounds:
+    """Bounds and null counts of columns over all rows of a file.
+
+    Args:
+        names: The columns. NaN is not a bound, so none of them is floating.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.rows = 0
+        self.nulls = dict.fromkeys(names, 0)
+        # Arrow's values, because Python has none for a time after the year 9999.
+        self._ends: dict[str, Any] = {}
+
+    def add(self, rows: pa.Table) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        self.rows += rows.num_rows
+        for name in self.nulls:
+            column = rows.column(name)
+            self.nulls[name] += column.null_count
+            ends = [pc.min_max(column), *([self._ends[name]] if name in self._ends else [])]
+            self._ends[name] = pc.min_max(pa.array([end[key] for end in ends for key in ("min", "max")], column.type))
+
+    def of(self, name: str) -> tuple[Any, Any] | None:
+        """The least and the greatest value of a column; None if it has only nulls. Raises OverflowError."""
+        if self.nulls[name] == self.rows:
+            return None
+        return self._ends[name]["min"].as_py(), self._ends[name]["max"].as_py()
+
+
+# -- the files of a task -----------------------------------------------------------------------------------------------
 
 # Memory of the rows of one row group, and of all that are gathered in a task.
 ROW_GROUP_BYTES = 32 << 20
@@ -160,3 +219,103 @@ class _OpenFile:
         with suppress(OSError):
             self._writer.close()
         self._file.discard()
+
+
+# -- new files ---------------------------------------------------------------------------------------------------------
+
+
+class NewFile:
+    """One new file of a store. No reader knows its name before it is committed, so it need not appear at once.
+
+    Args:
+        store: Where it goes.
+        name: Its name there, which no other file has.
+        disk: What a file on this machine is written through.
+    """
+
+    def __init__(self, store: Store, name: str, disk: Disk = DISK) -> None:
+        self._store, self.name, self._disk = store, name, disk
+        self._descriptor = -1
+        self.size = 0
+        path = store.local_path(name)
+        self._is_local = path is not None
+        if path is None:
+            descriptor, text = tempfile.mkstemp(prefix="mainstem-", suffix=".parquet")
+            self._path = Path(text)
+            self.sink: Any = os.fdopen(descriptor, "wb")
+            return
+        self._path = path
+        try:
+            disk.make_directory(path.parent)
+            self._descriptor = disk.open(path)
+            self.sink = os.fdopen(self._descriptor, "wb", closefd=False)
+        except OSError as error:
+            raise StoreError(store.url, f"{name}: {error.strerror}") from error
+
+    def close(self) -> None:
+        self.sink.flush()
+        if self._is_local:
+            self._disk.sync(self._descriptor)
+        self._close()
+        if self._is_local:
+            self._disk.sync_path(self._path.parent)
+        self.size = self._path.stat().st_size
+        if not self._is_local:
+            try:
+                self._store.put(self.name, self._path)
+            finally:
+                self._path.unlink()
+
+    def _close(self) -> None:
+        self.sink.close()
+        if self._descriptor >= 0:
+            self._disk.close(self._descriptor)
+            self._descriptor = -1
+
+    def discard(self) -> None:
+        self._close()
+        self._path.unlink(missing_ok=True)
+        if not self._is_local:
+            with suppress(StoreError):
+                self._store.delete(self.name)
+
+
+# -- partitions --------------------------------------------------------------------------------------------------------
+
+
+def split(batch: pa.RecordBatch, keys: Sequence[Any]) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
+    """The rows of a batch for each combination of the values of ``keys``, arrays as long as the batch; null is a value."""
+    import numpy as np
+    import pyarrow as pa
+
+    codes = np.zeros(batch.num_rows, np.int64)
+    for key in keys:
+        encoded = key.dictionary_encode(null_encoding="encode")
+        codes = codes * (len(encoded.dictionary) + 1) + encoded.indices.to_numpy(zero_copy_only=False)
+        # Dense again, so that any number of keys fits.
+        codes = np.unique(codes, return_inverse=True)[1].reshape(-1)
+    if not batch.num_rows or not codes.any():
+        if batch.num_rows:
+            yield tuple(key[0].as_py() for key in keys), batch
+        return
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True):
+        rows = order[start:end]
+        yield tuple(key[int(rows[0])].as_py() for key in keys), batch.take(pa.array(rows))
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch in the columns of a schema, by name; columns that it lacks are null. Raises where a value does not fit."""
+    import pyarrow as pa
+
+    names = set(batch.schema.names)
+    columns = [
+        _cast(batch.column(item.name), item.type) if item.name in names else pa.nulls(batch.num_rows, item.type)
+        for item in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(values: Any, kind: Any) -> Any:
+    return values if values.type.equals(kind, check_metadata=True) else values.cast(kind)

@@ -9,7 +9,11 @@ is not there yet. Checkpoints of the log and compactions keep transactions. So t
 from __future__ import annotations
 
 import json
+import re
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -18,23 +22,20 @@ from uuid import uuid4
 
 from mainstem._internal.clock import NS_PER_MS, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, StoreError, needs_extras
-from mainstem.spark.formats import partitions
 from mainstem.spark.formats.base import COMMIT_ATTEMPTS, DEFAULT_FILE_SIZE, ColumnRules, Compaction
 from mainstem.spark.formats.columns import check_names, check_types, difference, united
-from mainstem.spark.formats.data_files import COMPRESSION
-from mainstem.spark.formats.delta_statistics import MAX_COLUMNS, PROPERTY, indexable, indexed, property_of, statistics
-from mainstem.spark.formats.new_file import NewFile
+from mainstem.spark.formats.data_files import COMPRESSION, NewFile, conform, split, upper_text
 from mainstem.spark.formats.storage_options import S3_SCHEMES, delta_options
 from mainstem.store import open_store
 from mainstem.store.open_store import scheme_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from mainstem.spark.formats.column_bounds import ColumnBounds
+    from mainstem.spark.formats.data_files import ColumnBounds
 
 NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 
@@ -53,13 +54,13 @@ class DeltaFiles:
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
         import pyarrow as pa
 
-        rows = partitions.conform(batch, self.schema)
+        rows = conform(batch, self.schema)
         if not self.partition_schema.names:
             yield (), rows
             return
-        keys = partitions.conform(batch, self.partition_schema)
+        keys = conform(batch, self.partition_schema)
         texts = [_texts(column) for column in keys.columns]
-        for values, part in partitions.split(rows, texts):
+        for values, part in split(rows, texts):
             # An empty text is null there: the format has one text for both.
             yield tuple(value or None for value in values), pa.RecordBatch.from_arrays(part.columns, schema=self.schema)
 
@@ -84,7 +85,7 @@ class DeltaFiles:
             "partition_values": dict(zip(self.partition_schema.names, partition, strict=True)),
             "modification_time": SYSTEM_CLOCK.epoch_ns() // NS_PER_MS,
             "data_change": True,
-            "stats": statistics(bounds),
+            "stats": file_statistics(bounds),
         }
         return json.dumps(action).encode()
 
@@ -337,3 +338,110 @@ def _columns(table: Any) -> StructType:
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(json.loads(table.schema().to_json()))
+
+
+# -- statistics, by which readers skip files ---------------------------------------------------------------------------
+#
+# If a file has bounds for any column, deltalake assumes that no value matches in a column without bounds. So the table property
+# ``delta.dataSkippingStatsColumns`` lists columns for which every file has bounds, and a file that cannot state one of them states
+# none. The property omits columns whose bounds deltalake cannot write when it compacts: floats, because bounds exclude NaN, and
+# decimals that it would write with an exponent or fewer digits.
+
+
+PROPERTY = "delta.dataSkippingStatsColumns"
+# Every reader reads all statistics of the log, so it has those of the first columns and of the start of a text.
+MAX_COLUMNS = 32
+MAX_TEXT = 32
+# Decimals up to here go through a float and its shortest text unchanged.
+MAX_DIGITS, MAX_SCALE = 15, 5
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def indexable(schema: Any) -> list[str]:
+    """The columns of an Arrow schema whose bounds can be stated whatever their values are."""
+    # deltalake splits the property at commas, quoted or not.
+    return [item.name for item in schema if "," not in item.name and _is_indexable(item.type)]
+
+
+def _is_indexable(kind: Any) -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_decimal(kind):
+        return bool(kind.precision <= MAX_DIGITS and kind.scale <= MAX_SCALE)
+    return any(
+        is_kind(kind)
+        for is_kind in (
+            pa.types.is_boolean,
+            pa.types.is_integer,
+            pa.types.is_date,
+            pa.types.is_timestamp,
+            pa.types.is_string,
+            pa.types.is_large_string,
+        )
+    )
+
+
+def property_of(names: Iterable[str]) -> str:
+    """The table's property that names these columns."""
+    return ",".join(map(_property_entry, names))
+
+
+def _property_entry(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else "`{}`".format(name.replace("`", "``"))
+
+
+def indexed(schema: Any, properties: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns whose bounds each file of a table has to state; none if the table names others too, or no columns at all."""
+    named = {_property_entry(name): name for name in indexable(schema)}
+    entries = [each.strip() for each in properties.get(PROPERTY, "").split(",")]
+    return tuple(named[entry] for entry in entries) if named.keys() >= set(entries) else ()
+
+
+def file_statistics(bounds: ColumnBounds) -> str:
+    """The statistics of a file, as JSON."""
+    counts = {"numRecords": bounds.rows, "nullCount": bounds.nulls}
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    for name in bounds.nulls:
+        try:
+            values = bounds.of(name)
+        except OverflowError:
+            # A time that the log has no text for.
+            return _json(counts)
+        if values is None:
+            continue
+        least[name], greatest[name] = _lower(values[0]), _upper(values[1])
+        if greatest[name] is None:
+            return _json(counts)
+    return _json({**counts, "minValues": least, "maxValues": greatest} if least else counts)
+
+
+def _json(value: Any) -> str:
+    """JSON with the exact digits of decimals, and no exponents."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(name)}:{_json(each)}" for name, each in value.items()) + "}"
+    return format(value, "f") if isinstance(value, Decimal) else json.dumps(value)
+
+
+def _lower(value: Any) -> Any:
+    """A value, or one below it, as the log has it."""
+    if isinstance(value, datetime):
+        return _time(value - timedelta(microseconds=value.microsecond % 1000))
+    if isinstance(value, date):
+        return value.isoformat()
+    return value[:MAX_TEXT] if isinstance(value, str) else value
+
+
+def _upper(value: Any) -> Any:
+    """A value, or one above it, as the log has it; None if there is none."""
+    if isinstance(value, datetime):
+        # Readers add a millisecond for writers that round down, as happens here at the end of the year 9999.
+        with suppress(OverflowError):
+            value += timedelta(microseconds=-value.microsecond % 1000)
+        return _time(value)
+    return upper_text(value, MAX_TEXT) if isinstance(value, str) else _lower(value)
+
+
+def _time(value: datetime) -> str:
+    text = value.replace(tzinfo=None).isoformat(timespec="milliseconds")
+    return text + ("Z" if value.tzinfo is not None else "")

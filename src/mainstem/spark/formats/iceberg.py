@@ -9,24 +9,30 @@ that second look-up, so they are off for these commits.
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from mainstem.errors import ConfigurationError, StoreError, needs_extras
-from mainstem.spark.formats import iceberg_statistics, partitions
 from mainstem.spark.formats.base import COMMIT_ATTEMPTS, DEFAULT_FILE_SIZE, ColumnRules, Compaction
 from mainstem.spark.formats.columns import check_names, check_types, difference, united
+from mainstem.spark.formats.data_files import conform, split, upper_text, write
+from mainstem.spark.formats.storage_options import iceberg_options
+from mainstem.store import open_store
+from mainstem.store.open_store import is_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 
-    from mainstem.spark.formats.column_bounds import ColumnBounds
-    from mainstem.spark.formats.names import Path
+    from mainstem.spark.formats.columns import Path
+    from mainstem.spark.formats.data_files import ColumnBounds
 
 COMMITTED = "mainstem.committed."
 QUERY, BATCH = "mainstem.query-id", "mainstem.batch-id"
@@ -95,7 +101,7 @@ class IcebergFiles:
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
         import pyarrow as pa
 
-        rows, schema = partitions.conform(batch, self.schema), self.metadata.schema()
+        rows, schema = conform(batch, self.schema), self.metadata.schema()
         keys = []
         for item in self.metadata.spec().fields:
             name, kind = schema.find_column_name(item.source_id), schema.find_type(item.source_id)
@@ -104,7 +110,7 @@ class IcebergFiles:
         if not keys:
             yield (), rows
             return
-        for values, part in partitions.split(rows, keys):
+        for values, part in split(rows, keys):
             yield values, pa.RecordBatch.from_arrays(part.columns, schema=self.schema)
 
     def _key(self, partition: tuple[Any, ...]) -> Any:
@@ -124,7 +130,7 @@ class IcebergFiles:
         record = self._key(partition).partition if partition else ()
         return pickle.dumps(
             {
-                **iceberg_statistics.statistics(metadata, self.metadata.schema(), self.metadata.properties),
+                **file_statistics(metadata, self.metadata.schema(), self.metadata.properties),
                 "file_path": file.name,
                 "file_size_in_bytes": file.size,
                 "spec_id": self.metadata.default_spec_id,
@@ -307,9 +313,8 @@ class IcebergTable:
         raise StoreError(self.name, f"cannot commit micro-batch {batch_id} of {query_id}: {error}") from error
 
     def compact(self, *, keep_s: float | None = None) -> Compaction:
-        from mainstem.spark.formats import iceberg_compaction
-
-        return iceberg_compaction.compact(self, self._target, keep_s)
+        replaced, by = _join(self, self._target)
+        return Compaction(replaced, by, 0 if keep_s is None else _expire(self, keep_s))
 
 
 def without_retries(table: Any) -> Any:
@@ -345,3 +350,207 @@ def _stored(kind: Any) -> Any:
     if isinstance(kind, StructType):
         return StructType([StructField(item.name, _stored(item.dataType), item.nullable) for item in kind.fields])
     return kind
+
+
+# -- statistics, by which readers skip files ---------------------------------------------------------------------------
+#
+# pyiceberg computes them from the file's footer. It raises for times beyond Python's range and for texts whose bound would end in a
+# surrogate, and ignores row groups without bounds. A column with any of these gets no bounds in the manifest.
+
+
+def file_statistics(metadata: Any, schema: Any, properties: Mapping[str, str]) -> dict[str, Any]:
+    """The statistics of a file as the arguments of a ``DataFile``.
+
+    Args:
+        metadata: The footer of the file.
+        schema: The table's schema.
+        properties: The table's properties, which choose what is stated of each column.
+    """
+    from pyiceberg.io.pyarrow import (
+        compute_statistics_plan,
+        data_file_statistics_from_parquet_metadata,
+        parquet_path_to_id_mapping,
+    )
+
+    plan = compute_statistics_plan(schema, dict(properties))
+    ids = parquet_path_to_id_mapping(schema)
+    for position in range(metadata.num_columns):
+        field_id = ids[metadata.schema.column(position).path]
+        plan[field_id] = _possible(plan[field_id], metadata, position)
+    measured = data_file_statistics_from_parquet_metadata(metadata, plan, ids)
+    for bounds in measured.column_aggregates.values():
+        if isinstance(bounds.current_max, str) and bounds.trunc_length is not None:
+            bounds.current_max = upper_text(bounds.current_max, bounds.trunc_length)
+    stated: dict[str, Any] = measured.to_serialized_dict()
+    return stated
+
+
+def _possible(collector: Any, metadata: Any, position: int) -> Any:
+    """What pyiceberg is to state of a column, reduced to what every row group of the file has."""
+    from pyiceberg.io.pyarrow import MetricModeTypes, MetricsMode
+
+    chunks = [metadata.row_group(i).column(position) for i in range(metadata.num_row_groups)]
+    if not all(chunk.is_stats_set and chunk.statistics.has_null_count for chunk in chunks):
+        return replace(collector, mode=MetricsMode(MetricModeTypes.NONE))
+    if collector.mode.type != MetricModeTypes.NONE and not all(map(_has_bounds, chunks)):
+        return replace(collector, mode=MetricsMode(MetricModeTypes.COUNTS))
+    return collector
+
+
+def _has_bounds(chunk: Any) -> bool:
+    found = chunk.statistics
+    if not found.has_min_max:
+        return bool(found.null_count == chunk.num_values)
+    try:
+        found.min, found.max  # noqa: B018 - each read converts a value
+    except OverflowError:
+        return False
+    return True
+
+
+# -- compaction --------------------------------------------------------------------------------------------------------
+#
+# Files are joined within their partition, in groups of about the target size; one commit replaces all of them. A catalog takes it
+# only where the table is as it was read, so no append is lost: where one came first, the same files are committed to the table as
+# it is then, provided that those which they replace are still in it.
+
+
+# A file above this part of the target size stays as it is.
+SMALL = 0.75
+PREFIX = "compacted"
+OWN = re.compile(rf"(?:part-[^/]+|{PREFIX})-[0-9a-f]{{32}}\.parquet")
+
+
+def _groups(loaded: Any, target_bytes: int) -> list[list[Any]]:
+    """Scan tasks of small files of one partition that fit into one file."""
+    open_groups: dict[tuple[Any, ...], list[Any]] = {}
+    groups: list[list[Any]] = []
+    for task in loaded.scan().plan_files():
+        file = task.file
+        # Deletions of rows of others, or another partition spec: not ours to rewrite.
+        if task.delete_files or file.spec_id != loaded.metadata.default_spec_id:
+            continue
+        if file.file_size_in_bytes >= target_bytes * SMALL:
+            continue
+        key = tuple(file.partition[i] for i in range(len(loaded.spec().fields)))
+        group = open_groups.get(key)
+        if group is None or sum(each.file.file_size_in_bytes for each in group) >= target_bytes:
+            group = open_groups[key] = []
+            groups.append(group)
+        group.append(task)
+    return [group for group in groups if len(group) > 1]
+
+
+def _join(table: IcebergTable, target_bytes: int) -> tuple[int, int]:
+    from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+    from pyiceberg.expressions import AlwaysTrue
+    from pyiceberg.io.pyarrow import ArrowScan
+
+    loaded = table.existing()
+    groups = _groups(loaded, target_bytes)
+    if not groups:
+        return 0, 0
+    scan = ArrowScan(loaded.metadata, loaded.io, loaded.schema(), AlwaysTrue())
+    files = table.files_of(loaded, PREFIX)
+    # One group after the other: what is in memory is a batch and a row group.
+    written = [
+        data_file(each) for group in groups for each in write(files, scan.to_record_batches(group), target_bytes)
+    ]
+    rows = sum(file.record_count for file in written), sum(task.file.record_count for group in groups for task in group)
+    if rows[0] != rows[1]:
+        raise StoreError(table.name, f"{rows[0]} rows of {rows[1]} were read for the compaction; nothing is changed")
+    replaced = {task.file.file_path: task.file for group in groups for task in group}
+    error: Exception | None = None
+    for _ in range(COMMIT_ATTEMPTS):
+        loaded = table.existing()
+        present = {task.file.file_path for task in loaded.scan().plan_files() if not task.delete_files}
+        if written[0].file_path in present:
+            return len(replaced), len(written)
+        if not present.issuperset(replaced):
+            raise StoreError(
+                table.name, "another writer has replaced files that were being compacted; nothing is changed"
+            )
+        try:
+            with (
+                without_retries(loaded).transaction() as transaction,
+                transaction.update_snapshot(snapshot_properties={"mainstem.compaction": "true"}).overwrite() as change,
+            ):
+                for file in replaced.values():
+                    change.delete_data_file(file)
+                for file in written:
+                    change.append_data_file(file)
+        except (CommitFailedException, CommitStateUnknownException) as reason:
+            error = reason
+            continue
+        return len(replaced), len(written)
+    raise StoreError(table.name, f"cannot commit the compaction: {error}") from error
+
+
+def _expire(table: IcebergTable, keep_s: float) -> int:
+    """Expire snapshots older than this many seconds, delete data files only they use, and return the number of files."""
+    from pyarrow.fs import FileSelector, FileType
+
+    before = datetime.now(UTC) - timedelta(seconds=keep_s)
+    loaded = table.existing()
+    loaded.maintenance.expire_snapshots().older_than(before).commit()
+    loaded = table.existing()
+    named = {_path(path) for path in loaded.inspect.all_files().column("file_path").to_pylist()}
+    data = loaded.metadata.properties.get("write.data.path", f"{loaded.metadata.location.rstrip('/')}/data")
+    parts = urlsplit(data)
+    files = loaded.io.fs_by_scheme(parts.scheme or "file", parts.netloc)
+    deleted = 0
+    for info in files.get_file_info(FileSelector(_path(data), allow_not_found=True, recursive=True)):
+        is_old = info.mtime is not None and info.mtime <= before
+        if info.type == FileType.File and is_old and OWN.fullmatch(info.base_name) and info.path not in named:
+            files.delete_file(info.path)
+            deleted += 1
+    return deleted
+
+
+def _path(location: str) -> str:
+    """A location as its file system names it."""
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    return str(PyArrowFileIO.parse_location(location)[2])
+
+
+# -- catalogs ----------------------------------------------------------------------------------------------------------
+
+
+# The catalog of a warehouse directory, for the programs of one machine.
+CATALOG_FILE, LOCAL_NAME = "catalog.db", "mainstem"
+
+
+def open_catalog(
+    warehouse: str, *, name: str = "", options: Mapping[str, str] | None = None, store: Mapping[str, str] | None = None
+) -> Any:
+    """Opens a catalog of pyiceberg.
+
+    Args:
+        warehouse: Where new tables go; empty for the place that the catalog chooses.
+        name: The catalog's name in pyiceberg's own configuration; empty with ``options`` only, or for a file in the warehouse.
+        options: Properties of the catalog, as ``uri``; they override those of the configuration.
+        store: Options of the warehouse's store, by pyarrow's names or Hadoop's.
+
+    Raises:
+        ConfigurationError: There is no catalog of that name, or none for a warehouse that is not a directory.
+        MissingExtraError: pyiceberg is not installed.
+    """
+    with needs_extras():
+        from pyiceberg.catalog import load_catalog
+    properties = {**iceberg_options(warehouse, store or {})} if warehouse or store else {}
+    path = open_store(warehouse).local_path() if warehouse and not _is_remote(warehouse) else None
+    if warehouse:
+        properties["warehouse"] = path.resolve().as_uri() if path is not None else warehouse
+    if name or options:
+        return load_catalog(name or LOCAL_NAME, **{**properties, **(options or {})})
+    if path is None:
+        raise ConfigurationError(
+            f"{warehouse or 'the table'}: a warehouse that is not a directory has a catalog elsewhere: --catalog names it"
+        )
+    path.mkdir(parents=True, exist_ok=True)
+    return load_catalog(LOCAL_NAME, type="sql", uri=f"sqlite:///{path.resolve() / CATALOG_FILE}", **properties)
+
+
+def _is_remote(warehouse: str) -> bool:
+    return is_url(warehouse) and not warehouse.startswith("file:")

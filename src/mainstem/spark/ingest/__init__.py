@@ -20,8 +20,7 @@ from mainstem._internal.lazy import lazy_names
 if TYPE_CHECKING:
     from mainstem.codecs.rows import RESCUE_COLUMNS
     from mainstem.spark.ingest.options import META, OBSERVED, IngestOptions
-    from mainstem.spark.ingest.progress import Count, remaining
-    from mainstem.spark.ingest.query import source, start, table
+    from mainstem.spark.ingest.query import Count, remaining, source, start, table
 
 __all__ = ["META", "OBSERVED", "RESCUE_COLUMNS", "Count", "IngestOptions", "remaining", "source", "start", "table"]
 
@@ -30,9 +29,9 @@ _HOMES = {
     "META": "mainstem.spark.ingest.options",
     "OBSERVED": "mainstem.spark.ingest.options",
     "RESCUE_COLUMNS": "mainstem.codecs.rows",
-    "Count": "mainstem.spark.ingest.progress",
+    "Count": "mainstem.spark.ingest.query",
     "IngestOptions": "mainstem.spark.ingest.options",
-    "remaining": "mainstem.spark.ingest.progress",
+    "remaining": "mainstem.spark.ingest.query",
     "source": "mainstem.spark.ingest.query",
     "start": "mainstem.spark.ingest.query",
     "table": "mainstem.spark.ingest.query",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import date as date_type
 from typing import TYPE_CHECKING, Any
 
 from mainstem.codecs import find_codec
 from mainstem.codecs.rows import RESCUE_COLUMNS, ROW
-from mainstem.errors import ConfigurationError
+from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import RecordingReader
-from mainstem.spark.codec_columns import as_nullable
+from mainstem.recording.rows.decoding import sampled
+from mainstem.spark.codec_columns import as_nullable, check_distinct, inferred_columns, with_required
+from mainstem.spark.formats.columns import difference, split_by_name, united
 from mainstem.spark.ingest.options import META, META_DDL, OBSERVED, RESCUE_DDL
-from mainstem.spark.ingest.schema import codec_columns
 from mainstem.spark.ingest.target import open_target
+from mainstem.spark.lags import lags_of
 from mainstem.spark.sources.archives import recordings_at
 from mainstem.spark.sources.decoding import PREFIX, QUALIFIER
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
     from pyspark.sql.types import StructType
 
+    from mainstem.codecs import Codec
     from mainstem.spark.ingest.options import IngestOptions
     from mainstem.spark.ingest.target import Target
 
@@ -138,3 +142,121 @@ def _check_times(options: IngestOptions) -> None:
             with RecordingReader(archive, descriptor) as reader:
                 if not reader.has_times:
                     raise ConfigurationError(f"recording {descriptor.recording_id} of {archive.url}: {NO_TIMES}")
+
+
+# -- the codec's columns -----------------------------------------------------------------------------------------------
+
+
+# No column inferred from messages may have one of these names; such fields are rescued.
+TAKEN = (*META, *RESCUE_COLUMNS, ROW, *(QUALIFIER + name for name in (*META, "timestamp")))
+
+
+def codec_columns(options: IngestOptions, codec: Codec, target: Target) -> StructType:
+    """The codec's columns, with those that must not be null: those of the table, else of the option, else inferred from messages.
+
+    With ``options.evolve`` they are those of the table, and then what the option or the messages have beyond them.
+
+    Args:
+        options: Where from and where to.
+        codec: What finds the columns.
+        target: The table.
+
+    Raises:
+        ConfigurationError: The option differs from the table, or there is nothing to infer from.
+    """
+    from pyspark.sql.types import StructType
+
+    before = target.columns()
+    if options.schema:
+        kind = StructType.fromDDL(options.schema)
+    elif before is not None and not options.evolve:
+        kind = before
+    else:
+        kind, _ = split_by_name(_inferred(options, codec, before), target.rules.name_key, before)
+    check_distinct(kind.names, (*META, *RESCUE_COLUMNS))
+    kind = target.rules.stored(kind)
+    if before is not None:
+        if options.evolve:
+            kind = united(before, kind, target.rules.widens, strict=bool(options.schema))
+        elif change := difference(before, kind):
+            raise ConfigurationError(
+                f"--schema: {options.out} was begun with another one: {change}; --evolve adds columns, or name another --out"
+            )
+    if options.schema:
+        # The table's columns are nullable, as problem rows are in it too.
+        kind = with_required(kind, StructType.fromDDL(options.schema))
+    return kind
+
+
+def _inferred(options: IngestOptions, codec: Codec, before: StructType | None) -> StructType:
+    try:
+        return inferred_columns(codec, sample(options), TAKEN)
+    except ValueError as error:
+        if before is not None:
+            return before
+        raise ConfigurationError(f"codec {options.codec!r}: {error}; --schema says what the columns are") from None
+
+
+def sample(options: IngestOptions) -> list[bytes]:
+    """Messages of every recording that is read, from several places of each; none where there are none."""
+    payloads: list[bytes] = []
+    if not options.recordings:
+        return payloads
+    with recordings_at(options.reading) as recordings:
+        chosen = [each for each in recordings if not options.streams or each[1].stream_id in options.streams]
+        for archive, descriptor in chosen:
+            # A fault is met again when the messages are read.
+            with suppress(RecordingError), RecordingReader(archive, descriptor) as reader:
+                payloads += sampled(reader, len(chosen))
+    return payloads
+
+
+# -- progress ----------------------------------------------------------------------------------------------------------
+
+
+COUNTS = ("messages", "rows", "problems", "rescued")
+
+
+class Count:
+    """What a query has done so far, gathered from its progress, which remembers only the last micro-batches."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[int, ...]] = {}
+
+    def update(self, query: StreamingQuery) -> None:
+        for progress in query.recentProgress:
+            observed = progress["observedMetrics"].get(OBSERVED)
+            if observed is not None and observed["rows"]:
+                self._seen[progress["batchId"]] = tuple(observed[name] for name in COUNTS)
+
+    def _sum(self, which: int) -> int:
+        return sum(counts[which] for counts in self._seen.values())
+
+    @property
+    def messages(self) -> int:
+        """Read so far."""
+        return self._sum(0)
+
+    @property
+    def rows(self) -> int:
+        """Written so far, those of unreadable messages among them."""
+        return self._sum(1)
+
+    @property
+    def problems(self) -> int:
+        """Messages that could not be read."""
+        return self._sum(2)
+
+    @property
+    def rescued(self) -> int:
+        """Rows with fields that the schema lacks."""
+        return self._sum(3)
+
+
+def remaining(query: StreamingQuery, options: IngestOptions) -> tuple[int, int]:
+    """(bytes of the recordings that were read, bytes that there are); (0, 0) where nothing is recorded."""
+    if not options.recordings:
+        return 0, 0
+    progress = query.lastProgress
+    lags = lags_of(progress["sources"] if progress else [], options.reading)
+    return sum(each.position for each in lags), sum(each.recorded_position for each in lags)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mainstem.codecs.rows import RESCUE_COLUMNS
 from mainstem.errors import ConfigurationError
+from mainstem.spark.foreach_batch import BatchWriter
 from mainstem.spark.formats.base import ColumnRules
-from mainstem.spark.formats.batch_writer import BatchWriter
 from mainstem.spark.ingest.options import META, PARTITIONS, SCHEMA_FILE
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ def open_target(options: IngestOptions) -> Target:
 def open_table(options: IngestOptions) -> Table:
     """The table of a format with commits."""
     if options.format == "iceberg":
-        from mainstem.spark.formats.catalogs import open_catalog
-        from mainstem.spark.formats.iceberg import IcebergTable
+        from mainstem.spark.formats.iceberg import IcebergTable, open_catalog
 
         def catalog() -> Any:
             return open_catalog(

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from mainstem.analysis.options import AnalyzeOptions
     from mainstem.analysis.program import ports_of
     from mainstem.errors import MainstemError
-    from mainstem.spark.report.program import analyze
+    from mainstem.spark.report import analyze
 
     ports = ports_of(aeron=namespace.aeron_ports, bymux=namespace.bymux_ports, jmux=namespace.jmux_ports)
     options = AnalyzeOptions(inputs=tuple(namespace.inputs), out=namespace.out, ports=ports)

@@ -22,8 +22,7 @@ from pyspark.sql.datasource import (
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
 from mainstem.spark.option_table import documents
-from mainstem.spark.sinks.channels import send
-from mainstem.spark.sinks.options import ChannelOptions, check_schema, parse_options
+from mainstem.spark.sinks.channels import ChannelOptions, check_schema, parse_options, send
 from mainstem.spark.sources.features import StreamWriter
 
 if TYPE_CHECKING:

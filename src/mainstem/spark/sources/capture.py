@@ -21,9 +21,8 @@ from mainstem.capture.remote_files import StoredPath, is_remote, status_of
 from mainstem.capture.schema import columns, ddl
 from mainstem.capture.store import index_of
 from mainstem.errors import CaptureError
-from mainstem.spark.option_table import documents
+from mainstem.spark.option_table import TriggerDelay, documents
 from mainstem.spark.sources.batches import freeze_gc
-from mainstem.spark.sources.capture_offsets import CaptureOffset, Ends, parse_capture_offset
 from mainstem.spark.sources.capture_options import CaptureOptions, parse_options
 from mainstem.spark.sources.features import (
     ReadAllAvailable,
@@ -32,8 +31,8 @@ from mainstem.spark.sources.features import (
     SupportsTriggerAvailableNow,
     stream_reader,
 )
+from mainstem.spark.sources.offsets import CaptureOffset, Ends, parse_capture_offset
 from mainstem.spark.sources.sql_tables import read_options, struct_fields, table_schema, user_options
-from mainstem.spark.sources.trigger_delay import TriggerDelay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

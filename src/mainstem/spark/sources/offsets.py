@@ -9,6 +9,7 @@ for each the id, the position (the recording may be extended), and a checksum of
 
 from __future__ import annotations
 
+import json
 import zlib
 from array import array
 from base64 import b64decode, b64encode
@@ -17,11 +18,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import ConfigurationError
+from mainstem.recording.shipping.layout import is_archive_id
+from mainstem.recording.shipping.retention import ConsumedPosition
+from mainstem.store.base import read_all
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mainstem.recording import RecordingDescriptor
+    from mainstem.store import Store
 
 VERSION = 1
 # Ids, positions and checksums of this many recordings are 200 MB. Anything that unpacks to more is not an offset.
@@ -127,12 +132,17 @@ class Offset:
         return positions
 
 
-def parse_offset(offset: Mapping[str, Any]) -> Offset:
-    """Parse what ``Offset.as_json`` returned. Raises ConfigurationError for another version."""
+def check_version(offset: Mapping[str, Any]) -> None:
+    """Raises ConfigurationError unless an offset has this release's version."""
     if offset.get("version") != VERSION:
         raise ConfigurationError(
             f"cannot read the checkpoint: its offsets have version {offset.get('version')}; this release reads version {VERSION}"
         )
+
+
+def parse_offset(offset: Mapping[str, Any]) -> Offset:
+    """Parse what ``Offset.as_json`` returned. Raises ConfigurationError for another version."""
+    check_version(offset)
     return Offset({key: _archive(value) for key, value in offset["archives"].items()})
 
 
@@ -163,3 +173,105 @@ def present_keys(offset: Offset, urls: Mapping[str, str]) -> dict[str, str]:
     if len(unmatched) == len(free) == 1:
         keys[unmatched[0]] = free[0]
     return keys
+
+
+# -- what a query has committed ----------------------------------------------------------------------------------------
+#
+# A checkpoint has ``offsets/<batch>``, written before a batch is read, and ``commits/<batch>``, written once its rows are in the
+# sink. Data before the offsets of the last committed batch is never read again, so retention may delete it. An offsets file has a
+# line with a version, a line of metadata, and a line of JSON for each source, ``-`` if it has none.
+
+
+VERSION_LINE = "v1"
+# An offset has some 100 bytes for each recording.
+MAX_OFFSETS_LENGTH = 64 << 20
+
+
+def committed_positions(checkpoint: Store) -> list[ConsumedPosition]:
+    """How far a query has come.
+
+    Args:
+        checkpoint: The directory of its checkpoint.
+
+    Returns:
+        The position of each recording of each source of Mainstem's; none where no batch has been committed.
+
+    Raises:
+        ConfigurationError: There is no checkpoint, it has another format, or its offsets do not say of which recordings they are.
+
+    Example:
+        ``committed_positions(open_store("/data/checkpoints/tides"))``
+    """
+    batches = _numbers(checkpoint, "offsets/") & _numbers(checkpoint, "commits/")
+    if not batches:
+        if not _numbers(checkpoint, "offsets/"):
+            raise ConfigurationError(
+                f"{checkpoint.url} is not a checkpoint of a streaming query: there are no offsets in it"
+            )
+        return []
+    name = f"offsets/{max(batches)}"
+    lines = read_all(checkpoint, name, limit=MAX_OFFSETS_LENGTH).decode("utf-8", "replace").splitlines()
+    if not lines or lines[0].strip() != VERSION_LINE:
+        raise ConfigurationError(f"{checkpoint.url}/{name} has the format {lines[:1]}; {VERSION_LINE} is read")
+    committed = []
+    for line in lines[2:]:
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue  # no source of Mainstem's: its offsets are JSON objects
+        if isinstance(value, dict) and "archives" in value:
+            committed += _committed(value, f"{checkpoint.url}/{name}")
+    if not committed:
+        raise ConfigurationError(f"{checkpoint.url}/{name} has no offsets of recordings")
+    return committed
+
+
+def _numbers(checkpoint: Store, directory: str) -> set[int]:
+    names = (file.name.removeprefix(directory) for file in checkpoint.list(directory, recursive=False))
+    return {int(name) for name in names if name.isdecimal()}
+
+
+def _committed(value: dict[str, Any], name: str) -> list[ConsumedPosition]:
+    result = []
+    for key, archive in parse_offset(value).archives.items():
+        # An archive without an identity of its own is named by its location, which is not where it is shipped to.
+        archive_id = key if is_archive_id(key) else None
+        for recording_id, position in archive.positions.items():
+            if recording_id not in archive.identities:
+                raise ConfigurationError(
+                    f"{name}: it is not known which recording the position of {recording_id} is of"
+                )
+            result.append(ConsumedPosition(recording_id, archive.identities[recording_id], position, archive_id))
+        for recording_id, (position, identity_sum) in archive.finished.items():
+            result.append(ConsumedPosition(recording_id, identity_sum, position, archive_id))
+    return result
+
+
+# -- captures ----------------------------------------------------------------------------------------------------------
+#
+# File names are reused: capture programs restart, and rings of files wrap around. So an offset holds the end of each file and its
+# identity, a hash of its first bytes: the header and the first packets with their times.
+
+
+Ends = dict[str, int]
+"""Bytes read, by file."""
+
+
+@dataclass
+class CaptureOffset:
+    """Ends, and ``capture.index.identity`` of each file where it is known."""
+
+    ends: Ends = field(default_factory=dict)
+    identities: dict[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """What Spark keeps. Equal offsets are equal texts."""
+        files = sorted(self.ends)
+        identities = {file: self.identities[file] for file in files if file in self.identities}
+        return {"version": VERSION, "ends": {file: self.ends[file] for file in files}, "identities": identities}
+
+
+def parse_capture_offset(offset: Mapping[str, Any]) -> CaptureOffset:
+    """Parse what ``CaptureOffset.as_json`` returned. Raises ConfigurationError for another version."""
+    check_version(offset)
+    return CaptureOffset(dict(offset["ends"]), dict(offset["identities"]))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from mainstem.spark.option_table import documents
+from mainstem.spark.option_table import TriggerDelay, documents
 from mainstem.spark.sources.batches import RecordingGroup, RecordingRange, rows_of
 from mainstem.spark.sources.decoding import PayloadDecoder, decoded_schema, decoder_of
 from mainstem.spark.sources.features import (
@@ -28,7 +28,6 @@ from mainstem.spark.sources.options import RecordingOptions, parse_options
 from mainstem.spark.sources.planning import Planner, Positions, ReadPositions
 from mainstem.spark.sources.schema import Names, columns_of, ddl, fields, names_of
 from mainstem.spark.sources.sql_tables import read_options, struct_fields, table_schema, user_options
-from mainstem.spark.sources.trigger_delay import TriggerDelay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,11 +15,10 @@ from tests.unit.analysis.folds.folding import events_of_connection, events_of_wi
 from mainstem.analysis.folds.aqueduct import AqueductFold
 from mainstem.analysis.folds.channels import ChannelFold
 from mainstem.analysis.folds.combined import RoundTripFold
-from mainstem.analysis.folds.events import from_rows
+from mainstem.analysis.folds.fold import VERSION, dump, from_rows
 from mainstem.analysis.folds.multiplexed import MuxFold
 from mainstem.analysis.folds.path import PathFold
 from mainstem.analysis.folds.recordings import RecordingFold
-from mainstem.analysis.folds.state import VERSION, dump
 from mainstem.capture.schema import BYMUX_TYPES, JMUX_TYPES
 
 if TYPE_CHECKING:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from mainstem.analysis.folds.events import from_rows
+from mainstem.analysis.folds.fold import dump, from_rows, load
 from mainstem.analysis.folds.multiplexed import MuxFold
 from mainstem.analysis.folds.mux import GONE
 from mainstem.analysis.folds.path import PathFold
-from mainstem.analysis.folds.state import dump, load
 
 if TYPE_CHECKING:
     from tests.support.frames import Connection, Wire

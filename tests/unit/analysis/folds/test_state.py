@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.analysis.folds.checkpoints import VECTORS, cases, rows_after
 
-from mainstem.analysis.folds.state import VERSION, checkpointed, dump, load, registered_names
+from mainstem.analysis.folds.fold import VERSION, checkpointed, dump, load, registered_names
 from mainstem.errors import ConfigurationError
 
 STATES: dict[int, dict[str, Any]] = {

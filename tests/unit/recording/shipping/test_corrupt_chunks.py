@@ -13,9 +13,8 @@ from mainstem.recording import RecordingReader, SkippedRange, batches, messages
 from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.fetching import CorruptRangeError
 from mainstem.recording.shipping import chunk_reader, chunks
-from mainstem.recording.shipping.block_sums import BLOCK, BlockSums, sums_of, table_length
 from mainstem.recording.shipping.chunk_reader import ChunkReader, MappedChunk
-from mainstem.recording.shipping.chunks import UNKNOWN, Chunk
+from mainstem.recording.shipping.chunks import BLOCK, UNKNOWN, BlockSums, Chunk, sums_of, table_length
 from mainstem.recording.shipping.compaction import compact
 from mainstem.recording.shipping.page_tree import between
 from mainstem.recording.shipping.shipped_archive import ShippedArchive

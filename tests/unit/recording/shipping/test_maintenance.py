@@ -12,15 +12,13 @@ from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import RecordingReader, open_recording
 from mainstem.recording.index import LocalIndex
 from mainstem.recording.shipping.compaction import compact, remove_orphans
-from mainstem.recording.shipping.garbage import collect_garbage
-from mainstem.recording.shipping.journal import Journal
+from mainstem.recording.shipping.local_recording import Journal
 from mainstem.recording.shipping.local_retention import LocalRetention
-from mainstem.recording.shipping.manifest import ManifestLog
+from mainstem.recording.shipping.manifest import ManifestLog, collect_garbage
 from mainstem.recording.shipping.retention import ConsumedPosition, before_committed, before_time, lowest, remove
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.shipping.verification import find_archive_problems
-from mainstem.spark.sources.checkpoints import committed_positions
-from mainstem.spark.sources.offsets import ArchiveOffset, Finished, Offset, identity_sum
+from mainstem.spark.sources.offsets import ArchiveOffset, Finished, Offset, committed_positions, identity_sum
 from mainstem.store import StoredFile, open_store
 
 if TYPE_CHECKING:

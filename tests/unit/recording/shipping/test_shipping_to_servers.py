@@ -17,8 +17,7 @@ from tests.support.object_stores import (
 from tests.support.shipping import ManualClock, Station, payloads, shipped, shipper
 
 from mainstem.recording.shipping.compaction import compact
-from mainstem.recording.shipping.garbage import collect_garbage
-from mainstem.recording.shipping.manifest import CommitConflictError, ManifestLog
+from mainstem.recording.shipping.manifest import CommitConflictError, ManifestLog, collect_garbage
 from mainstem.recording.shipping.retention import before_time, remove
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.shipping.verification import find_archive_problems

@@ -43,7 +43,7 @@ def test_a_delta_table_is_compacted(tmp_path: Path) -> None:
 
 def test_an_iceberg_table_is_compacted(tmp_path: Path) -> None:
     pytest.importorskip("pyiceberg")
-    from mainstem.spark.formats.catalogs import open_catalog
+    from mainstem.spark.formats.iceberg import open_catalog
 
     catalog = open_catalog(str(tmp_path))
     catalog.create_namespace("sea")

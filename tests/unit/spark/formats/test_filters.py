@@ -17,9 +17,8 @@ pytest.importorskip("pyspark")
 from tests.support.table_filters import NOT_IN_ICEBERG, PATHS, batches, columns, compares, filters
 from tests.support.table_readers import delta_counts, differences, iceberg_counts, true_counts, write
 
-from mainstem.spark.formats.catalogs import open_catalog
 from mainstem.spark.formats.delta import DeltaTable
-from mainstem.spark.formats.iceberg import IcebergTable
+from mainstem.spark.formats.iceberg import IcebergTable, open_catalog
 
 if TYPE_CHECKING:
     from pathlib import Path

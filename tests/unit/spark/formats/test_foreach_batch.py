@@ -10,8 +10,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from mainstem.errors import ConfigurationError, MainstemError
-from mainstem.spark.foreach_batch import idempotent, in_transaction
-from mainstem.spark.formats.batch_writer import BatchWriter
+from mainstem.spark.foreach_batch import BatchWriter, idempotent, in_transaction
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,9 +23,8 @@ from_arrow_schema = pytest.importorskip("pyspark.sql.pandas.types").from_arrow_s
 from pyiceberg.expressions import EqualTo, GreaterThan  # noqa: E402
 
 from mainstem.spark.formats import data_files  # noqa: E402
-from mainstem.spark.formats.catalogs import open_catalog  # noqa: E402
 from mainstem.spark.formats.data_files import WriteFiles  # noqa: E402
-from mainstem.spark.formats.iceberg import IcebergTable  # noqa: E402
+from mainstem.spark.formats.iceberg import IcebergTable, open_catalog  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,7 @@ import pytest
 types = pytest.importorskip("pyspark.sql.types")
 
 from mainstem.errors import ConfigurationError  # noqa: E402
-from mainstem.spark.formats.columns import check_names  # noqa: E402
-from mainstem.spark.formats.names import split_by_name  # noqa: E402
+from mainstem.spark.formats.columns import check_names, split_by_name  # noqa: E402
 
 
 def columns(value: Any) -> Any:

@@ -18,10 +18,9 @@ pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
 types = pytest.importorskip("pyspark.sql.types")
 
-from mainstem.spark.formats.catalogs import open_catalog  # noqa: E402
 from mainstem.spark.formats.data_files import WriteFiles  # noqa: E402
 from mainstem.spark.formats.delta import DeltaTable  # noqa: E402
-from mainstem.spark.formats.iceberg import IcebergTable  # noqa: E402
+from mainstem.spark.formats.iceberg import IcebergTable, open_catalog  # noqa: E402
 from mainstem.spark.formats.storage_options import delta_options, iceberg_options  # noqa: E402
 
 if TYPE_CHECKING:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from mainstem.analysis.options import NoProgress
+from mainstem.analysis.program import Analysis, analyze_here, needs_spark
 from mainstem.analysis.tables import AQUEDUCT_FOLD, CHANNEL_FOLD, MUX_FOLD, PATH_FOLD, TABLES
 from mainstem.capture.schema import ddl
+from mainstem.spark.error_text import as_own_error
 from mainstem.spark.fold_frames import apply
-from mainstem.spark.report.parallel import in_parallel
 from mainstem.spark.tables import frames, naks, problems, select, sessions, status_messages
 
 if TYPE_CHECKING:
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from mainstem.analysis.folds.fold import Fold
-    from mainstem.analysis.options import Inputs
+    from mainstem.analysis.options import AnalyzeOptions, Inputs, ProgressListener
     from mainstem.analysis.summary import RowDict
 
 
@@ -100,3 +103,63 @@ class SparkTables:
         """A table that was written: the page shows what was written, and nothing else."""
         types = ", ".join(f"{column.name} {column.type}" for column in TABLES[name].columns)
         return self._spark.read.schema(types).parquet(str(self._directory / name))
+
+
+# -- jobs side by side -------------------------------------------------------------------------------------------------
+
+
+T = TypeVar("T")
+# Tasks still share the cores, and so memory is what one job's tasks take; more threads than these only wait.
+THREADS = 4
+
+
+def in_parallel(spark: SparkSession, jobs: Sequence[Callable[[], T]]) -> list[T]:
+    """The results of the jobs, in their order. Raises what the first to fail raised.
+
+    They belong to the caller's job group, so that cancelling the group cancels them.
+    """
+    from pyspark import inheritable_thread_target
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        # Each has properties of its own: Spark notes in them which query a thread runs.
+        running = [threads.submit(inheritable_thread_target(spark)(job)) for job in jobs]
+        try:
+            for each in as_completed(running):
+                each.result()
+        except BaseException:
+            for each in running:
+                each.cancel()
+            raise
+        return [each.result() for each in running]
+
+
+# -- analyze -----------------------------------------------------------------------------------------------------------
+
+
+def analyze(spark: SparkSession, options: AnalyzeOptions, listener: ProgressListener | None = None) -> Analysis:
+    """Runs an analysis: in this process where it can, else in the session.
+
+    Args:
+        spark: The session.
+        options: What is read, and where the results go.
+        listener: Receives how far it is.
+
+    Returns:
+        The analysis, which ended.
+
+    Raises:
+        ConfigurationError, CaptureError, RecordingError: An input cannot be read at all.
+    """
+    if not needs_spark(options.split(), options.ports):
+        return analyze_here(options, listener)
+    from pyspark.errors import PySparkException
+
+    from mainstem.spark import register
+
+    register(spark)
+    analysis = Analysis(SparkTables(spark, options.tables, options.ports), options, listener or NoProgress())
+    try:
+        analysis.run()
+    except PySparkException as error:
+        raise as_own_error(error) from None
+    return analysis

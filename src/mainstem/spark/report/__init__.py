@@ -1,1 +1,0 @@
-"""Private: an analysis in a session of Spark."""
