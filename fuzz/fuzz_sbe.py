@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from mainstem.codecs.sbe_schema import SbeSchema
+from mainstem.codecs.sbe import SbeSchema
 
 XML = """<messageSchema package="t" id="1" version="0" byteOrder="littleEndian"><types>
 <composite name="messageHeader"><type name="blockLength" primitiveType="uint16"/><type name="templateId" primitiveType="uint16"/>

@@ -121,13 +121,17 @@ class ClientHandshake:
         return Ciphers(Sealer(keys.to_server, duologue_session), Opener(keys.to_client, duologue_session))
 
 
-class Sealer:
-    """Encrypts one direction. The caller adds one to ``number`` once a sealed message is sent."""
+class _Direction:
+    """The key of one direction, and the number of its next message, which the caller advances once it is sent or taken."""
 
     def __init__(self, key: bytes, session_id: int) -> None:
         self._cipher = ChaCha20Poly1305(key)
         self._session = _session_bytes(session_id)
         self.number = 0
+
+
+class Sealer(_Direction):
+    """Encrypts one direction."""
 
     def seal(self, message: bytes) -> bytes:
         """Encrypt a message with its number. Each number may be sent only once, and in order."""
@@ -137,13 +141,8 @@ class Sealer:
         return number + self._cipher.encrypt(b"\0\0\0\0" + number, bytes(message), self._session)
 
 
-class Opener:
-    """Decrypts one direction. The caller adds one to ``number`` once an opened message is taken."""
-
-    def __init__(self, key: bytes, session_id: int) -> None:
-        self._cipher = ChaCha20Poly1305(key)
-        self._session = _session_bytes(session_id)
-        self.number = 0
+class Opener(_Direction):
+    """Decrypts one direction."""
 
     def open(self, sealed: bytes) -> bytes:
         """Decrypt a message. Raises RemoteProtocolError unless it is the peer's next one, unchanged."""

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
 from mainstem._internal.clock import NS_PER_MS
@@ -52,6 +52,11 @@ STATE_NAMES = {STATE_INVALID: "invalid", STATE_VALID: "valid", STATE_DELETED: "d
 _HEADER = struct.Struct("<iiqi")
 _ENTRY_HEADER = struct.Struct("<iii")
 _FIXED = struct.Struct("<7q6i")
+_FIXED_FIELDS = (
+    "control_session_id", "correlation_id", "recording_id", "start_timestamp", "stop_timestamp", "start_position", "stop_position",
+    "initial_term_id", "segment_file_length", "term_buffer_length", "mtu_length", "session_id", "stream_id",
+)  # fmt: skip
+_TEXT_FIELDS = ("stripped_channel", "original_channel", "source_identity")
 _LENGTH = struct.Struct("<i")
 _ID = struct.Struct("<q")
 _NEXT_ID_OFFSET, _ALIGNMENT_OFFSET = 8, 16
@@ -136,23 +141,8 @@ class RecordingDescriptor:
         Returns:
             The bytes, little-endian.
         """
-        fixed = _FIXED.pack(
-            self.control_session_id,
-            self.correlation_id,
-            self.recording_id,
-            self.start_timestamp,
-            self.stop_timestamp,
-            self.start_position,
-            self.stop_position,
-            self.initial_term_id,
-            self.segment_file_length,
-            self.term_buffer_length,
-            self.mtu_length,
-            self.session_id,
-            self.stream_id,
-        )
-        texts = (self.stripped_channel, self.original_channel, self.source_identity)
-        encoded = [text.encode("ascii", "replace") for text in texts]
+        fixed = _FIXED.pack(*(getattr(self, name) for name in _FIXED_FIELDS))
+        encoded = [getattr(self, name).encode("ascii", "replace") for name in _TEXT_FIELDS]
         return fixed + b"".join(_LENGTH.pack(len(text)) + text for text in encoded)
 
     @classmethod
@@ -170,37 +160,19 @@ class RecordingDescriptor:
             RecordingError: There are too few bytes, or a text exceeds them.
         """
         try:
-            values = _FIXED.unpack_from(data, 0)
-            at, texts = _FIXED.size, []
-            for _ in range(3):
+            values: dict[str, Any] = dict(zip(_FIXED_FIELDS, _FIXED.unpack_from(data, 0), strict=True))
+            at = _FIXED.size
+            for name in _TEXT_FIELDS:
                 (length,) = _LENGTH.unpack_from(data, at)
                 if length < 0 or at + 4 + length > len(data):
                     raise RecordingError(
                         f"catalog entry at {entry_offset}: a text of {length} bytes extends past its end"
                     )
-                texts.append(data[at + 4 : at + 4 + length].decode("ascii", "replace"))
+                values[name] = data[at + 4 : at + 4 + length].decode("ascii", "replace")
                 at += 4 + length
         except struct.error as error:
             raise RecordingError(f"catalog entry at {entry_offset} has only {len(data)} bytes") from error
-        return cls(
-            control_session_id=values[0],
-            correlation_id=values[1],
-            recording_id=values[2],
-            start_timestamp=values[3],
-            stop_timestamp=values[4],
-            start_position=values[5],
-            stop_position=values[6],
-            initial_term_id=values[7],
-            segment_file_length=values[8],
-            term_buffer_length=values[9],
-            mtu_length=values[10],
-            session_id=values[11],
-            stream_id=values[12],
-            stripped_channel=texts[0],
-            original_channel=texts[1],
-            source_identity=texts[2],
-            entry_offset=entry_offset,
-        )
+        return cls(**values, entry_offset=entry_offset)
 
     def check(self) -> None:
         """Check that the recording is possible: its id, lengths, positions and times.

@@ -21,16 +21,19 @@ import tempfile
 from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from mainstem._internal.file_modes import MAX_MODE
 from mainstem.store.disk import Disk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from random import Random
 
+P = ParamSpec("P")
+R = TypeVar("R")
 PAGE = 4_096
 MAX_VERSIONS = 6  # of a file between two flushes, the youngest
 MEMORY = Path("/dev/shm")
@@ -190,6 +193,19 @@ class Device:
             self._changes[path.parent].append(_Change(path, None))
 
 
+def _in_steps(method: Callable[Concatenate[FaultyDisk, P], R]) -> Callable[Concatenate[FaultyDisk, P], R]:
+    """The program may die before the call and after it."""
+
+    @wraps(method)
+    def call(disk: FaultyDisk, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        disk._step()
+        result = method(disk, *args, **kwargs)
+        disk._step()
+        return result
+
+    return call
+
+
 class FaultyDisk(Disk):
     """The disk through which one program writes to a device. It dies at step ``crash_at``, 0 for never.
 
@@ -222,18 +238,17 @@ class FaultyDisk(Disk):
     def boot(self) -> bytes:
         return b"start %d" % self.device.starts
 
+    @_in_steps
     def open(self, path: Path) -> int:
-        self._step()
         is_new = not path.exists()
         fd = super().open(path)
         if is_new:
             self.device.created(path)
         self._open[fd] = self.device.files[path]
-        self._step()
         return fd
 
+    @_in_steps
     def write_some(self, fd: int, data: bytes | memoryview, offset: int) -> int:
-        self._step()
         length = len(data)
         is_full = 0 <= self._full_from <= self.steps < self._full_to
         # A kernel copies page by page: a write within one page is all or nothing.
@@ -244,51 +259,43 @@ class FaultyDisk(Disk):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         count = super().write_some(fd, data[:length], offset)
         self._open[fd].note()
-        self._step()
         return count
 
+    @_in_steps
     def resize(self, fd: int, length: int) -> None:
-        self._step()
         super().resize(fd, length)
         self._open[fd].note()
-        self._step()
 
+    @_in_steps
     def rename(self, path: Path, target: Path) -> None:
-        self._step()
         super().rename(path, target)
         self.device.renamed(path, target)
-        self._step()
 
+    @_in_steps
     def link(self, path: Path, target: Path) -> None:
-        self._step()
         super().link(path, target)
         self.device.linked(path, target)
-        self._step()
 
+    @_in_steps
     def delete(self, path: Path) -> None:
-        self._step()
         if path.is_file():
             self.device.deletes(path)
         super().delete(path)
-        self._step()
 
+    @_in_steps
     def make_directory(self, path: Path, *, default: int = MAX_MODE, mode: int | None = None, group: str = "") -> None:
-        self._step()
         new = [each for each in (path, *path.parents) if not each.exists()]
         super().make_directory(path, default=default, mode=mode, group=group)
         for each in reversed(new):
             self.device.made(each)
-        self._step()
 
+    @_in_steps
     def sync(self, fd: int) -> None:
-        self._step()
         self.device.synced(self._open[fd], os.pread(fd, os.fstat(fd).st_size, 0))
-        self._step()
 
+    @_in_steps
     def sync_directory(self, path: Path) -> None:
-        self._step()
         self.device.synced_directory(path)
-        self._step()
 
     def close(self, fd: int) -> None:
         # The kernel closes files that a program leaves open.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import NEVER_NS
 from mainstem.aeron.client.client import Aeron
-from mainstem.aeron.client.context import ClientContext
+from mainstem.aeron.client.context import ClientContext, log_error
 from mainstem.aeron.client.settings import ClientSettings
 from mainstem.aeron.driver.context import DriverContext
 from mainstem.aeron.driver.media.addresses import InetAddress, NetworkInterface
@@ -19,7 +19,7 @@ from mainstem.errors import ActiveDriverError
 from mainstem.sim.clock import HostClock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from mainstem.aeron.driver.media.transport import TransportRequest
     from mainstem.aeron.driver.settings import DriverSettings
@@ -147,25 +147,35 @@ class Host:
 
     def connect(self) -> None:
         """Connect a client. The host must not have one."""
-        world = self._world
-        settings = ClientSettings(
-            dir=f"/{self.name}",
-            client_name=self.name,
-            client_idle_sleep_duration_ns=0,
-            driver_timeout_ns=self._driver_timeout_ns,
+        self.aeron = self.new_client(
+            self.name, driver_timeout_ns=self._driver_timeout_ns, on_error=self._world.on_client_error
         )
-        client = ClientContext(
-            settings=settings,
+        self.starts += 1
+        self.client_due_ns = 0
+
+    def new_client(
+        self, name: str, *, on_error: Callable[[BaseException], object] = log_error, **settings: Any
+    ) -> Aeron:
+        """Connect another client to the driver, without a thread: the caller runs its duty cycles.
+
+        Args:
+            name: The name that the driver shows.
+            on_error: Called with errors that no call can raise, such as the end of the driver. By default they are logged.
+            **settings: Fields of ``ClientSettings``.
+
+        Returns:
+            The client, which the caller closes.
+        """
+        context = ClientContext(
+            settings=ClientSettings(dir=f"/{self.name}", client_name=name, client_idle_sleep_duration_ns=0, **settings),
             files=self.files,
             clock=self.clock,
             use_invoker=True,
             # The world continues while the client waits for its driver.
-            driver_invoker=world.tick,
-            on_error=world.on_client_error,
+            driver_invoker=self._world.tick,
+            on_error=on_error,
         )
-        self.aeron = Aeron.connect(context=client)
-        self.starts += 1
-        self.client_due_ns = 0
+        return Aeron.connect(context=context)
 
     def crash(self) -> None:
         """Crash driver and client: no one is notified, sockets close, files stay as they are."""

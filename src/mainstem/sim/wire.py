@@ -114,6 +114,8 @@ class Efficiency:
                 raise Violation(f"{name}: {ratio:.3g}, limit {bound:g} ({count} samples)")
 
 
+# -- the wire -----------------------------------------------------------------------------------------------------------
+
 # The settings' own values, which no scenario changes.
 HEARTBEAT_INTERVAL_NS = 100 * NS_PER_MS
 STATUS_INTERVAL_NS = 200 * NS_PER_MS
@@ -158,13 +160,19 @@ class _Request:
 
 
 @dataclass(slots=True)
-class _Sender:
+class _Log:
+    initial_term_id: int
+    term_length: int
+
+    def position(self, term_id: int, offset: int) -> int:
+        return ((term_id - self.initial_term_id) & 0xFFFFFFFF) * self.term_length + offset
+
+
+@dataclass(slots=True)
+class _Sender(_Log):
     """The state of a stream at the socket that sends it."""
 
     name: str
-    initial_term_id: int
-    term_length: int
-    mtu: int
     sent_to: int
     edge: int = -1
     last_send_ns: int = -1
@@ -172,9 +180,6 @@ class _Sender:
     asked: dict[tuple[int, int], int] = field(default_factory=dict)  # ranges, to when they were last asked for
     frame_ends: dict[int, int] = field(default_factory=dict)
     reached: dict[InetAddress, int] = field(default_factory=dict)  # by destination, what went there
-
-    def position(self, term_id: int, offset: int) -> int:
-        return ((term_id - self.initial_term_id) & 0xFFFFFFFF) * self.term_length + offset
 
     def whole_end(self, position: int, end: int) -> int:
         """Return the end of the last frame that lies entirely in ``[position, end)``."""
@@ -188,16 +193,11 @@ class _Sender:
 
 
 @dataclass(slots=True)
-class _Receiver:
+class _Receiver(_Log):
     """What has arrived of a stream at a host."""
 
-    initial_term_id: int
-    term_length: int
     arrived_to: int = 0
     last_status_ns: int = -1
-
-    def position(self, term_id: int, offset: int) -> int:
-        return ((term_id - self.initial_term_id) & 0xFFFFFFFF) * self.term_length + offset
 
 
 class WireChecker:
@@ -255,10 +255,10 @@ class WireChecker:
             self.efficiency.naks += 1
 
     def _setup_sent(self, source: InetAddress, datagram: bytes) -> None:
-        _, _, _, _, offset, session_id, stream_id, initial, active, term_length, mtu, _ = _SETUP.unpack_from(datagram)
+        _, _, _, _, offset, session_id, stream_id, initial, active, term_length, _, _ = _SETUP.unpack_from(datagram)
         known = self._senders.get((source, session_id, stream_id))
         if known is None or (known.initial_term_id, known.term_length) != (initial, term_length):
-            sender = _Sender(f"stream {stream_id} session {session_id} from {source}", initial, term_length, mtu, 0)
+            sender = _Sender(initial, term_length, f"stream {stream_id} session {session_id} from {source}", 0)
             sender.sent_to = sender.position(active, offset)
             self._senders[source, session_id, stream_id] = sender
 

@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from mainstem.codecs import Codec
 
 
+class UnknownColumnsError(ConfigurationError):
+    """A codec cannot tell its columns from these messages."""
+
+
 def inferred_columns(codec: Codec, sample: Sequence[bytes], taken: Collection[str]) -> StructType:
-    """The columns that a codec finds in messages, without those that Spark lacks a type or another name for.
+    """The columns that a codec finds in messages, without those for which Spark has no type or no free name.
 
     Args:
         codec: The codec.
@@ -28,11 +32,17 @@ def inferred_columns(codec: Codec, sample: Sequence[bytes], taken: Collection[st
         The columns.
 
     Raises:
-        ValueError: The sample does not determine columns; ConfigurationError as well.
+        UnknownColumnsError: The sample does not determine columns.
+        ConfigurationError: The codec refuses its options.
     """
     from pyspark.sql.types import StructType
 
-    schema = distinct(codec.schema(sample), taken, folded)
+    try:
+        schema = distinct(codec.schema(sample), taken, folded)
+    except ConfigurationError:
+        raise
+    except ValueError as error:
+        raise UnknownColumnsError(str(error)) from None
     return StructType([column for item in schema if (column := _column(item)) is not None])
 
 

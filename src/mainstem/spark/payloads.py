@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem.codecs import find_codec
 from mainstem.codecs.rows import PROBLEM, RESCUE_COLUMNS, DecodedRows
 from mainstem.errors import ConfigurationError
-from mainstem.spark.codec_columns import as_nullable, check_distinct, inferred_columns
+from mainstem.spark.codec_columns import UnknownColumnsError, as_nullable, check_distinct, inferred_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -159,15 +159,11 @@ def _columns(df: DataFrame, codec: Codec, payload: str, taken: Sequence[str]) ->
     """Return the codec's own columns, or those inferred from the first messages. Raises ConfigurationError."""
     try:
         return inferred_columns(codec, [], taken)
-    except ConfigurationError:
-        raise
-    except ValueError as error:
+    except UnknownColumnsError as error:
         if df.isStreaming:
-            raise ConfigurationError(f"{error}; of a stream schema= says what the columns are") from None
+            raise ConfigurationError(f"{error}; pass the columns of a stream as schema=") from None
     rows = df.select(payload).where(df[payload].isNotNull()).limit(SAMPLE).collect()
     try:
         return inferred_columns(codec, [bytes(row[0]) for row in rows], taken)
-    except ConfigurationError:
-        raise
-    except ValueError as error:
-        raise ConfigurationError(f"{error}; schema= says what the columns are") from None
+    except UnknownColumnsError as error:
+        raise ConfigurationError(f"{error}; pass the columns as schema=") from None

@@ -28,7 +28,7 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._core.layout import FRAME_ALIGNMENT
 from mainstem.errors import RecordingError
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from mainstem.store import Store
 
+T = TypeVar("T")
 FORMAT = "mainstem-archive"
 VERSION = 2  # 1: chunks without tables of checksums
 # Older manifests are deleted. Readers keep what they read, so a few are enough for those that are between listing and reading.
@@ -110,16 +111,8 @@ class ShippedRecording:
 
     def as_json(self) -> dict[str, Any]:
         descriptor = {name: value for name, value in asdict(self.descriptor).items() if name in _DESCRIPTOR_FIELDS}
-        return {
-            "descriptor": descriptor,
-            "start": self.start,
-            "end": self.end,
-            "messages": self.messages,
-            "entries": self.entries,
-            "has_index": self.has_index,
-            "recorded_ns": self.recorded_ns,
-            **self.tree.as_json(),
-        }
+        names = ("start", "end", "messages", "entries", "has_index", "recorded_ns")
+        return {"descriptor": descriptor, **{name: getattr(self, name) for name in names}, **self.tree.as_json()}
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> ShippedRecording:
@@ -153,12 +146,6 @@ class ObjectRef:
     crc32: int
     length: int
 
-    @classmethod
-    def of(cls, value: dict[str, Any]) -> ObjectRef:
-        return cls(
-            checked_name(value["name"]), checked_int(value["crc32"], "crc32"), checked_int(value["length"], "length")
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class GarbageRef(ObjectRef):
@@ -166,12 +153,6 @@ class GarbageRef(ObjectRef):
 
     after_ns: int
     number: int
-
-    @classmethod
-    def of(cls, value: dict[str, Any]) -> GarbageRef:
-        ref = ObjectRef.of(value)
-        after_ns, number = (checked_int(value[name], name) for name in ("after_ns", "number"))
-        return cls(ref.name, ref.crc32, ref.length, after_ns, number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,17 +164,19 @@ class Shipper:
     pid: int
     directory: str
 
-    @classmethod
-    def of(cls, value: dict[str, Any]) -> Shipper:
-        return cls(
-            checked_text(value["id"], "id"),
-            checked_text(value["host"], "host"),
-            checked_int(value["pid"], "pid"),
-            checked_text(value["directory"], "directory"),
-        )
-
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host} with {self.directory}"
+
+
+def _parsed(kind: type[T], value: dict[str, Any]) -> T:
+    """Parse a dataclass of integers and texts. Raises RecordingError, KeyError or TypeError."""
+
+    def checked(name: str, type_name: object) -> Any:
+        if name == "name":
+            return checked_name(value[name])
+        return checked_int(value[name], name) if type_name == "int" else checked_text(value[name], name)
+
+    return kind(**{each.name: checked(each.name, each.type) for each in fields(kind)})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +230,10 @@ class Manifest:
                 commit=checked_text(value["commit"], "commit"),
                 previous=checked_text(value["previous"], "previous"),
                 time_ns=checked_int(value["time_ns"], "time_ns"),
-                shipper=Shipper.of(value["shipper"]) if value["shipper"] else None,
+                shipper=_parsed(Shipper, value["shipper"]) if value["shipper"] else None,
                 recordings={entry.descriptor.recording_id: entry for entry in entries},
-                pages=tuple(map(ObjectRef.of, value["pages"])),
-                garbage=tuple(map(GarbageRef.of, value["garbage"])),
+                pages=tuple(_parsed(ObjectRef, each) for each in value["pages"]),
+                garbage=tuple(_parsed(GarbageRef, each) for each in value["garbage"]),
             )
         except MALFORMED as error:
             raise RecordingError(f"{name} cannot be read: {error}") from error

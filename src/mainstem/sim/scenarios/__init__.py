@@ -23,32 +23,10 @@ if TYPE_CHECKING:
     from mainstem.sim.world import World
 
 SCENARIOS: dict[str, Callable[[World], str]] = {
-    "aqueduct": aqueduct,
-    "archive": archive,
-    "bymux": bymux,
-    "duologue": duologue,
-    "jmux": jmux,
-    "power_loss": power_loss,
-    "recorders": recorders,
-    "storm": storm,
-    "unicast": unicast,
-    "multicast": multicast,
-    "mdc": mdc,
-    "mds": mds,
-    "flow_control": flow_control,
-    "spies": spies,
-    "response": response,
-    "rejection": rejection,
-    "gaps": gaps,
-    "claims": claims,
-    "cubic": cubic,
-    "latency": latency,
-    "untethered": untethered,
-    "unreliable": unreliable,
-    "joining": joining,
-    "redundant": redundant,
-    "names": names,
-    "moving": moving,
-    "ipc": ipc,
-    "response_ipc": response_ipc,
-}
+    scenario.__name__: scenario
+    for scenario in (
+        aqueduct, archive, bymux, duologue, jmux, power_loss, recorders, storm, unicast, multicast, mdc, mds, flow_control, spies,
+        response, rejection, gaps, claims, cubic, latency, untethered, unreliable, joining, redundant, names, moving, ipc,
+        response_ipc,
+    )
+}  # fmt: skip

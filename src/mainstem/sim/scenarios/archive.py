@@ -15,9 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.aeron.agent import AgentTerminated
-from mainstem.aeron.client.client import Aeron
-from mainstem.aeron.client.context import ClientContext
-from mainstem.aeron.client.settings import ClientSettings
 from mainstem.aeron.client.subscription import Subscription
 from mainstem.archive.calls import Calls, Events, ReplayOptions
 from mainstem.archive.messages import RecordingSignal, SourceLocation
@@ -70,14 +67,7 @@ class ArchiveProgram:
 
     def __init__(self, world: World, host: Host, directory: Path, disk: FaultyDisk) -> None:
         self.conductor: ArchiveConductor | None = None
-        context = ClientContext(
-            settings=ClientSettings(dir=f"/{host.name}", client_name="archive", client_idle_sleep_duration_ns=0),
-            files=host.files,
-            clock=host.clock,
-            use_invoker=True,
-            driver_invoker=world.tick,
-        )
-        self.aeron = Aeron.connect(context=context)
+        self.aeron = host.new_client("archive")
         try:
             settings = ArchiveSettings(
                 id=1,

@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import NS_PER_SECOND
-from mainstem.aeron.client.client import Aeron
-from mainstem.aeron.client.context import ClientContext
-from mainstem.aeron.client.settings import ClientSettings
 from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.reading import messages
@@ -29,6 +26,7 @@ from mainstem.store.local import LocalStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mainstem.aeron.client.client import Aeron
     from mainstem.sim.host import Host
     from mainstem.sim.world import World
 
@@ -52,14 +50,7 @@ class Program:
         self.recorder = Recorder(
             directory, segment_length=SEGMENT_LENGTH, durable=durable, clock=world.clock, disk=disk
         )
-        context = ClientContext(
-            settings=ClientSettings(dir=f"/{host.name}", client_name="recorder", client_idle_sleep_duration_ns=0),
-            files=host.files,
-            clock=world.clock,
-            use_invoker=True,
-            driver_invoker=world.tick,
-        )
-        self.aeron = Aeron.connect(context=context)
+        self.aeron = host.new_client("recorder")
         self.subscription = self.aeron.add_subscription(CHANNEL, STREAM)
         self.recorder.add_subscription(self.subscription)
 

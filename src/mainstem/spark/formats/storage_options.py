@@ -24,12 +24,6 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _only(url: str, values: Mapping[str, Any], known: tuple[str, ...], library: str) -> None:
-    """Raises ConfigurationError for an option that a library has no counterpart of."""
-    if unknown := sorted(set(values) - set(known)):
-        raise ConfigurationError(f"{url}: {library} has no counterpart of the option {unknown[0]!r}")
-
-
 def _endpoint(values: Mapping[str, Any]) -> str | None:
     endpoint = values.get("endpoint_override")
     return f"{values.get('scheme', 'https')}://{endpoint}" if endpoint else None
@@ -42,11 +36,51 @@ def _s3_proxy(values: Mapping[str, Any]) -> str:
     return proxy_for(host, is_tls=is_tls)
 
 
-_S3_KNOWN = (
-    "access_key", "secret_key", "session_token", "anonymous", "region", "scheme", "endpoint_override",
-    "force_virtual_addressing",
-)  # fmt: skip
-_AZURE_KNOWN = ("account_name", "account_key", "sas_token", "tenant_id", "client_id", "client_secret")
+_AZURE = ("account_name", "account_key", "sas_token", "tenant_id", "client_id", "client_secret")
+# The names of each library for an option of pyarrow's; empty if it goes into another one.
+_DELTA = {
+    "s3": {
+        "access_key": "aws_access_key_id", "secret_key": "aws_secret_access_key", "session_token": "aws_session_token",
+        "region": "aws_region", "anonymous": "aws_skip_signature", "endpoint_override": "aws_endpoint_url",
+        "force_virtual_addressing": "aws_virtual_hosted_style_request", "scheme": "",
+    },
+    "gs": {"anonymous": "google_skip_signature"},
+    "abfs": {name: f"azure_storage_{name}" for name in _AZURE},
+}  # fmt: skip
+_ICEBERG = {
+    "s3": {
+        "access_key": "s3.access-key-id", "secret_key": "s3.secret-access-key", "session_token": "s3.session-token",
+        "region": "s3.region", "anonymous": "s3.anonymous", "endpoint_override": "s3.endpoint",
+        "force_virtual_addressing": "s3.force-virtual-addressing", "scheme": "",
+    },
+    "gs": {
+        "access_token": "gcs.oauth2.token", "project_id": "gcs.project-id", "endpoint_override": "gcs.service.host", "scheme": "",
+    },
+    "abfs": {name: f"adls.{name.replace('_', '-')}" for name in _AZURE},
+}  # fmt: skip
+
+
+def _store_options(url: str, options: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    """The kind of store, and its options by pyarrow's names; an empty kind for any other URL."""
+    scheme, host = scheme_of(url), urlsplit(url).netloc
+    if scheme in S3_SCHEMES:
+        return "s3", s3_options(url, host, options)
+    if scheme in GCS_SCHEMES:
+        return "gs", gcs_options(url, options)
+    if scheme in AZURE_SCHEMES:
+        return "abfs", azure_options(url, host.partition("@")[2].partition(".")[0], options)
+    return "", {}
+
+
+def _renamed(url: str, values: Mapping[str, Any], names: Mapping[str, str], library: str) -> dict[str, Any]:
+    """The options by the names of a library. Raises ConfigurationError for one that it does not have."""
+    if unknown := sorted(set(values) - set(names)):
+        raise ConfigurationError(f"{url}: {library} has no counterpart of the option {unknown[0]!r}")
+    renamed = {names[name]: value for name, value in values.items()}
+    if "endpoint_override" in values:
+        renamed[names["endpoint_override"]] = _endpoint(values)
+    renamed.pop("", None)
+    return renamed
 
 
 def delta_options(url: str, options: Mapping[str, str]) -> dict[str, str]:
@@ -55,36 +89,15 @@ def delta_options(url: str, options: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ConfigurationError: The store has no such option, or deltalake has no counterpart of it.
     """
-    scheme, parts = scheme_of(url), urlsplit(url)
-    if scheme in S3_SCHEMES:
-        values = s3_options(url, parts.netloc, options)
-        _only(url, values, _S3_KNOWN, "deltalake")
-        return _texts(
-            {
-                "aws_access_key_id": values.get("access_key"),
-                "aws_secret_access_key": values.get("secret_key"),
-                "aws_session_token": values.get("session_token"),
-                "aws_region": values.get("region"),
-                "aws_endpoint_url": _endpoint(values),
-                "aws_allow_http": True if values.get("scheme") == "http" else None,
-                "aws_skip_signature": values.get("anonymous"),
-                "aws_virtual_hosted_style_request": values.get("force_virtual_addressing"),
-            }
-        )
-    if scheme in GCS_SCHEMES:
-        values = gcs_options(url, options)
-        _only(url, values, ("anonymous",), "deltalake")
-        return _texts({"google_skip_signature": values.get("anonymous")})
-    if scheme in AZURE_SCHEMES:
-        values = azure_options(url, parts.netloc.partition("@")[2].partition(".")[0], options)
-        _only(url, values, _AZURE_KNOWN, "deltalake")
-        names = {"sas_token": "azure_storage_sas_token"}
-        return _texts({names.get(name, f"azure_storage_{name}"): value for name, value in values.items()})
-    if scheme in ("", "file"):
-        if options:
-            raise ConfigurationError(f"{url}: a directory has no options, and {min(options)!r} is one")
-        return {}
-    raise ConfigurationError(f"{url}: deltalake has no store for {scheme}://; it has s3, gs, abfs and directories")
+    store, values = _store_options(url, options)
+    if store:
+        allows_http = {"aws_allow_http": True} if store == "s3" and values.get("scheme") == "http" else {}
+        return _texts(_renamed(url, values, _DELTA[store], "deltalake") | allows_http)
+    if (scheme := scheme_of(url)) not in ("", "file"):
+        raise ConfigurationError(f"{url}: deltalake has no store for {scheme}://; it has s3, gs, abfs and directories")
+    if options:
+        raise ConfigurationError(f"{url}: a directory has no options (got {min(options)!r})")
+    return {}
 
 
 def iceberg_options(url: str, options: Mapping[str, str]) -> dict[str, str]:
@@ -93,36 +106,10 @@ def iceberg_options(url: str, options: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ConfigurationError: The store has no such option, or pyiceberg has no counterpart of it.
     """
-    scheme, parts = scheme_of(url), urlsplit(url)
-    if scheme in S3_SCHEMES:
-        values = s3_options(url, parts.netloc, options)
-        _only(url, values, _S3_KNOWN, "pyiceberg")
-        return _texts(
-            {
-                "s3.access-key-id": values.get("access_key"),
-                "s3.secret-access-key": values.get("secret_key"),
-                "s3.session-token": values.get("session_token"),
-                "s3.region": values.get("region"),
-                "s3.endpoint": _endpoint(values),
-                "s3.anonymous": values.get("anonymous"),
-                "s3.force-virtual-addressing": values.get("force_virtual_addressing"),
-                "s3.proxy-uri": _s3_proxy(values),
-            }
-        )
-    if scheme in GCS_SCHEMES:
-        values = gcs_options(url, options)
-        _only(url, values, ("access_token", "project_id", "scheme", "endpoint_override"), "pyiceberg")
-        return _texts(
-            {
-                "gcs.oauth2.token": values.get("access_token"),
-                "gcs.project-id": values.get("project_id"),
-                "gcs.service.host": _endpoint(values),
-            }
-        )
-    if scheme in AZURE_SCHEMES:
-        values = azure_options(url, parts.netloc.partition("@")[2].partition(".")[0], options)
-        _only(url, values, _AZURE_KNOWN, "pyiceberg")
-        return _texts({f"adls.{name.replace('_', '-')}": value for name, value in values.items()})
+    store, values = _store_options(url, options)
+    if store:
+        proxy = {"s3.proxy-uri": _s3_proxy(values)} if store == "s3" else {}
+        return _texts(_renamed(url, values, _ICEBERG[store], "pyiceberg") | proxy)
     if options:
-        raise ConfigurationError(f"{url or 'the warehouse'}: no store that has options, and {min(options)!r} is one")
+        raise ConfigurationError(f"{url or 'the warehouse'}: this location has no store options (got {min(options)!r})")
     return {}

@@ -191,10 +191,10 @@ def codec_columns(options: IngestOptions, codec: Codec, target: Target) -> Struc
 def _inferred(options: IngestOptions, codec: Codec, before: StructType | None) -> StructType:
     try:
         return inferred_columns(codec, sample(options), TAKEN)
-    except ValueError as error:
+    except ConfigurationError as error:
         if before is not None:
             return before
-        raise ConfigurationError(f"codec {options.codec!r}: {error}; --schema says what the columns are") from None
+        raise ConfigurationError(f"codec {options.codec!r}: {error}; pass the columns as --schema") from None
 
 
 def sample(options: IngestOptions) -> list[bytes]:
@@ -218,43 +218,27 @@ COUNTS = ("messages", "rows", "problems", "rescued")
 
 
 class Count:
-    """What a query has done so far, gathered from its progress, which remembers only the last micro-batches."""
+    """What a query has done so far, summed over its progress, because Spark remembers only the last micro-batches.
+
+    ``messages`` were read and ``rows`` written; ``problems`` are unreadable messages, whose rows count too; ``rescued`` are rows
+    with fields that the schema lacks.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[int, ...]] = {}
+        self.messages = self.rows = self.problems = self.rescued = 0
 
     def update(self, query: StreamingQuery) -> None:
         for progress in query.recentProgress:
             observed = progress["observedMetrics"].get(OBSERVED)
             if observed is not None and observed["rows"]:
                 self._seen[progress["batchId"]] = tuple(observed[name] for name in COUNTS)
-
-    def _sum(self, which: int) -> int:
-        return sum(counts[which] for counts in self._seen.values())
-
-    @property
-    def messages(self) -> int:
-        """Read so far."""
-        return self._sum(0)
-
-    @property
-    def rows(self) -> int:
-        """Written so far, those of unreadable messages among them."""
-        return self._sum(1)
-
-    @property
-    def problems(self) -> int:
-        """Messages that could not be read."""
-        return self._sum(2)
-
-    @property
-    def rescued(self) -> int:
-        """Rows with fields that the schema lacks."""
-        return self._sum(3)
+        if self._seen:
+            self.messages, self.rows, self.problems, self.rescued = map(sum, zip(*self._seen.values(), strict=True))
 
 
 def remaining(query: StreamingQuery, options: IngestOptions) -> tuple[int, int]:
-    """(bytes of the recordings that were read, bytes that there are); (0, 0) where nothing is recorded."""
+    """The bytes of the recordings that were read, and all bytes recorded; zeros if nothing is recorded."""
     if not options.recordings:
         return 0, 0
     progress = query.lastProgress

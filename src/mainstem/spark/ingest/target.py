@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
 
 from mainstem.codecs.rows import RESCUE_COLUMNS
 from mainstem.errors import ConfigurationError
@@ -20,24 +21,26 @@ if TYPE_CHECKING:
     from mainstem.spark.ingest.options import IngestOptions
 
 
-class Target(Protocol):
+class Target(ABC):
     """A table that a query writes to."""
 
-    rules: ColumnRules
+    def __init__(self, options: IngestOptions, rules: ColumnRules) -> None:
+        self._options, self.rules = options, rules
 
+    @abstractmethod
     def columns(self) -> StructType | None:
         """Return the codec's columns in the table; None if there is no table yet, or it was written without a codec."""
-        ...
 
+    @abstractmethod
     def writer(self, rows: DataFrame) -> DataStreamWriter: ...
 
-    def started(self, rows: DataFrame) -> None: ...
+    def started(self, rows: DataFrame) -> None: ...  # noqa: B027 - only files have something left to write
 
 
 def open_target(options: IngestOptions) -> Target:
     """What the options name. Raises MissingExtraError where the format's library is not installed."""
     if options.format == "parquet":
-        return ParquetDirectory(options)
+        return ParquetDirectory(options, ColumnRules())
     return CommittedTable(open_table(options), options)
 
 
@@ -61,11 +64,8 @@ def _codec_columns(whole: StructType) -> StructType:
     return type(whole)([item for item in whole.fields if item.name not in (*META, *RESCUE_COLUMNS)])
 
 
-class ParquetDirectory:
-    """Files in directories of their partition. The columns are in a file beside them, as Parquet has no log to keep them in."""
-
-    def __init__(self, options: IngestOptions) -> None:
-        self._options, self.rules = options, ColumnRules()
+class ParquetDirectory(Target):
+    """Files in a directory for each partition, and a file with the columns, because Parquet has no log for them."""
 
     def columns(self) -> StructType | None:
         from pyspark.sql.types import StructType
@@ -87,11 +87,12 @@ class ParquetDirectory:
             (self._options.local_directory / SCHEMA_FILE).write_text(_codec_columns(rows.schema).json())
 
 
-class CommittedTable:
+class CommittedTable(Target):
     """A table whose commits name the micro-batches that they hold."""
 
     def __init__(self, table: Table, options: IngestOptions) -> None:
-        self._table, self._options, self.rules = table, options, table.rules
+        super().__init__(options, table.rules)
+        self._table = table
 
     def columns(self) -> StructType | None:
         whole = self._table.columns()
@@ -103,7 +104,8 @@ class CommittedTable:
         return _codec_columns(whole) if RESCUE_COLUMNS[0] in whole.names else None
 
     def writer(self, rows: DataFrame) -> DataStreamWriter:
-        self._check_directory()
+        if self._options.is_local and (self._options.local_directory / "_spark_metadata").exists():
+            raise ConfigurationError(f"--out: {self._options.out} is a directory of Parquet files: --format parquet")
         self._table.prepare(rows.schema, evolve=self._options.evolve)
         write: Any = BatchWriter(
             self._table,
@@ -112,10 +114,3 @@ class CommittedTable:
             compact_every=self._options.compact_every,
         )
         return rows.writeStream.foreachBatch(write)
-
-    def _check_directory(self) -> None:
-        if self._options.is_local and (self._options.local_directory / "_spark_metadata").exists():
-            raise ConfigurationError(f"--out: {self._options.out} is a directory of Parquet files: --format parquet")
-
-    def started(self, rows: DataFrame) -> None:
-        pass

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem.codecs import find_codec
 from mainstem.codecs.rows import PROBLEM, RESCUE_COLUMNS, ROW, DecodedRows
 from mainstem.errors import ConfigurationError
-from mainstem.spark.codec_columns import as_nullable, check_distinct, folded, inferred_columns
+from mainstem.spark.codec_columns import UnknownColumnsError, as_nullable, check_distinct, folded, inferred_columns
 from mainstem.spark.option_table import option, text
 
 if TYPE_CHECKING:
@@ -93,9 +93,7 @@ def decoded_schema(columns: Sequence[StructField], options: CodecOptions) -> Str
         codec = find_codec(options.codec, options.codec_options)
         try:
             kind = inferred_columns(codec, [], [*(item.name for item in known), *reserved])
-        except ConfigurationError:
-            raise
-        except ValueError as error:
+        except UnknownColumnsError as error:
             raise ConfigurationError(
                 f"codec {options.codec!r}: {error}; name the columns: schema('position bigint, id bigint, problem string'),"
                 " or codecSchema"

@@ -18,23 +18,22 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 
 from mainstem.errors import ConfigurationError
 from mainstem.spark.option_table import documents, integers, option, parsed, table_of, text
-from mainstem.spark.sources.decoding import PayloadDecoder, decoded_schema
-from mainstem.spark.sources.features import SupportsTriggerAvailableNow, stream_reader
+from mainstem.spark.sources.features import stream_reader
 from mainstem.spark.sources.offsets import Offset, parse_offset
 from mainstem.spark.sources.options import RecordingOptions, parse_options
-from mainstem.spark.sources.recording import RecordingStreamReader, columns_read
-from mainstem.spark.sources.schema import Names, ddl, fields
-from mainstem.spark.sources.sql_tables import struct_fields
+from mainstem.spark.sources.recording import RecordingStreamReader, columns_read, whole_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
     from mainstem.spark.sources.background_recorder import BackgroundRecorder
+    from mainstem.spark.sources.decoding import PayloadDecoder
+    from mainstem.spark.sources.planning import Planner
+    from mainstem.spark.sources.schema import Names
 
 log = logging.getLogger(__name__)
 
@@ -94,77 +93,60 @@ def parse_live_options(options: Mapping[str, str]) -> LiveOptions:
     return LiveOptions(**values, reading=reading)
 
 
-class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what a background recorder writes. Its offsets name the run that they belong to, where nothing outlives the run."""
+class LiveStreamReader(RecordingStreamReader):
+    """Reads what a background recorder writes. Unless the recording stays, an offset names the run that it belongs to."""
 
     def __init__(self, options: LiveOptions, names: Names, decoder: PayloadDecoder | None = None) -> None:
-        self._options, self._names, self._decoder = options, names, decoder
+        super().__init__(options.reading, names, decoder)
+        self._live = options
         self._run = "" if options.record_to else uuid.uuid4().hex
         self._recorder: BackgroundRecorder | None = None
-        self._inner: RecordingStreamReader | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tasks get a copy and need none of what the driver holds open.
-        return self.__dict__ | {"_run": "", "_recorder": None, "_inner": None}
+        return super().__getstate__() | {"_run": "", "_recorder": None}
 
-    @property
-    def inner(self) -> RecordingStreamReader:
-        """The reader of the recorder's directory; the recorder starts with the first use."""
-        if self._inner is None:
+    def _planned(self) -> Planner:
+        """Like ``RecordingStreamReader._planned``; the first call starts the recorder."""
+        if self._recorder is None:
             from mainstem.spark.sources.background_recorder import BackgroundRecorder, run_directory
 
-            options = self._options
-            if options.record_to:
-                where = Path(options.record_to)
-            else:
-                where = run_directory(Path(options.scratch), self._run)
+            live = self._live
+            where = Path(live.record_to) if live.record_to else run_directory(Path(live.scratch), self._run)
             self._recorder = BackgroundRecorder(
-                where, options.channel, options.stream_ids, options.driver_directory, temporary=not options.record_to
+                where, live.channel, live.stream_ids, live.driver_directory, temporary=not live.record_to
             )
-            reading = replace(options.reading, path=(str(where),), stream_ids=frozenset(options.stream_ids))
-            self._inner = RecordingStreamReader(reading, self._names)
-        assert self._recorder is not None
+            self._options = replace(live.reading, path=(str(where),), stream_ids=frozenset(live.stream_ids))
         self._recorder.check()
-        return self._inner
+        return super()._planned()
 
     def _outer(self, offset: dict[str, Any]) -> dict[str, Any]:
         return offset | {RUN: self._run} if self._run else offset
 
     def _own(self, offset: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The offset without its run; None when they are those of a run whose stream is gone."""
+        """The offset without its run; None if it belongs to an earlier run, whose stream is gone."""
         if offset.get(RUN, "") != self._run:
             return None
         return {key: value for key, value in offset.items() if key != RUN}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return self._outer(self.inner.initialOffset())
+        return self._outer(super().initialOffset())
 
     def first_offset(self) -> dict[str, Any]:
-        return self._outer(self.inner.first_offset())
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        return RecordingStreamReader(self._options.reading, self._names).getDefaultReadLimit()
+        return self._outer(super().first_offset())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        inner = self.inner
-        return self._outer(inner.latestOffset(self._own(start) or NOTHING_READ, limit))
+        return self._outer(super().latestOffset(self._own(start) or NOTHING_READ, limit))
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        return self._outer(self.inner.reportLatestOffset())
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self.inner.prepareForTriggerAvailableNow()
+        return self._outer(super().reportLatestOffset())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        inner = self.inner
         until = self._own(end)
         if until is None:
+            self._planned()
             log.warning("a micro-batch of an earlier run is gone: mainstem.live without recordTo is at most once")
             return []
-        return inner.partitions(self._own(start) or NOTHING_READ, until)
-
-    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        return RecordingStreamReader(self._options.reading, self._names, self._decoder).read(partition)
+        return super().partitions(self._own(start) or NOTHING_READ, until)
 
     def commit(self, end: dict[str, Any]) -> None:
         offset = self._own(end)
@@ -172,8 +154,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._recorder.purge(parse_offset(offset).positions)
 
     def stop(self) -> None:
-        if self._inner is not None:
-            self._inner.stop()
+        super().stop()
         if self._recorder is not None:
             self._recorder.close()
 
@@ -192,12 +173,8 @@ class LiveSource(DataSource):
     def name(cls) -> str:
         return "mainstem.live"
 
-    def schema(self) -> str | StructType:
-        reading = parse_live_options(self.options).reading
-        if reading.codec:
-            columns = fields(reading.rows, reading.timestamp_from, archives=reading.archive_columns)
-            return decoded_schema(struct_fields(columns), reading)
-        return ddl(reading.rows, reading.timestamp_from, archives=reading.archive_columns)
+    def schema(self) -> StructType:
+        return whole_schema(parse_live_options(self.options).reading)
 
     def reader(self, schema: StructType) -> Any:  # noqa: ARG002
         raise ConfigurationError("a live channel has no end: use readStream, or read a recording of it")

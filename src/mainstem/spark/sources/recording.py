@@ -26,7 +26,7 @@ from mainstem.spark.sources.features import (
 from mainstem.spark.sources.offsets import parse_offset
 from mainstem.spark.sources.options import RecordingOptions, parse_options
 from mainstem.spark.sources.planning import Planner, Positions, ReadPositions
-from mainstem.spark.sources.schema import Names, columns_of, ddl, fields, names_of
+from mainstem.spark.sources.schema import Names, columns_of, fields, names_of
 from mainstem.spark.sources.sql_tables import read_options, struct_fields, table_schema, user_options
 
 if TYPE_CHECKING:
@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
+
+
+def whole_schema(options: RecordingOptions) -> StructType:
+    """Every column that the source has with these options."""
+    columns = struct_fields(fields(options.rows, options.timestamp_from, archives=options.archive_columns))
+    return decoded_schema(columns, options) if options.codec else StructType(columns)
 
 
 def columns_read(schema: StructType, options: RecordingOptions) -> tuple[Names, PayloadDecoder | None]:
@@ -165,14 +171,10 @@ class RecordingSource(DataSource):
         options = parse_options(read_options(self.name(), self.options, schema))
         return replace(options, parallelism=options.parallelism or self.parallelism)
 
-    def schema(self) -> str | StructType:
+    def schema(self) -> StructType:
         texts, is_table = user_options(self.name(), self.options)
-        options = parse_options(texts)
-        if is_table or options.codec:
-            columns = struct_fields(fields(options.rows, options.timestamp_from, archives=options.archive_columns))
-            whole = decoded_schema(columns, options) if options.codec else StructType(columns)
-            return table_schema(whole.fields, texts) if is_table else whole
-        return ddl(options.rows, options.timestamp_from, archives=options.archive_columns)
+        whole = whole_schema(parse_options(texts))
+        return table_schema(whole.fields, texts) if is_table else whole
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._options(schema)

@@ -57,12 +57,6 @@ def fields(rows: str, timestamp_from: str = "", *, archives: bool = False) -> li
     return [(name, kind, name in _NULLABLE) for name, (kind, _) in columns]
 
 
-def ddl(rows: str, timestamp_from: str = "", *, archives: bool = False) -> str:
-    """The whole schema, as Spark's DDL."""
-    columns = fields(rows, timestamp_from, archives=archives)
-    return ", ".join(f"{name} {kind}{'' if nullable else ' NOT NULL'}" for name, kind, nullable in columns)
-
-
 def names_of(schema: StructType, rows: str, timestamp_from: str = "") -> Names:
     """The columns that a schema asks for, in its order. Raises ConfigurationError for one that there is not."""
     columns = columns_of(rows, timestamp_from, archives=True)
