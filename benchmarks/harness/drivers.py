@@ -34,6 +34,11 @@ class DriverProcess:
     directory: Path
     start_s: float
 
+    def processor_ns(self) -> int:
+        """What its threads have taken of the processors so far."""
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+
 
 def has_reference() -> bool:
     return bool(os.environ.get(REFERENCE))

@@ -7,16 +7,19 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from harness.drivers import launched
 from harness.processes import Role, cores_of_ends, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FIRST_PORT = 24_500
+SETTLE_S = 0.2  # what a driver that clients may connect to still has to do at its start is over by then
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,21 +98,37 @@ def _driver(peer: Peer) -> Iterator[dict[str, Any]]:
 
 def _run(peer: Peer, receiver: str, sender: str, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     with _driver(peer) as directory:
-        everything = {**options, **peer.options, **directory, "port": PORTS.take()}
-        near, far = cores_of_ends()
-        with running(peer.script, receiver, everything, python=peer.python, core=far) as receiving:
-            sending = Role(peer.script, sender, everything, python=peer.python, core=near)
-            try:
-                sent = sending.result()
-                return receiving.result(), sent
-            finally:
-                sending.stop()
+        return _between(peer, receiver, sender, {**options, **peer.options, **directory, "port": PORTS.take()})
+
+
+def _between(peer: Peer, receiver: str, sender: str, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    near, far = cores_of_ends()
+    with running(peer.script, receiver, options, python=peer.python, core=far) as receiving:
+        sending = Role(peer.script, sender, options, python=peer.python, core=near)
+        try:
+            sent = sending.result()
+            return receiving.result(), sent
+        finally:
+            sending.stop()
 
 
 def throughput(peer: Peer, *, transport: str, size: int, mode: str = "call", seconds: float = 1.0) -> float:
     """Messages a second that arrived."""
     received, _ = _run(peer, "sub", "pub", {"transport": transport, "size": size, "mode": mode, "seconds": seconds})
     return float(received["rate"])
+
+
+def driver_us(kind: str, *, size: int, mode: str, seconds: float) -> float:
+    """Microseconds of a processor that a driver, ours or the reference's, takes for a thousand messages of our client over IPC.
+
+    From before the stream is added until after it is gone, so what its log costs at first counts as well.
+    """
+    with launched(kind) as driver:
+        time.sleep(SETTLE_S)
+        before = driver.processor_ns()
+        options = {"size": size, "mode": mode, "seconds": seconds, "directory": driver.directory}
+        received, _ = _between(mainstem(), "sub", "pub", options)
+        return (driver.processor_ns() - before) / float(received["count"])
 
 
 def spread(peer: Peer, there: str, here: list[list[str]], *, size: int, seconds: float = 1.0) -> float:

@@ -88,7 +88,7 @@ def sub(options: Options) -> None:
     subscription = ends.aeron.add_subscription(channel(options), 1001)
     ready()
     count, first, last = (receive_batches if options.mode == "batch" else receive_calls)(ends, subscription)
-    report(rate=rate(count, first, last))
+    report(rate=rate(count, first, last), count=count)
     ends.close()
 
 
