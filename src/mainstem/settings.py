@@ -1,21 +1,20 @@
 """Settings that remember where they come from.
 
-A class of settings is a frozen, keyword-only dataclass whose fields are declared with ``size``, ``duration``, ``integer``,
-``boolean``, ``text`` or ``choice``. ``load`` fills it from the defaults, then a TOML file, then the environment, then the
-options of a command line, then keywords. Each value remembers its source and its origin: the file, the variable, the option. A
-wrong one is refused in a sentence that names it, its value and what would be accepted.
+A class of settings derives from ``Settings``, and declares its fields with ``size``, ``duration``, ``integer``, ``fraction``,
+``boolean``, ``text`` or ``choice``; its instances do not change. ``load`` fills it from the defaults, then a TOML file, then the
+environment, then the options of a command line, then keywords. Each value remembers its source and its origin: the file, the
+variable, the option. A wrong one is refused in a sentence that names it, its value and what would be accepted.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Self, dataclass_transform
 
+from mainstem._internal.frozen import frozen
 from mainstem._internal.overrides import did_you_mean
 from mainstem._internal.units import format_duration_ns, format_size, parse_duration_ns, parse_size
 from mainstem.errors import ConfigurationError
@@ -35,7 +34,6 @@ __all__ = [
 ]
 
 _NO_LIMIT = (1 << 63) - 1
-_METADATA = "setting"
 _TRUE, _FALSE = ("true", "on", "yes", "1"), ("false", "off", "no", "0")
 
 
@@ -54,11 +52,12 @@ class Source(StrEnum):
     KEYWORD = "keyword"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Setting:
     """The declaration of one field: how it is read, checked and written, and what it means.
 
     Attributes:
+        default: The typed default, or a function that returns it.
         meaning: A sentence for people.
         kind: The kind of value, as ``a size in bytes``.
         accepts: What is accepted, as ``64k to 1g``.
@@ -69,9 +68,10 @@ class Setting:
         limits: The least and the greatest number, for a class of settings that clamps; None if nothing is clamped.
 
     Example:
-        >>> setting = Setting("How many.", "a whole number", "1 to 9", int, lambda value: None)
+        >>> setting = DriverSettings.declared()["mtu_length"]
     """
 
+    default: Any
     meaning: str
     kind: str
     accepts: str
@@ -135,6 +135,18 @@ class Setting:
         low, high = self.limits
         return value if low <= typed <= high else self.show(type(typed)(min(max(typed, low), high)))
 
+    def initial(self) -> Any:
+        """Return the typed default.
+
+        Returns:
+            The default, or what its function returns.
+
+        Example:
+            >>> setting.initial()
+            7
+        """
+        return self.default() if callable(self.default) else self.default
+
     def text(self, value: Any) -> str:
         """Return a value as text that ``read`` reads back.
 
@@ -151,7 +163,7 @@ class Setting:
         return "" if value is None else self.show(value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Explanation:
     """One setting with its value, for people: ``str`` gives a few lines.
 
@@ -189,12 +201,6 @@ class Explanation:
         )
 
 
-def _field(default: Any, setting: Setting) -> Any:
-    if callable(default):
-        return dataclasses.field(default_factory=default, metadata={_METADATA: setting})
-    return dataclasses.field(default=default, metadata={_METADATA: setting})
-
-
 def _range(low: int, high: int, show: Callable[[int], str]) -> str:
     return f"at least {show(low)}" if high == _NO_LIMIT else f"{show(low)} to {show(high)}"
 
@@ -230,7 +236,7 @@ def size(
         clamp: The limits that a class of settings clamps to, if they are not the least and the greatest value.
 
     Returns:
-        A dataclass field.
+        The declaration.
 
     Example:
         >>> mtu_length: int = size(1408, "The longest datagram.", low=32, high=65504, multiple=32)
@@ -253,8 +259,17 @@ def size(
             return "is not a power of two"
         return f"is not a multiple of {multiple}" if value % multiple else None
 
-    limits = clamp or (low, high)
-    return _field(default, Setting(meaning, kind, accepts, parse, check, format_size, default is None, limits))
+    return Setting(
+        default=default,
+        meaning=meaning,
+        kind=kind,
+        accepts=accepts,
+        parse=parse,
+        check=check,
+        show=format_size,
+        optional=default is None,
+        limits=clamp or (low, high),
+    )
 
 
 def duration(
@@ -277,7 +292,7 @@ def duration(
         clamp: The limits that a class of settings clamps to, if they are not the least and the greatest value.
 
     Returns:
-        A dataclass field.
+        The declaration.
 
     Example:
         >>> linger_ns: int = duration(5_000_000_000, "How long an ended publication stays.")
@@ -288,10 +303,17 @@ def duration(
     def parse(text: str) -> int:
         return parse_duration_ns(text, plain_unit=plain_unit)
 
-    check = _number(kind, low, high, format_duration_ns)
-    optional = default is None
-    limits = clamp or (low, high)
-    return _field(default, Setting(meaning, kind, accepts, parse, check, format_duration_ns, optional, limits))
+    return Setting(
+        default=default,
+        meaning=meaning,
+        kind=kind,
+        accepts=accepts,
+        parse=parse,
+        check=_number(kind, low, high, format_duration_ns),
+        show=format_duration_ns,
+        optional=default is None,
+        limits=clamp or (low, high),
+    )
 
 
 def integer(default: int | None, meaning: str, *, low: int, high: int) -> Any:
@@ -304,7 +326,7 @@ def integer(default: int | None, meaning: str, *, low: int, high: int) -> Any:
         high: The greatest value.
 
     Returns:
-        A dataclass field.
+        The declaration.
 
     Example:
         >>> max_resend: int = integer(16, "Retransmissions at once.", low=1, high=256)
@@ -315,9 +337,16 @@ def integer(default: int | None, meaning: str, *, low: int, high: int) -> Any:
         digits = value.strip().lower().lstrip("+-")
         return int(value, 16 if digits.startswith("0x") else 8 if digits[:1] == "0" else 10)
 
-    check = _number(kind, low, high, str)
-    setting = Setting(meaning, kind, f"{low} to {high}", parse, check, optional=default is None, limits=(low, high))
-    return _field(default, setting)
+    return Setting(
+        default=default,
+        meaning=meaning,
+        kind=kind,
+        accepts=f"{low} to {high}",
+        parse=parse,
+        check=_number(kind, low, high, str),
+        optional=default is None,
+        limits=(low, high),
+    )
 
 
 def fraction(default: float, meaning: str) -> Any:
@@ -328,7 +357,7 @@ def fraction(default: float, meaning: str) -> Any:
         meaning: A sentence that says what the setting means.
 
     Returns:
-        A dataclass field.
+        The declaration.
 
     Example:
         >>> loss_rate: float = fraction(0.0, "How much is lost.")
@@ -339,8 +368,16 @@ def fraction(default: float, meaning: str) -> Any:
             return "is not a number"
         return None if 0 <= value <= 1 else "is not 0 to 1"
 
-    setting = Setting(meaning, "a fraction", "0 to 1", float, check, lambda value: f"{value:g}", limits=(0, 1))
-    return _field(default, setting)
+    return Setting(
+        default=default,
+        meaning=meaning,
+        kind="a fraction",
+        accepts="0 to 1",
+        parse=float,
+        check=check,
+        show=lambda value: f"{value:g}",
+        limits=(0, 1),
+    )
 
 
 def boolean(default: bool, meaning: str) -> Any:
@@ -351,7 +388,7 @@ def boolean(default: bool, meaning: str) -> Any:
         meaning: A sentence that says what the setting means.
 
     Returns:
-        A dataclass field.
+        The declaration.
 
     Example:
         >>> reliable: bool = boolean(True, "Whether loss is repaired.")
@@ -369,7 +406,15 @@ def boolean(default: bool, meaning: str) -> Any:
     def show(value: bool) -> str:
         return "true" if value else "false"
 
-    return _field(default, Setting(meaning, "a truth value", "true or false", parse, check, show))
+    return Setting(
+        default=default,
+        meaning=meaning,
+        kind="a truth value",
+        accepts="true or false",
+        parse=parse,
+        check=check,
+        show=show,
+    )
 
 
 def text(
@@ -388,7 +433,7 @@ def text(
         wrong: Returns what is wrong with a text, or None when nothing is.
 
     Returns:
-        A dataclass field.
+        The declaration.
 
     Example:
         >>> client_name: str = text("", "The client's name.")
@@ -399,7 +444,15 @@ def text(
             return "is not text"
         return wrong(value) if wrong else None
 
-    return _field(default, Setting(meaning, "text", accepts, str, check, optional=default is None))
+    return Setting(
+        default=default,
+        meaning=meaning,
+        kind="text",
+        accepts=accepts,
+        parse=str,
+        check=check,
+        optional=default is None,
+    )
 
 
 def choice(default: Enum, meaning: str) -> Any:
@@ -410,7 +463,7 @@ def choice(default: Enum, meaning: str) -> Any:
         meaning: A sentence that says what the setting means.
 
     Returns:
-        A dataclass field.
+        The declaration.
 
     Example:
         >>> threading_mode: ThreadingMode = choice(ThreadingMode.SHARED, "Which agents share a thread.")
@@ -427,14 +480,20 @@ def choice(default: Enum, meaning: str) -> Any:
     def check(value: Any) -> str | None:
         return None if isinstance(value, kinds) else "is not one of them"
 
-    return _field(
-        default, Setting(meaning, "a choice", f"one of {names}", parse, check, lambda value: str(value.value))
+    return Setting(
+        default=default,
+        meaning=meaning,
+        kind="a choice",
+        accepts=f"one of {names}",
+        parse=parse,
+        check=check,
+        show=lambda value: str(value.value),
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 class Settings:
-    """The base of every class of settings.
+    """The base of every class of settings. Instances are made of keywords, do not change, and are equal if their values are.
 
     Attributes:
         SECTION: The table of the TOML file that is read; empty for the whole file.
@@ -444,8 +503,7 @@ class Settings:
             and a value of a file are refused.
 
     Example:
-        >>> @dataclass(frozen=True, kw_only=True)
-        ... class GreeterSettings(Settings):
+        >>> class GreeterSettings(Settings):
         ...     SECTION = "greeter"
         ...     ENV_PREFIX = "GREETER_"
         ...     greeting: str = text("hello", "What is sent.")
@@ -455,15 +513,62 @@ class Settings:
     ENV_PREFIX: ClassVar[str] = ""
     CLAMPS: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        sources = {}
-        for field in dataclasses.fields(self):
-            value = _setting(field).read(field.name, getattr(self, field.name))
-            object.__setattr__(self, field.name, value)
-            sources[field.name] = Source.DEFAULT if value == _default(field) else Source.KEYWORD
-        object.__setattr__(self, "_sources", sources)
-        object.__setattr__(self, "_origins", {name: str(source) for name, source in sources.items()})
+    _declared: ClassVar[Mapping[str, Setting]] = {}
+    # Of each instance; the origins are those of what is neither a default nor a keyword.
+    _sources: ClassVar[Mapping[str, Source]]
+    _origins: ClassVar[Mapping[str, str]]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, Setting)}
+        cls._declared = {**cls._declared, **own}
+        for name in own:
+            delattr(cls, name)
+
+    def __init__(self, **values: Any) -> None:
+        if unknown := values.keys() - self._declared.keys():
+            raise TypeError(f"{type(self).__name__} has no setting {', '.join(sorted(unknown))}")
+        own = vars(self)
+        sources: dict[str, Source] = {}
+        for name, setting in self._declared.items():
+            own[name] = initial = setting.initial()
+            sources[name] = Source.DEFAULT
+            if name in values:
+                own[name] = setting.read(name, values[name])
+                if own[name] != initial:
+                    sources[name] = Source.KEYWORD
+        own["_sources"], own["_origins"] = sources, {}
         self.validate()
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{name} cannot be set: settings do not change; make others with replace")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{name} cannot be deleted: settings do not change; make others with replace")
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._values().values()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._values().items())})"
+
+    def _values(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._declared}
+
+    @classmethod
+    def declared(cls) -> Mapping[str, Setting]:
+        """Return the declaration of every setting, in order, by its name.
+
+        Returns:
+            The declarations.
+
+        Example:
+            >>> names = list(ClientSettings.declared())
+        """
+        return cls._declared
 
     def validate(self) -> None:
         """Check what needs several values at once; overridden by a class that has such rules.
@@ -506,10 +611,10 @@ class Settings:
         Example:
             >>> settings = DriverSettings.load(toml="driver.toml", mtu_length="4k")
         """
-        known = {field.name: _setting(field) for field in dataclasses.fields(cls)}
+        known = cls._declared
         values: dict[str, Any] = {}
         sources = dict.fromkeys(known, Source.DEFAULT)
-        origins = dict.fromkeys(known, str(Source.DEFAULT))
+        origins: dict[str, str] = {}
         environ = os.environ if environ is None else environ
         from_environment = {name: environ[cls.env_name(name)] for name in known if cls.env_name(name) in environ}
         file = "" if toml is None or isinstance(toml, Mapping) else f" {os.fspath(toml)}"
@@ -530,8 +635,7 @@ class Settings:
                 values[name] = known[name].read(shown, used)
                 origins[name] = f"{origin} {shown}" + (f", clamped from {value}" if used != value else "")
         settings = cls(**values)
-        object.__setattr__(settings, "_sources", sources)
-        object.__setattr__(settings, "_origins", origins)
+        vars(settings).update(_sources=sources, _origins=origins)
         return settings
 
     @classmethod
@@ -597,9 +701,9 @@ class Settings:
         plain = re.sub(r"[-.]", "_", key.strip()).lower()
         prefix = cls.ENV_PREFIX.lower()
         names: dict[str, str] = {}
-        for field in dataclasses.fields(cls):
-            short = field.name.removesuffix("_ns")
-            names |= dict.fromkeys((field.name, short, prefix + short, prefix + field.name), field.name)
+        for name in cls._declared:
+            short = name.removesuffix("_ns")
+            names |= dict.fromkeys((name, short, prefix + short, prefix + name), name)
         if plain in names:
             return names[plain]
         hint = did_you_mean(plain, names)
@@ -621,8 +725,7 @@ class Settings:
             >>> ClientSettings.load().source("dir")
             <Source.DEFAULT: 'default'>
         """
-        sources: dict[str, Source] = self._sources  # type: ignore[attr-defined]
-        return sources[self._name_of(name, Source.KEYWORD)]
+        return self._sources[self._name_of(name, Source.KEYWORD)]
 
     def replace(self, **keywords: object) -> Self:
         """Return the same settings with some values changed; the others keep their source.
@@ -639,12 +742,11 @@ class Settings:
         Example:
             >>> settings = settings.replace(client_name="pricing")
         """
-        sources: dict[str, Source] = dict(self._sources)  # type: ignore[attr-defined]
-        origins: dict[str, str] = dict(self._origins)  # type: ignore[attr-defined]
         changed = {self._name_of(key, Source.KEYWORD): value for key, value in keywords.items()}
-        settings = dataclasses.replace(self, **changed)
-        object.__setattr__(settings, "_sources", sources | dict.fromkeys(changed, Source.KEYWORD))
-        object.__setattr__(settings, "_origins", origins | dict.fromkeys(changed, str(Source.KEYWORD)))
+        settings = type(self)(**{**self._values(), **changed})
+        sources = {**self._sources, **dict.fromkeys(changed, Source.KEYWORD)}
+        origins = {name: origin for name, origin in self._origins.items() if name not in changed}
+        vars(settings).update(_sources=sources, _origins=origins)
         return settings
 
     def explain(self, name: str) -> Explanation:
@@ -663,14 +765,13 @@ class Settings:
             >>> print(settings.explain("AERON_DRIVER_TIMEOUT"))
         """
         name = self._name_of(name, Source.KEYWORD)
-        field = next(field for field in dataclasses.fields(self) if field.name == name)
-        setting = _setting(field)
+        setting, source = self._declared[name], self._sources[name]
         return Explanation(
             name=name,
             value=setting.text(getattr(self, name)),
-            source=self.source(name),
-            origin=self._origins[name],  # type: ignore[attr-defined]
-            default=setting.text(_default(field)),
+            source=source,
+            origin=self._origins.get(name, str(source)),
+            default=setting.text(setting.initial()),
             env=self.env_name(name),
             kind=setting.kind,
             accepts=setting.accepts,
@@ -686,7 +787,7 @@ class Settings:
         Example:
             >>> changed = [e for e in settings.explain_all() if e.source is not Source.DEFAULT]
         """
-        return [self.explain(field.name) for field in dataclasses.fields(self)]
+        return [self.explain(name) for name in self._declared]
 
     def environment(self) -> dict[str, str]:
         """Return the variables that give another program the same settings; defaults are left out.
@@ -699,14 +800,3 @@ class Settings:
         """
         explained = [one for one in self.explain_all() if one.source is not Source.DEFAULT]
         return {one.env: one.value for one in explained}
-
-
-def _setting(field: dataclasses.Field[Any]) -> Setting:
-    setting: Setting = field.metadata[_METADATA]
-    return setting
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default

@@ -9,8 +9,7 @@ import pytest
 from tests.support.waiting import wait_for
 
 import mainstem
-from mainstem.aeron.driver.event_log import known_events
-from mainstem.aeron.driver.event_log.names import NUMBERS
+from mainstem.aeron.driver.event_log.names import NUMBERS, known_events
 from mainstem.errors import RegistrationError
 
 if TYPE_CHECKING:

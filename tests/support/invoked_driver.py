@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from tests.support.memory_network import MemoryNetwork
@@ -28,8 +27,7 @@ CYCLES = 8
 
 def small_settings(**overrides: Any) -> DriverSettings:
     """Settings whose buffers are small enough to make hundreds of drivers."""
-    return replace(
-        DriverSettings(),
+    return DriverSettings(
         **{
             "conductor_buffer_length": (1 << 16) + 768,
             "clients_buffer_length": (1 << 16) + 128,

@@ -1,28 +1,41 @@
-"""Immutable records that cost little at import: to type checkers ``frozen`` makes frozen dataclasses with slots.
+"""Records that cost next to nothing at import: to type checkers ``frozen`` makes frozen dataclasses with slots.
 
-``dataclasses`` writes and compiles the text of six methods for each frozen class, which takes about a millisecond. A driver has a
-class for each command, response, frame and message, and starts often. So only ``__init__`` is written for a record; comparing,
-hashing and printing are the same functions for all. ``dataclasses.fields`` and ``replace`` work as ever. That no field is
-assigned to is held by the type checker alone.
+``dataclasses`` loads the standard library's parser and disassembler, and compiles the text of six methods for each frozen class. A
+driver has a class for each command, response, frame and message, starts often, and uses few of them at once. So comparing,
+hashing and printing are the same functions for all records, and ``__init__`` is written when the first instance is made.
+``dataclasses.fields`` and ``replace`` work as ever. That no field is assigned to is held by the type checker alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
+
+# The default of a field that has none.
+MISSING: Any = object()
+
+
+def fields_of(cls: type[Any]) -> Mapping[str, Any]:
+    """The fields of a record in order, with their defaults or ``MISSING``."""
+    fields: Mapping[str, Any] = cls.__record_fields__
+    return fields
+
+
+def replaced(record: T, **changes: Any) -> T:
+    """A copy of a record with other values of some fields: ``dataclasses.replace`` without loading ``dataclasses``."""
+    return type(record)(**{name: getattr(record, name) for name in fields_of(type(record))} | changes)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def frozen(cls: type[T]) -> type[T]:
     """Make a class whose annotations are its fields an immutable record, with keyword-only fields and slots."""
-    recorded = dataclass(slots=True, kw_only=True, repr=False, eq=False)(cls)
-    names = tuple(field.name for field in fields(recorded))  # type: ignore[arg-type]
+    recorded = _slotted(cls)
+    names = tuple(fields_of(recorded))
     values: Callable[[Any], Any] = attrgetter(*names) if names else _nothing
 
     def equal(self: Any, other: object) -> Any:
@@ -38,6 +51,76 @@ def frozen(cls: type[T]) -> type[T]:
         if name not in cls.__dict__ or (name == "__hash__" and cls.__dict__[name] is None):
             setattr(recorded, name, method)
     return recorded
+
+
+@dataclass_transform(eq_default=False, kw_only_default=True)
+def mutable(cls: type[T]) -> type[T]:
+    """Make a class whose annotations are its fields one with slots and a keyword for each; an instance equals only itself."""
+    return _slotted(cls)
+
+
+def _slotted(cls: type[T]) -> type[T]:
+    own = [name for name, kind in cls.__annotations__.items() if "ClassVar[" not in str(kind)]
+    inherited = (base.__dict__.get("__record_fields__", {}) for base in reversed(cls.__mro__))
+    fields = {name: default for base in inherited for name, default in base.items()}
+    before = set(fields)
+    fields |= {name: cls.__dict__.get(name, MISSING) for name in own}
+    namespace = {name: value for name, value in cls.__dict__.items() if name not in own}
+    for name in ("__dict__", "__weakref__"):
+        namespace.pop(name, None)
+    namespace["__slots__"] = tuple(name for name in own if name not in before)
+    namespace["__record_fields__"] = fields
+    namespace["__dataclass_fields__"] = _DataclassFields()
+
+    def first(self: Any, **values: Any) -> None:
+        initialize = _initializer(recorded, fields)
+        recorded.__init__ = initialize
+        initialize(self, **values)
+
+    namespace["__init__"] = first
+    metaclass: Any = type(cls)
+    recorded: Any = metaclass(cls.__name__, cls.__bases__, namespace)
+    recorded.__qualname__ = cls.__qualname__
+    made: type[T] = recorded
+    return made
+
+
+def _initializer(cls: type[Any], fields: Mapping[str, Any]) -> Callable[..., None]:
+    """Write ``__init__`` with a keyword for each field."""
+    keywords = [name if default is MISSING else f"{name}=fields[{name!r}]" for name, default in fields.items()]
+    body = [f"self.{name} = {name}" for name in fields]
+    if hasattr(cls, "__post_init__"):
+        body.append("self.__post_init__()")
+    text = f"def __init__({', '.join(['self', *(['*'] if keywords else []), *keywords])}):\n " + "\n ".join(
+        body or ["pass"]
+    )
+    made: dict[str, Any] = {}
+    exec(text, {"__name__": cls.__module__, "fields": fields}, made)
+    initialize: Callable[..., None] = made["__init__"]
+    initialize.__qualname__ = f"{cls.__qualname__}.__init__"
+    return initialize
+
+
+class _DataclassFields:
+    """What ``dataclasses`` asks a class for, made when it asks."""
+
+    def __get__(self, instance: object, owner: type[Any]) -> Any:
+        from dataclasses import dataclass
+
+        record = next(each for each in owner.__mro__ if each.__dict__.get("__dataclass_fields__") is self)
+        names = fields_of(record)
+        kinds = {
+            name: kind
+            for each in reversed(record.__mro__)
+            for name, kind in getattr(each, "__annotations__", {}).items()
+        }
+        namespace = {name: default for name, default in names.items() if default is not MISSING}
+        twin: Any = dataclass(init=False, repr=False, eq=False, kw_only=True)(
+            type(record.__name__, (), namespace | {"__annotations__": {name: kinds[name] for name in names}})
+        )
+        for name in ("__dataclass_params__", "__dataclass_fields__"):
+            setattr(record, name, getattr(twin, name))
+        return twin.__dataclass_fields__
 
 
 def _nothing(_: object) -> tuple[()]:

@@ -12,10 +12,10 @@ Peers and clients choose parts of the texts, so that characters that do not prin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import NS_PER_SECOND
+from mainstem._internal.frozen import mutable
 from mainstem._internal.printable import printable
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ DEFAULT_INTERVAL_NS = 10 * NS_PER_SECOND
 MAX_KINDS = 64
 
 
-@dataclass(slots=True)
+@mutable
 class _Repeated:
     since_ns: int
     level: int
@@ -77,7 +77,7 @@ class LogThrottle:
                 self.log(level, _OTHERS, text, now_ns, error=error)
                 return
             self._flush(oldest, self._repeated.pop(oldest), now_ns)
-        self._repeated[kind] = _Repeated(now_ns, level, text)
+        self._repeated[kind] = _Repeated(since_ns=now_ns, level=level, text=text)
         self._logger.log(level, "%s", printable(logged), exc_info=traceback)
 
     def flush(self, now_ns: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem.errors import ConfigurationError
@@ -18,6 +17,8 @@ def apply_overrides(kind: type[T], settings: T | None, overrides: Mapping[str, A
 
     Raises ConfigurationError, which suggests the nearest name, for a name that is not a field.
     """
+    import dataclasses  # not on the way of a driver's start, which needs only did_you_mean
+
     names = {field.name: field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for name in overrides:
         if name not in names:

@@ -6,9 +6,9 @@ have any value, and an unknown key any name. Before it sends a command, the clie
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, overload
 
+from mainstem._internal.frozen import frozen
 from mainstem.aeron import channel_values as kinds
 from mainstem.aeron.channel_values import ControlMode
 from mainstem.errors import ChannelUriError
@@ -54,7 +54,7 @@ class Value(Generic[T]):
             raise ChannelUriError(uri.text, f"{self.key}: {error}", uri.places[self.key]) from None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChannelUri:
     """A channel: its medium, and its parameters as attributes. Sizes are in bytes, names that end in ``_ns`` in nanoseconds.
 
@@ -62,10 +62,10 @@ class ChannelUri:
     """
 
     text: str
-    media: str = field(compare=False)
-    spy: bool = field(compare=False)
-    values: Mapping[str, str] = field(compare=False, repr=False)
-    places: Mapping[str, int] = field(compare=False, repr=False)
+    media: str
+    spy: bool
+    values: Mapping[str, str]
+    places: Mapping[str, int]
 
     endpoint = Value("endpoint", str)
     interface = Value("interface", str)
@@ -126,10 +126,19 @@ class ChannelUri:
         if media == UDP and not mark:
             raise ChannelUriError(text, "aeron:udp needs parameters, as in aeron:udp?endpoint=localhost:20121", at)
         values, places = _read(text, rest, at + len(media) + 1, LAST_COUNTS[media])
-        return cls(text, media, spy, values, places)
+        return cls(text=text, media=media, spy=spy, values=values, places=places)
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        return f"ChannelUri({self.text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ChannelUri) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
 
     @property
     def is_ipc(self) -> bool:

@@ -6,7 +6,6 @@ Numbers follow C: some may have a suffix that is ignored.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, NamedTuple
@@ -56,8 +55,7 @@ class FlowControlStrategy(StrEnum):
     TAGGED = "tagged"
 
 
-@dataclass(frozen=True, slots=True)
-class FlowControlParams:
+class FlowControlParams(NamedTuple):
     """The value of ``fc``: a strategy and its options. None leaves an option to the driver's setting."""
 
     strategy: FlowControlStrategy

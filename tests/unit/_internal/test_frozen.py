@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from mainstem._internal.frozen import frozen
+from mainstem._internal.frozen import MISSING, fields_of, frozen, mutable, replaced
 
 
 @frozen
@@ -65,3 +65,58 @@ def test_a_record_is_a_dataclass_with_slots_and_keywords() -> None:
         Boat(1)  # type: ignore[call-arg]
     with pytest.raises(TypeError):
         Boat()  # type: ignore[call-arg]
+
+
+@frozen
+class Checked(Base):
+    """A record that looks at its fields."""
+
+    masts: int = 1
+
+    def __post_init__(self) -> None:
+        if self.masts > self.hold:
+            raise ValueError("too many masts")
+
+
+@mutable
+class Harbour:
+    """What changes, and equals only itself."""
+
+    name: str
+    boats: int = 0
+
+
+@dataclasses.dataclass(kw_only=True)
+class Fleet(Base):
+    """A dataclass that derives from a record."""
+
+    boats: int
+
+
+def test_a_record_names_its_fields_with_their_defaults_and_is_copied() -> None:
+    assert fields_of(Boat) == {"hold": MISSING, "name": "Rana"}
+    assert replaced(Boat(hold=1, name="Unda"), hold=2) == Boat(hold=2, name="Unda")
+    with pytest.raises(TypeError):
+        replaced(Boat(hold=1), sail=2)
+
+
+def test_a_record_is_checked_when_it_is_made() -> None:
+    assert Checked(hold=2, masts=2).masts == 2
+    with pytest.raises(ValueError, match="masts"):
+        Checked(hold=2, masts=3)
+    with pytest.raises(ValueError, match="masts"):
+        dataclasses.replace(Checked(hold=2, masts=2), masts=3)
+
+
+def test_what_may_change_equals_only_itself() -> None:
+    harbour = Harbour(name="Hamn")
+    harbour.boats += 1
+    assert (harbour.boats, harbour == Harbour(name="Hamn", boats=1)) == (1, False)
+    assert len({harbour, Harbour(name="Hamn")}) == 2
+    with pytest.raises(AttributeError):
+        harbour.ships = 1  # type: ignore[attr-defined]
+
+
+def test_a_dataclass_may_derive_from_a_record() -> None:
+    assert Fleet(hold=1, boats=2).boats == 2
+    assert [field.name for field in dataclasses.fields(Fleet)] == ["hold", "boats"]

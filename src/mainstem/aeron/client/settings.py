@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from typing import ClassVar
 
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
@@ -26,7 +25,6 @@ def default_client_name() -> str:
     return f"{plain[:MAX_PROGRAM_NAME]}-{os.getpid()}"
 
 
-@dataclass(frozen=True, kw_only=True)
 class ClientSettings(Settings):
     """The settings of a client. Durations are in nanoseconds; the TOML table is ``[client]``.
 

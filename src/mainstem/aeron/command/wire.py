@@ -6,10 +6,9 @@ Texts and byte strings have an int32 length before them. They are UTF-8 with und
 from __future__ import annotations
 
 import struct
-from dataclasses import MISSING, dataclass, fields
-from typing import Annotated, Any, ClassVar, Self, get_type_hints
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, get_type_hints
 
-from mainstem._internal.frozen import frozen
+from mainstem._internal.frozen import MISSING, fields_of, frozen
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
 
 MALFORMED_COMMAND = 7  # the error code of docs/protocols/aeron.md, 6.1 for a record that cannot be read
@@ -20,13 +19,11 @@ MAX_TEXT_LENGTH = 4095
 MAX_CHANNEL_LENGTH = 65535
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(NamedTuple):
     layout: struct.Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(NamedTuple):
     """Bytes with an int32 length before them. ``align`` aligns the next field, relative to the record.
 
     More than ``limit`` bytes make a record malformed, or are dropped if ``truncates`` is set.
@@ -119,9 +116,10 @@ def _layout(cls: type[Any]) -> tuple[tuple[str, Fixed | Counted, bool], ...]:
     """Name, kind, and whether the field may be absent: only the last one, if it has a default."""
     if cls not in _LAYOUTS:
         hints = get_type_hints(cls, include_extras=True)
-        declared = fields(cls)
+        declared = fields_of(cls)
+        last = [*declared][-1] if declared else ""
         _LAYOUTS[cls] = tuple(
-            (field.name, hints[field.name].__metadata__[0], field is declared[-1] and field.default is not MISSING)
-            for field in declared
+            (name, hints[name].__metadata__[0], name == last and default is not MISSING)
+            for name, default in declared.items()
         )
     return _LAYOUTS[cls]

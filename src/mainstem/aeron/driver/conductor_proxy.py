@@ -5,8 +5,7 @@ Streams are named by registration id, endpoints by themselves. Messages are immu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mainstem._internal.frozen import frozen
 from mainstem.aeron.driver.agent_queue import AgentQueue
@@ -140,8 +139,7 @@ class PeerFault:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class AgentFailed:
+class AgentFailed(NamedTuple):
     """An agent raised in its duty cycle and continues."""
 
     agent: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,6 @@ def seeded_rng() -> Random:
     return Random(SystemRandom().getrandbits(64))
 
 
-@dataclass(kw_only=True)
 class DriverContext:
     """One driver's I/O boundaries. The defaults are the machine itself; the simulator has its own.
 
@@ -34,15 +32,28 @@ class DriverContext:
     settings' networks and rates.
     """
 
-    directory: str
-    settings: DriverSettings = field(default_factory=DriverSettings)
-    clock: Clock = SYSTEM_CLOCK
-    files: Files = field(default_factory=MappedFiles)
-    transports: Transports | None = None
-    rng: Random = field(default_factory=seeded_rng)
-    instrument: Instrument = NULL_INSTRUMENT
-    pid: int = field(default_factory=os.getpid)
-    endpoint_filter: EndpointFilter | None = None
+    def __init__(
+        self,
+        *,
+        directory: str,
+        settings: DriverSettings | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        files: Files | None = None,
+        transports: Transports | None = None,
+        rng: Random | None = None,
+        instrument: Instrument = NULL_INSTRUMENT,
+        pid: int | None = None,
+        endpoint_filter: EndpointFilter | None = None,
+    ) -> None:
+        self.directory = directory
+        self.settings = settings or DriverSettings()
+        self.clock = clock
+        self.files = files or MappedFiles()
+        self.transports = transports
+        self.rng = rng or seeded_rng()
+        self.instrument = instrument
+        self.pid = os.getpid() if pid is None else pid
+        self.endpoint_filter = endpoint_filter
 
     def source_filter(self) -> EndpointFilter | None:
         settings = self.settings

@@ -23,7 +23,6 @@ from mainstem.aeron.driver.conductor_proxy import DriverConductorProxy
 from mainstem.aeron.driver.counters import DriverCounters
 from mainstem.aeron.driver.directory_lock import claim_directory, delete_own_directory
 from mainstem.aeron.driver.errors import ErrorRecorder
-from mainstem.aeron.driver.event_log import event_log, watched
 from mainstem.aeron.driver.media.transport import check_buffers
 from mainstem.aeron.driver.naming.name_resolver import NameResolver
 from mainstem.aeron.driver.receiver.image_limiter import ImageLimiter
@@ -39,6 +38,8 @@ if TYPE_CHECKING:
 
     from mainstem._core.driver.loop import Loop
     from mainstem.aeron.driver.context import DriverContext
+    from mainstem.aeron.driver.event_log.log import EventLog
+    from mainstem.aeron.driver.media.transport import Transports
     from mainstem.aeron.driver.settings import DriverSettings
 
 
@@ -48,8 +49,8 @@ class DriverCore:
     def __init__(self, context: DriverContext) -> None:
         self.context = context
         settings = context.settings
-        self._event_log = events = event_log(settings)
-        transports = watched(context.network(), events, context.clock)
+        self._event_log, transports = _watched(context)
+        events = self._event_log
         limits = transports.buffer_limits()
         check_buffers(settings, limits)
         now_ns, now_ms = context.clock.monotonic_ns(), context.clock.epoch_ms()
@@ -156,6 +157,19 @@ class DriverCore:
             self._event_log.close()
         if self.context.settings.dir_delete_on_shutdown:
             delete_own_directory(self.context.files, self.context.directory)
+
+
+def _watched(context: DriverContext) -> tuple[EventLog | None, Transports]:
+    """The event log of the settings, and the network, whose sockets it watches if it has events of theirs."""
+    settings, network = context.settings, context.network()
+    if not settings.event_log and not settings.event_log_disable:
+        return None, network
+    # Few drivers log events.
+    from mainstem.aeron.driver.event_log.log import event_log
+    from mainstem.aeron.driver.event_log.watching import watched
+
+    events = event_log(settings)
+    return events, watched(network, events, context.clock)
 
 
 def _create_cnc(context: DriverContext, now_ms: int) -> CncFile:

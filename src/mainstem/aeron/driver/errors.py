@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
     from mainstem._internal.clock import Clock
-    from mainstem.aeron.driver.event_log import EventLog
+    from mainstem.aeron.driver.event_log.log import EventLog
     from mainstem.aeron.error_log import DistinctErrorLog
     from mainstem.aeron.system_counter import SystemCounters
 

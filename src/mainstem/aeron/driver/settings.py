@@ -6,7 +6,6 @@ An attribute is named as its environment variable, without ``AERON_``, in lower 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
@@ -134,7 +133,6 @@ def _wrong_networks(value: str) -> str | None:
     return None
 
 
-@dataclass(frozen=True, kw_only=True)
 class DriverSettings(Settings):
     """The settings of a media driver. Sizes are in bytes, durations in nanoseconds; the TOML table is ``[driver]``.
 
@@ -196,7 +194,7 @@ class DriverSettings(Settings):
     )
     low_file_store_warning_threshold: int = size(160 * MIB, "Free space below which a warning is given.")
     # Agents.
-    threading_mode: ThreadingMode = choice(  # noqa: RUF009 - a field specifier
+    threading_mode: ThreadingMode = choice(
         ThreadingMode.DEDICATED, "Which of conductor, sender and receiver share a thread."
     )
     conductor_idle_strategy: str = text(
@@ -259,7 +257,7 @@ class DriverSettings(Settings):
     driver_resource_free_limit: int = integer(
         1, "How many resources the conductor frees in one duty cycle.", low=1, high=INT32_MAX
     )
-    thread_naming: ThreadNaming = choice(  # noqa: RUF009 - a field specifier
+    thread_naming: ThreadNaming = choice(
         ThreadNaming.CLASSIC, "How the driver's threads are named; new: as in the reference, aeron-md-cnd and so on."
     )
     timer_interval_ns: int = duration(
@@ -290,7 +288,7 @@ class DriverSettings(Settings):
         5 * NS_PER_SECOND, "How long a drained publication stays to retransmit.", clamp=(NS_PER_US, INT64_MAX)
     )
     counters_free_to_reuse_timeout_ns: int = duration(NS_PER_SECOND, "How long a freed counter rests.")
-    driver_termination_validator: TerminationValidator = choice(  # noqa: RUF009 - a field specifier
+    driver_termination_validator: TerminationValidator = choice(
         TerminationValidator.DENY, "Whether a client may end the driver."
     )
     print_configuration: bool = boolean(False, "Whether the driver prints its settings at start.")
@@ -391,7 +389,7 @@ class DriverSettings(Settings):
         200 * NS_PER_MS, "How often the last status message is repeated.", low=NS_PER_US
     )
     receiver_group_tag: int | None = integer(None, "Tag that receivers send.", low=INT64_MIN, high=INT64_MAX)
-    receiver_group_consideration: GroupConsideration = choice(  # noqa: RUF009 - a field specifier
+    receiver_group_consideration: GroupConsideration = choice(
         GroupConsideration.INFER, "Whether receivers behave as members of a group."
     )
     congestioncontrol_supplier: str = text(

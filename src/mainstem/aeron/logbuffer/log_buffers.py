@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from mainstem._core import layout
+from mainstem._internal.frozen import frozen
 from mainstem.aeron.logbuffer import descriptor
 from mainstem.errors import ConfigurationError
 
@@ -22,7 +22,7 @@ class LogType(IntEnum):
     IMAGE = 2
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LogParameters:
     """The constant part of a log's metadata.
 

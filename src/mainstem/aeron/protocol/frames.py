@@ -28,13 +28,12 @@ which is for people, and kept in a RES name, which is passed on to other drivers
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from struct import Struct
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from mainstem._core import layout
-from mainstem._internal.frozen import frozen
+from mainstem._internal.frozen import frozen, replaced
 from mainstem.aeron.protocol.layouts import HEADER_LENGTH, LAYOUTS, FrameType, Header
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
 
@@ -426,7 +425,7 @@ class Rttm(ControlFrame):
         return bool(self.flags & layout.RTTM_FLAG_REPLY)
 
     def reply(self, reception_delta: int = 0) -> Rttm:
-        return replace(self, flags=0, reception_delta=reception_delta)
+        return replaced(self, flags=0, reception_delta=reception_delta)
 
 
 @frozen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -203,7 +202,7 @@ def _owner(settings: ArchiveSettings, aeron_directory: str) -> MarkOwner:
 
 
 def _settings(settings: ArchiveSettings | None, overrides: dict[str, Any]) -> ArchiveSettings:
-    names = {field.name: field.name for field in dataclasses.fields(ArchiveSettings)}
+    names = {name: name for name in ArchiveSettings.declared()}
     for name in overrides:
         if name not in names:
             raise ConfigurationError(f"{name!r} is not a setting of ArchiveSettings{did_you_mean(name, names)}")

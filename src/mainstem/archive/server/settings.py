@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
@@ -22,7 +21,6 @@ class ThreadingMode(StrEnum):
     DEDICATED = "DEDICATED"
 
 
-@dataclass(frozen=True, kw_only=True)
 class ArchiveSettings(Settings):
     """The settings of an archive. Durations are in nanoseconds, lengths in bytes.
 
@@ -66,7 +64,7 @@ class ArchiveSettings(Settings):
     ENV_PREFIX: ClassVar[str] = "AERON_ARCHIVE_"
 
     id: int = integer(-1, "The archive's id; -1 for a new one.", low=-1, high=(1 << 63) - 1)
-    threading_mode: ThreadingMode = choice(  # noqa: RUF009 - a field specifier
+    threading_mode: ThreadingMode = choice(
         ThreadingMode.SHARED, "What runs the archive: SHARED for its own thread, INVOKER for the caller."
     )
     control_channel: str = text(

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mainstem._core.memory.broadcast import BroadcastTransmitter
     from mainstem._internal.clock import Clock
     from mainstem.aeron.command.responses import Response
-    from mainstem.aeron.driver.event_log import EventLog
+    from mainstem.aeron.driver.event_log.log import EventLog
     from mainstem.instruments import Instrument
 
 

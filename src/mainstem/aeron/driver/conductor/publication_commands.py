@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from mainstem._internal.frozen import frozen
 from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.channel_values import NO_TAG
 from mainstem.aeron.command.commands import AddExclusivePublication
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Publication: TypeAlias = IpcPublication | NetworkPublication
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PublicationLink:
     """One registration: a client's share of a publication."""
 
@@ -104,7 +104,9 @@ class PublicationCommands:
         publication, is_new = registry.find_or_create(request, now_ns)
         if not is_new:
             publication.references += 1
-        self._registrations[command.correlation_id] = PublicationLink(command.client_id, publication)
+        self._registrations[command.correlation_id] = PublicationLink(
+            client_id=command.client_id, publication=publication
+        )
         ready = OnExclusivePublicationReady if is_exclusive else OnPublicationReady
         self._resources.clients.send(
             ready(

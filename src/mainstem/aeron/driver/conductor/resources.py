@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.raw_log_factory import RawLogFactory
     from mainstem.aeron.driver.counters import DriverCounters
     from mainstem.aeron.driver.errors import ErrorRecorder
-    from mainstem.aeron.driver.event_log import EventLog
+    from mainstem.aeron.driver.event_log.log import EventLog
     from mainstem.aeron.driver.media.transport import BufferLimits, Transports
     from mainstem.aeron.driver.naming.name_resolver import NameResolver
     from mainstem.aeron.driver.settings import DriverSettings

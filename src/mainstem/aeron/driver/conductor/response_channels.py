@@ -5,9 +5,9 @@ See docs/protocols/aeron.md, 20.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mainstem._internal.frozen import replaced
 from mainstem.aeron.driver.conductor.network_publication import NetworkPublication
 from mainstem.aeron.driver.conductor.params import NO_RESPONSE
 from mainstem.aeron.driver.errors import invalid_channel
@@ -50,7 +50,7 @@ class ResponseChannels:
         """
         if uri.is_ipc:
             is_response = params.is_response and self._ipc.find(params.response_correlation_id) is not None
-            return replace(params, is_response=is_response)
+            return replaced(params, is_response=is_response)
         correlation_id = params.response_correlation_id
         if params.is_response:
             self._check_response(uri, correlation_id)

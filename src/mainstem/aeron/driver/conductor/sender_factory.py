@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._core.driver.retransmit import RetransmitHandler
 from mainstem.aeron.counters import CounterType
-from mainstem.aeron.driver.event_log import StreamEvents
+from mainstem.aeron.driver.event_log.stream import StreamEvents
 from mainstem.aeron.driver.one_way import MeasurementBurst
 from mainstem.aeron.driver.sender.flow_control import FlowControlDefaults, UnicastFlowControl, choose_flow_control
 from mainstem.aeron.driver.sender.sender_publication import SenderPublication

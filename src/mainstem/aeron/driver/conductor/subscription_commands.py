@@ -57,6 +57,8 @@ class SubscriptionCommands:
             stream_id=command.stream_id,
             interest=Interest(channel=command.channel, params=params),
             session_id=params.session_id,
+            local=[],
+            positions={},
         )
         if udp is not None and not uri.spy:
             self._add_network(subscription, udp, now_ns)

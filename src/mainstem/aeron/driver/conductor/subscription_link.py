@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
+
+from mainstem._internal.frozen import mutable
 
 if TYPE_CHECKING:
     from mainstem._core.memory.counters import CounterCell
@@ -34,7 +35,7 @@ _TETHER_SUCCESSORS = {
 }
 
 
-@dataclass(eq=False, slots=True, kw_only=True)
+@mutable
 class Interest:
     """One channel that a subscription reads: its own or a destination. ``channel`` is the client's text."""
 
@@ -42,7 +43,7 @@ class Interest:
     params: SubscriptionParams
 
 
-@dataclass(eq=False, slots=True, kw_only=True)
+@mutable
 class LocalInterest(Interest):
     """A local publication's channel; ``spied`` is the network publication's channel, None for IPC."""
 
@@ -63,7 +64,7 @@ class LocalInterest(Interest):
         return self.params.session_id is None or self.params.session_id == session_id
 
 
-@dataclass(eq=False, slots=True, kw_only=True)
+@mutable
 class SubscriptionLink:
     """One registered subscription. ``interest`` is the channel that it was added with.
 
@@ -76,9 +77,9 @@ class SubscriptionLink:
     stream_id: int
     interest: Interest
     session_id: int | None
+    local: list[LocalInterest]
+    positions: dict[StreamSource, SubscriberPosition]
     receive_channel: ReceiveChannel | None = None
-    local: list[LocalInterest] = field(default_factory=list)
-    positions: dict[StreamSource, SubscriberPosition] = field(default_factory=dict)
 
     @property
     def channel(self) -> str:
@@ -106,7 +107,7 @@ class SubscriptionLink:
         return self.interest if self.session_id == session_id else None
 
 
-@dataclass(eq=False, slots=True, kw_only=True)
+@mutable
 class SubscriberPosition:
     """One subscription's position in a source, and the channel it reads it through."""
 

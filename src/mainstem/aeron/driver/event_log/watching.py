@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mainstem._core.driver.tap import TappedTransport
+from mainstem._internal.frozen import replaced
 from mainstem.aeron.driver.event_log.frame_text import nak_text, read_nak
 from mainstem.aeron.driver.event_log.names import AT_THE_SOCKETS
 from mainstem.aeron.driver.media.addresses import text_of
@@ -59,7 +59,8 @@ class LoggedTransports:
             opened.reconnect(address)
             listener.peer = address.packed
 
-        return replace(opened, transport=TappedTransport(opened.transport, listener), reconnect=reconnect)
+        tapped = TappedTransport(opened.transport, listener)
+        return replaced(opened, transport=tapped, reconnect=reconnect)
 
     def resolve(self, host: str) -> str:
         return self._inner.resolve(host)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem._core.driver.datagram import Address
+from mainstem._internal.frozen import mutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ MAX_LEARNED_DESTINATIONS = 4_096
 UNKNOWN_RECEIVER = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class Destination:
     """One destination. ``name`` is the command's ``host:port``, empty if the destination was learned."""
 

@@ -7,11 +7,10 @@ import ipaddress
 import socket
 import struct
 import sys
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mainstem._core.driver.udp import UdpTransport
-from mainstem._internal.frozen import frozen
+from mainstem._internal.frozen import frozen, mutable
 from mainstem.aeron.driver.media.addresses import InetAddress, wildcard
 from mainstem.aeron.driver.media.interfaces import system_interfaces
 from mainstem.errors import ConfigurationError
@@ -93,7 +92,7 @@ class TransportRequest:
     send_to: InetAddress | None = None
 
 
-@dataclass(slots=True)
+@mutable
 class OpenTransport:
     """A transport and the properties of its socket. The thread that uses it may call ``close`` repeatedly.
 
@@ -106,7 +105,7 @@ class OpenTransport:
     send_buffer_length: int
     release: Callable[[], None]
     reconnect: Callable[[InetAddress], None]
-    is_closed: bool = field(default=False)
+    is_closed: bool = False
 
     def close(self) -> None:
         if not self.is_closed:

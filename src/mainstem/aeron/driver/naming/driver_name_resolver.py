@@ -23,12 +23,12 @@ Frames may be lost, repeated or reordered: an entry carries its age, and an olde
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from mainstem._core.driver.datagram import Address
 from mainstem._internal.clock import NS_PER_MS
+from mainstem._internal.frozen import mutable
 from mainstem.aeron.channel_values import parse_address, parse_interface
 from mainstem.aeron.counters import bootstrap_neighbor, resolver_cache_entries, resolver_neighbors
 from mainstem.aeron.driver.media.addresses import InetAddress
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from mainstem._core.memory.counters import CounterCell
     from mainstem.aeron.driver.counters import DriverCounters
-    from mainstem.aeron.driver.event_log import EventLog
+    from mainstem.aeron.driver.event_log.log import EventLog
     from mainstem.aeron.driver.media.transport import Transports
     from mainstem.aeron.driver.settings import DriverSettings
     from mainstem.aeron.system_counter import SystemCounters
@@ -65,7 +65,7 @@ MAX_ENTRIES = 1024
 Datagram = tuple[bytes, InetAddress]
 
 
-@dataclass(slots=True)
+@mutable
 class CacheEntry:
     name: str
     address: InetAddress
@@ -88,7 +88,7 @@ class NameCache:
         known = self._entries.get(key)
         if known is None:
             if len(self._entries) < MAX_ENTRIES:
-                self._entries[key] = CacheEntry(name, address, last_activity_ns)
+                self._entries[key] = CacheEntry(name=name, address=address, last_activity_ns=last_activity_ns)
         elif last_activity_ns >= known.last_activity_ns:
             known.address, known.last_activity_ns = address, last_activity_ns
 
@@ -130,7 +130,7 @@ class Neighbors:
         return silent
 
 
-@dataclass(slots=True)
+@mutable
 class _Bootstrap:
     name: str
     shown: CounterCell
@@ -171,7 +171,7 @@ class DriverNameResolver:
         names = [part.strip() for part in bootstrap.split(",") if part.strip()]
         self._shown_neighbors = counters.allocate(resolver_neighbors(str(self._local)))
         self._shown_entries = counters.allocate(resolver_cache_entries(self.name))
-        self._bootstrap = [_Bootstrap(name, counters.allocate(bootstrap_neighbor(name))) for name in names]
+        self._bootstrap = [_Bootstrap(name=name, shown=counters.allocate(bootstrap_neighbor(name))) for name in names]
         self._self_due_ns = self._all_due_ns = now_ns
         self._sending_self: Iterator[Datagram] = iter(())
         self._sending_all: Iterator[Datagram] = iter(())

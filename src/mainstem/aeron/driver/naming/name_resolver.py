@@ -11,7 +11,6 @@ from mainstem._internal.clock import NEVER_NS
 from mainstem.aeron.channel_values import address as read_address
 from mainstem.aeron.channel_values import parse_address
 from mainstem.aeron.driver.media.addresses import InetAddress
-from mainstem.aeron.driver.naming.driver_name_resolver import DriverNameResolver
 from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import ConfigurationError
 
@@ -20,9 +19,10 @@ if TYPE_CHECKING:
 
     from mainstem._internal.clock import Clock
     from mainstem.aeron.driver.counters import DriverCounters
-    from mainstem.aeron.driver.event_log import EventLog
+    from mainstem.aeron.driver.event_log.log import EventLog
     from mainstem.aeron.driver.media.addresses import NetworkInterface, Resolver
     from mainstem.aeron.driver.media.transport import Transports
+    from mainstem.aeron.driver.naming.driver_name_resolver import DriverNameResolver
     from mainstem.aeron.driver.settings import DriverSettings
     from mainstem.aeron.system_counter import SystemCounters
     from mainstem.instruments import Instrument
@@ -102,6 +102,9 @@ class NameResolver:
         if settings.name_resolver_supplier == "csv_table":
             table = CsvTableNameResolver(settings.name_resolver_init_args)
         elif settings.name_resolver_supplier == "driver":
+            # Few drivers have neighbors, and this is half of what loads for names.
+            from mainstem.aeron.driver.naming.driver_name_resolver import DriverNameResolver
+
             drivers = DriverNameResolver(
                 settings, transports, counters, system_counters, instrument, events, now_ns=clock.monotonic_ns()
             )

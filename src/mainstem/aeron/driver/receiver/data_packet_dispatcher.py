@@ -27,7 +27,6 @@ Only the receiver's thread uses it. At most MAX_SESSIONS sessions are remembered
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -58,10 +57,12 @@ class SessionState(Enum):
 ACCEPTS_SETUP = (SessionState.PENDING_SETUP, SessionState.REFUSED)
 
 
-@dataclass(slots=True)
 class _Interest:
-    every: bool = False
-    sessions: set[int] = field(default_factory=set)
+    __slots__ = ("every", "sessions")
+
+    def __init__(self) -> None:
+        self.every = False
+        self.sessions: set[int] = set()
 
     def includes(self, session_id: int) -> bool:
         return self.every or session_id in self.sessions

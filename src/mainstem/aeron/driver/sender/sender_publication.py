@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem._core.driver.send_path import SendPath
-    from mainstem.aeron.driver.event_log import StreamEvents
+    from mainstem.aeron.driver.event_log.stream import StreamEvents
     from mainstem.aeron.driver.media.endpoints import SendChannelEndpoint
     from mainstem.aeron.driver.one_way import MeasurementBurst
     from mainstem.aeron.driver.sender.flow_control import FlowControl

@@ -16,8 +16,9 @@ from mainstem._core import layout
 from mainstem._core.driver.tap import TappedTransport
 from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.command import commands, responses
-from mainstem.aeron.driver.event_log import EventLog, event_log, watched
+from mainstem.aeron.driver.event_log.log import EventLog, event_log
 from mainstem.aeron.driver.event_log.record_text import FIELDS
+from mainstem.aeron.driver.event_log.watching import watched
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.endpoints import ReceiveDestination
 from mainstem.aeron.driver.media.udp_channel import UdpChannel
