@@ -23,7 +23,7 @@ MESSAGE = bytes(64)
 BYMUX_ECHO = 36
 JMUX_REQUEST = 85
 JMUX_REQUEST_OF_MANY = 77
-AQUEDUCT_RESPONSE = 460
+AQUEDUCT_RESPONSE = 350
 
 
 async def test_a_message_of_bymux() -> None:

@@ -40,13 +40,18 @@ def waits(
     return _documented(call)
 
 
-def runs(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Make a method of a plain one, which runs in the loop's thread."""
+def runs(
+    method: Callable[Concatenate[Any, P], R], *, undo: Callable[[Any, Any], object] | None = None
+) -> Callable[Concatenate[Any, P], R]:
+    """Make a method of a plain one, which runs in the loop's thread; ``undo`` as of `waits`."""
 
     @functools.wraps(method)
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
-        bound = getattr(self._inner, method.__name__)
-        result: R = self._thread.call(lambda: bound(*arguments, **options))
+        inner = self._inner
+        bound = getattr(inner, method.__name__)
+        result: R = self._thread.call(
+            lambda: bound(*arguments, **options), undo=None if undo is None else functools.partial(undo, inner)
+        )
         return result
 
     return _documented(call)

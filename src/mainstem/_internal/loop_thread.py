@@ -119,7 +119,9 @@ class LoopThread:
         finally:
             del call
 
-    def call(self, function: Callable[..., T], *arguments: Any) -> T:
+    def call(
+        self, function: Callable[..., T], *arguments: Any, undo: Callable[[T | BaseException], object] | None = None
+    ) -> T:
         """Return the result of ``function``, run between the loop's tasks. It is run even if an exception interrupts the call.
 
         Raises ClosedError.
@@ -128,7 +130,7 @@ class LoopThread:
         def work() -> Coroutine[Any, Any, T]:
             return _return(function(*arguments))
 
-        return self.run(work)
+        return self.run(work, undo=undo)
 
     def _post(self, function: Callable[[], object]) -> bool:
         """Run a function in the loop's thread, without waiting; false where the loop is closed."""

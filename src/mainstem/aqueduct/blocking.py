@@ -3,8 +3,7 @@
 Theory of operation
 -------------------
 One event loop, in a thread that all of them share, runs the asyncio API; a channel may be made before it is known which connection
-it goes to. Each object here wraps the asyncio object in ``_inner``, and derives its methods: `waits` runs a coroutine in the
-loop's thread and waits for it, `runs` runs a plain call there. So any thread may call them.
+it goes to. Each object here stands for the asyncio object in ``_inner`` (:mod:`mainstem._internal.facade`). Any thread may use it.
 
 A handle inside a message is replaced by its asyncio one when the message is encoded (`Handle._half`), and one that arrives by a
 handle of this module when the message is decoded (`Runner.present`). A message that an interrupted call had taken is put back.
@@ -15,11 +14,11 @@ Each handler of a server has a thread of its own (`HandlerThreads`).
 from __future__ import annotations
 
 import atexit
-import functools
 import os
 import threading
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from mainstem._internal.facade import asks, runs, waits
 from mainstem._internal.handler_threads import HandlerThreads
 from mainstem._internal.loop_thread import LoopThread
 from mainstem._internal.overrides import apply_overrides
@@ -34,7 +33,7 @@ from mainstem.instruments import NULL_INSTRUMENT
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from mainstem.aqueduct.connection import HeaderSource
     from mainstem.aqueduct.frames import Headers
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
 
 I = TypeVar("I", bound=Any)  # noqa: E741 - the inner object
 M = TypeVar("M")
-P = ParamSpec("P")
-R = TypeVar("R")
 
 _lock = threading.Lock()
 _loops: list[LoopThread] = []
@@ -73,29 +70,6 @@ def _forget_loop() -> None:
 os.register_at_fork(after_in_child=_forget_loop)
 
 
-def waits(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
-    """Derive a blocking method from a coroutine of the asyncio object."""
-
-    @functools.wraps(method)
-    def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
-        inner = self._inner
-        return _loop().run(lambda: method(inner, *arguments, **options))
-
-    call.__doc__ = (method.__doc__ or "").replace("await ", "")
-    return call
-
-
-def runs(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Derive a method from a plain one of the asyncio object."""
-
-    @functools.wraps(method)
-    def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
-        inner = self._inner
-        return _loop().call(lambda: method(inner, *arguments, **options))
-
-    return call
-
-
 class Facade(Generic[I]):
     """Wraps an asyncio object."""
 
@@ -103,6 +77,10 @@ class Facade(Generic[I]):
 
     def __init__(self, inner: I) -> None:
         self._inner = inner
+
+    @property
+    def _thread(self) -> LoopThread:
+        return _loop()
 
     @property
     def closed(self) -> bool:
@@ -166,6 +144,15 @@ class Sender(Facade["aio.Sender[M]"], Handle, Generic[M]):
             self.close()
 
 
+def _put_back(receiver: aio.Receiver[Any], outcome: Any) -> None:
+    receiver._put_back(outcome)
+
+
+def _put_back_if_any(receiver: aio.Receiver[Any], outcome: Any) -> None:
+    if outcome is not None:
+        receiver._put_back(outcome)
+
+
 class Receiver(Facade["aio.Receiver[M]"], Handle, Generic[M]):
     """The receiving half of a channel: iterate over it, or `receive`.
 
@@ -179,57 +166,10 @@ class Receiver(Facade["aio.Receiver[M]"], Handle, Generic[M]):
     __slots__ = ()
     is_sender: ClassVar[bool] = False
 
+    receive = waits(aio.Receiver[M].receive, undo=_put_back)
+    try_receive = runs(aio.Receiver[M].try_receive, undo=_put_back_if_any)
     close = waits(aio.Receiver[Any].close)
     abort = runs(aio.Receiver[Any].abort)
-
-    def receive(self, timeout: float | None = None) -> M:
-        """Receive the next message. A call that times out, or is interrupted by an exception, has taken nothing.
-
-        Args:
-            timeout: Seconds to wait; None waits forever.
-
-        Returns:
-            The oldest message that was not received, as decoded by the connection's serializer.
-
-        Raises:
-            Timeout: No message came in time.
-            ClosedError: The sender finished and all was received, or this receiver was closed.
-            Aborted: The sender aborted the channel.
-            LostInTransit: The sender was lost on its way to the peer.
-            ConnectionLost: The connection under the channel ended.
-            RemoteProtocolError: The message cannot be decoded; the next call receives the one after it.
-            LocalProtocolError: This handle was sent away.
-
-        Example:
-            >>> message = receiver.receive(timeout=5)
-        """
-        inner = self._inner
-        return _loop().run(lambda: inner.receive(timeout), undo=inner._put_back)
-
-    def try_receive(self) -> M | None:
-        """Receive the next message if one is there.
-
-        Returns:
-            The oldest message that was not received; None if there is none now.
-
-        Raises:
-            ClosedError: The sender finished and all was received, or this receiver was closed.
-            Aborted: The sender aborted the channel.
-            LostInTransit: The sender was lost on its way to the peer.
-            ConnectionLost: The connection under the channel ended.
-            RemoteProtocolError: The message cannot be decoded.
-            LocalProtocolError: This handle was sent away.
-
-        Example:
-            >>> while (message := receiver.try_receive()) is not None:
-            ...     print(message)
-        """
-        inner = self._inner
-
-        async def work() -> M | None:
-            return inner.try_receive()
-
-        return _loop().run(work, undo=lambda outcome: None if outcome is None else inner._put_back(outcome))
 
     @property
     def _half(self) -> aio.Receiver[M]:
@@ -284,7 +224,7 @@ class Connection(Facade["aio.Connection"]):
     abort = runs(aio.Connection.abort)
     wait_closed = waits(aio.Connection.wait_closed)
     wait_channels_closed = waits(aio.Connection.wait_channels_closed)
-    stats = runs(aio.Connection.stats)
+    stats = asks(aio.Connection.stats)
 
     @property
     def sender(self) -> Sender[Any]:
@@ -343,7 +283,7 @@ class Server(Facade["aio.Server"]):
     shutdown = waits(aio.Server.shutdown)
     close = waits(aio.Server.close)
     abort = runs(aio.Server.abort)
-    stats = runs(aio.Server.stats)
+    stats = asks(aio.Server.stats)
 
     @property
     def port(self) -> int:

@@ -30,7 +30,7 @@ from mainstem.aqueduct.frames import describe
 from mainstem.aqueduct.halves import Incoming, ReceiverHalf, SenderHalf
 from mainstem.aqueduct.limits import DEFAULT_LIMITS
 from mainstem.aqueduct.send import has_room
-from mainstem.aqueduct.serializers import Handle, RawSerializer
+from mainstem.aqueduct.serializers import Handle, Message, RawSerializer
 from mainstem.aqueduct.state import ReceiverState, SenderState
 from mainstem.errors import (
     Aborted,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.engine import PlainSender
     from mainstem.aqueduct.halves import Half
     from mainstem.aqueduct.runner import Runner
+    from mainstem.aqueduct.serializers import DetachFunction
 
 M = TypeVar("M")
 
@@ -64,6 +65,10 @@ YIELD_EVERY = 256
 
 _NOTHING: Any = object()
 """What polling returns if there is no message."""
+
+
+def _detach_nothing(index: int) -> Any:
+    raise IndexError(f"there is no attachment {index}")
 
 
 class Pipe:
@@ -126,17 +131,14 @@ class Pipe:
     # Tasks that wait for something to change. Each reads the state again when it is woken: a wake-up carries nothing, so
     # cancelling a waiting task loses nothing.
 
-    async def wait(self) -> None:
-        """Wait until something changes."""
+    def wait(self) -> asyncio.Future[None]:
+        """Return a future that is done when something changes."""
+        if self._waiters:
+            # Those of tasks that were cancelled are done.
+            self._waiters = [waiter for waiter in self._waiters if not waiter.done()]
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            # `wake` may have removed it in the same turn.
-            with contextlib.suppress(ValueError):
-                self._waiters.remove(waiter)
-            raise
+        return waiter
 
     def wake(self) -> None:
         """Wake every waiting task."""
@@ -157,16 +159,13 @@ class Pipe:
 
     def connect(self, runner: Runner, half: Half) -> None:
         """The channel becomes a networked one, of which this half stays here."""
-        self.runner, self.half = runner, half
+        self.runner, self.half, half.owner = runner, half, self
         if isinstance(half, SenderHalf):
-            half.owner = self
             half.ledger.max_messages, half.ledger.max_bytes = self.max_messages, self.max_bytes
             if half.state.is_final:
                 self.sender_ended(half.state)
-        else:
-            half.owner = self
-            if half.state.is_final:
-                self.receiver_ended(half.state)
+        elif half.state.is_final:
+            self.receiver_ended(half.state)
 
     @property
     def name(self) -> str:
@@ -215,21 +214,22 @@ class Pipe:
         if not has_room(half, self.mode):
             return False
         is_raw = type(runner.serializer) is RawSerializer
-        handles: list[Sender[Any] | Receiver[Any]] = []
         if is_raw and type(message) is bytes:
             runner.engine.send_on(half, message, self.mode, (), tag)
         else:
+            handles: list[Sender[Any] | Receiver[Any]] = []
+            kinds: list[tuple[Attach, bool]] = []
 
             def attach(handle: Any) -> int:
-                handle = handle._half if isinstance(handle, Handle) else handle
+                if not isinstance(handle, _Half) and isinstance(handle, Handle):
+                    handle = handle._half
                 _check_attachable(handle, handles)
+                kinds.append((Attach.SENDER if handle.is_sender else Attach.RECEIVER, handle._pipe.oneshot))
                 handles.append(handle)
                 return len(handles) - 1
 
             payload = runner.serializer.encode(message, attach)
-            kinds = [(Attach.SENDER if each.is_sender else Attach.RECEIVER, each._pipe.oneshot) for each in handles]
-            halves = runner.engine.send_on(half, payload, self.mode, kinds, tag)
-            for handle, kept in zip(handles, halves, strict=True):
+            for handle, kept in zip(handles, runner.engine.send_on(half, payload, self.mode, kinds, tag), strict=True):
                 _send_away(runner, handle, kept)
         if self.oneshot:
             # The engine finishes it with its message.
@@ -278,7 +278,7 @@ class Pipe:
         self.end = state
         self._progress = progress + SendProgress(queued=queued) if queued else progress
         if messages + queued and state in (SenderState.NO_RECEIVERS, SenderState.LOST, SenderState.DISCONNECTED):
-            # The acknowledgement of what was delivered may have been lost with the connection.
+            # The acknowledgment of what was delivered may have been lost with the connection.
             what = "acknowledged" if state is SenderState.DISCONNECTED else "delivered"
             self._lost = f"; {messages + queued} messages of {size} bytes were not {what}"
             self.runner.not_delivered(self)
@@ -299,29 +299,14 @@ class Pipe:
         self.half.owner = None
         self.wake()
 
-    def poll(self) -> Any:
-        """Take the next message from the engine, if there is one. Raises the sticky error at the channel's end."""
-        half, runner = self.half, self.runner
-        assert isinstance(half, ReceiverHalf)
-        if not self.batch:
-            taken = runner.engine.receive_from(half)
-            if self.end is not None:
-                # It may have been read to its end.
-                runner.look_again()
-            if isinstance(taken, Incoming):
-                return self._decode(taken)
-            if taken is not None:
-                self.batch = taken
-        if self.batch:
-            payload = self.batch.popleft()
-            return payload if type(runner.serializer) is RawSerializer else self._decoded(payload, _detach_nothing)
-        self.check()
-        return _NOTHING
-
-    def _decode(self, incoming: Incoming) -> Any:
-        runner, attachments = self.runner, incoming.attachments
+    def decode(self, incoming: Incoming) -> Any:
+        """Return what the application gets for a message that may have attachments."""
+        runner, attachments, present = self.runner, incoming.attachments, self.runner.present
         if not attachments:
-            return self._decoded(incoming.payload, _detach_nothing)
+            return self.decode_plain(incoming.payload)
+        if type(runner.serializer) is RawSerializer:
+            made = [make_handle(runner, each) for each in attachments]
+            return Message(incoming.payload, made if present is None else list(map(present, made)))
         handles: dict[int, Sender[Any] | Receiver[Any]] = {}
 
         def detach(index: int) -> Any:
@@ -329,11 +314,11 @@ class Pipe:
                 return _detach_nothing(index)
             if index in handles:
                 raise ValueError(f"attachment {index} was detached twice")
-            handles[index] = make_handle(runner, attachments[index])
-            return runner.present(handles[index])
+            handle = handles[index] = make_handle(runner, attachments[index])
+            return handle if present is None else present(handle)
 
         try:
-            return self._decoded(incoming.payload, detach)
+            return self.decode_plain(incoming.payload, detach)
         except MainstemError:
             # The error's traceback would keep them.
             for handle in handles.values():
@@ -341,12 +326,12 @@ class Pipe:
             raise
         finally:
             # What the message carried and the serializer did not take.
-            if len(handles) < len(attachments):
-                for index, attachment in enumerate(attachments):
-                    if index not in handles:
-                        runner.engine.drop(attachment)
+            for index, attachment in enumerate(attachments):
+                if index not in handles:
+                    runner.engine.drop(attachment)
 
-    def _decoded(self, payload: bytes, detach: Any) -> Any:
+    def decode_plain(self, payload: bytes, detach: DetachFunction = _detach_nothing) -> Any:
+        """Return what the serializer makes of a payload. Raises RemoteProtocolError."""
         try:
             return self.runner.serializer.decode(payload, detach)
         except MainstemError:
@@ -355,10 +340,6 @@ class Pipe:
             # Any exception of a serializer's library: the peer chose the bytes.
             text = f"{self.name}: a message cannot be decoded: {error}"
             raise RemoteProtocolError(text, rule="serialization") from error
-
-
-def _detach_nothing(index: int) -> Any:
-    raise IndexError(f"there is no attachment {index}")
 
 
 class _Half(Handle):
@@ -440,9 +421,6 @@ class Sender(_Half, Generic[M]):
             NoReceivers: The receiver was closed.
             LostInTransit: The receiver was lost on its way to the peer.
             ConnectionLost: The connection under the channel ended.
-
-        Example:
-            >>> await sender.send(b"tide")
         """
         pipe = self._pipe
         fast = pipe.fast
@@ -476,9 +454,6 @@ class Sender(_Half, Generic[M]):
             NoReceivers: The receiver was closed.
             LostInTransit: The receiver was lost on its way to the peer.
             ConnectionLost: The connection under the channel ended.
-
-        Example:
-            >>> sender.try_send(b"tide")
         """
         if not self._send_now(message):
             pipe = self._pipe
@@ -510,7 +485,7 @@ class Sender(_Half, Generic[M]):
         """Send one message and wait until a receiver that the peer's application can reach has processed it.
 
         Returns at once for a channel within the process. A call that is cancelled, or times out, while it waits for the
-        acknowledgement has sent the message.
+        acknowledgment has sent the message.
 
         Args:
             message: As for `send`.
@@ -524,9 +499,6 @@ class Sender(_Half, Generic[M]):
             ClosedError: The channel was finished.
             Aborted: The channel was aborted.
             NoReceivers: The receiver was closed.
-
-        Example:
-            >>> await sender.send_acknowledged(b"tide")
         """
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + timeout
@@ -535,13 +507,13 @@ class Sender(_Half, Generic[M]):
             return
         left = None if until is None else max(0.0, until - loop.time())
         try:
-            await within(left, outcome, "waiting for an acknowledgement")
+            await within(left, outcome, "waiting for an acknowledgment")
         except ChannelError:
             self._pipe.reported()
             raise
 
     async def _send_tagged(self, message: M) -> asyncio.Future[None] | None:
-        """Send a message; return the future of its acknowledgement, or None within the process."""
+        """Send a message; return the future of its acknowledgment, or None within the process."""
         pipe = self._require_open()
         while isinstance(pipe.half, SenderHalf) and (pipe.queue or not has_room(pipe.half, pipe.mode)):
             await pipe.wait()
@@ -582,11 +554,7 @@ class Sender(_Half, Generic[M]):
         return None
 
     def finish(self) -> None:
-        """End the channel gracefully: all that was sent is still delivered. May be called again.
-
-        Example:
-            >>> sender.finish()
-        """
+        """End the channel gracefully: all that was sent is still delivered. May be called again."""
         pipe = self._pipe
         if self._moved or pipe.finished or pipe.aborted:
             return
@@ -609,9 +577,6 @@ class Sender(_Half, Generic[M]):
             NoReceivers: The receiver was closed before it had everything.
             LostInTransit: The receiver was lost on its way to the peer.
             ConnectionLost: The connection under the channel ended.
-
-        Example:
-            >>> await sender.close()
         """
         if not self._moved and not self._pipe.aborted:
             self.finish()
@@ -621,9 +586,6 @@ class Sender(_Half, Generic[M]):
         """Abandon the channel as soon as possible, with all that was not received. The receiver gets `Aborted`.
 
         Has no effect once the last frame of `finish` has gone out. May be called again.
-
-        Example:
-            >>> sender.abort()
         """
         pipe = self._pipe
         if self._moved or pipe.aborted:
@@ -651,10 +613,6 @@ class Sender(_Half, Generic[M]):
             LostInTransit: The receiver was lost on its way to the peer.
             ConnectionLost: The connection under the channel ended.
             LocalProtocolError: This handle was sent away.
-
-        Example:
-            >>> sender.finish()
-            >>> await sender.wait_closed()
         """
         await within(timeout, self._wait_closed(), "waiting for the channel's end")
 
@@ -686,9 +644,6 @@ class Sender(_Half, Generic[M]):
         Raises:
             LocalProtocolError: This handle was sent away.
             ConfigurationError: The mode is not a `Mode`, or a limit is not an integer >= 1.
-
-        Example:
-            >>> sender.configure(mode=Mode.UNRELIABLE)
         """
         pipe = self._require()
         pipe.configure(
@@ -740,9 +695,25 @@ class Receiver(_Half, Generic[M]):
     is_sender: ClassVar[bool] = False
 
     async def receive(self, timeout: float | None = None) -> M:
-        """Receive the next message, as :meth:`mainstem.aqueduct.Receiver.receive` does.
+        """Receive the next message. A call that times out, is cancelled, or is interrupted by an exception, has taken nothing.
 
-        A call that is cancelled, or times out, has taken nothing.
+        Args:
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            The oldest message that was not received, as decoded by the connection's serializer.
+
+        Raises:
+            Timeout: No message came in time.
+            ClosedError: The sender finished and all was received, or this receiver was closed.
+            Aborted: The sender aborted the channel.
+            LostInTransit: The sender was lost on its way to the peer.
+            ConnectionLost: The connection under the channel ended.
+            RemoteProtocolError: The message cannot be decoded; the next call receives the one after it.
+            LocalProtocolError: This handle was sent away.
+
+        Example:
+            >>> message = await receiver.receive(timeout=5)
         """
         message = self._poll()
         if message is not _NOTHING:
@@ -755,7 +726,19 @@ class Receiver(_Half, Generic[M]):
         return message  # type: ignore[no-any-return]
 
     def try_receive(self) -> M | None:
-        """Receive the next message if one is there, as :meth:`mainstem.aqueduct.Receiver.try_receive` does."""
+        """Receive the next message if one is there.
+
+        Returns:
+            The oldest message that was not received; None if there is none now.
+
+        Raises:
+            ClosedError: The sender finished and all was received, or this receiver was closed.
+            Aborted: The sender aborted the channel.
+            LostInTransit: The sender was lost on its way to the peer.
+            ConnectionLost: The connection under the channel ended.
+            RemoteProtocolError: The message cannot be decoded.
+            LocalProtocolError: This handle was sent away.
+        """
         message = self._poll()
         return None if message is _NOTHING else message
 
@@ -775,13 +758,29 @@ class Receiver(_Half, Generic[M]):
             message = pipe.queue.popleft()
             pipe.wake()
             return message
-        if pipe.half is not None and not pipe.closed:
-            return pipe.poll()
-        end = self._end()
-        if end is not None:
-            pipe.wake()
-            raise end
-        return _NOTHING
+        half = pipe.half
+        if half is None or pipe.closed:
+            end = self._end()
+            if end is not None:
+                pipe.wake()
+                raise end
+            return _NOTHING
+        runner = pipe.runner
+        if not pipe.batch:
+            assert isinstance(half, ReceiverHalf)
+            taken = runner.engine.receive_from(half)
+            if pipe.end is not None:
+                # It may have been read to its end.
+                runner.look_again()
+                if taken is None:
+                    pipe.check()
+            if taken is None:
+                return _NOTHING
+            if isinstance(taken, Incoming):
+                return pipe.decode(taken)
+            pipe.batch = taken
+        payload = pipe.batch.popleft()
+        return payload if type(runner.serializer) is RawSerializer else pipe.decode_plain(payload)
 
     def _end(self) -> MainstemError | None:
         pipe = self._pipe
@@ -800,19 +799,11 @@ class Receiver(_Half, Generic[M]):
         return None
 
     async def close(self) -> None:
-        """Close the receiver: what was not received is dropped, and the sender gets `NoReceivers`. May be called again.
-
-        Example:
-            >>> await receiver.close()
-        """
+        """Close the receiver: what was not received is dropped, and the sender gets `NoReceivers`. May be called again."""
         self.abort()
 
     def abort(self) -> None:
-        """Like `close`, which has nothing to wait for, but a plain call.
-
-        Example:
-            >>> receiver.abort()
-        """
+        """Like `close`, which has nothing to wait for, but a plain call."""
         pipe = self._pipe
         if not self._moved and not pipe.closed:
             pipe.closed = True
@@ -858,11 +849,11 @@ class Receiver(_Half, Generic[M]):
         if pipe is None or self._moved or pipe.closed:
             return
         pipe.closed = True
-        if pipe.half is not None:
-            pipe.runner.drop_later(pipe.half)
-        else:
+        if pipe.half is None:
             pipe.queue.clear()
             pipe.wake_from_any_thread()
+        elif pipe.end is None or pipe.half.queue:
+            pipe.runner.drop_later(pipe.half)
 
 
 def _close_networked(pipe: Pipe) -> None:
@@ -906,7 +897,8 @@ def _send_away(runner: Runner, handle: Sender[Any] | Receiver[Any], half: Half) 
             runner.loop.call_soon(pipe.drain)
     elif pipe.closed:
         _close_networked(pipe)
-    pipe.wake()
+    if pipe._waiters:
+        pipe.wake()
 
 
 def channel(

@@ -63,9 +63,10 @@ class _ClientEndpoint(UdpEndpoint):
 
     def __init__(self, udp: UdpSocket, on_refused: Callable[[], None] | None) -> None:
         super().__init__(udp)
-        self._on_refused = on_refused
         self._closing: asyncio.TimerHandle | None = None
-        udp.report_refusals(on_refused is not None)
+        if on_refused is not None:
+            udp.report_refusals(True)
+            self._loop.add_reader(udp.fileno(), self._readable_or_refused, on_refused)
 
     def close_soon(self) -> None:
         """Close the socket when the close may have been sent often enough, if it is not closed until then."""
@@ -76,14 +77,13 @@ class _ClientEndpoint(UdpEndpoint):
         if self._closing is not None:
             self._closing.cancel()
 
-    def _readable(self, udp: UdpSocket) -> None:
-        if self._on_refused is not None:
-            if self.runner.established.done():
-                udp.report_refusals(False)
-                self._on_refused = None
-            elif udp.take_refusal():
-                self._on_refused()
-        super()._readable(udp)
+    def _readable_or_refused(self, on_refused: Callable[[], None]) -> None:
+        if self.runner.established.done():
+            self._udp.report_refusals(False)
+            self._loop.add_reader(self._udp.fileno(), self._readable, self._udp)
+        elif self._udp.take_refusal():
+            on_refused()
+        self._readable(self._udp)
 
     def _route(self, data: bytes, address: Address, udp: UdpSocket) -> Runner | None:  # noqa: ARG002
         return self.runner

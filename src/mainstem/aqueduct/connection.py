@@ -29,7 +29,7 @@ LINGER_S = 10.0
 """Maximum number of seconds to wait for channels, and for the handlers of a server that closes."""
 
 DRAIN_S = 0.25
-"""Seconds that a client keeps its socket after its connection has ended, to send the close again."""
+"""Seconds that a socket is kept after its connections have ended, to send the close again."""
 
 CLOSE_TIMEOUT_S = 10.0
 """Seconds that closing a connection waits until every message is acknowledged."""
@@ -80,9 +80,6 @@ class Connection:
             Timeout: They did not come in time.
             ConnectionLost: The connection ended before they came.
             RemoteProtocolError: The peer broke the protocol before they came.
-
-        Example:
-            >>> headers = dict(await connection.headers())
         """
         return await within(timeout, asyncio.shield(self._runner.peer_headers), "waiting for the peer's headers")
 
@@ -128,10 +125,6 @@ class Connection:
 
         Returns:
             The figures.
-
-        Example:
-            >>> connection.stats().unsent_bytes
-            0
         """
         runner = self._runner
         role = "client" if self._is_client else "server"
@@ -147,9 +140,6 @@ class Connection:
             Timeout: The connection is still open.
             ConnectionLost: The connection was lost.
             RemoteProtocolError: The peer broke the protocol, or reports that this side did.
-
-        Example:
-            >>> await connection.wait_closed()
         """
         await within(timeout, asyncio.shield(self._runner.ended), "waiting for the connection to close")
         if self._runner.error is not None:
@@ -160,10 +150,6 @@ class Connection:
 
         Args:
             timeout: Maximum number of seconds to wait; None waits forever.
-
-        Example:
-            >>> connection.sender.finish()
-            >>> await connection.wait_channels_closed()
         """
         await self._runner.wait_channels_closed(timeout)
 
@@ -177,16 +163,13 @@ class Connection:
 
         Args:
             reason: A text for the peer.
-            timeout: Seconds to wait for acknowledgements; None waits until the connection ends.
+            timeout: Seconds to wait for acknowledgments; None waits until the connection ends.
 
         Raises:
             Timeout: Messages were not acknowledged in time.
             ConnectionLost: The connection ended, and messages were not acknowledged.
             NoReceivers: A receiver was closed before it had all messages.
             LostInTransit: A receiver was lost on its way to the peer, with its messages.
-
-        Example:
-            >>> await connection.close()
         """
         try:
             if not self._closed_here:
@@ -206,9 +189,6 @@ class Connection:
 
         Args:
             reason: A text for the peer.
-
-        Example:
-            >>> connection.abort()
         """
         self._closed_here = True
         self._runner.close(reason)
@@ -235,7 +215,7 @@ class Connection:
         """Wait until the peer has what a close must not overtake.
 
         A client's close that overtakes the entrypoint's end would cancel the handler at once. A server's that overtakes its
-        acknowledgements would make its client report messages as lost that the handler has received.
+        acknowledgments would make its client report messages as lost that the handler has received.
         """
         if not self._is_client:
             await self._runner.hand_over()

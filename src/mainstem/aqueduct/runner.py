@@ -1,9 +1,9 @@
 """Runs one connection in asyncio: the protocol engine, its QUIC adapter, their timers, and the handles that use them.
 
 Everything runs in the event loop's thread, except `Runner.drop_later`, which finalizers call from any thread. The order of one
-round: datagrams go into the adapter; the adapter's events go into the engine; the engine's events wake handles (``_deliver``); at
-the end of the loop's turn `flush` carries out the engine's commands, sends packets and sets the timer. Work is batched by turns:
-whatever the application sends in one turn goes out together at its end.
+round: datagrams go into the adapter; the adapter's events go into the engine; the engine's events wake handles (``_deliver``).
+Those run in the loop's next turn, and at its end `flush` carries out the engine's commands, sends packets and sets the timer. So a
+message is responded to within two turns, and whatever the application sends in one turn goes out together.
 
 Handles never wait inside the engine. They wait on futures of their own, which events complete, and then read the engine's
 state again; so a task may be cancelled at any wait without losing a message.
@@ -21,7 +21,6 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from mainstem._internal.callbacks import ends_connection_on_error
 from mainstem._internal.endpoint_stats import EndpointCounters
 from mainstem._internal.log_throttle import LogThrottle, kind_of
 from mainstem.aqueduct.events import (
@@ -33,7 +32,6 @@ from mainstem.aqueduct.events import (
     Writable,
 )
 from mainstem.aqueduct.frames import EXPLICIT_CLOSE, HANDLER_FAILED, HANDSHAKE_TIMED_OUT
-from mainstem.aqueduct.halves import SenderHalf
 from mainstem.errors import ConnectionLost, Delivery, LostInTransit, Timeout
 
 if TYPE_CHECKING:
@@ -79,25 +77,22 @@ class Runner:
         self.reason = "the connection ended"
         self.peer_headers: asyncio.Future[Headers] = self.loop.create_future()
         self.ended: asyncio.Future[None] = self.loop.create_future()
-        # Of messages whose sender waits for their acknowledgement.
+        # Of messages whose sender waits for their acknowledgment.
         self.outcomes: set[asyncio.Future[None]] = set()
         # Those of messages that were never sent.
         self._unsent: frozenset[object] = frozenset()
         self.over: asyncio.Future[None] = self.loop.create_future()
         self.established: asyncio.Future[None] = self.loop.create_future()
-        for future in (self.peer_headers, self.established):
-            # Maybe no task waits for them when the connection ends.
-            future.add_done_callback(_retrieve)
         # Senders with undelivered messages, until a call has raised that.
         self._undelivered: dict[SenderOwner, None] = {}
         self._handshake_timer: asyncio.TimerHandle | None = None
         self.traffic = EndpointCounters()
         self.warnings = LogThrottle(logger)
         self._is_faulty = False
-        self.on_headers: Callable[[Headers], None] = _ignore
+        self.on_headers: Callable[[Headers], object] = lambda _: None
         self.on_over: Callable[[], None] = lambda: None
         # What the application gets for a handle that came in a message.
-        self.present: Callable[[Any], Any] = lambda handle: handle
+        self.present: Callable[[Any], Any] | None = None
         self._udp = udp
         self._scheduled = False
         self._changed: asyncio.Future[None] | None = None
@@ -118,19 +113,22 @@ class Runner:
         """The loop's time, but not before the time of the last timer."""
         return max(self.loop.time(), self._timer_came_for)
 
-    @ends_connection_on_error
     def datagrams_received(self, datagrams: list[bytes], address: Address) -> None:
         """A batch of UDP payloads from the peer."""
-        self.address = address
-        self.traffic.bytes_received += sum(map(len, datagrams))
-        now = self._now()
         try:
-            self.adapter.receive(datagrams, address, now)
-        except self.adapter.library_errors as error:
-            self._library_failed(error)
-        self._deliver(int(now * 1e9))
-        if not self._scheduled:
-            self.wake()
+            self.address = address
+            self.traffic.bytes_received += sum(map(len, datagrams))
+            now = max(self.loop.time(), self._timer_came_for)
+            try:
+                self.adapter.receive(datagrams, address, now)
+            except self.adapter.library_errors as error:
+                self._library_failed(error)
+            self._deliver(int(now * 1e9))
+            if not self._scheduled:
+                self._scheduled = True
+                self.loop.call_soon(self.flush)
+        except Exception as error:
+            self._fail_internally(error)
 
     def wake(self) -> None:
         """Have `flush` called at the end of this turn of the event loop."""
@@ -138,7 +136,6 @@ class Runner:
             self._scheduled = True
             self.loop.call_soon(self.flush)
 
-    @ends_connection_on_error
     def flush(self) -> None:
         """Carry out the engine's commands, send packets, and set the timer."""
         self._scheduled = False
@@ -148,29 +145,37 @@ class Runner:
             self._changed = None
         if self._is_faulty and self.over.done():
             return
-        while self._dropped:
-            self.engine.drop(self._dropped.popleft())
-        adapter, engine = self.adapter, self.engine
-        now = self._now()
-        now_ns = int(now * 1e9)
-        if engine.has_output:
-            adapter.update(engine)
-            commands = engine.data_to_send(now_ns)
-            if commands:
-                try:
-                    adapter.execute(commands)
-                except ConnectionLost as error:
-                    self.fail(error)
-        self._transmit(now)
-        # What waits for room must not keep the loop awake for as long as something is watched.
-        if adapter.watched and not adapter.terminated and adapter.check_watched(engine, now_ns) and engine.has_output:
-            self.wake()
-        if self._deliver(now_ns):
-            # The engine may have to respond.
-            self.wake()
-        self._set_timer()
-        if engine.is_ended and engine.has_output:
-            self.wake()
+        try:
+            while self._dropped:
+                self.engine.drop(self._dropped.popleft())
+            adapter, engine = self.adapter, self.engine
+            now = max(self.loop.time(), self._timer_came_for)
+            now_ns = int(now * 1e9)
+            if engine.has_output:
+                adapter.update(engine)
+                commands = engine.data_to_send(now_ns)
+                if commands:
+                    try:
+                        adapter.execute(commands)
+                    except ConnectionLost as error:
+                        self.fail(error)
+            self._transmit(now)
+            # What waits for room must not keep the loop awake for as long as something is watched.
+            if (
+                adapter.watched
+                and not adapter.terminated
+                and adapter.check_watched(engine, now_ns)
+                and engine.has_output
+            ):
+                self.wake()
+            if (adapter.has_events() or engine.events or adapter.terminated) and self._deliver(now_ns):
+                # The engine may have to respond.
+                self.wake()
+            self._set_timer()
+            if engine.is_ended and engine.has_output:
+                self.wake()
+        except Exception as error:
+            self._fail_internally(error)
 
     def _transmit(self, now: float) -> None:
         try:
@@ -199,45 +204,48 @@ class Runner:
         return has_events
 
     def _set_timer(self) -> None:
-        due = self.adapter.timer()
-        engine_ns = self.engine.next_timeout_ns()
-        if engine_ns is not None:
-            due = min(due, engine_ns / 1e9) if due is not None else engine_ns / 1e9
-        keep_alive = self.adapter.settings.keep_alive
-        if keep_alive and self.adapter.handshake_done and not self.engine.is_ended:
-            ping_at = self._last_sent + keep_alive
-            due = min(due, ping_at) if due is not None else ping_at
+        adapter, engine_ns = self.adapter, self.engine.next_timeout_ns()
+        due = adapter.timer()
+        if due is None:
+            due = math.inf
+        if engine_ns is not None and engine_ns < due * 1e9:
+            due = engine_ns / 1e9
+        keep_alive = adapter.settings.keep_alive
+        if keep_alive and self._last_sent + keep_alive < due and adapter.handshake_done and not self.engine.is_ended:
+            due = self._last_sent + keep_alive
         if self._timer is not None:
-            if due is not None and self._timer_due <= due:
+            if self._timer_due <= due < math.inf:
                 # The due time moves with every packet. A timer that fires too early costs less than many timers.
                 return
             self._timer.cancel()
             self._timer = None
-        if due is not None and not self.adapter.terminated:
+        if due < math.inf and not adapter.terminated:
             # Kept here, because a timer that is due at once has no time in uvloop.
             self._timer_due = due
             self._timer = self.loop.call_at(due, self._on_timer)
 
-    @ends_connection_on_error
     def _on_timer(self) -> None:
-        self._timer = None
-        came_for = min(self._timer_due, self.loop.time() + TIMER_GRANULARITY)
-        self._timer_came_for = max(came_for, self._timer_came_for)
-        now = self._now()
-        adapter_due = self.adapter.timer()
-        if adapter_due is not None and adapter_due <= now:
-            try:
-                self.adapter.handle_timer(now)
-            except self.adapter.library_errors as error:
-                self._library_failed(error)
-        self.engine.handle_timeout(int(now * 1e9))
-        settings = self.adapter.settings
-        if settings.keep_alive and self.adapter.handshake_done and now - self._last_sent >= settings.keep_alive:
-            self._last_sent = now
-            with contextlib.suppress(Exception):
-                self.adapter.ping()
-        self._deliver(int(now * 1e9))
-        self.flush()
+        try:
+            self._timer = None
+            came_for = min(self._timer_due, self.loop.time() + TIMER_GRANULARITY)
+            self._timer_came_for = max(came_for, self._timer_came_for)
+            now, adapter = self._now(), self.adapter
+            adapter_due = adapter.timer()
+            if adapter_due is not None and adapter_due <= now:
+                try:
+                    adapter.handle_timer(now)
+                except adapter.library_errors as error:
+                    self._library_failed(error)
+            self.engine.handle_timeout(int(now * 1e9))
+            keep_alive = adapter.settings.keep_alive
+            if keep_alive and adapter.handshake_done and now - self._last_sent >= keep_alive:
+                self._last_sent = now
+                with contextlib.suppress(Exception):
+                    adapter.ping()
+            self._deliver(int(now * 1e9))
+            self.flush()
+        except Exception as error:
+            self._fail_internally(error)
 
     # Events.
 
@@ -246,7 +254,11 @@ class Runner:
             if event.owner is not None:
                 event.owner.writable()
         elif isinstance(event, Acknowledged | Lost):
-            self._resolve(event)
+            lost = None
+            if isinstance(event, Lost):
+                lost = LostInTransit("the message was lost in transit")
+                lost.delivery = Delivery.NONE
+            _resolve(event.tag, lost)
         elif isinstance(event, PeerHeaders):
             if self._handshake_timer is not None:
                 self._handshake_timer.cancel()
@@ -257,18 +269,6 @@ class Runner:
         elif isinstance(event, ConnectionEnded):
             self._unsent = event.unsent
             self._ended(event.error, event.progress)
-
-    def _resolve(self, event: Acknowledged | Lost) -> None:
-        future: Any = event.tag
-        if future.done():
-            return
-        if isinstance(event, Acknowledged):
-            future.set_result(None)
-        else:
-            lost = LostInTransit("the message was lost in transit")
-            lost.delivery = Delivery.NONE
-            future.set_exception(lost)
-            future.add_done_callback(_retrieve)
 
     @property
     def is_open(self) -> bool:
@@ -292,16 +292,12 @@ class Runner:
             self.error.delivery = progress.delivery
         failure = self.error or ConnectionLost("the connection was closed", delivery=progress.delivery)
         for future in (self.peer_headers, self.established):
-            if not future.done():
-                future.set_exception(failure)
+            _resolve(future, failure)
         for outcome in list(self.outcomes):
-            if not outcome.done():
-                outcome.set_exception(self._lost_message(outcome))
-                outcome.add_done_callback(_retrieve)
+            _resolve(outcome, self._lost_message(outcome))
         if self._handshake_timer is not None:
             self._handshake_timer.cancel()
-        if not self.ended.done():
-            self.ended.set_result(None)
+        _resolve(self.ended)
         self.wake()
 
     def _lost_message(self, outcome: asyncio.Future[None]) -> ConnectionLost:
@@ -311,8 +307,7 @@ class Runner:
 
     def give_up(self) -> None:
         """The QUIC connection is over, or nobody waits for it any longer."""
-        if not self.over.done():
-            self.over.set_result(None)
+        _resolve(self.over)
         self.adapter.end_trace()
         if self._timer is not None:
             self._timer.cancel()
@@ -324,9 +319,6 @@ class Runner:
     def drop_later(self, half: Half) -> None:
         """A handle was dropped; called from a finalizer, in any thread."""
         half.owner = None
-        if half.state.is_final and (isinstance(half, SenderHalf) or not half.queue):
-            # It has ended already.
-            return
         self._dropped.append(half)
         with contextlib.suppress(RuntimeError):
             # Waking the loop through its pipe is only needed from another thread.
@@ -486,5 +478,11 @@ def _retrieve(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-def _ignore(_: Headers) -> None:
-    """Ignore the peer's headers."""
+def _resolve(future: Any, error: Exception | None = None) -> None:
+    """Set the result of a future, or its exception, unless it is done. Maybe no task waits for it."""
+    if not future.done():
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+            future.add_done_callback(_retrieve)

@@ -16,7 +16,7 @@ from mainstem._internal.opening import Opening
 from mainstem._internal.overrides import apply_overrides
 from mainstem._internal.tasks import HANDLER_TASK, as_coroutine_function, start_task, within
 from mainstem.aqueduct.admission import Admission, FirstPackets
-from mainstem.aqueduct.connection import LINGER_S, Connection, HeaderSource
+from mainstem.aqueduct.connection import DRAIN_S, LINGER_S, Connection, HeaderSource
 from mainstem.aqueduct.connection_state import ConnectionCounters
 from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.aqueduct.frames import HANDLER_FAILED, NO_PLACE, PROTOCOL_ERROR, SERIALIZATION_ERROR, Headers, as_headers
@@ -118,10 +118,6 @@ class Server(UdpEndpoint):
 
         Returns:
             The figures of all its connections, including those that have ended.
-
-        Example:
-            >>> server.stats().messages_received
-            4096
         """
         runners = tuple(self._runners)
         return connection_stats(runners, self._traffic, self._ended_counts, role="server", closed=self.closed)
@@ -161,7 +157,6 @@ class Server(UdpEndpoint):
                 self._admission.enter_unproven(runner)
             # The packet is in the adapter already.
             runner.datagrams_received([], address)
-            self._served(runner)
 
     def _refuse(self, address: Address) -> None:
         self._traffic.connections_refused += 1
@@ -206,25 +201,20 @@ class Server(UdpEndpoint):
         runner.ended.add_done_callback(lambda _: self._log_broken_rule(runner))
         runner.established.add_done_callback(lambda _: runner.is_open and self._take_place(runner))
         runner.expect_headers(self._settings.handshake_timeout)
-        cids = {header.destination_cid, bytes(adapter.quic.host_cid)}
-        self._runners[runner] = cids
-        for cid in cids:
-            self._by_cid[cid] = runner
-        return runner
+        cids = self._runners[runner] = {header.destination_cid, bytes(adapter.quic.host_cid)}
 
-    def _served(self, runner: Runner) -> None:
-        """Note the connection ids that a runner has issued and retired; called after its datagrams."""
-        adapter, cids = runner.adapter, self._runners.get(runner)
-        if cids is None:
-            return
-        for cid in adapter.cids_issued:
+        def issued(cid: bytes) -> None:
             cids.add(cid)
             self._by_cid[cid] = runner
-        for cid in adapter.cids_retired:
+
+        def retired(cid: bytes) -> None:
             cids.discard(cid)
             self._by_cid.pop(cid, None)
-        adapter.cids_issued.clear()
-        adapter.cids_retired.clear()
+
+        adapter.on_cid_issued, adapter.on_cid_retired = issued, retired
+        for cid in tuple(cids):
+            issued(cid)
+        return runner
 
     def _log_broken_rule(self, runner: Runner) -> None:
         """Log the rule that a client broke, if that is how its connection ended."""
@@ -317,9 +307,6 @@ class Server(UdpEndpoint):
 
         Args:
             timeout: Seconds to wait before the handlers are cancelled, as by `close`; None waits forever.
-
-        Example:
-            >>> await server.shutdown(timeout=30)
         """
         self._closing = True
         handlers = self._handlers()
@@ -330,12 +317,11 @@ class Server(UdpEndpoint):
     async def close(self, timeout: float | None = LINGER_S) -> None:
         """Close every connection at once, cancel the handlers and wait for them, and close the sockets. May be called again.
 
+        Clients that are still connected are told up to three times, because what tells them may be lost.
+
         Args:
             timeout: Seconds to wait for the cancelled handlers; one that is still running then is logged and left behind.
                 None waits forever.
-
-        Example:
-            >>> await server.close()
         """
         handlers = self._close_connections()
         try:
@@ -345,15 +331,13 @@ class Server(UdpEndpoint):
                     address = self._tasks[task].peer_address
                     logger.warning("the handler of %s is still running %g s after it was cancelled", address, timeout)
             await asyncio.sleep(0)
+            if self._runners:
+                await asyncio.wait([runner.over for runner in self._runners], timeout=DRAIN_S)
         finally:
             self._release()
 
     def abort(self) -> None:
-        """Close every connection and the sockets at once, and cancel the handlers without waiting for them.
-
-        Example:
-            >>> server.abort()
-        """
+        """Close every connection and the sockets at once, and cancel the handlers without waiting for them."""
         self._close_connections()
         self._release()
 
@@ -391,9 +375,6 @@ class Server(UdpEndpoint):
 
         Raises:
             Timeout: The server is still open.
-
-        Example:
-            >>> await server.wait()
         """
         await within(timeout, asyncio.shield(self._ended), "waiting for the server to close")
 

@@ -47,7 +47,13 @@ class UdpEndpoint:
                 # Most packets are for the same connection as the previous one.
                 batch.append(data)
                 continue
-            runner = self._runner_of(data, address, udp)
+            try:
+                runner = self._route(data, address, udp)
+            except Exception as error:
+                # Go on with the datagrams of others.
+                text = f"a datagram from {address[0]}:{address[1]} was dropped: {type(error).__name__}: {error}"
+                self._warnings.log(logging.ERROR, kind_of(error), text, int(self._loop.time() * 1e9), error=error)
+                continue
             if runner is None:
                 continue
             if runner is not last or address != came_from:
@@ -57,19 +63,9 @@ class UdpEndpoint:
             cid = data[1 : 1 + CID_LENGTH] if data and data[0] < LONG_HEADER else None
         for (runner, address), datagrams in batches.items():
             runner.datagrams_received(datagrams, address)
-            self._served(runner)
         if udp.backlog and udp not in self._writing:
             self._writing.add(udp)
             self._loop.add_writer(udp.fileno(), self._writable, udp)
-
-    def _runner_of(self, data: bytes, address: Address, udp: UdpSocket) -> Runner | None:
-        try:
-            return self._route(data, address, udp)
-        except Exception as error:
-            # Go on with the datagrams of others.
-            text = f"a datagram from {address[0]}:{address[1]} was dropped: {type(error).__name__}: {error}"
-            self._warnings.log(logging.ERROR, kind_of(error), text, int(self._loop.time() * 1e9), error=error)
-            return None
 
     def _writable(self, udp: UdpSocket) -> None:
         udp.flush()
@@ -80,9 +76,6 @@ class UdpEndpoint:
     def _route(self, data: bytes, address: Address, udp: UdpSocket) -> Runner | None:
         """The runner that a datagram is for, or None."""
         raise NotImplementedError
-
-    def _served(self, runner: Runner) -> None:
-        """Called after a runner has processed its datagrams."""
 
     def _close_sockets(self) -> None:
         """Close the sockets. May be called again."""

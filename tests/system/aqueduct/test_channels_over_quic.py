@@ -684,7 +684,7 @@ async def test_a_frame_log_describes_both_sides_alike(
     for here, there in (("client", "server"), ("server", "client")):
         sent = [text for arrow, text in told[here] if arrow == ">"]
         heard = [text for arrow, text in told[there] if arrow == "<" and not text.startswith("Version")]
-        # The entrypoint's acknowledgement may still have been on its way.
+        # The entrypoint's acknowledgment may still have been on its way.
         assert heard
         assert set(heard) <= set(sent)
     assert any("echo gauge" in text for arrow, text in told["client"] if arrow == "<")

@@ -452,6 +452,30 @@ async def test_leaving_ends_although_the_server_says_nothing_more(
         await until(lambda: not server.connections)
 
 
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+async def test_a_client_learns_that_its_server_closed_although_what_said_so_was_lost(
+    certificates: CertificateFiles, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log()
+    server = await serving(certificates, log.wait_for_ever, backend=backend)
+    connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, backend=backend)
+    await soon(log.started.wait())
+    send, lost = server._udp.send, []
+
+    def lose_the_first(datagrams: list[Any]) -> None:
+        if not any(runner.adapter.closing for runner in server._runners) or lost:
+            send(datagrams)
+        else:
+            lost.extend(datagrams)
+
+    monkeypatch.setattr(server._udp, "send", lose_the_first)
+    await server.close()
+    assert lost
+    # Not by its idle timeout.
+    await asyncio.wait_for(connection.wait_closed(), 5)
+    await connection.close()
+
+
 async def test_leaving_a_connection_raises_if_the_server_left_early(
     certificates: CertificateFiles,
 ) -> None:

@@ -34,7 +34,7 @@ async def send_messages(connection: Connection) -> None:
 
 
 @BACKENDS
-async def test_a_server_waits_until_its_client_has_the_last_acknowledgements(
+async def test_a_server_waits_until_its_client_has_the_last_acknowledgments(
     certificates: CertificateFiles, backend: str
 ) -> None:
     received: list[bytes] = []

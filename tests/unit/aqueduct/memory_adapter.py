@@ -78,6 +78,9 @@ class MemoryAdapter(QuicAdapter):
         runner = self.peer.runner
         runner.loop.call_soon(runner.datagrams_received, [], ADDRESS)
 
+    def has_events(self) -> bool:
+        return bool(self.inbox)
+
     def deliver(self, engine: AqueductEngine, now_ns: int) -> bool:
         inbox, self.inbox = self.inbox, []
         for command in inbox:

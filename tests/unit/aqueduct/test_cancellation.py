@@ -52,7 +52,7 @@ async def test_a_send_that_is_cancelled_while_it_gives_way_has_sent_nothing() ->
     assert messages == sent
 
 
-async def test_a_oneshot_whose_acknowledgement_is_no_longer_waited_for_still_arrives() -> None:
+async def test_a_oneshot_whose_acknowledgment_is_no_longer_waited_for_still_arrives() -> None:
     client, server = join()
     await client.headers()
     respond, response = oneshot()
@@ -66,7 +66,7 @@ async def test_a_oneshot_whose_acknowledgement_is_no_longer_waited_for_still_arr
     client.abort()
 
 
-async def test_a_finished_sender_says_so_when_it_is_to_send_with_an_acknowledgement() -> None:
+async def test_a_finished_sender_says_so_when_it_is_to_send_with_an_acknowledgment() -> None:
     client, _ = join()
     await client.headers()
     client.sender.finish()

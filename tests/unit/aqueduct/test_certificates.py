@@ -11,6 +11,7 @@ import pytest
 
 from mainstem.aqueduct import aio, make_certificates
 from mainstem.aqueduct.certificates import describe_certificate
+from mainstem.aqueduct.quic import adapter
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -84,3 +85,14 @@ async def test_a_file_that_is_not_what_it_should_be_is_named_before_anything_is_
             await aio.connect("localhost", 1, ca=ca, backend=backend)
     with pytest.raises(ConfigurationError, match="certificate '/nowhere' is not a file"):
         await aio.serve(print, certificate="/nowhere", key=files.key, backend=backend)  # type: ignore[arg-type]
+
+
+def test_a_file_of_authorities_is_checked_once_and_again_when_it_changes(tmp_path: Path) -> None:
+    files = make_certificates(tmp_path)
+    adapter._has_certificates.cache_clear()
+    for _ in range(3):
+        assert adapter.read_authority(files.ca, "certificate authority") == str(files.ca)
+    assert adapter._has_certificates.cache_info().misses == 1
+    files.ca.write_text("nothing")
+    with pytest.raises(ConfigurationError, match="has no certificate in PEM"):
+        adapter.read_authority(files.ca, "certificate authority")

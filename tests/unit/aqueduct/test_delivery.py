@@ -29,7 +29,7 @@ class World:
     """A client whose connection is going to be lost, and a channel of its own to the server."""
 
     def __init__(self) -> None:
-        # Acknowledgements come for what the server has room for: it takes one message of a channel that nothing reads.
+        # Acknowledgments come for what the server has room for: it takes one message of a channel that nothing reads.
         self.client, self.server = join(Limits(receive_messages=1))
         self.kept: list[Any] = []
         self.sender: Sender[Any]
@@ -144,9 +144,7 @@ async def test_the_table_of_the_guide_is_what_the_errors_say() -> None:
 
 
 @pytest.mark.parametrize(("room", "expected"), [(True, "unknown"), (False, "none")])
-async def test_a_message_that_waits_for_its_acknowledgement_has_a_delivery_of_its_own(
-    room: bool, expected: str
-) -> None:
+async def test_a_message_that_waits_for_its_acknowledgment_has_a_delivery_of_its_own(room: bool, expected: str) -> None:
     world = World()
     await world.start()
     await world.sender.send_acknowledged(b"1")

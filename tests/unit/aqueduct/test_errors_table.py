@@ -50,7 +50,7 @@ def function_of(call: str) -> Any:
 
 @pytest.mark.parametrize("call", [call for call in TABLE if " " not in call])
 def test_the_docstring_has_the_errors_of_the_table(call: str) -> None:
-    docstring = inspect.getdoc(function_of(call)) or ""
+    docstring = f"{inspect.getdoc(function_of(call))}\n"
     section = re.search(r"^Raises:\n((?:    .*\n)+)", docstring, re.MULTILINE)
     named = re.findall(r"^    (\w+):", section[1], re.MULTILINE) if section else []
     assert sorted(named) == sorted(TABLE[call])

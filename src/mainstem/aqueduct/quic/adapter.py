@@ -8,6 +8,7 @@ attributes; what differs between them is in the subclasses.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from ssl import PROTOCOL_TLS_CLIENT, PROTOCOL_TLS_SERVER, SSLContext
@@ -89,11 +90,19 @@ def read_pem(path: str | Path | None, what: str) -> str:
 def read_authority(path: str | Path | None, what: str) -> str:
     """Return the path of a file with certificates of authorities as text. Raises ConfigurationError."""
     text = read_pem(path, what)
-    try:
-        SSLContext(PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=text)
-    except OSError as error:
-        raise ConfigurationError(f"{what} {text!r} has no certificate in PEM ({error})") from error
+    if not _has_certificates(Path(text).read_bytes()):
+        raise ConfigurationError(f"{what} {text!r} has no certificate in PEM")
     return text
+
+
+@lru_cache(maxsize=64)
+def _has_certificates(pem: bytes) -> bool:
+    """Whether the content of a file can be parsed: found out once, and not for each connection."""
+    try:
+        SSLContext(PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem.decode("ascii", "replace"))
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def read_chain(certificate: str | Path | None, key: str | Path | None) -> tuple[str, str]:
@@ -119,13 +128,17 @@ class QuicAdapter:
         self.early_data_accepted = False
         self.terminated = False
         self.closing = False
-        self.cids_issued: list[bytes] = []
-        self.cids_retired: list[bytes] = []
+        # Called with each connection id that this side has issued, and with each that the peer has retired.
+        self.on_cid_issued: Callable[[bytes], None] = _ignore
+        self.on_cid_retired: Callable[[bytes], None] = _ignore
         # Streams whose bytes the engine waits to arrive, which `check_watched` looks for.
         self.watched: dict[int, object] = {}
         # Streams that the peer stopped, for which commands may still come.
         self._stopped: set[int] = set()
         self._error: Exception | None = None
+        # What takes the bytes of streams, and datagrams.
+        self.send_stream: Callable[[int, bytes, bool], None] = quic and quic.send_stream_data
+        self.send_datagram: Callable[[bytes], None] = quic and quic.send_datagram_frame
         # Set once this side's close has gone out.
         self._farewell: Farewell | None = None
         self._is_drained = False
@@ -133,8 +146,8 @@ class QuicAdapter:
             "StreamReset": self._stream_reset,
             "StopSendingReceived": self._stop_sending,
             "HandshakeCompleted": self._handshake_completed,
-            "ConnectionIdIssued": self._cid_issued,
-            "ConnectionIdRetired": self._cid_retired,
+            "ConnectionIdIssued": lambda event, *_: self.on_cid_issued(event.connection_id),
+            "ConnectionIdRetired": lambda event, *_: self.on_cid_retired(event.connection_id),
             "ConnectionTerminated": self._connection_terminated,
         }
 
@@ -150,11 +163,8 @@ class QuicAdapter:
                 self._farewell.received(datagrams)
                 self._end_farewell(now)
         else:
-            self._receive(datagrams, address, now)
-
-    def _receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
-        for data in datagrams:
-            self.quic.receive_datagram(data, address, now=now)
+            for data in datagrams:
+                self.quic.receive_datagram(data, address, now=now)
 
     def transmit(self, now: float) -> list[tuple[bytes, Address]]:
         """UDP payloads to send."""
@@ -250,31 +260,35 @@ class QuicAdapter:
 
     # From the library to the engine.
 
+    def has_events(self) -> bool:
+        """Whether the library has events to deliver."""
+        return bool(self.quic._events)
+
     def deliver(self, engine: AqueductEngine, now_ns: int) -> bool:
         """Pass on every event of the library; False if there is none."""
-        next_event = self.quic.next_event
-        event = next_event()
-        if event is None:
+        events = self.quic._events
+        if not events:
             return False
         # Each packet is one event: join the bytes of one stream that come together.
         stream_id, pieces, fin = -1, [], False
         datagrams: list[bytes] = []
-        while event is not None:
+        while events:
+            event = events.popleft()
             name = type(event).__name__
             if name == "DatagramFrameReceived":
                 datagrams.append(event.data)
-            elif name == "StreamDataReceived" and event.stream_id == stream_id and not fin:
+                continue
+            if name == "StreamDataReceived" and event.stream_id == stream_id and not fin:
                 pieces.append(event.data)
                 fin = event.end_stream
-            else:
-                if pieces:
-                    self._hand_over(engine, stream_id, b"".join(pieces), fin, now_ns)
-                    pieces = []
-                if name == "StreamDataReceived":
-                    stream_id, pieces, fin = event.stream_id, [event.data], event.end_stream
-                elif name in self._handlers:
-                    self._handlers[name](event, engine, now_ns)
-            event = next_event()
+                continue
+            if pieces:
+                self._hand_over(engine, stream_id, b"".join(pieces), fin, now_ns)
+                pieces = []
+            if name == "StreamDataReceived":
+                stream_id, pieces, fin = event.stream_id, [event.data], event.end_stream
+            elif name in self._handlers:
+                self._handlers[name](event, engine, now_ns)
         if pieces:
             self._hand_over(engine, stream_id, b"".join(pieces), fin, now_ns)
         if datagrams:
@@ -296,68 +310,39 @@ class QuicAdapter:
         self.handshake_done = True
         self.early_data_accepted = bool(event.early_data_accepted)
         if event.alpn_protocol != self.settings.alpn:
-            self._refuse(
-                engine, f"the peer does not speak {self.settings.alpn!r} (ALPN)", "application protocol", now_ns
-            )
+            message, rule = f"the peer does not speak {self.settings.alpn!r} (ALPN)", "application protocol"
         elif not self.quic._remote_max_datagram_frame_size:
-            self._refuse(
-                engine,
-                "the peer does not support QUIC datagrams, which Aqueduct requires",
-                "datagrams required",
-                now_ns,
-            )
+            message, rule = "the peer does not support QUIC datagrams, which Aqueduct requires", "datagrams required"
         else:
             engine.handshake_completed(now_ns)
-
-    def _refuse(self, engine: AqueductEngine, message: str, rule: str, now_ns: int) -> None:
+            return
         self._error = RemoteProtocolError(message, rule=rule, code=PROTOCOL_ERROR)
         self.close(PROTOCOL_ERROR, message)
         engine.connection_lost(self._error, now_ns)
 
-    def _cid_issued(self, event: Any, engine: AqueductEngine, now_ns: int) -> None:  # noqa: ARG002
-        self.cids_issued.append(event.connection_id)
-
-    def _cid_retired(self, event: Any, engine: AqueductEngine, now_ns: int) -> None:  # noqa: ARG002
-        self.cids_retired.append(event.connection_id)
-
     def _connection_terminated(self, event: Any, engine: AqueductEngine, now_ns: int) -> None:
         self.terminated = True
+        code, is_of_peer = event.error_code, event.frame_type is None
+        reason = event.reason_phrase or "no reason given"
         error: Exception | None = None
-        if event.frame_type is None and event.error_code == PROTOCOL_ERROR:
-            error = RemoteProtocolError(
-                f"the peer closed the connection because of a protocol error: {event.reason_phrase}",
-                rule=PEERS_COMPLAINT,
-                code=PROTOCOL_ERROR,
-            )
-        elif event.error_code not in SUCCESS_CODES or event.frame_type is not None or event.reason_phrase:
-            error = ConnectionLost(
-                self._reason_of(event),
-                delivery=Delivery.NONE
-                if event.error_code in REFUSALS and event.frame_type is None
-                else Delivery.UNKNOWN,
-            )
-            if event.error_code in SUCCESS_CODES and event.frame_type is None:
-                error = None
+        if is_of_peer and code == PROTOCOL_ERROR:
+            text = f"the peer closed the connection because of a protocol error: {event.reason_phrase}"
+            error = RemoteProtocolError(text, rule=PEERS_COMPLAINT, code=PROTOCOL_ERROR)
+        elif not (is_of_peer and code in SUCCESS_CODES):
+            text, alert = f"the connection ended: {reason} ({code})", code - CRYPTO_ERROR
+            if alert in ALERTS:
+                text = f"the TLS handshake failed: {reason} (alert {alert})"
+                if self.is_client and alert in CERTIFICATE_ALERTS:
+                    text += "; ca= names the authority of the server's certificate"
+            is_refused = is_of_peer and code in REFUSALS
+            error = ConnectionLost(text, delivery=Delivery.NONE if is_refused else Delivery.UNKNOWN)
         engine.connection_lost(self._error or error, now_ns)
-
-    def _reason_of(self, event: Any) -> str:
-        reason, code = event.reason_phrase or "no reason given", event.error_code
-        alert = code - CRYPTO_ERROR
-        if alert not in ALERTS:
-            return f"the connection ended: {reason} ({code})"
-        hint = (
-            "; ca= names the authority of the server's certificate"
-            if self.is_client and alert in CERTIFICATE_ALERTS
-            else ""
-        )
-        return f"the TLS handshake failed: {reason} (alert {alert}){hint}"
 
     # From the engine to the library.
 
     def execute(self, commands: Iterable[Command]) -> None:
         """Carry out the engine's commands."""
-        quic = self.quic
-        send_stream, send_datagram = self._outlets()
+        quic, send_stream, send_datagram = self.quic, self.send_stream, self.send_datagram
         for command in commands:
             if self.terminated or self.closing:
                 return
@@ -387,13 +372,23 @@ class QuicAdapter:
 
         self._stopped.clear()
 
-    def _outlets(self) -> tuple[Callable[[int, bytes, bool], None], Callable[[bytes], None]]:
-        """The functions that take the bytes of streams, and datagrams."""
-        return self.quic.send_stream_data, self.quic.send_datagram_frame
+    def room(self) -> tuple[int, int, int, int, int, float | None]:
+        """The peer's limits on streams of two directions and of one, how many were opened, room for datagrams, round-trip time."""
+        raise NotImplementedError
 
     def update(self, engine: AqueductEngine) -> None:
         """Report to the engine what room there is."""
-        raise NotImplementedError
+        bidi_limit, uni_limit, bidi_opened, uni_opened, datagrams, round_trip = self.room()
+        if not self.handshake_done:
+            bidi_limit = min(bidi_limit or EARLY_STREAMS, EARLY_STREAMS)
+            uni_limit = min(uni_limit or EARLY_STREAMS, EARLY_STREAMS)
+        # It is 0 if the peer takes no datagrams or is not known.
+        largest = self.quic._remote_max_datagram_frame_size or 0
+        if largest:
+            largest = min(largest, self.settings.max_datagram_size) - DATAGRAM_OVERHEAD
+        engine.note_room(bidi_limit - bidi_opened, uni_limit - uni_opened, datagrams if largest else 0, largest)
+        if round_trip:
+            engine.rtt_ns = int(round_trip * 1e9)
 
     def check_watched(self, engine: AqueductEngine, now_ns: int) -> bool:
         """Report to the engine which streams' bytes have arrived; return whether any have. Called after sending."""
@@ -410,23 +405,6 @@ class QuicAdapter:
     def is_in_flight(self) -> bool:
         """Whether anything is unacknowledged or waits to be sent, as far as the library reports it."""
         return False
-
-    def note_room(
-        self, engine: AqueductEngine, limits: tuple[int, int], opened: tuple[int, int], datagrams: int
-    ) -> None:
-        """Report to the engine the limits on streams of two directions and of one, less those opened, and other room."""
-        bidi_limit, uni_limit = limits
-        if not self.handshake_done:
-            bidi_limit = min(bidi_limit or EARLY_STREAMS, EARLY_STREAMS)
-            uni_limit = min(uni_limit or EARLY_STREAMS, EARLY_STREAMS)
-        round_trip = self.round_trip
-        if round_trip:
-            engine.rtt_ns = int(round_trip * 1e9)
-        # It is 0 if the peer takes no datagrams or is not known.
-        largest = self.quic._remote_max_datagram_frame_size or 0
-        if largest:
-            largest = min(largest, self.settings.max_datagram_size) - DATAGRAM_OVERHEAD
-        engine.note_room(bidi_limit - opened[0], uni_limit - opened[1], datagrams if largest else 0, largest)
 
 
 class Backend:
@@ -547,3 +525,7 @@ class ServerContext:
             **self._ticket_options,
         )
         return self._backend.adapter(quic, self._settings, is_client=False)
+
+
+def _ignore(_: object) -> None:
+    """The default of ``on_cid_issued`` and ``on_cid_retired``."""

@@ -152,11 +152,11 @@ class AioquicAdapter(QuicAdapter):
     def pause_connection(self, paused: bool) -> None:
         self.quic.connection_window.paused = paused
 
-    def update(self, engine: AqueductEngine) -> None:
+    def room(self) -> tuple[int, int, int, int, int, float | None]:
         quic = self.quic
         limits = quic._remote_max_streams_bidi, quic._remote_max_streams_uni
         opened = quic._local_next_stream_id_bidi // 4, quic._local_next_stream_id_uni // 4
-        self.note_room(engine, limits, opened, max(0, DATAGRAM_BACKLOG - len(quic._datagrams_pending)))
+        return (*limits, *opened, max(0, DATAGRAM_BACKLOG - len(quic._datagrams_pending)), self.round_trip)
 
     @property
     def active_address(self) -> Address:

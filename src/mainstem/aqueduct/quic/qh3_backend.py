@@ -55,12 +55,26 @@ class Qh3Adapter(QuicAdapter):
         # streams; a late copy of a packet would open an older one again.
         self._ended = {0: RangeSet(), UNIDIRECTIONAL: RangeSet()}
         self._paths = Paths()
+        # At a server: its client's address, while nothing has to be known of paths.
+        self._home: Address | None = None
 
-    def _receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
+    def receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
         quic, paths = self.quic, self._paths
-        if self.is_client or not self.handshake_done or paths.is_settled(address):
-            quic.receive_many_datagrams(datagrams, paths.name(address), now)
-            return
+        if self.closing:
+            super().receive(datagrams, address, now)
+        elif not self.handshake_done:
+            quic.receive_many_datagrams(datagrams, address, now)
+        elif self.is_client or address == self._home:
+            quic.receive_established(datagrams, address, now)
+        elif paths.is_settled(address):
+            quic.receive_established(datagrams, paths.name(address), now)
+        else:
+            self._receive_from_elsewhere(datagrams, address, now)
+            self._home = None if paths.differ or not paths.is_settled(address) else address
+
+    def _receive_from_elsewhere(self, datagrams: list[bytes], address: Address, now: float) -> None:
+        """A server's client may have another address."""
+        quic, paths = self.quic, self._paths
         name = paths.taken_from(address, now, self.round_trip or 0.0)
         count, is_refused = quic.receive_established(datagrams, name, now), False
         if not count:
@@ -79,11 +93,14 @@ class Qh3Adapter(QuicAdapter):
                 paths.detour = address
 
     def transmit(self, now: float) -> list[tuple[bytes, Address]]:
-        datagrams = super().transmit(now)
-        paths = self._paths
-        if not (datagrams and paths.differ):
+        quic, paths = self.quic, self._paths
+        if self.closing or quic._close_event is not None:
+            datagrams = super().transmit(now)
+        else:
+            datagrams = quic.datagrams_to_send(now)
+        if not datagrams or self.is_client or self._home is not None or not paths.differ:
             return datagrams
-        detour, active = paths.detour, self.quic.active_address
+        detour, active = paths.detour, quic.active_address
         return [(data, paths.address(name) if detour is None or name != active else detour) for data, name in datagrams]
 
     @property
@@ -92,14 +109,18 @@ class Qh3Adapter(QuicAdapter):
         return None if certificate is None else bytes(certificate.public_bytes())
 
     def pause_connection(self, paused: bool) -> None:
-        self.quic.paused = paused
+        self.quic.is_paused = paused
+
+    def has_events(self) -> bool:
+        quic = self.quic
+        return bool(quic._events) or self._paths.is_lost or (quic._core is not None and quic._core.has_events)
 
     def deliver(self, engine: AqueductEngine, now_ns: int) -> bool:
         if self._paths.is_lost and not engine.is_ended:
             engine.connection_lost(self._error, now_ns)
         quic = self.quic
         has_events = bool(quic._events) and super().deliver(engine, now_ns)
-        if not quic.may_take:
+        if (quic.is_paused or quic.is_queued or not self.handshake_done) and not quic.may_take:
             return has_events
         datagrams: list[bytes] = []
         # Unidirectional streams that ended, which come one after the other.
@@ -118,7 +139,8 @@ class Qh3Adapter(QuicAdapter):
                 if pieces:
                     self._hand_over_ends(engine, ends, pieces, now_ns)
                     ends, pieces = [], []
-                self._hand_over(engine, stream_id, event[2], event[3], now_ns)
+                if self._is_news(stream_id, event[3]):
+                    engine.receive_stream(stream_id, event[2], event[3], now_ns)
             elif kind == "datagram":
                 datagrams.append(event[1])
             elif kind == "stream_finished":
@@ -164,10 +186,11 @@ class Qh3Adapter(QuicAdapter):
         ended = self._ended[stream_id & UNIDIRECTIONAL]
         return ended.add(stream_id >> 2) if ends else stream_id >> 2 not in ended
 
-    def _outlets(self) -> tuple[Callable[[int, bytes, bool], None], Callable[[bytes], None]]:
-        quic = self.quic
+    def _handshake_completed(self, event: Any, engine: AqueductEngine, now_ns: int) -> None:
         # What else the library's own methods do only matters during the handshake.
-        return (quic._core.send_stream, quic._core.send_datagram) if quic.may_pass_by else super()._outlets()
+        core = self.quic._core
+        self.send_stream, self.send_datagram = core.send_stream, core.send_datagram
+        super()._handshake_completed(event, engine, now_ns)
 
     @property
     def active_address(self) -> Address:
@@ -201,15 +224,16 @@ class Qh3Adapter(QuicAdapter):
         core = self.quic._core
         return core is not None and bool(core.bytes_in_flight or core.get_send_buffer_size(None))
 
-    def update(self, engine: AqueductEngine) -> None:
+    def room(self) -> tuple[int, int, int, int, int, float | None]:
         quic, core = self.quic, self.quic._core
-        if core is not None:
-            bidi_limit, uni_limit, bidi_opened, uni_opened = core.stream_limits
-            if not self.handshake_done:
-                bidi_opened, uni_opened = quic._next_stream_id_bidi // 4, quic._next_stream_id_uni // 4
-            # The core does not report how many datagrams wait in it; what is in flight is the estimate.
-            datagrams = min(DATAGRAM_BACKLOG, max(0, (core.congestion_window - core.bytes_in_flight) // 64))
-            self.note_room(engine, (bidi_limit, uni_limit), (bidi_opened, uni_opened), datagrams)
+        if core is None:
+            return 0, 0, 0, 0, 0, None
+        bidi_limit, uni_limit, bidi_opened, uni_opened = core.stream_limits
+        if not self.handshake_done:
+            bidi_opened, uni_opened = quic._next_stream_id_bidi // 4, quic._next_stream_id_uni // 4
+        # The core does not report how many datagrams wait in it; what is in flight is the estimate.
+        datagrams = min(DATAGRAM_BACKLOG, max(0, (core.congestion_window - core.bytes_in_flight) // 64))
+        return bidi_limit, uni_limit, bidi_opened, uni_opened, datagrams, core.smoothed_rtt
 
     def check_watched(self, engine: AqueductEngine, now_ns: int) -> bool:
         core, before = self.quic._core, len(self.watched)

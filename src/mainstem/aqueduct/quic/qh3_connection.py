@@ -5,7 +5,7 @@
   events are taken, so not taking them pauses the connection.
 * It forgets a stream when the event of the stream's end is taken, and fails if a frame of that stream is still queued. Such a
   frame is a copy: after a probe timeout the library queues again what is not acknowledged. If the congestion window then
-  fills, the copy waits, and the acknowledgement of the original ends the stream meanwhile. So after a probe timeout events
+  fills, the copy waits, and the acknowledgment of the original ends the stream meanwhile. So after a probe timeout events
   are taken only while nothing is queued, until no copy can be left.
 """
 
@@ -55,24 +55,19 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
     """The library's connection; after the handshake, its core's events are left to `Qh3Adapter.deliver`."""
 
     _core: Any
-    paused = False
+    is_paused = False
     # While copies may be queued: the last packet that may have been copied, and the losses until then.
     _copied: tuple[int, int] | None = None
     _probes = 0
     # The core may hold frames that it has queued and not sent.
-    _queued = False
+    is_queued = False
 
     @property
     def may_take(self) -> bool:
         """Whether events may be taken now. Once the connection is closing, all of them may."""
         if not self._handshake_complete:
             return False
-        return not (self.paused or self._queued) or self._core.state not in _OPEN_STATES
-
-    @property
-    def may_pass_by(self) -> bool:
-        """Whether bytes may be given to the core directly: after the handshake the library no longer keeps track of them."""
-        return self._handshake_complete and self._core is not None
+        return not (self.is_paused or self.is_queued) or self._core.state not in _OPEN_STATES
 
     @property
     def active_address(self) -> Address:
@@ -81,9 +76,10 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
 
     def receive_established(self, datagrams: list[bytes], address: Address, now: float) -> int:
         """Take datagrams after the handshake; return how many of their packets are authentic and new."""
-        for data in datagrams:
-            self._log_datagram("datagrams_received", data)
-        return self._call_core(self._core.receive_many_datagrams, datagrams, address, now)[2]  # type: ignore[no-any-return]
+        if self._quic_logger is not None:
+            for data in datagrams:
+                self._log_datagram("datagrams_received", data)
+        return self._core.receive_many_datagrams(datagrams, address, now)[2]  # type: ignore[no-any-return]
 
     def process(self, event: tuple[Any, ...]) -> None:
         """Let the library process an event of its core."""
@@ -110,38 +106,32 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
         packets = core.outstanding_application_packets
         if packets:
             self._copied = (max(packet[0] for packet in packets), core.loss_total)
-            self._queued = True
+            self.is_queued = True
 
     def datagrams_to_send(self, now: float) -> list[tuple[bytes, Address]]:
         datagrams: list[tuple[bytes, Address]] = []
         core = self._core
         if core is None:
             return datagrams
-        is_empty = self._poll(core, now, datagrams)
+        is_empty, poll = True, core.poll_transmit
+        try:
+            while (transmit := poll(now)) is not None:
+                if self._quic_logger is not None:
+                    self._log_datagram("datagrams_sent", transmit[0])
+                    self._log_packets("packet_sent", transmit[0])
+                datagrams.append((transmit[0], transmit[1]))
+        except RuntimeError:
+            # This happens to a server in the middle of a flight, if it may not send more before the client has proven its
+            # address. The library would drop the packets before it.
+            is_empty = False
         if self._copied is not None:
             room = core.congestion_window - core.bytes_in_flight
             # With that much room it would have sent everything that is queued.
             has_room = room >= max(_LARGEST_PACKET, self._configuration.max_datagram_size) or not core.bytes_in_flight
-            self._queued = not (is_empty and has_room)
-            if not self._queued:
+            self.is_queued = not (is_empty and has_room)
+            if not self.is_queued:
                 self._check_copies(core)
         return datagrams
-
-    def _poll(self, core: Any, now: float, datagrams: list[tuple[bytes, Address]]) -> bool:
-        """Take the packets that the core sends now; False if it stopped early."""
-        while True:
-            try:
-                transmit = core.poll_transmit(now)
-            except RuntimeError:
-                # This happens to a server in the middle of a flight, if it may not send more before the client has proven its
-                # address. The library would drop the packets before it.
-                return False
-            if transmit is None:
-                return True
-            if self._quic_logger is not None:
-                self._log_datagram("datagrams_sent", transmit[0])
-                self._log_packets("packet_sent", transmit[0])
-            datagrams.append((transmit[0], transmit[1]))
 
     def _check_copies(self, core: Any) -> None:
         """Nothing is queued. If all that was copied was acknowledged or lost, no copy is left.
@@ -157,7 +147,7 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
             self._copied = None
             if core.loss_total != losses:
                 self._mark_copied(core)
-                self._queued = False
+                self.is_queued = False
 
 
 def with_stream_limits(limit: int) -> type[Any]:

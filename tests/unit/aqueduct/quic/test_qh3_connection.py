@@ -1,4 +1,4 @@
-"""The qh3 library under late acknowledgements: two connections in memory, with packets lost, late and out of order."""
+"""The qh3 library under late acknowledgments: two connections in memory, with packets lost, late and out of order."""
 
 from __future__ import annotations
 
