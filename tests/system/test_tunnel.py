@@ -325,6 +325,17 @@ async def test_a_client_without_the_token_gets_no_stream(target: Address) -> Non
         await client.close()
 
 
+async def test_refused_tunnels_do_not_fill_the_log(target: Address, caplog: pytest.LogCaptureFixture) -> None:
+    async with TunnelServer(target, token=TOKEN) as server:
+        await server.start(LOOPBACK)
+        for _ in range(5):
+            client = TunnelClient(Address("127.0.0.1", server.port), token=TOKEN[::-1])
+            with pytest.raises(MainstemError):
+                await client.start(LOOPBACK)
+            await client.close()
+    assert caplog.text.count("a tunnel was refused") == 1
+
+
 async def test_a_server_that_does_not_know_the_token_is_not_trusted(target: Address) -> None:
     async with TunnelServer(target, token=b"") as server:
         await server.start(LOOPBACK)

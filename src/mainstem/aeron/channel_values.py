@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mainstem._core import layout
 from mainstem._internal.units import format_duration_ns, format_size
+from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,6 +110,14 @@ def parse_address(text: str) -> Address:
     if not rest.startswith(":"):
         raise ValueError("a port is missing (host:port)")
     return Address(host, _port(rest[1:]))
+
+
+def listen_address(text: str, name: str) -> Address:
+    """Like `parse_address`, for a server: ``:port`` is 127.0.0.1. Raises ConfigurationError, which has ``name``."""
+    try:
+        return parse_address(text if not text.startswith(":") else f"127.0.0.1{text}")
+    except ValueError as error:
+        raise ConfigurationError(f"{name}: {text!r}: {error}") from None
 
 
 def parse_interface(text: str) -> Interface:

@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem import bymux
-from mainstem._internal.clock import timeout_of
+from mainstem._internal.clock import SYSTEM_CLOCK, timeout_of
 from mainstem._internal.endpoint_stats import EndpointCounters
 from mainstem._internal.exposure import check_exposure, is_loopback
 from mainstem._internal.eyeballs import connect_socket
 from mainstem._internal.listening import find_listening_addresses, name_of
+from mainstem._internal.log_throttle import LogThrottle
 from mainstem._internal.open_files_limit import raise_open_files_limit
 from mainstem.bymux.engine import BymuxEngine
 from mainstem.bymux.tunnel_token import CONTROL_CREDIT, TOKEN_VARIABLE, answer_handshake, check_token, handshake
@@ -110,7 +111,9 @@ def settings(
     )
 
 
-async def relay(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def relay(
+    stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, warnings: LogThrottle
+) -> None:
     """Carry bytes both ways until both directions have ended and everything was delivered to the kernel.
 
     If either direction breaks, the connection is reset, the stream is aborted, and a warning is logged.
@@ -125,15 +128,19 @@ async def relay(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.St
         # This task is cancelled when the stream breaks.
         reason = (stream.error or "it was cancelled") if isinstance(error, asyncio.CancelledError) else error
         stream.abort()
-        logger.warning(
-            "the connection of stream %d of %s was cut off: %s", stream.id, stream.connection._runner.peer_name, reason
-        )
+        peer = stream.connection._runner.peer_name
+        _warn(warnings, "cut off", f"the connection of stream {stream.id} of {peer} was cut off: {reason}")
         if not isinstance(error, MainstemError | OSError):
             raise
     finally:
         for task in directions:
             task.cancel()
         await asyncio.gather(*directions, return_exceptions=True)
+
+
+def _warn(warnings: LogThrottle, kind: str, text: str) -> None:
+    """Log what a peer can cause as often as it likes."""
+    warnings.log(logging.WARNING, kind, text, SYSTEM_CLOCK.monotonic_ns())
 
 
 async def _outward(stream: Stream, reader: asyncio.StreamReader) -> None:
@@ -181,6 +188,7 @@ class TunnelServer:
         self._settings = settings(serving=True, window=window, max_streams=max_streams, stall_timeout=stall_timeout)
         self._max_streams = max_streams
         self._entropy = entropy or random.SystemRandom()
+        self._warnings = LogThrottle(logger)
         self._listener: Server[Runner] | None = None
 
     async def start(self, listen: Address, *, ssl: ssl_module.SSLContext | None = None, insecure: bool = False) -> None:
@@ -230,7 +238,7 @@ class TunnelServer:
         try:
             await answer_handshake(connection, connection.stream(CONTROL_STREAM), self._token, self._entropy)
         except MainstemError as error:
-            logger.warning("a tunnel was refused: %s", error)
+            _warn(self._warnings, "refused", f"a tunnel was refused: {error}")
             connection._runner.end(error)
             return
         connection.allow_streams(self._max_streams)
@@ -240,10 +248,10 @@ class TunnelServer:
         try:
             reader, writer = await open_connection(self._to, timeout=CONNECT_TARGET_TIMEOUT_S)
         except (OSError, TimeoutError) as error:
-            logger.warning("%s cannot be reached: %s", self._to, error)
+            _warn(self._warnings, "target", f"{self._to} cannot be reached: {error}")
             stream.abort()
             return
-        await relay(stream, reader, writer)
+        await relay(stream, reader, writer, self._warnings)
 
     async def close(self) -> None:
         """Stop listening and end every tunnel. Calling it twice is fine."""
@@ -292,6 +300,7 @@ class TunnelClient:
         self._server_hostname = server_hostname
         self._settings = settings(serving=False, window=window, stall_timeout=stall_timeout)
         self._entropy = entropy or random.SystemRandom()
+        self._warnings = LogThrottle(logger)
         self._connection: Connection | None = None
         self._up = asyncio.Event()
         self._reconnector: asyncio.Task[None] | None = None
@@ -386,10 +395,10 @@ class TunnelClient:
                 assert self._connection is not None
                 stream = await self._connection.open_stream()
         except (TimeoutError, MainstemError, ClosedError) as error:
-            logger.warning("a connection was refused: %s", error or "the tunnel is down")
+            _warn(self._warnings, "refused", f"a connection was refused: {error or 'the tunnel is down'}")
             reset(writer)
             return
-        await relay(stream, reader, writer)
+        await relay(stream, reader, writer, self._warnings)
 
     async def close(self) -> None:
         """Stop listening and end the tunnel with all that it carries. Calling it twice is fine."""

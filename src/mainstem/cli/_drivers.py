@@ -23,6 +23,15 @@ from mainstem.aeron.tools.reading import DirectoryReader
 from mainstem.aeron.tools.select import snapshot_header
 from mainstem.aeron.tools.stream_state import DRIVER_TIMEOUT_MS
 from mainstem.aeron.tools.streams import group_streams
+from mainstem.cli._options import (
+    ChannelOption,
+    DirectoryOption,
+    IntervalOption,
+    JsonOption,
+    SessionOption,
+    StreamOption,
+    WatchOption,
+)
 from mainstem.cli._output import moment, print_json, show_again
 from mainstem.cli._process import say
 from mainstem.errors import ConfigurationError, DriverTimeout, Timeout
@@ -45,7 +54,7 @@ POLL_S = 0.001  # between two checks of whether the other side is there
 
 
 def open_directory(directory: str) -> DirectoryReader:
-    """Opens a directory, or the default one. Raises DriverTimeout with a hint if no driver runs there."""
+    """Open a directory, or the default one. Raises DriverTimeout with a hint if no driver runs there."""
     directory = directory or default_directory()
     try:
         return DirectoryReader(directory)
@@ -56,7 +65,7 @@ def open_directory(directory: str) -> DirectoryReader:
 
 
 def hint_of_drivers(directory: str) -> str:
-    """Returns what to do where a directory has no driver: choose one that runs on this machine, or start one."""
+    """Return what to do where a directory has no driver: choose one that runs on this machine, or start one."""
     start = f"`mainstem driver --dir {directory}` starts one"
     running = running_drivers()
     if not running:
@@ -66,7 +75,7 @@ def hint_of_drivers(directory: str) -> str:
 
 
 def running_drivers() -> list[str]:
-    """Returns this user's directories in shared memory with a driver that is alive.
+    """Return this user's directories in shared memory with a driver that is alive.
 
     Directories of other users are not opened: nobody named them, and what is in them is anybody's.
     """
@@ -83,7 +92,7 @@ def running_drivers() -> list[str]:
 
 
 def chosen_directories(directories: list[str] | None, *, all_drivers: bool) -> list[str]:
-    """Returns the directories of ``--dir`` and ``--all-drivers``, each once; without either the default one."""
+    """Return the directories of ``--dir`` and ``--all-drivers``, each once; without either the default one."""
     chosen = (running_drivers() if all_drivers else []) + [each or default_directory() for each in directories or ()]
     return list(dict.fromkeys(chosen)) or [default_directory()]
 
@@ -97,12 +106,12 @@ def _is_own(path: Path) -> bool:
 
 
 def take_snapshot(reader: DirectoryReader, *, logs: bool = False) -> Snapshot:
-    """Takes a snapshot of this moment."""
+    """Take a snapshot of this moment."""
     return reader.snapshot(epoch_ms=SYSTEM_CLOCK.epoch_ms(), now_ns=SYSTEM_CLOCK.monotonic_ns(), logs=logs)
 
 
 def take_snapshots(reader: DirectoryReader, count: int, seconds: float) -> list[Snapshot]:
-    """Takes ``count`` snapshots with logs, spread over that time."""
+    """Take ``count`` snapshots with logs, spread over that time."""
     snapshots = [take_snapshot(reader, logs=True)]
     for _ in range(count - 1):
         time.sleep(seconds / (count - 1))
@@ -110,21 +119,15 @@ def take_snapshots(reader: DirectoryReader, count: int, seconds: float) -> list[
     return snapshots
 
 
-def header(snapshot: Snapshot) -> str:
-    """Returns the driver's identity and state in one line."""
+def print_header(out: Console, snapshot: Snapshot) -> None:
+    """Print the driver's identity and state, bold; in several lines where the terminal is narrow."""
     age = snapshot.heartbeat_age_ms
     if age is not None:
         beat = f"heartbeat age {age:,} ms"
     else:
         beat = "shut down" if snapshot.heartbeat_ms < 0 else "no heartbeat yet"
-    return (
-        f"{snapshot.directory}  CnC v{snapshot.version_text}  pid {snapshot.pid}  {beat}  {moment(snapshot.epoch_ms)}"
-    )
-
-
-def print_header(out: Console, snapshot: Snapshot) -> None:
-    """Prints the driver's identity and state, bold; in several lines where the terminal is narrow."""
-    out.print(Text(header(snapshot), style="bold"))
+    identity = f"{snapshot.directory}  CnC v{snapshot.version_text}  pid {snapshot.pid}"
+    out.print(Text(f"{identity}  {beat}  {moment(snapshot.epoch_ms)}", style="bold"))
 
 
 class _HasStream(Protocol):
@@ -136,13 +139,14 @@ class _HasStream(Protocol):
     def channel(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class StreamFilter:
-    """Which streams a command shows: those with this session id, this stream id, and this text in their channel."""
+    """Which streams of which driver a command shows."""
 
-    session: int | None
-    stream: int | None
-    channel: str
+    directory: DirectoryOption = ""
+    session: SessionOption = None
+    stream: StreamOption = None
+    channel: ChannelOption = ""
 
     def matches(self, each: _HasStream) -> bool:
         """Whether a stream, or an entry about one, is shown."""
@@ -153,43 +157,40 @@ class StreamFilter:
         )
 
 
-def inspect(
-    directory: str, show: Callable[[Console, DirectoryReader], None], *, watch: bool, interval: float, as_json: bool
-) -> None:
-    """Opens a driver's directory and call ``show`` once, or with ``watch`` every ``interval`` seconds."""
-    with open_directory(directory) as reader:
-        show_again(lambda out: show(out, reader), watch=watch, interval=interval, as_json=as_json)
+@dataclass
+class Inspection(StreamFilter):
+    """The options of a command that shows a driver's state, once or with ``watch`` every ``interval`` seconds."""
 
+    watch: WatchOption = False
+    interval: IntervalOption = 1.0
+    as_json: JsonOption = False
 
-def inspect_streams(
-    directory: str,
-    which: StreamFilter,
-    *,
-    row: Callable[[Stream], dict[str, Any]],
-    show: Callable[[Console, list[Stream]], None],
-    watch: bool,
-    interval: float,
-    as_json: bool,
-) -> None:
-    """Shows the streams that a filter matches: ``row`` makes each a part of the JSON document, ``show`` prints them."""
+    def run(self, show: Callable[[Console, DirectoryReader], None]) -> None:
+        with open_directory(self.directory) as reader:
+            show_again(lambda out: show(out, reader), watch=self.watch, interval=self.interval, as_json=self.as_json)
 
-    def sample(out: Console, reader: DirectoryReader) -> None:
-        snapshot = take_snapshot(reader, logs=True)
-        chosen = [stream for stream in group_streams(snapshot) if which.matches(stream)]
-        if as_json:
-            print_json(snapshot_header(snapshot) | {"streams": [row(stream) for stream in chosen]})
-            return
-        print_header(out, snapshot)
-        if chosen:
-            show(out, chosen)
-        else:
-            out.print("no streams")
+    def run_for_streams(
+        self, row: Callable[[Stream], dict[str, Any]], show: Callable[[Console, list[Stream]], None]
+    ) -> None:
+        """Show the chosen streams: ``row`` makes each a part of the JSON document, ``show`` prints them."""
 
-    inspect(directory, sample, watch=watch, interval=interval, as_json=as_json)
+        def sample(out: Console, reader: DirectoryReader) -> None:
+            snapshot = take_snapshot(reader, logs=True)
+            chosen = [stream for stream in group_streams(snapshot) if self.matches(stream)]
+            if self.as_json:
+                print_json(snapshot_header(snapshot) | {"streams": [row(stream) for stream in chosen]})
+                return
+            print_header(out, snapshot)
+            if chosen:
+                show(out, chosen)
+            else:
+                out.print("no streams")
+
+        self.run(sample)
 
 
 def connect(directory: str, command: str) -> Aeron:
-    """Connects a client that the other tools show as ``mainstem-COMMAND-PID``; reports a wait that takes longer than a second."""
+    """Connect a client that the other tools show as ``mainstem-COMMAND-PID``; reports a wait that takes longer than a second."""
     name = {} if "AERON_CLIENT_NAME" in os.environ else {"client_name": f"mainstem-{command}-{os.getpid()}"}
     context = ClientContext.build(directory or None, None, None, name)
     directory = context.settings.dir
@@ -224,14 +225,14 @@ class SlowStepNotice:
         self._due_ns = SYSTEM_CLOCK.monotonic_ns() + SILENT_NS
 
     def step(self) -> None:
-        """Prints the line when it is due, once."""
+        """Print the line when it is due, once."""
         if self._text and SYSTEM_CLOCK.monotonic_ns() >= self._due_ns:
             say(f"mainstem: {self._text}")
             self._text = ""
 
 
 def wait_until(condition: Callable[[], bool], what: str, *, timeout: float, stop: Stop | None = None) -> None:
-    """Waits until a condition is true. Raises Timeout after ``timeout`` seconds; 0 waits forever."""
+    """Wait until a condition is true. Raises Timeout after ``timeout`` seconds; 0 waits forever."""
     begin_ns = SYSTEM_CLOCK.monotonic_ns()
     limit = f"for {timeout:g} s" if timeout > 0 else "without limit"
     notice = SlowStepNotice(f"{what} yet; waiting {limit} (--timeout)")

@@ -1,14 +1,17 @@
 """The options that commands share, each declared once: a name means the same in every command.
 
-Durations and sizes are read by ``mainstem._internal.units`` and arrive as seconds and bytes. ``Command`` and
-``Group`` print the help.
+Durations and sizes are read by ``mainstem._internal.units`` and arrive as seconds and bytes. A dataclass whose fields are
+options stands for them in the parameters of a command (``App.command``). ``Command`` and ``Group`` print the help.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import inspect
 import re
 import tempfile
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
@@ -37,74 +40,92 @@ if TYPE_CHECKING:
 MAX_NUMBER = 1e9  # seconds of thirty years: what is more is a slip, and clocks and waits overflow at infinity
 NS_PER_SECOND = 1_000_000_000
 DURATION, SIZE, ID = "DURATION", "SIZE", "ID"  # what help texts call values
+MIN_ID, MAX_ID = -(1 << 31), (1 << 31) - 1  # of streams and sessions
 MAX_WIDTH = 120  # of help: longer lines are hard to read
 
 
-# -- values ----------------------------------------------------------------------------------------------------------
+# -- how options are declared: names, the word for the value, the help, and the default that the help shows -----------
 
 
-def duration(*names: str, help: str, minimum: float = 0.0, **more: Any) -> Any:  # noqa: A002 - typer's name
+def option(names: str, metavar: str, text: str, shown: str = "", **more: Any) -> Any:
+    """Declare an option by its names (``"--dir -d"``)."""
+    return typer.Option(*names.split(), metavar=metavar, help=text, show_default=shown or True, **more)
+
+
+def flag(names: str, text: str) -> Any:
+    """Declare an option without a value; ``"--check/--no-check"`` can be switched off."""
+    return typer.Option(*names.split(), help=text)
+
+
+def argument(text: str, metavar: str | None = None, **more: Any) -> Any:
+    return typer.Argument(help=text, metavar=metavar, **more)
+
+
+def duration(names: str, text: str, shown: str = "", *, minimum: float = 0.0) -> Any:
     """Declare an option whose value is a duration; the command gets seconds."""
+    name = names.split()[0]
 
     def parse(value: str | float) -> float:
         if isinstance(value, int | float):
             return value
-        try:
-            seconds = parse_duration_ns(value, name=names[0], plain_unit="s") / NS_PER_SECOND
-        except ConfigurationError as error:
-            raise _usage_error(error, names[0]) from None
+        seconds: float = _parsed(parse_duration_ns, value, name, plain_unit="s") / NS_PER_SECOND
         if not minimum <= seconds <= MAX_NUMBER:
-            raise typer.BadParameter(f"must be {_seconds(minimum)} to {MAX_NUMBER:,.0f}s (got {value!r})")
+            raise BadParameter(f"must be {_seconds(minimum)} to {MAX_NUMBER:,.0f}s (got {value!r})")
         return seconds
 
-    return typer.Option(*names, metavar=DURATION, parser=parse, help=help, **more)
+    return option(names, DURATION, text, shown, parser=parse)
 
 
-def size(*names: str, help: str, minimum: int = 0, maximum: int | None = None, **more: Any) -> Any:  # noqa: A002
+def size(names: str, text: str, shown: str = "", *, minimum: int = 0, maximum: int | None = None) -> Any:
     """Declare an option whose value is a size; the command gets bytes."""
+    name = names.split()[0]
 
     def parse(value: str | int) -> int:
         if isinstance(value, int):
             return value
-        try:
-            nbytes = parse_size(value, name=names[0])
-        except ConfigurationError as error:
-            raise _usage_error(error, names[0]) from None
+        nbytes: int = _parsed(parse_size, value, name)
         if nbytes < minimum or (maximum is not None and nbytes > maximum):
-            limits = (
-                f"{format_size(minimum)} to {format_size(maximum)}" if maximum else f"at least {format_size(minimum)}"
-            )
-            raise typer.BadParameter(f"must be {limits} (got {value!r})")
+            least = format_size(minimum)
+            limits = f"{least} to {format_size(maximum)}" if maximum else f"at least {least}"
+            raise BadParameter(f"must be {limits} (got {value!r})")
         return nbytes
 
-    return typer.Option(*names, metavar=SIZE, parser=parse, help=help, **more)
+    return option(names, SIZE, text, shown, parser=parse)
 
 
-def choice(name: str, choices: Sequence[str], *, help: str) -> Any:  # noqa: A002
+def choice(name: str, choices: Sequence[str], text: str) -> Any:
     """Declare an option that takes one of some words."""
 
     def parse(value: str) -> str:
         if value and value not in choices:
-            raise typer.BadParameter(f"must be one of {', '.join(choices)} (got {value!r})")
+            raise BadParameter(f"must be one of {', '.join(choices)} (got {value!r})")
         return value
 
-    return typer.Option(name, metavar="|".join(choices), parser=parse, help=help)
+    return option(name, "|".join(choices), text, parser=parse)
 
 
-def stream_ids(*names: str, help: str, **more: Any) -> Any:  # noqa: A002
+def integer(names: str, text: str, shown: str = "", *, minimum: int | None = 0, metavar: str = "N", **more: Any) -> Any:
+    """Declare an option whose value is a number."""
+    return option(names, metavar, text, shown, min=minimum, **more)
+
+
+def id_option(names: str, text: str, shown: str = "") -> Any:
     """Declare an option whose value is the id of a stream or session."""
-    return typer.Option(*names, metavar=ID, min=-(1 << 31), max=(1 << 31) - 1, help=help, **more)
+    return option(names, ID, text, shown, min=MIN_ID, max=MAX_ID)
 
 
 def finite(value: float) -> float:
     """Return a number; a callback of options. Raises BadParameter for nan, infinity and what no one means."""
     if not abs(value) <= MAX_NUMBER:  # nan compares with nothing
-        raise typer.BadParameter(f"{value} is not a number up to {MAX_NUMBER:,.0f}")
+        raise BadParameter(f"{value} is not a number up to {MAX_NUMBER:,.0f}")
     return value
 
 
-def _usage_error(error: ConfigurationError, name: str) -> typer.BadParameter:
-    return typer.BadParameter(str(error).removeprefix(f"{name}: "))
+def _parsed(parse: Callable[..., Any], value: str, name: str, **more: Any) -> Any:
+    try:
+        return parse(value, name=name, **more)
+    except ConfigurationError as error:
+        raise BadParameter(str(error).removeprefix(f"{name}: ")) from None
 
 
 def _seconds(value: float) -> str:
@@ -117,83 +138,84 @@ def _seconds(value: float) -> str:
 # -- a media driver and its streams ----------------------------------------------------------------------------------
 
 DIRECTORY_HELP = "The media driver's directory."
-OWN_DIRECTORY = "AERON_DIR, or this user's own"  # the default
-DirectoryOption = Annotated[
-    str, typer.Option("--dir", "-d", metavar="PATH", help=DIRECTORY_HELP, show_default=OWN_DIRECTORY)
-]
-DirectoriesOption = Annotated[
-    list[str] | None, typer.Option("--dir", "-d", metavar="PATH", help=DIRECTORY_HELP, show_default=OWN_DIRECTORY)
-]
-AllDriversOption = Annotated[bool, typer.Option("--all-drivers", help="Show every running driver of this user.")]
-CONFIG_HELP = "A TOML file with settings."
-SET_HELP = "One setting, as name=value."
-ConfigOption = Annotated[str, typer.Option("--config", metavar="FILE", help=CONFIG_HELP)]
-SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=SET_HELP)]
-LOSS_HELP = "Drop this share of the datagrams, of data and control alike."
-LossOption = Annotated[float, typer.Option("--loss", metavar="SHARE", help=LOSS_HELP)]
+_DIRECTORY = option("--dir -d", "PATH", DIRECTORY_HELP, "AERON_DIR, or this user's own")
+DirectoryOption = Annotated[str, _DIRECTORY]
+DirectoriesOption = Annotated[list[str] | None, _DIRECTORY]
+AllDriversOption = Annotated[bool, flag("--all-drivers", "Show every running driver of this user.")]
+ConfigOption = Annotated[str, option("--config", "FILE", "A TOML file with settings.")]
+SetOption = Annotated[list[str] | None, option("--set", "NAME=VALUE", "One setting, as name=value.")]
+LossOption = Annotated[float, option("--loss", "SHARE", "Drop this share of the datagrams, of data and control alike.")]
 
 STREAM_HELP = "The stream id."
-StreamOption = Annotated[int | None, stream_ids("--stream", "-s", help=STREAM_HELP, show_default="all")]
-StreamsOption = Annotated[list[int] | None, stream_ids("--stream", "-s", help=STREAM_HELP, show_default="all")]
-StreamIdOption = Annotated[int | None, stream_ids("--stream", "-s", help=STREAM_HELP)]
-SessionOption = Annotated[int | None, stream_ids("--session", help="The session id.", show_default="all")]
-SessionsOption = Annotated[list[int] | None, stream_ids("--session", help="The session id.", show_default="all")]
-ChannelOption = Annotated[
-    str, typer.Option("--channel", "-c", metavar="TEXT", help="Show only channels that contain this text.")
-]
-ChannelArgument = Annotated[
-    str, typer.Argument(help="The channel, as in 'aeron:udp?endpoint=localhost:20121' or aeron:ipc.")
-]
-StreamArgument = Annotated[
-    int | None, typer.Argument(help="The stream id (or use --stream).", min=-(1 << 31), max=(1 << 31) - 1)
-]
+_STREAM = id_option("--stream -s", STREAM_HELP, "all")
+_SESSION = id_option("--session", "The session id.", "all")
+StreamOption = Annotated[int | None, _STREAM]
+StreamsOption = Annotated[list[int] | None, _STREAM]
+SessionOption = Annotated[int | None, _SESSION]
+SessionsOption = Annotated[list[int] | None, _SESSION]
+ChannelOption = Annotated[str, option("--channel -c", "TEXT", "Show only channels that contain this text.")]
+ChannelArgument = Annotated[str, argument("The channel, as in 'aeron:udp?endpoint=localhost:20121' or aeron:ipc.")]
 WatchOption = Annotated[
-    bool,
-    typer.Option("--watch/--no-watch", "-w", help="Repeat until Ctrl-C, refreshing the screen in a terminal."),
+    bool, flag("--watch/--no-watch -w", "Repeat until Ctrl-C, refreshing the screen in a terminal.")
 ]
 IntervalOption = Annotated[
-    float, duration("--interval", "-i", minimum=0.05, help="Time from one sample, or message, to the next.")
+    float, duration("--interval -i", "Time from one sample, or message, to the next.", minimum=0.05)
 ]
-TimeoutOption = Annotated[float, duration("--timeout", "-t", help="Fail after waiting this long (0 = wait forever).")]
-CountOption = Annotated[
-    int, typer.Option("--count", "-n", metavar="N", min=0, help="Stop after N messages (0 = no limit).")
-]
-SpinOption = Annotated[bool, typer.Option("--spin", help="Poll without pause, using a whole processor.")]
+TimeoutOption = Annotated[float, duration("--timeout -t", "Fail after waiting this long (0 = wait forever).")]
+CountOption = Annotated[int, integer("--count -n", "Stop after N messages (0 = no limit).")]
+SpinOption = Annotated[bool, flag("--spin", "Poll without pause, using a whole processor.")]
 SIZE_HELP = "Bytes in each generated message."
-SizeOption = Annotated[int, size("--size", help=SIZE_HELP)]
-ExitAtEndOption = Annotated[
-    bool, typer.Option("--exit-at-end", "-e", help="Stop when every publisher has ended its stream.")
-]
-FollowOption = Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C, with what is recorded meanwhile.")]
-StatsOption = Annotated[bool, typer.Option("--stats", help="Print the rate every second.")]
-
-PING_CHANNEL, PONG_CHANNEL = "aeron:udp?endpoint=localhost:20123", "aeron:udp?endpoint=localhost:20124"
-PING_STREAM, PONG_STREAM = 1002, 1003
-PingChannelOption = Annotated[str, typer.Option("--ping-channel", metavar="URI", help="The channel of pings.")]
-PingStreamOption = Annotated[int, stream_ids("--ping-stream", help="The stream id of pings.")]
-PongChannelOption = Annotated[str, typer.Option("--pong-channel", metavar="URI", help="The channel of responses.")]
-PongStreamOption = Annotated[int, stream_ids("--pong-stream", help="The stream id of responses.")]
+SizeOption = Annotated[int, size("--size", SIZE_HELP)]
+ExitAtEndOption = Annotated[bool, flag("--exit-at-end -e", "Stop when every publisher has ended its stream.")]
+FollowOption = Annotated[bool, flag("--follow", "Go on until Ctrl-C, with what is recorded meanwhile.")]
+StatsOption = Annotated[bool, flag("--stats", "Print the rate every second.")]
 
 
-def stream_id(argument: int | None, option: int | None) -> int:
-    """Return the stream id of an argument or of ``--stream``. Raises ConfigurationError unless exactly one is there."""
-    if argument is not None and option is not None:
-        raise ConfigurationError(f"the stream is {argument} and --stream {option}: one of them is enough")
-    chosen = argument if argument is not None else option
-    if chosen is None:
-        raise ConfigurationError("which stream? add its id, as in --stream 1001")
-    return chosen
+@dataclass
+class StreamId:
+    """A stream's id as the argument or as ``--stream``."""
+
+    stream: Annotated[int | None, argument("The stream id (or use --stream).", min=MIN_ID, max=MAX_ID)] = None
+    stream_option: Annotated[int | None, id_option("--stream -s", STREAM_HELP)] = None
+
+    @property
+    def chosen(self) -> int:
+        """The id. Raises ConfigurationError unless exactly one is there."""
+        if self.stream is not None and self.stream_option is not None:
+            raise ConfigurationError(
+                f"the stream is {self.stream} and --stream {self.stream_option}: one of them is enough"
+            )
+        chosen = self.stream if self.stream is not None else self.stream_option
+        if chosen is None:
+            raise ConfigurationError("which stream? add its id, as in --stream 1001")
+        return chosen
+
+
+@dataclass
+class PingPong:
+    """Where pings and their responses go, by default where the reference's samples send them."""
+
+    directory: DirectoryOption = ""
+    ping_channel: Annotated[str, option("--ping-channel", "URI", "The channel of pings.")] = (
+        "aeron:udp?endpoint=localhost:20123"
+    )
+    ping_stream: Annotated[int, id_option("--ping-stream", "The stream id of pings.")] = 1002
+    pong_channel: Annotated[str, option("--pong-channel", "URI", "The channel of responses.")] = (
+        "aeron:udp?endpoint=localhost:20124"
+    )
+    pong_stream: Annotated[int, id_option("--pong-stream", "The stream id of responses.")] = 1003
+    spin: SpinOption = False
 
 
 # -- output ----------------------------------------------------------------------------------------------------------
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-CsvOption = Annotated[bool, typer.Option("--csv", help="Print the result as CSV.")]
-FrameLimitOption = Annotated[int, typer.Option("--limit", metavar="N", min=0, help="Show at most N frames.")]
-PayloadBytesOption = Annotated[int, size("--payload-bytes", help="How much of each payload to show.")]
-OutDirectoryOption = Annotated[Path, typer.Option("--out", "-o", metavar="PATH", help="Where the output goes.")]
-OutOption = Annotated[str, typer.Option("--out", "-o", metavar="PATH", help="Where the output goes.")]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Log events to standard error.")]
+JsonOption = Annotated[bool, flag("--json", "Print the result as JSON.")]
+CsvOption = Annotated[bool, flag("--csv", "Print the result as CSV.")]
+FrameLimitOption = Annotated[int, integer("--limit", "Show at most N frames.")]
+PayloadBytesOption = Annotated[int, size("--payload-bytes", "How much of each payload to show.")]
+_OUT = option("--out -o", "PATH", "Where the output goes.")
+OutDirectoryOption = Annotated[Path, _OUT]
+OutOption = Annotated[str, _OUT]
 
 
 def require_directory(path: Path, option: str) -> None:
@@ -211,59 +233,79 @@ def require_directory(path: Path, option: str) -> None:
 # -- recordings, stores, codecs --------------------------------------------------------------------------------------
 
 LocationArgument = Annotated[
+    str, argument("Path or URL of recordings, as in tides, s3://bucket/tides or aeron-archive://localhost:8010.")
+]
+_RECORDING = option("--recording -r", ID, "The recording id.", "all")
+RecordingOption = Annotated[int | None, _RECORDING]
+RecordingsOption = Annotated[list[int] | None, _RECORDING]
+SinceOption = Annotated[
     str,
-    typer.Argument(help="Path or URL of recordings, as in tides, s3://bucket/tides or aeron-archive://localhost:8010."),
-]
-RecordingOption = Annotated[
-    int | None, typer.Option("--recording", "-r", metavar=ID, help="The recording id.", show_default="all")
-]
-RecordingsOption = Annotated[
-    list[int] | None, typer.Option("--recording", "-r", metavar=ID, help="The recording id.", show_default="all")
-]
-SINCE_HELP = "Start here: a time (2026-01-31T12:00:00, in UTC), an age (24h), or a position of a recording."
-UNTIL_HELP = "End before this time, age or position."
-SinceOption = Annotated[str, typer.Option("--since", metavar="WHEN", help=SINCE_HELP)]
-UntilOption = Annotated[str, typer.Option("--until", metavar="WHEN", help=UNTIL_HELP)]
-StoreOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--store-option", metavar="NAME=VALUE", help="An option of the location's store, as in region=eu-west-1."
+    option(
+        "--since",
+        "WHEN",
+        "Start here: a time (2026-01-31T12:00:00, in UTC), an age (24h), or a position of a recording.",
     ),
 ]
-CODEC_HELP = (
-    "How messages are encoded: avro, json, protobuf, csv, msgpack, arrow, sbe, an entry point, or module:Class."
-)
-CodecOption = Annotated[str, typer.Option("--codec", metavar="NAME", help=CODEC_HELP)]
-CodecOptions = Annotated[
+UntilOption = Annotated[str, option("--until", "WHEN", "End before this time, age or position.")]
+StoreOption = Annotated[
     list[str] | None,
-    typer.Option("--codec-option", metavar="NAME=VALUE", help="An option of the codec, as in schema=trade.avsc."),
+    option("--store-option", "NAME=VALUE", "An option of the location's store, as in region=eu-west-1."),
 ]
 LocalRetentionOption = Annotated[
     str,
-    typer.Option(
+    option(
         "--local-retention",
-        metavar="DURATION|SIZE",
-        help="Delete local segments that are shipped and older than this (24h), or beyond this size (100g).",
-        show_default="keep all",
+        "DURATION|SIZE",
+        "Delete local segments that are shipped and older than this (24h), or beyond this size (100g).",
+        "keep all",
     ),
 ]
 FlushIntervalOption = Annotated[
-    float, duration("--flush-interval", help="Ship what is recorded after this time, even if its segment is not full.")
+    float, duration("--flush-interval", "Ship what is recorded after this time, even if its segment is not full.")
 ]
 
 
-def codec_of(name: str, options: Sequence[str] | None) -> Codec | None:
-    """The codec of these options; None without a name. Raises ConfigurationError."""
-    from mainstem.codecs import find_codec
+@dataclass
+class CodecChoice:
+    """How messages are encoded."""
 
-    if options and not name:
-        raise ConfigurationError("--codec-option needs --codec")
-    return find_codec(name, parse_pairs(options, name="--codec-option")) if name else None
+    codec: Annotated[
+        str,
+        option(
+            "--codec",
+            "NAME",
+            "How messages are encoded: avro, json, protobuf, csv, msgpack, arrow, sbe, an entry point, or module:Class.",
+        ),
+    ] = ""
+    codec_option: Annotated[
+        list[str] | None, option("--codec-option", "NAME=VALUE", "An option of the codec, as in schema=trade.avsc.")
+    ] = None
+
+    @property
+    def options(self) -> dict[str, str]:
+        return parse_pairs(self.codec_option, name="--codec-option")
+
+    def find(self) -> Codec | None:
+        """The codec; None without a name. Raises ConfigurationError."""
+        from mainstem.codecs import find_codec
+
+        if self.codec_option and not self.codec:
+            raise ConfigurationError("--codec-option needs --codec")
+        return find_codec(self.codec, self.options) if self.codec else None
 
 
-def store_options(texts: Sequence[str] | None) -> dict[str, str]:
-    """The values of ``--store-option`` by name. Raises ConfigurationError."""
-    return parse_pairs(texts, name="--store-option")
+def store_options(texts: Sequence[str] | None, location: str) -> dict[str, str]:
+    """The values of ``--store-option`` by name. Raises ConfigurationError, also for a directory, which has no options."""
+    from mainstem.store.open_store import scheme_of
+    from mainstem.store.options import is_tail_option
+
+    options = parse_pairs(texts, name="--store-option")
+    unused = next((name for name in options if not is_tail_option(name)), None)
+    if unused is not None and location and scheme_of(location) in ("", "file"):
+        raise ConfigurationError(
+            f"--store-option {unused} is for a URL such as s3://bucket/tides: {location} is a directory, which has no options"
+        )
+    return options
 
 
 def time_ns(text: str, *, name: str, now_ns: int) -> int:
@@ -281,11 +323,11 @@ def filters(*, since: str = "", until: str = "", **ids: Sequence[int] | None) ->
     from mainstem._internal.clock import SYSTEM_CLOCK
 
     chosen: list[tuple[str, str, Any]] = [(name, "in", list(values)) for name, values in ids.items() if values]
-    for text, option, operator in ((since, "--since", ">="), (until, "--until", "<")):
+    for text, name, operator in ((since, "--since", ">="), (until, "--until", "<")):
         if text.isdecimal():
             chosen.append(("position", operator, int(text)))
         elif text:
-            moment_ns = time_ns(text, name=option, now_ns=SYSTEM_CLOCK.epoch_ns())
+            moment_ns = time_ns(text, name=name, now_ns=SYSTEM_CLOCK.epoch_ns())
             moment = datetime.fromtimestamp(moment_ns // NS_PER_SECOND, UTC).replace(
                 microsecond=moment_ns % NS_PER_SECOND // 1000
             )
@@ -295,62 +337,68 @@ def filters(*, since: str = "", until: str = "", **ids: Sequence[int] | None) ->
 
 # -- tables ----------------------------------------------------------------------------------------------------------
 
-TableOption = Annotated[str, typer.Option("--table", metavar="NAME", help="For Iceberg: the table, as in sea.tides.")]
-CatalogOption = Annotated[
-    str,
-    typer.Option(
-        "--catalog",
-        metavar="NAME",
-        help="For Iceberg: a catalog of pyiceberg's configuration.",
-        show_default="a file in the warehouse",
-    ),
-]
-CatalogOptions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--catalog-option", metavar="NAME=VALUE", help="For Iceberg: an option of the catalog, as in uri=http://x:8181."
-    ),
-]
-FileSizeOption = Annotated[
-    int, size("--target-file-size", minimum=1 << 10, help="For Delta and Iceberg: the size of a data file.")
-]
 FORMAT_HELP = "The format to write."  # each command has its own choices
-MasterOption = Annotated[
-    str, typer.Option("--master", metavar="URL", help="Where Spark runs: 'local[*]', or a cluster's address.")
-]
+MasterOption = Annotated[str, option("--master", "URL", "Where Spark runs: 'local[*]', or a cluster's address.")]
+
+
+@dataclass
+class TableChoice:
+    """A Delta or Iceberg table."""
+
+    table: Annotated[str, option("--table", "NAME", "For Iceberg: the table, as in sea.tides.")] = ""
+    catalog: Annotated[
+        str,
+        option("--catalog", "NAME", "For Iceberg: a catalog of pyiceberg's configuration.", "a file in the warehouse"),
+    ] = ""
+    catalog_option: Annotated[
+        list[str] | None,
+        option("--catalog-option", "NAME=VALUE", "For Iceberg: an option of the catalog, as in uri=http://x:8181."),
+    ] = None
+    store_option: StoreOption = None
+    target_file_size: Annotated[
+        int, size("--target-file-size", "For Delta and Iceberg: the size of a data file.", minimum=1 << 10)
+    ] = 128 << 20
+
+    def arguments(self, location: str) -> dict[str, Any]:
+        """Arguments of ``IngestOptions``. Raises ConfigurationError."""
+        return {
+            "table": self.table,
+            "catalog": self.catalog,
+            "catalog_options": parse_pairs(self.catalog_option, name="--catalog-option"),
+            "store_options": store_options(self.store_option, location),
+            "target_file_size": self.target_file_size,
+        }
+
 
 # -- servers ---------------------------------------------------------------------------------------------------------
 
-LISTEN_HELP = "Listen on this address, as in localhost:8480 (port 0 = any free port)."
-ListenOption = Annotated[str, typer.Option("--listen", "-l", metavar="ADDRESS", help=LISTEN_HELP)]
-MetricsListenOption = Annotated[
-    str,
-    typer.Option(
-        "--metrics-listen", metavar="ADDRESS", help="Serve metrics for Prometheus on this address, path /metrics."
-    ),
+ListenOption = Annotated[
+    str, option("--listen -l", "ADDRESS", "Listen on this address, as in localhost:8480 (port 0 = any free port).")
 ]
-TLS_CERT_HELP = "The server's certificate, and those that lead to its authority (PEM)."
-TlsCertOption = Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help=TLS_CERT_HELP)]
-TlsKeyOption = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="The certificate's key (PEM).")]
+MetricsListenOption = Annotated[
+    str, option("--metrics-listen", "ADDRESS", "Serve metrics for Prometheus on this address, path /metrics.")
+]
+TlsCertOption = Annotated[
+    Path | None, option("--tls-cert", "FILE", "The server's certificate, and those that lead to its authority (PEM).")
+]
+TlsKeyOption = Annotated[Path | None, option("--tls-key", "FILE", "The certificate's key (PEM).")]
 IdleTimeoutOption = Annotated[
-    float, duration("--idle-timeout", help="Close a connection that is silent for this long (0 = never).")
+    float, duration("--idle-timeout", "Close a connection that is silent for this long (0 = never).")
 ]
 InsecureOption = Annotated[
-    bool, typer.Option("--insecure", help="Allow connections with other machines without TLS or without a token.")
+    bool, flag("--insecure", "Allow connections with other machines without TLS or without a token.")
 ]
 
 
 def token_file(variable: str) -> Any:
     """Declare ``--token-file``; without it the token is the value of an environment variable."""
-    return typer.Option(
-        "--token-file", metavar="FILE", help="A file with the secret token.", show_default=f"the variable {variable}"
-    )
+    return option("--token-file", "FILE", "A file with the secret token.", f"the variable {variable}")
 
 
 def max_connections(per: str = "") -> Any:
     """Declare ``--max-connections``, or with ``per`` that of each address or the like."""
     name, of_each = (f"--max-connections-per-{per}", f" of each {per}") if per else ("--max-connections", "")
-    return typer.Option(name, metavar="N", min=1, help=f"The most connections at a time{of_each}.")
+    return integer(name, f"The most connections at a time{of_each}.", minimum=1)
 
 
 # -- command lines of other commands ---------------------------------------------------------------------------------
@@ -425,48 +473,7 @@ def _default(parameter: Any) -> str:
         return format_size(value)
     if isinstance(value, float):
         return f"{value:g}"
-    return str(value) if isinstance(value, int | float | str | Path) else ""
-
-
-def _write_usage(command: Any, context: Any, formatter: Any) -> None:
-    arguments = [row for row in help_rows(command) if row.is_argument]
-    pieces = [row.names[0] if row.default == "required" else f"[{row.names[0]}]" for row in arguments]
-    if getattr(command, "commands", {}):
-        pieces.append("COMMAND ...")
-    formatter.write_usage(context.command_path, " ".join(["[OPTIONS]", *pieces]))
-
-
-def _write_help(command: Any, context: Any, formatter: Any) -> None:
-    """Write usage, text, options and examples. Text is wrapped at the terminal's width; names and examples are whole."""
-    rows = list(help_rows(command))
-    arguments = [row for row in rows if row.is_argument]
-    options = [row for row in rows if not row.is_argument]
-    commands = getattr(command, "commands", {})
-    _write_usage(command, context, formatter)
-    paragraphs = [" ".join(each.split()) for each in inspect.cleandoc(command.help or "").split("\n\n")]
-    examples = [each.removeprefix("Example: ") for each in paragraphs if each.startswith("Example: ")]
-    for text in paragraphs:
-        if text and not text.startswith("Example: "):
-            formatter.write_paragraph()
-            formatter.write_text(text)
-    options.append(HelpRow(["-h", "--help"], "Show this message and exit.", "", is_argument=False))
-    for title, part in (("Arguments", arguments), ("Options", options)):
-        if part:
-            with formatter.section(title):
-                formatter.write_dl([(", ".join(row.names), _with_default(row)) for row in part])
-    if commands:
-        with formatter.section("Commands"):
-            lines = [(name, inspect.cleandoc(each.help or "").split("\n\n")[0]) for name, each in commands.items()]
-            formatter.write_dl(lines)
-    if examples:
-        with formatter.section("Examples"):
-            for example in examples:
-                formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
-
-
-def _with_default(row: HelpRow) -> str:
-    shown = f"[{'required' if row.default == 'required' else f'default: {row.default}'}]" if row.default else ""
-    return f"{row.meaning} {shown}".strip()
+    return str(value) if isinstance(value, int | str | Path) else ""
 
 
 _WRONG_VALUES = {
@@ -490,8 +497,55 @@ def _say_plainly(error: BadParameter) -> None:
         error.message = f"{text.format_map(first.get('ctx', {}))} (got {str(first['input'])!r})"
 
 
-class Command(TyperCommand):
-    """A command whose help is as wide as the terminal."""
+class _Help:
+    """Of a command: help as wide as the terminal. Text is wrapped; names and examples are whole."""
+
+    params: Any
+    help: Any
+
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        """Write the first line, which is in the errors too."""
+        arguments = [row for row in help_rows(self) if row.is_argument]
+        words = [row.names[0] if row.default == "required" else f"[{row.names[0]}]" for row in arguments]
+        if getattr(self, "commands", {}):
+            words.append("COMMAND ...")
+        formatter.write_usage(ctx.command_path, " ".join(["[OPTIONS]", *words]))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write usage, text, options and examples."""
+        self.format_usage(ctx, formatter)
+        paragraphs = [" ".join(each.split()) for each in inspect.cleandoc(self.help or "").split("\n\n")]
+        examples = [each.removeprefix("Example: ") for each in paragraphs if each.startswith("Example: ")]
+        for text in paragraphs:
+            if text and not text.startswith("Example: "):
+                formatter.write_paragraph()
+                formatter.write_text(text)
+        rows = [*help_rows(self), HelpRow(["-h", "--help"], "Show this message and exit.", "", is_argument=False)]
+        sections = {
+            "Arguments": [(", ".join(row.names), _with_default(row)) for row in rows if row.is_argument],
+            "Options": [(", ".join(row.names), _with_default(row)) for row in rows if not row.is_argument],
+            "Commands": [
+                (name, inspect.cleandoc(each.help or "").split("\n\n")[0])
+                for name, each in getattr(self, "commands", {}).items()
+            ],
+        }
+        for title, lines in sections.items():
+            if lines:
+                with formatter.section(title):
+                    formatter.write_dl(lines)
+        if examples:
+            with formatter.section("Examples"):
+                for example in examples:
+                    formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+
+
+def _with_default(row: HelpRow) -> str:
+    shown = f"[{'required' if row.default == 'required' else f'default: {row.default}'}]" if row.default else ""
+    return f"{row.meaning} {shown}".strip()
+
+
+class Command(_Help, TyperCommand):
+    """A command with Mainstem's help and errors."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words of the command; a wrong value is reported in Mainstem's words."""
@@ -501,36 +555,63 @@ class Command(TyperCommand):
             _say_plainly(error)
             raise
 
-    def format_usage(self, ctx: Any, formatter: Any) -> None:
-        """Write the first line, which is in the errors too."""
-        _write_usage(self, ctx, formatter)
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help."""
-        _write_help(self, ctx, formatter)
-
-
-class Group(TyperGroup):
-    """Commands, with help as wide as the terminal."""
-
-    def format_usage(self, ctx: Any, formatter: Any) -> None:
-        """Write the first line, which is in the errors too."""
-        _write_usage(self, ctx, formatter)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help."""
-        _write_help(self, ctx, formatter)
+class Group(_Help, TyperGroup):
+    """Commands with Mainstem's help."""
 
 
 class App(typer.Typer):
     """A typer application with this help."""
 
-    def __init__(self, help: str = "", **more: Any) -> None:  # noqa: A002 - typer's name
+    def __init__(self, text: str = "", **more: Any) -> None:
         settings = {"help_option_names": ["-h", "--help"], "max_content_width": MAX_WIDTH}
         super().__init__(
-            help=help, no_args_is_help=True, rich_markup_mode=None, context_settings=settings, **({"cls": Group} | more)
+            help=text, no_args_is_help=True, rich_markup_mode=None, context_settings=settings, **({"cls": Group} | more)
         )
 
     def command(self, name: str | None = None, **more: Any) -> Callable[[F], F]:
-        """Declare a command, as typer's ``command`` does."""
-        return super().command(name, cls=Command, **more)
+        """Declare a command, as typer's ``command`` does. A parameter may be a dataclass: its fields are options then."""
+        declare = super().command(name, cls=Command, **more)
+
+        def add(function: F) -> F:
+            declare(_expanded(function))
+            return function
+
+        return add
+
+
+def _is_group(annotation: Any) -> bool:
+    return dataclasses.is_dataclass(annotation)
+
+
+def _options_of(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    """The parameters of a function, with the fields of a dataclass in its place."""
+    for each in inspect.signature(function, eval_str=True).parameters.values():
+        if _is_group(each.annotation):
+            yield from _options_of(each.annotation)
+        else:
+            yield each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+
+
+def _call(function: Callable[..., Any], values: dict[str, Any]) -> Any:
+    parameters = inspect.signature(function, eval_str=True).parameters
+    return function(
+        **{
+            name: _call(each.annotation, values) if _is_group(each.annotation) else values[name]
+            for name, each in parameters.items()
+        }
+    )
+
+
+def _expanded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function with the options of ``function`` as its parameters."""
+
+    @functools.wraps(function)
+    def run(**values: Any) -> Any:
+        return _call(function, values)
+
+    parameters = list(_options_of(function))
+    del run.__wrapped__  # its signature is another one
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run

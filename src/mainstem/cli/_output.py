@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from rich.console import ConsoleOptions, RenderableType
     from rich.progress import TaskID
 
+    from mainstem.aeron.tools.latency import RateMeter
+
 NO_WIDTH = 1 << 20  # of a pipe, a file and a terminal of unknown width: nothing is cut or wrapped there
 LEAST_TEXT = 12  # columns that a shortened text has at least
 GAP = "  "  # between two columns of a table
@@ -186,25 +188,30 @@ def print_json(value: object) -> None:
     print(printable_json(value, indent=2 if sys.stdout.isatty() else None), flush=True)
 
 
-def print_csv(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> None:
-    """Print rows as CSV with a header."""
-    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(
-        {name: printable(v, keep="\n") if isinstance(v, str) else v for name, v in row.items()} for row in rows
-    )
+def print_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str], *, as_json: bool, as_csv: bool) -> bool:
+    """Print rows as JSON, or as CSV with a header; returns whether it did either."""
+    if as_json:
+        print_json(rows)
+    elif as_csv:
+        writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(
+            {name: printable(v, keep="\n") if isinstance(v, str) else v for name, v in row.items()} for row in rows
+        )
+    return as_json or as_csv
+
+
+def pick(source: object, names: str) -> dict[str, Any]:
+    """Return some attributes by their names, which are separated by blanks."""
+    return {name: getattr(source, name) for name in names.split()}
 
 
 def moment(epoch_ms: int) -> str:
     """Return a time in the local zone, as in 2026-01-31 12:00:00.000, or the number if there is no such time."""
     try:
-        return _local(epoch_ms)
+        return datetime.fromtimestamp(epoch_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     except (ValueError, OverflowError, OSError):
         return f"{epoch_ms} ms"
-
-
-def _local(epoch_ms: int) -> str:
-    return datetime.fromtimestamp(epoch_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
 def clock_time(epoch_ms: int) -> str:
@@ -273,3 +280,9 @@ class ProgressBars:
 def amount(messages: float, nbytes: float) -> str:
     """Return messages and bytes a second."""
     return f"{messages:>12,.0f} messages/s  {nbytes / 1e6:>10,.3f} MB/s"
+
+
+def totals(meter: RateMeter) -> str:
+    """Return messages, bytes and rates since the beginning."""
+    overall = amount(*meter.overall(SYSTEM_CLOCK.monotonic_ns())).strip()
+    return f"{meter.messages:,} messages, {meter.nbytes:,} bytes: {overall}"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainstem.cli import EXIT_INTERRUPTED
-from mainstem.cli._options import JsonOption, MasterOption, OutDirectoryOption, require_directory
-from mainstem.cli._output import ProgressBars, console
+from mainstem.cli._options import JsonOption, MasterOption, OutDirectoryOption, argument, option, require_directory
+from mainstem.cli._output import ProgressBars, console, print_json
 from mainstem.errors import CaptureError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -23,20 +23,14 @@ if TYPE_CHECKING:
 
 def run(
     inputs: Annotated[
-        list[str],
-        typer.Argument(metavar="INPUT", help="Captures, directories of them, patterns, or directories of recordings."),
+        list[str], argument("Captures, directories of them, patterns, or directories of recordings.", "INPUT")
     ],
     out: OutDirectoryOption = Path("out/analyze"),
     aeron_ports: Annotated[
-        str,
-        typer.Option("--aeron-ports", metavar="PORTS", help="UDP ports that speak Aeron: auto, none, or 20121,20122."),
+        str, option("--aeron-ports", "PORTS", "UDP ports that speak Aeron: auto, none, or 20121,20122.")
     ] = "auto",
-    bymux_ports: Annotated[
-        str, typer.Option("--bymux-ports", metavar="PORTS", help="TCP ports that speak bymux, as in 4000,4001.")
-    ] = "",
-    jmux_ports: Annotated[
-        str, typer.Option("--jmux-ports", metavar="PORTS", help="TCP ports that speak Jmux, as in 4000,4001.")
-    ] = "",
+    bymux_ports: Annotated[str, option("--bymux-ports", "PORTS", "TCP ports that speak bymux, as in 4000,4001.")] = "",
+    jmux_ports: Annotated[str, option("--jmux-ports", "PORTS", "TCP ports that speak Jmux, as in 4000,4001.")] = "",
     master: MasterOption = "local[*]",
     as_json: JsonOption = False,
 ) -> None:
@@ -74,9 +68,7 @@ def run(
         except KeyboardInterrupt:
             raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:
-        import json
-
-        print(json.dumps(analysis.as_json()))
+        print_json(analysis.as_json())
     else:
         _show(analysis)
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from mainstem._internal.printable import printable
-from mainstem.cli._options import App
+from mainstem.cli._options import App, argument, flag
 from mainstem.errors import ConfigurationError
 
 app = App("Show Aqueduct's frames.")
@@ -23,8 +23,8 @@ def _commands() -> None:
 
 @app.command()
 def dump(
-    file: Annotated[Path, typer.Argument(help="A file; - reads standard input.", allow_dash=True)],
-    as_hex: Annotated[bool, typer.Option("--hex", help="The file holds hexadecimal digits.")] = False,
+    file: Annotated[Path, argument("A file; - reads standard input.", allow_dash=True)],
+    as_hex: Annotated[bool, flag("--hex", "The file holds hexadecimal digits.")] = False,
 ) -> None:
     """Show frames as text: the bytes of one stream or datagram, or the log that an instrument wrote.
 

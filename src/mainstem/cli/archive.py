@@ -6,10 +6,9 @@ import logging
 import os
 import time
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from mainstem._internal.clock import NS_PER_MS, SYSTEM_CLOCK, Deadline
 from mainstem._internal.open_files_limit import raise_open_files_limit
@@ -21,11 +20,10 @@ from mainstem.archive.server import ArchiveServer, ArchiveSettings, CredentialTa
 from mainstem.cli import _process
 from mainstem.cli._drivers import connect
 from mainstem.cli._options import (
+    ID,
     App,
     ChannelArgument,
     ChannelOption,
-    CodecOption,
-    CodecOptions,
     ConfigOption,
     CountOption,
     FollowOption,
@@ -34,20 +32,21 @@ from mainstem.cli._options import (
     RecordingOption,
     SetOption,
     SinceOption,
-    StatsOption,
-    StreamArgument,
-    StreamIdOption,
+    StreamId,
     StreamOption,
     TimeoutOption,
     UntilOption,
-    codec_of,
+    argument,
+    flag,
+    integer,
+    option,
     size,
-    stream_id,
     time_ns,
 )
-from mainstem.cli._output import Column, Table, console, moment, number, print_json, print_table
+from mainstem.cli._output import number, print_json
 from mainstem.cli._process import say, stopping
-from mainstem.cli.sub import OutputOption, Reader, TemplateOption, layout
+from mainstem.cli._recordings import print_recordings, recording_row
+from mainstem.cli.sub import Printing, Reader
 from mainstem.errors import ArchiveError, ConfigurationError, ConnectionLost, Delivery, Timeout
 
 if TYPE_CHECKING:
@@ -81,51 +80,86 @@ app = App(
 )
 
 ControlOption = Annotated[
-    str, typer.Option("--control", metavar="URI", help="The control channel of the archive, or its HOST:PORT over UDP.")
-]
-AeronDirectoryOption = Annotated[
-    str, typer.Option("--aeron-dir", metavar="PATH", help="The media driver's directory.", show_default="AERON_DIR")
-]
-WithDriverOption = Annotated[
-    bool, typer.Option("--with-driver", help="Start a media driver in --aeron-dir for as long as this command runs.")
-]
-ResponseChannelOption = Annotated[
-    str,
-    typer.Option(
-        "--response-channel",
-        metavar="URI",
-        help="Where the archive responds to: a channel, or HOST:PORT of this machine (port 0 = any free port).",
-        show_default="localhost, or IPC",
-    ),
+    str, option("--control", "URI", "The control channel of the archive, or its HOST:PORT over UDP.")
 ]
 CredentialsOption = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--credentials-file",
-        metavar="FILE",
-        help="A file with a credential, such as user:password. The server accepts each line of its file.",
-        show_default=f"the variable {CREDENTIALS_VARIABLE}",
+        "FILE",
+        "A file with a credential, such as user:password. The server accepts each line of its file.",
+        f"the variable {CREDENTIALS_VARIABLE}",
     ),
 ]
-RecordingArgument = Annotated[int, typer.Argument(help="The recording id.", min=0)]
-COLUMNS = (
-    Column("id", "right"),
-    Column("stream", "right"),
-    Column("session", "right"),
-    Column("start", "right"),
-    Column("end", "right"),
-    Column("state"),
-    Column("started"),
-    Column("channel", "cut"),
-)
+RecordingArgument = Annotated[int, argument("The recording id.", min=0)]
+
+
+@dataclass
+class Driver:
+    """The media driver of a server or a client."""
+
+    aeron_dir: Annotated[str, option("--aeron-dir", "PATH", "The media driver's directory.", "AERON_DIR")] = ""
+    with_driver: Annotated[
+        bool, flag("--with-driver", "Start a media driver in --aeron-dir for as long as this command runs.")
+    ] = False
+
+    @contextmanager
+    def directory(self) -> Iterator[str]:
+        if self.with_driver:
+            with MediaDriver.launch(self.aeron_dir or None) as driver:
+                yield driver.directory
+        else:
+            yield self.aeron_dir
+
+
+@dataclass
+class Connection:
+    """How a command reaches a running archive."""
+
+    driver: Driver
+    control: ControlOption = CONTROL
+    response_channel: Annotated[
+        str,
+        option(
+            "--response-channel",
+            "URI",
+            "Where the archive responds to: a channel, or HOST:PORT of this machine (port 0 = any free port).",
+            "localhost, or IPC",
+        ),
+    ] = ""
+    credentials_file: CredentialsOption = None
+    timeout: TimeoutOption = 10.0
+
+    @property
+    def limit(self) -> float | None:
+        """The timeout of each request; None waits forever."""
+        return self.timeout or None
+
+    @contextmanager
+    def open(self) -> Iterator[Client]:
+        channel = channel_of(self.control, "--control")
+        responses = channel_of(self.response_channel, "--response-channel") if self.response_channel else None
+        secret = _read_credentials(self.credentials_file)
+        with (
+            self.driver.directory() as directory,
+            connect(directory, "archive") as aeron,
+            connect_archive(
+                channel,
+                response_channel=responses,
+                credentials=secret,
+                client_name=f"mainstem-archive-{os.getpid()}",
+                timeout=self.limit,
+                aeron=aeron,
+            ) as client,
+        ):
+            yield client
 
 
 @app.command("serve")
 def serve(
-    directory: Annotated[Path, typer.Option("--dir", metavar="PATH", help="Where the recordings are.")],
-    aeron_directory: AeronDirectoryOption = "",
+    directory: Annotated[Path, option("--dir", "PATH", "Where the recordings are.")],
+    driver: Driver,
     control: ControlOption = CONTROL,
-    with_driver: WithDriverOption = False,
     credentials_file: CredentialsOption = None,
     config: ConfigOption = "",
     set_: SetOption = None,
@@ -148,11 +182,10 @@ def serve(
     authenticator = CredentialTable({each: each.partition(b":")[0] for each in accepted.splitlines() if each})
     with ExitStack() as stack:
         stop = stack.enter_context(stopping())
-        if with_driver:
-            aeron_directory = stack.enter_context(MediaDriver.launch(aeron_directory or None)).directory
+        aeron_directory = stack.enter_context(driver.directory()) or None
         server = stack.enter_context(
             ArchiveServer.launch(
-                directory, aeron_directory or None, settings=settings, authenticator=authenticator if accepted else None
+                directory, aeron_directory, settings=settings, authenticator=authenticator if accepted else None
             )
         )
         where = ", ".join(server.control_addresses) or settings.local_control_channel
@@ -165,73 +198,48 @@ def serve(
 
 @app.command("ls")
 def list_recordings(
-    control: ControlOption = CONTROL,
+    *,
     stream: StreamOption = None,
     channel: ChannelOption = "",
     since: SinceOption = "",
     until: UntilOption = "",
-    response_channel: ResponseChannelOption = "",
-    credentials_file: CredentialsOption = None,
-    aeron_directory: AeronDirectoryOption = "",
-    with_driver: WithDriverOption = False,
-    timeout: TimeoutOption = 10.0,
     as_json: JsonOption = False,
+    connection: Connection,
 ) -> None:
     """List the recordings of an archive; --since and --until choose those that were recorded in that time.
 
     Example: mainstem archive ls --control localhost:8010
     """
     limits = [_epoch_ms(text, name) for text, name in ((since, "--since"), (until, "--until"))]
-    with _session(control, response_channel, credentials_file, aeron_directory, with_driver, timeout) as client:
-        found = client.list_recordings(timeout=timeout or None)
-        rows = [_row(client, each, timeout) for each in found if _is_chosen(each, stream, channel, *limits)]
-    if as_json:
-        print_json(rows)
-        return
-    cells = [
-        [
-            str(row["recording_id"]),
-            str(row["stream_id"]),
-            str(row["session_id"]),
-            number(row["start_position"]),
-            number(row["end_position"]),
-            row["state"],
-            moment(row["start_timestamp"])[:19],
-            row["channel"],
-        ]
-        for row in rows
-    ]
-    print_table(console(), Table(COLUMNS, cells))
+    with connection.open() as client:
+        found = client.list_recordings(timeout=connection.limit)
+        rows = [_row(client, each, connection.limit) for each in found if _is_chosen(each, stream, channel, *limits)]
+    print_json(rows) if as_json else print_recordings(rows, without=("archive", "host", "messages"))
 
 
 @app.command("start")
 def start(
+    *,
     channel: ChannelArgument,
-    stream: StreamArgument = None,
-    stream_option: StreamIdOption = None,
-    control: ControlOption = CONTROL,
+    stream: StreamId,
     remote: Annotated[
-        bool, typer.Option("--remote", help="Subscribe over the network, not to publications of the archive's driver.")
+        bool, flag("--remote", "Subscribe over the network, not to publications of the archive's driver.")
     ] = False,
-    auto_stop: Annotated[bool, typer.Option("--auto-stop", help="Stop when the first recording ends.")] = False,
+    auto_stop: Annotated[bool, flag("--auto-stop", "Stop when the first recording ends.")] = False,
     extend: Annotated[
-        int | None, typer.Option("--extend", metavar="ID", min=0, help="Continue this recording instead of a new one.")
+        int | None, integer("--extend", "Continue this recording instead of a new one.", metavar=ID)
     ] = None,
-    response_channel: ResponseChannelOption = "",
-    credentials_file: CredentialsOption = None,
-    aeron_directory: AeronDirectoryOption = "",
-    with_driver: WithDriverOption = False,
-    timeout: TimeoutOption = 10.0,
     as_json: JsonOption = False,
+    connection: Connection,
 ) -> None:
     """Have an archive record a stream. Each publication that the channel matches, now or later, is a recording.
 
     Example: mainstem archive start aeron:ipc 1001 --control localhost:8010
     """
-    own_stream = stream_id(stream, stream_option)
+    own_stream = stream.chosen
     where = SourceLocation.REMOTE if remote else SourceLocation.LOCAL
-    more: dict[str, Any] = {"auto_stop": auto_stop, "timeout": timeout or None}
-    with _session(control, response_channel, credentials_file, aeron_directory, with_driver, timeout) as client:
+    more: dict[str, Any] = {"auto_stop": auto_stop, "timeout": connection.limit}
+    with connection.open() as client:
         if extend is None:
             subscription_id = client.start_recording(channel, own_stream, where, **more)
         else:
@@ -244,20 +252,14 @@ def start(
 
 @app.command("stop")
 def stop(
-    channel: Annotated[str, typer.Argument(help="The channel that `start` was given.")] = "",
-    stream: StreamArgument = None,
-    stream_option: StreamIdOption = None,
+    *,
+    channel: Annotated[str, argument("The channel that `start` was given.")] = "",
+    stream: StreamId,
     recording: RecordingOption = None,
     subscription: Annotated[
-        int | None,
-        typer.Option("--subscription", metavar="ID", help="The recording subscription that `start` printed."),
+        int | None, option("--subscription", ID, "The recording subscription that `start` printed.")
     ] = None,
-    control: ControlOption = CONTROL,
-    response_channel: ResponseChannelOption = "",
-    credentials_file: CredentialsOption = None,
-    aeron_directory: AeronDirectoryOption = "",
-    with_driver: WithDriverOption = False,
-    timeout: TimeoutOption = 10.0,
+    connection: Connection,
 ) -> None:
     """Have an archive stop recording: a stream, a recording subscription, or one recording.
 
@@ -267,49 +269,40 @@ def stop(
     """
     if (bool(channel), recording is not None, subscription is not None).count(True) != 1:
         raise ConfigurationError("what should stop? name a channel and stream, a --recording, or a --subscription")
-    own_stream = stream_id(stream, stream_option) if channel else 0
-    with _session(control, response_channel, credentials_file, aeron_directory, with_driver, timeout) as client:
+    own_stream = stream.chosen if channel else 0
+    with connection.open() as client:
         if recording is not None:
-            if not client.stop_recording_by_identity(recording, timeout=timeout or None):
+            if not client.stop_recording_by_identity(recording, timeout=connection.limit):
                 say(f"recording {recording} was not active")
                 return
         elif subscription is not None:
-            client.stop_recording_subscription(subscription, timeout=timeout or None)
+            client.stop_recording_subscription(subscription, timeout=connection.limit)
         else:
-            client.stop_recording(channel, own_stream, timeout=timeout or None)
+            client.stop_recording(channel, own_stream, timeout=connection.limit)
     say("stopped")
 
 
 @app.command("replay")
 def replay(
+    *,
     recording: RecordingArgument,
-    control: ControlOption = CONTROL,
     position: Annotated[
-        int | None,
-        typer.Option("--from", metavar="POSITION", min=0, help="Where to begin.", show_default="the recording's start"),
+        int | None, integer("--from", "Where to begin.", "the recording's start", metavar="POSITION")
     ] = None,
-    length: Annotated[int, size("--length", help="How much to replay.", show_default="all")] = 0,
+    length: Annotated[int, size("--length", "How much to replay.", "all")] = 0,
     follow: FollowOption = False,
     count: CountOption = 0,
     replay_channel: Annotated[
         str,
-        typer.Option(
+        option(
             "--replay-channel",
-            metavar="URI",
-            help="Where the archive replays to: a channel, or HOST:PORT of this machine.",
-            show_default="as --response-channel",
+            "URI",
+            "Where the archive replays to: a channel, or HOST:PORT of this machine.",
+            "as --response-channel",
         ),
     ] = "",
-    output: OutputOption = "text",
-    template: TemplateOption = "",
-    codec: CodecOption = "",
-    codec_option: CodecOptions = None,
-    stats: StatsOption = False,
-    response_channel: ResponseChannelOption = "",
-    credentials_file: CredentialsOption = None,
-    aeron_directory: AeronDirectoryOption = "",
-    with_driver: WithDriverOption = False,
-    timeout: TimeoutOption = 10.0,
+    printing: Printing,
+    connection: Connection,
 ) -> None:
     """Print the messages of a recording, as `mainstem sub` prints those of a stream.
 
@@ -321,18 +314,16 @@ def replay(
     """
     if follow and length:
         raise ConfigurationError("--follow and --length exclude one another")
-    lay_out = layout(output, template, codec_of(codec, codec_option))
+    lay_out = printing.layout()
     with ExitStack() as stack:
         stop = stack.enter_context(stopping())
-        client = stack.enter_context(
-            _session(control, response_channel, credentials_file, aeron_directory, with_driver, timeout)
-        )
-        described = _recording(client, recording, timeout)
-        end = client.max_recorded_position(recording, timeout=timeout or None)
+        client = stack.enter_context(connection.open())
+        described = _recording(client, recording, connection.limit)
+        end = client.max_recorded_position(recording, timeout=connection.limit)
         if not follow and end == described.start_position:
             say(f"recording {recording} is empty")
             return
-        channel = _replay_channel(replay_channel, response_channel, control)
+        channel = _replay_channel(replay_channel, connection.response_channel, connection.control)
         subscription = stack.enter_context(
             client.replay(
                 recording,
@@ -341,47 +332,34 @@ def replay(
                 position=position,
                 length=length or None,
                 follow=follow or bool(length),
-                timeout=timeout or None,
+                timeout=connection.limit,
             )
         )
-        reader = _ReplayReader(subscription, stats, lay_out)
+        reader = _ReplayReader(subscription, printing.stats, lay_out)
         try:
-            reader.read(stop, count, exit_at_end=True, timeout=0.0 if follow else timeout)
+            reader.read(stop, count, exit_at_end=True, timeout=0.0 if follow else connection.timeout)
         finally:
             reader.report_all()
         if not stop.requested and not count and not length:
             if follow:
-                end = _stop_position(client, recording, end, timeout)
+                end = _stop_position(client, recording, end, connection.limit)
             _check_whole(client, recording, reader.position, end)
 
 
 @app.command("replicate")
 def replicate(
-    recording: Annotated[int, typer.Argument(help="The recording id in the other archive.", min=0)],
-    source: Annotated[str, typer.Argument(help="The control channel of the other archive, or its HOST:PORT over UDP.")],
-    control: ControlOption = CONTROL,
-    into: Annotated[
-        int | None, typer.Option("--into", metavar="ID", min=0, help="Continue this recording instead of a new one.")
-    ] = None,
-    until_position: Annotated[
-        int | None, typer.Option("--until-position", metavar="POSITION", min=0, help="Where to stop.")
-    ] = None,
-    live: Annotated[
-        str, typer.Option("--live", metavar="URI", help="Join this live stream when the copy has caught up.")
-    ] = "",
+    *,
+    recording: Annotated[int, argument("The recording id in the other archive.", min=0)],
+    source: Annotated[str, argument("The control channel of the other archive, or its HOST:PORT over UDP.")],
+    into: Annotated[int | None, integer("--into", "Continue this recording instead of a new one.", metavar=ID)] = None,
+    until_position: Annotated[int | None, integer("--until-position", "Where to stop.", metavar="POSITION")] = None,
+    live: Annotated[str, option("--live", "URI", "Join this live stream when the copy has caught up.")] = "",
     source_credentials_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--source-credentials-file", metavar="FILE", help="A file with credentials for the other archive."
-        ),
+        Path | None, option("--source-credentials-file", "FILE", "A file with credentials for the other archive.")
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the copy is complete, or live.")] = True,
-    response_channel: ResponseChannelOption = "",
-    credentials_file: CredentialsOption = None,
-    aeron_directory: AeronDirectoryOption = "",
-    with_driver: WithDriverOption = False,
-    timeout: TimeoutOption = 10.0,
+    wait: Annotated[bool, flag("--wait/--no-wait", "Wait until the copy is complete, or live.")] = True,
     as_json: JsonOption = False,
+    connection: Connection,
 ) -> None:
     """Have the archive at --control copy a recording of another archive, which it connects to itself.
 
@@ -391,10 +369,7 @@ def replicate(
     """
     source_channel = channel_of(source, "SOURCE")
     secret = _read_credentials(source_credentials_file, variable="")
-    with (
-        _session(control, response_channel, credentials_file, aeron_directory, with_driver, timeout) as client,
-        stopping() as stop,
-    ):
+    with connection.open() as client, stopping() as stop:
         replication_id = client.replicate(
             recording,
             source_channel,
@@ -402,7 +377,7 @@ def replicate(
             stop_position=until_position,
             live_destination=live,
             credentials=secret,
-            timeout=timeout or None,
+            timeout=connection.limit,
         )
         row: dict[str, Any] = {"replication_id": replication_id, "recording_id": into, "position": None, "signal": None}
         while wait and not stop.requested and row["signal"] not in ("REPLICATE_END", "MERGE"):
@@ -413,7 +388,7 @@ def replicate(
                 if event.correlation_id == replication_id:
                     _note(row, event)
         if stop.requested:
-            client.stop_replication(replication_id, timeout=timeout or None)
+            client.stop_replication(replication_id, timeout=connection.limit)
     if as_json:
         print_json(row)
     elif wait:
@@ -427,36 +402,26 @@ def replicate(
 @app.command("truncate")
 def truncate(
     recording: RecordingArgument,
-    position: Annotated[int, typer.Argument(help="The position at which the recording ends from now on.", min=0)],
-    control: ControlOption = CONTROL,
-    response_channel: ResponseChannelOption = "",
-    credentials_file: CredentialsOption = None,
-    aeron_directory: AeronDirectoryOption = "",
-    with_driver: WithDriverOption = False,
-    timeout: TimeoutOption = 10.0,
+    position: Annotated[int, argument("The position at which the recording ends from now on.", min=0)],
+    connection: Connection,
 ) -> None:
     """Delete the end of a recording that has stopped.
 
     Example: mainstem archive truncate 7 1048576
     """
-    with _session(control, response_channel, credentials_file, aeron_directory, with_driver, timeout) as client:
-        files = client.truncate_recording(recording, position, timeout=timeout or None)
+    with connection.open() as client:
+        files = client.truncate_recording(recording, position, timeout=connection.limit)
     say(f"recording {recording} ends at {position:,}; {files} segments deleted")
 
 
 @app.command("purge")
 def purge(
+    *,
     recording: RecordingArgument,
     before: Annotated[
-        int | None,
-        typer.Option("--before", metavar="POSITION", min=0, help="Delete only the segments before this one's start."),
+        int | None, integer("--before", "Delete only the segments before this one's start.", metavar="POSITION")
     ] = None,
-    control: ControlOption = CONTROL,
-    response_channel: ResponseChannelOption = "",
-    credentials_file: CredentialsOption = None,
-    aeron_directory: AeronDirectoryOption = "",
-    with_driver: WithDriverOption = False,
-    timeout: TimeoutOption = 10.0,
+    connection: Connection,
 ) -> None:
     """Delete a recording that has stopped, or with --before the first segments of any.
 
@@ -464,11 +429,11 @@ def purge(
 
     Example: mainstem archive purge 7 --before 1073741824
     """
-    with _session(control, response_channel, credentials_file, aeron_directory, with_driver, timeout) as client:
+    with connection.open() as client:
         if before is None:
-            files = client.purge_recording(recording, timeout=timeout or None)
+            files = client.purge_recording(recording, timeout=connection.limit)
         else:
-            files = client.purge_segments(recording, before, timeout=timeout or None)
+            files = client.purge_segments(recording, before, timeout=connection.limit)
     say(f"{files} segments of recording {recording} deleted")
 
 
@@ -482,34 +447,6 @@ def channel_of(text: str, name: str) -> str:
             f"{name}: {text!r} is neither a channel (aeron:udp?endpoint=localhost:8010) nor HOST:PORT"
         )
     return f"aeron:udp?endpoint={text}"
-
-
-@contextmanager
-def _session(
-    control: str,
-    response_channel: str,
-    credentials_file: Path | None,
-    aeron_directory: str,
-    with_driver: bool,
-    timeout: float,
-) -> Iterator[Client]:
-    channel = channel_of(control, "--control")
-    responses = channel_of(response_channel, "--response-channel") if response_channel else None
-    secret = _read_credentials(credentials_file)
-    with ExitStack() as stack:
-        if with_driver:
-            aeron_directory = stack.enter_context(MediaDriver.launch(aeron_directory or None)).directory
-        aeron = stack.enter_context(connect(aeron_directory, "archive"))
-        yield stack.enter_context(
-            connect_archive(
-                channel,
-                response_channel=responses,
-                credentials=secret,
-                client_name=f"mainstem-archive-{os.getpid()}",
-                timeout=timeout or None,
-                aeron=aeron,
-            )
-        )
 
 
 def _read_credentials(path: Path | None, variable: str = CREDENTIALS_VARIABLE) -> bytes:
@@ -543,26 +480,15 @@ def _is_chosen(
     )
 
 
-def _row(client: Client, recording: RecordingDescriptor, timeout: float) -> dict[str, Any]:
-    end = recording.stop_position
-    if end < 0:
-        end = client.max_recorded_position(recording.recording_id, timeout=timeout or None)
-    return {
-        "recording_id": recording.recording_id,
-        "stream_id": recording.stream_id,
-        "session_id": recording.session_id,
-        "channel": recording.original_channel,
-        "source": recording.source_identity,
-        "start_position": recording.start_position,
-        "end_position": end,
-        "state": "growing" if recording.stop_position < 0 else "ended",
-        "start_timestamp": recording.start_timestamp,
-        "stop_timestamp": recording.stop_timestamp,
-    }
+def _row(client: Client, recording: RecordingDescriptor, timeout: float | None) -> dict[str, Any]:
+    row = recording_row(recording) | {"source": recording.source_identity}
+    if recording.stop_position < 0:
+        row["end_position"] = client.max_recorded_position(recording.recording_id, timeout=timeout)
+    return row
 
 
-def _recording(client: Client, recording_id: int, timeout: float) -> RecordingDescriptor:
-    found = client.list_recording(recording_id, timeout=timeout or None)
+def _recording(client: Client, recording_id: int, timeout: float | None) -> RecordingDescriptor:
+    found = client.list_recording(recording_id, timeout=timeout)
     if found is None:
         raise ConfigurationError(f"the archive has no recording {recording_id}; `mainstem archive ls` lists them")
     return found
@@ -591,12 +517,12 @@ class _ReplayReader(Reader):
         return super()._poll(limit)
 
 
-def _stop_position(client: Client, recording: int, end: int, timeout: float) -> int:
+def _stop_position(client: Client, recording: int, end: int, timeout: float | None) -> int:
     """Where a recording that a replay followed has stopped; past its end if it has not."""
     deadline = Deadline(SYSTEM_CLOCK, STOPPED_S)
-    while (stopped := client.stop_position(recording, timeout=timeout or None)) is None:
+    while (stopped := client.stop_position(recording, timeout=timeout)) is None:
         if deadline.expired:
-            return max(end, client.max_recorded_position(recording, timeout=timeout or None)) + 1
+            return max(end, client.max_recorded_position(recording, timeout=timeout)) + 1
         time.sleep(EVENTS_S)
     return stopped
 

@@ -5,16 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.tools.backlog import stage_row, stages
-from mainstem.cli._drivers import StreamFilter, inspect_streams
-from mainstem.cli._options import (
-    ChannelOption,
-    DirectoryOption,
-    IntervalOption,
-    JsonOption,
-    SessionOption,
-    StreamOption,
-    WatchOption,
-)
+from mainstem.cli._drivers import Inspection
 from mainstem.cli._output import Column, Table, number, print_table, print_title
 
 if TYPE_CHECKING:
@@ -35,15 +26,7 @@ COLUMNS = (
 ROOMS = {"publisher": "before back pressure", "sender": "in the receivers' window", "receiver": "in its window"}
 
 
-def run(
-    directory: DirectoryOption = "",
-    session: SessionOption = None,
-    stream: StreamOption = None,
-    channel: ChannelOption = "",
-    watch: WatchOption = False,
-    interval: IntervalOption = 1.0,
-    as_json: JsonOption = False,
-) -> None:
+def run(inspection: Inspection) -> None:
     """Show how many bytes wait between one stage of each stream and the next.
 
     "behind" are the bytes that the stage before has and this one has not; "room" those that it may advance before
@@ -51,8 +34,7 @@ def run(
 
     Example: mainstem backlog --stream 1001 --watch
     """
-    which = StreamFilter(session, stream, channel)
-    inspect_streams(directory, which, row=_stream_row, show=_show, watch=watch, interval=interval, as_json=as_json)
+    inspection.run_for_streams(_stream_row, _show)
 
 
 def _show(out: Console, streams: list[Stream]) -> None:

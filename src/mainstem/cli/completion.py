@@ -9,6 +9,7 @@ import typer
 from typer.completion import get_completion_script  # type: ignore[attr-defined]  # not in its __all__
 
 from mainstem.cli import COMPLETION_VARIABLE
+from mainstem.cli._options import argument
 
 
 class Shell(StrEnum):
@@ -19,7 +20,7 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
-def run(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> None:
+def run(shell: Annotated[Shell, argument("The shell.")]) -> None:
     """Print the completion of commands and options for a shell.
 
     Example: eval "$(mainstem completion bash)"

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.text import Text
 
 from mainstem._internal.units import parse_pairs
 from mainstem.aeron.client.settings import ClientSettings
 from mainstem.aeron.driver.settings import DriverSettings
 from mainstem.archive.server.settings import ArchiveSettings
-from mainstem.cli._options import App, ConfigOption, JsonOption, SetOption
+from mainstem.cli._options import App, ConfigOption, JsonOption, SetOption, argument, flag
 from mainstem.cli._output import Column, Table, console, print_json, print_table
 from mainstem.errors import ConfigurationError
 from mainstem.settings import Source
@@ -27,10 +26,10 @@ KINDS: dict[str, type[Settings]] = {"driver": DriverSettings, "client": ClientSe
 
 @app.command()
 def show(
-    which: Annotated[str, typer.Argument(help="driver, client, archive, or all.")] = "all",
+    which: Annotated[str, argument("driver, client, archive, or all.")] = "all",
     config: ConfigOption = "",
     set_: SetOption = None,
-    changed: Annotated[bool, typer.Option("--changed", help="Only those that are not the default.")] = False,
+    changed: Annotated[bool, flag("--changed", "Only those that are not the default.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List every setting with its value and where the value comes from (default, TOML, environment, --set).
@@ -57,7 +56,7 @@ def show(
 
 @app.command()
 def explain(
-    name: Annotated[str, typer.Argument(help="A setting, by its name or its environment variable.")],
+    name: Annotated[str, argument("A setting, by its name or its environment variable.")],
     config: ConfigOption = "",
     set_: SetOption = None,
     as_json: JsonOption = False,

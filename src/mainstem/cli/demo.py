@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from pathlib import Path
@@ -12,8 +11,8 @@ import typer
 
 from mainstem._internal.platforms import require_linux
 from mainstem.cli import EXIT_ERROR, EXIT_INTERRUPTED
-from mainstem.cli._options import CountOption, JsonOption, LossOption, OutDirectoryOption, require_directory
-from mainstem.cli._output import Column, ProgressBars, Table, console, print_table
+from mainstem.cli._options import CountOption, JsonOption, LossOption, OutDirectoryOption, option, require_directory
+from mainstem.cli._output import Column, ProgressBars, Table, console, print_json, print_table
 from mainstem.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
 def run(
     loss: LossOption = 0.02,
     count: CountOption = 0,
-    data: Annotated[
-        Path | None, typer.Option("--data", metavar="FILE", help="A table of your own: .parquet, .csv or .jsonl.")
-    ] = None,
+    data: Annotated[Path | None, option("--data", "FILE", "A table of your own: .parquet, .csv or .jsonl.")] = None,
     out: OutDirectoryOption = Path("out/demo"),
     as_json: JsonOption = False,
 ) -> None:
@@ -53,7 +50,7 @@ def run(
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:
-        print(json.dumps(result.as_json()))
+        print_json(result.as_json())
     else:
         _show(result)
     if not result.is_success:

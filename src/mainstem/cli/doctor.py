@@ -25,7 +25,7 @@ from mainstem._internal.units import format_size
 from mainstem.aeron.directory import default_directory
 from mainstem.aeron.driver.settings import DriverSettings
 from mainstem.cli._drivers import running_drivers
-from mainstem.cli._options import DirectoryOption, JsonOption
+from mainstem.cli._options import DirectoryOption, JsonOption, flag
 from mainstem.cli._output import console, print_json
 from mainstem.errors import ConfigurationError, MissingExtraError
 
@@ -66,7 +66,7 @@ WIDTH = 18  # of the names
 
 def run(
     directory: DirectoryOption = "",
-    failed_only: Annotated[bool, typer.Option("--failed-only", help="Show only checks that are not ok.")] = False,
+    failed_only: Annotated[bool, flag("--failed-only", "Show only checks that are not ok.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check this machine: shared memory, socket buffers, multicast, processors, clock, Java, extras, and what to type.

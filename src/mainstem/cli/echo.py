@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import secrets
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +21,11 @@ from mainstem.cli._options import (
     IdleTimeoutOption,
     IntervalOption,
     TimeoutOption,
+    argument,
     duration,
+    flag,
+    integer,
+    option,
 )
 from mainstem.cli._process import configure, say, stopping
 from mainstem.duologue import AddressPrefixes, Duologue, Settings
@@ -30,22 +35,28 @@ logger = logging.getLogger("mainstem.cli.echo")
 app = App(__doc__)
 POLL_S = 0.05  # how often a running server checks whether it is to end
 
-DirectoryOption = Annotated[
-    str, typer.Option("--dir", "-d", metavar="PATH", help=DIRECTORY_HELP, show_default="an own driver")
-]
-PortOption = Annotated[int, typer.Option("--port", metavar="PORT", help="The all-clients channel's port.")]
-ControlOption = Annotated[
-    int | None,
-    typer.Option(
-        "--control-port",
-        metavar="PORT",
-        help="The all-clients channel's control port.",
-        show_default="the port after --port",
-    ),
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Do not log each step to standard error.")]
-ENCRYPT_HELP = "Encrypt with this key: the server's private key file, or at a client its public key in hexadecimal."
-EncryptOption = Annotated[str, typer.Option("--encrypt", metavar="KEY", help=ENCRYPT_HELP)]
+
+@dataclass
+class End:
+    """The options of either end."""
+
+    port: Annotated[int, option("--port", "PORT", "The all-clients channel's port.")] = 9000
+    control_port: Annotated[
+        int | None, option("--control-port", "PORT", "The all-clients channel's control port.", "the port after --port")
+    ] = None
+    encrypt: Annotated[
+        str,
+        option(
+            "--encrypt",
+            "KEY",
+            "Encrypt with this key: the server's private key file, or at a client its public key in hexadecimal.",
+        ),
+    ] = ""
+    directory: Annotated[str, option("--dir -d", "PATH", DIRECTORY_HELP, "an own driver")] = ""
+    quiet: Annotated[bool, flag("--quiet -q", "Do not log each step to standard error.")] = False
+
+    def log(self) -> None:
+        configure(logging.WARNING if self.quiet else logging.DEBUG)
 
 
 def _echo(client: Duologue) -> None:
@@ -60,14 +71,28 @@ def _echo(client: Duologue) -> None:
         client.send(message)
 
 
-def _log(quiet: bool) -> None:
-    configure(logging.WARNING if quiet else logging.DEBUG)
+def _host(text: str) -> str:
+    """A host or an address, without its brackets. Raises ConfigurationError where the end may be meant as a port."""
+    if text.startswith("[") and text.endswith("]"):
+        return text[1:-1]
+    shorter, _, port = text.rpartition(":")
+    if port.isdecimal() and _is_ipv6(text) and _is_ipv6(shorter):
+        raise ConfigurationError(
+            f"{text} may be an address, or {shorter} and a port: write [{text}], or [{shorter}] --port {port}"
+        )
+    return text
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 @app.command()
-def key(
-    file: Annotated[Path, typer.Argument(help="Where the private key is written: a new file, or a pipe.")],
-) -> None:
+def key(file: Annotated[Path, argument("Where the private key is written: a new file, or a pipe.")]) -> None:
     """Make a server's key for --encrypt: the private key into a file, the public one to standard output.
 
     Example: mainstem echo key server.key > server.pub
@@ -81,46 +106,32 @@ def key(
 
 @app.command()
 def serve(
-    address: Annotated[str, typer.Argument(help="The address to serve on.")],
-    port: PortOption = 9000,
-    control_port: ControlOption = None,
+    address: Annotated[str, argument("The address to serve on.")],
+    end: End,
     base_port: Annotated[
-        int | None,
-        typer.Option(
-            "--base-port",
-            metavar="PORT",
-            help="The first of two ports for each client.",
-            show_default="10 above --port",
-        ),
+        int | None, option("--base-port", "PORT", "The first of two ports for each client.", "10 above --port")
     ] = None,
-    max_clients: Annotated[
-        int, typer.Option("--max-clients", metavar="N", min=1, help="The most clients at a time.")
-    ] = 64,
+    max_clients: Annotated[int, integer("--max-clients", "The most clients at a time.", minimum=1)] = 64,
     max_clients_per_address: Annotated[
         int,
-        typer.Option(
-            "--max-clients-per-address",
-            metavar="N",
-            min=1,
-            help="The most clients at a time of one IPv4 address or IPv6 prefix.",
+        integer(
+            "--max-clients-per-address", "The most clients at a time of one IPv4 address or IPv6 prefix.", minimum=1
         ),
     ] = 4,
     ipv6_prefix: Annotated[
-        int, typer.Option("--ipv6-prefix", metavar="BITS", help="How many bits are the prefix of an IPv6 address.")
+        int, option("--ipv6-prefix", "BITS", "How many bits are the prefix of an IPv6 address.")
     ] = 64,
-    join_timeout: Annotated[float, duration("--join-timeout", help="Drop a client that takes longer to join.")] = 5.0,
+    join_timeout: Annotated[float, duration("--join-timeout", "Drop a client that takes longer to join.")] = 5.0,
     idle_timeout: IdleTimeoutOption = 60.0,
-    encrypt: EncryptOption = "",
-    directory: DirectoryOption = "",
-    quiet: QuietOption = False,
 ) -> None:
     """Serve echoes until Ctrl-C or SIGTERM.
 
     Example: mainstem echo serve 192.0.2.1 --max-clients 100
     """
-    _log(quiet)
+    end.log()
+    host = _host(address)
     settings = Settings(
-        control_port=control_port,
+        control_port=end.control_port,
         base_port=base_port,
         max_clients=max_clients,
         max_clients_per_address=max_clients_per_address,
@@ -129,16 +140,18 @@ def serve(
         idle_timeout=idle_timeout or None,
     )
     server_key = None
-    if encrypt:
+    if end.encrypt:
         from mainstem.duologue.crypto import ServerKey
 
-        server_key = ServerKey(_key_in(Path(encrypt)))
+        server_key = ServerKey(_key_in(Path(end.encrypt)))
         say(f"public key {server_key.public.hex()}")
     with (
         stopping() as stop,
-        duologues.serve(_echo, address, port, settings=settings, directory=directory or None, key=server_key) as server,
+        duologues.serve(
+            _echo, host, end.port, settings=settings, directory=end.directory or None, key=server_key
+        ) as server,
     ):
-        say(f"serving echoes on {address}, port {port}; Ctrl-C ends it")
+        say(f"serving echoes on {host}, port {end.port}; Ctrl-C ends it")
         while not stop.requested and server.error is None:
             time.sleep(POLL_S)
         counts = asdict(server.stats())
@@ -156,37 +169,33 @@ def _key_in(file: Path) -> bytes:
 
 @app.command()
 def client(
-    server: Annotated[str, typer.Argument(help="The server's address.")],
-    port: PortOption = 9000,
-    control_port: ControlOption = None,
-    local: Annotated[str, typer.Option("--local", metavar="ADDRESS", help="The local address to use.")] = "",
+    server: Annotated[str, argument("The server's address.")],
+    end: End,
+    local: Annotated[str, option("--local", "ADDRESS", "The local address to use.")] = "",
     count: CountOption = 0,
     interval: IntervalOption = 1.0,
     timeout: TimeoutOption = 5.0,
-    encrypt: EncryptOption = "",
-    directory: DirectoryOption = "",
-    quiet: QuietOption = False,
 ) -> None:
     """Send ECHO messages and check that each comes back.
 
     Example: mainstem echo client 192.0.2.1 --count 10
     """
-    _log(quiet)
+    end.log()
     try:
-        server_key = bytes.fromhex(encrypt)
+        server_key = bytes.fromhex(end.encrypt)
     except ValueError as error:
-        raise ConfigurationError(f"--encrypt {encrypt} is not hexadecimal: {error}") from error
+        raise ConfigurationError(f"--encrypt {end.encrypt} is not hexadecimal: {error}") from error
     done = 0
     with (
         stopping() as stop,
         duologues.connect(
-            server,
-            port,
-            control_port=control_port,
-            local_address=local,
+            _host(server),
+            end.port,
+            control_port=end.control_port,
+            local_address=_host(local),
             timeout=timeout or None,
             server_key=server_key,
-            directory=directory or None,
+            directory=end.directory or None,
         ) as duologue,
     ):
         while not stop.requested and (not count or done < count):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.text import Text
 
 from mainstem._internal.clock import NS_PER_MS, SYSTEM_CLOCK
 from mainstem.aeron.tools.reading import read_error_file
 from mainstem.cli._drivers import open_directory
-from mainstem.cli._options import CsvOption, DirectoryOption, JsonOption, SinceOption, time_ns
-from mainstem.cli._output import console, moment, print_csv, print_json
+from mainstem.cli._options import CsvOption, DirectoryOption, JsonOption, SinceOption, integer, option, time_ns
+from mainstem.cli._output import console, moment, print_rows
 
 if TYPE_CHECKING:
     from mainstem.aeron.error_log import ErrorObservation
@@ -23,15 +22,9 @@ COLUMNS = ("observation_count", "first_observation_ms", "last_observation_ms", "
 def run(
     directory: DirectoryOption = "",
     log_file: Annotated[
-        str,
-        typer.Option("--log-file", metavar="FILE", help="Read this file, which has an error log, instead of --dir."),
+        str, option("--log-file", "FILE", "Read this file, which has an error log, instead of --dir.")
     ] = "",
-    offset: Annotated[
-        int,
-        typer.Option(
-            "--offset", metavar="N", min=0, max=(1 << 63) - 1, help="Where in that file the error log begins."
-        ),
-    ] = 0,
+    offset: Annotated[int, integer("--offset", "Where in that file the error log begins.", max=(1 << 63) - 1)] = 0,
     since: SinceOption = "",
     as_csv: CsvOption = False,
     as_json: JsonOption = False,
@@ -46,11 +39,7 @@ def run(
     else:
         with open_directory(directory) as reader:
             errors = reader.errors(since_ms=since_ms)
-    if as_json:
-        print_json([asdict(e) for e in errors])
-    elif as_csv:
-        print_csv([asdict(e) for e in errors], COLUMNS)
-    else:
+    if not print_rows([asdict(e) for e in errors], COLUMNS, as_json=as_json, as_csv=as_csv):
         _show(errors)
 
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from mainstem.cli._files import output_file
 from mainstem.cli._options import (
     FORMAT_HELP,
-    CodecOption,
-    CodecOptions,
+    CodecChoice,
     LocationArgument,
     OutOption,
     RecordingsOption,
@@ -20,8 +17,9 @@ from mainstem.cli._options import (
     StreamsOption,
     UntilOption,
     choice,
-    codec_of,
     filters,
+    flag,
+    option,
     store_options,
 )
 from mainstem.cli._process import say
@@ -33,25 +31,22 @@ ROWS = ("messages", "frames")
 
 def run(
     location: LocationArgument,
-    kind: Annotated[str, choice("--format", KINDS, help=FORMAT_HELP)],
+    kind: Annotated[str, choice("--format", KINDS, FORMAT_HELP)],
+    codec: CodecChoice,
     out: OutOption = "-",
-    columns: Annotated[
-        str, typer.Option("--columns", metavar="NAME,...", help="Write only these columns.", show_default="all")
-    ] = "",
+    columns: Annotated[str, option("--columns", "NAME,...", "Write only these columns.", "all")] = "",
     recording: RecordingsOption = None,
     stream: StreamsOption = None,
     session: SessionsOption = None,
     since: SinceOption = "",
     until: UntilOption = "",
-    rows: Annotated[str, choice("--rows", ROWS, help="What a row is.")] = "messages",
+    rows: Annotated[str, choice("--rows", ROWS, "What a row is.")] = "messages",
     payload_encoding: Annotated[
-        str, choice("--payload-encoding", PAYLOADS, help="How CSV and JSON lines have payloads.")
+        str, choice("--payload-encoding", PAYLOADS, "How CSV and JSON lines have payloads.")
     ] = "base64",
     strict: Annotated[
-        bool, typer.Option("--strict/--no-strict", help="Fail at what is corrupt or missing, instead of skipping it.")
+        bool, flag("--strict/--no-strict", "Fail at corrupt or missing data, instead of skipping it.")
     ] = True,
-    codec: CodecOption = "",
-    codec_option: CodecOptions = None,
     store_option: StoreOption = None,
 ) -> None:
     """Write recordings as Parquet, CSV, JSON lines or Arrow, without Spark.
@@ -64,8 +59,8 @@ def run(
     """
     where = filters(since=since, until=until, recording_id=recording, stream_id=stream, session_id=session)
     names = [name.strip() for name in columns.split(",")] if columns else None
-    chosen = codec_of(codec, codec_option)
-    with open_recordings(location, store_options(store_option)) as recordings:
+    chosen = codec.find()
+    with open_recordings(location, store_options(store_option, location)) as recordings:
         reader = recordings.scan(names, where, frames=rows == "frames", strict=strict, codec=chosen).to_reader()
         with output_file(out) as file:
             count = write_rows(reader, file, kind, payload=payload_encoding)

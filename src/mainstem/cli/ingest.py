@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem._internal.units import parse_pairs
 from mainstem.cli._options import (
     FORMAT_HELP,
-    CatalogOption,
-    CatalogOptions,
-    CodecOption,
-    CodecOptions,
+    CodecChoice,
     DirectoryOption,
-    FileSizeOption,
     FollowOption,
     JsonOption,
     MasterOption,
     OutOption,
-    StoreOption,
     StreamsOption,
-    TableOption,
+    TableChoice,
+    argument,
     choice,
     duration,
+    flag,
+    integer,
+    option,
     require_directory,
-    store_options,
 )
-from mainstem.cli._output import ProgressBars
+from mainstem.cli._output import ProgressBars, print_json
 from mainstem.cli._process import say, stopping
 from mainstem.errors import needs_extras
 
@@ -44,66 +39,44 @@ SUMMARY = "{messages:,} messages, {rows:,} rows, {problems:,} not readable, in {
 
 
 def run(
-    location: Annotated[str, typer.Argument(help="Path or URL of recordings, a pattern of them, or an Aeron channel.")],
+    *,
+    location: Annotated[str, argument("Path or URL of recordings, a pattern of them, or an Aeron channel.")],
     out: OutOption = "",
-    codec: CodecOption = "",
-    codec_option: CodecOptions = None,
+    table_format: Annotated[str, choice("--format", FORMATS, FORMAT_HELP)] = "parquet",
+    codec: CodecChoice,
     schema: Annotated[
-        str,
-        typer.Option(
-            "--schema",
-            metavar="DDL",
-            help="The codec's columns, as in 'id bigint, name string'.",
-            show_default="inferred",
-        ),
+        str, option("--schema", "DDL", "The codec's columns, as in 'id bigint, name string'.", "inferred")
     ] = "",
     source_option: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--source-option",
-            metavar="NAME=VALUE",
-            help="An option of the Spark source, or of the store it reads, as in maxBytesPerTrigger=64m.",
+            "NAME=VALUE",
+            "An option of the Spark source, or of the store it reads, as in maxBytesPerTrigger=64m.",
         ),
     ] = None,
     stream: StreamsOption = None,
-    record_to: Annotated[
-        str, typer.Option("--record-to", metavar="PATH", help="Record a live channel here, for exactly once.")
-    ] = "",
+    record_to: Annotated[str, option("--record-to", "PATH", "Record a live channel here, for exactly once.")] = "",
     timestamp_from: Annotated[
         str,
-        typer.Option(
+        option(
             "--timestamp-from",
-            metavar="FIELD",
-            help="The time of a row: recorded_at, reserved_value_ns, _us or _ms, or a field of the codec.",
-            show_default="recorded_at",
+            "FIELD",
+            "The time of a row: recorded_at, reserved_value_ns, _us or _ms, or a field of the codec.",
+            "recorded_at",
         ),
     ] = "",
     directory: DirectoryOption = "",
     follow: FollowOption = False,
     trigger_interval: Annotated[
-        float, duration("--trigger-interval", help="With --follow: the time from one micro-batch to the next.")
+        float, duration("--trigger-interval", "With --follow: the time from one micro-batch to the next.")
     ] = 1.0,
-    table_format: Annotated[str, choice("--format", FORMATS, help=FORMAT_HELP)] = "parquet",
-    table: TableOption = "",
-    catalog: CatalogOption = "",
-    catalog_option: CatalogOptions = None,
-    checkpoint: Annotated[
-        str,
-        typer.Option(
-            "--checkpoint", metavar="PATH", help="The directory for Spark's progress.", show_default="in --out"
-        ),
-    ] = "",
-    store_option: StoreOption = None,
-    evolve: Annotated[bool, typer.Option("--evolve", help="Add columns that the table lacks.")] = False,
-    target_file_size: FileSizeOption = 128 << 20,
+    table: TableChoice,
+    checkpoint: Annotated[str, option("--checkpoint", "PATH", "The directory for Spark's progress.", "in --out")] = "",
+    evolve: Annotated[bool, flag("--evolve", "Add columns that the table lacks.")] = False,
     compact_every: Annotated[
         int,
-        typer.Option(
-            "--compact-every",
-            metavar="N",
-            min=0,
-            help="For Delta and Iceberg: join small files after every N micro-batches (0 = never).",
-        ),
+        integer("--compact-every", "For Delta and Iceberg: join small files after every N micro-batches (0 = never)."),
     ] = 0,
     master: MasterOption = "",
     as_json: JsonOption = False,
@@ -123,8 +96,8 @@ def run(
     options = IngestOptions(
         source=location,
         out=out,
-        codec=codec,
-        codec_options=parse_pairs(codec_option, name="--codec-option"),
+        codec=codec.codec,
+        codec_options=codec.options,
         schema=schema,
         streams=tuple(stream or ()),
         record_to=record_to,
@@ -134,18 +107,14 @@ def run(
         source_options=parse_pairs(source_option, name="--source-option"),
         timestamp_from=timestamp_from,
         format=table_format,
-        table=table,
-        catalog=catalog,
-        catalog_options=parse_pairs(catalog_option, name="--catalog-option"),
         checkpoint=checkpoint,
-        store_options=store_options(store_option),
         evolve=evolve,
-        target_file_size=target_file_size,
         compact_every=compact_every,
+        **table.arguments(out),
     )
     _check(options)
     result = _in_session(options, master)
-    print(json.dumps(result)) if as_json else say(SUMMARY.format(**result))
+    print_json(result) if as_json else say(SUMMARY.format(**result))
 
 
 def _in_session(options: IngestOptions, master: str) -> dict[str, Any]:

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
 from rich.text import Text
 
 from mainstem.aeron.directory import default_directory, image_path, publication_path
 from mainstem.aeron.tools.log_walk import LogFile
-from mainstem.cli._frames import show_frames
-from mainstem.cli._options import DirectoryOption, FrameLimitOption, JsonOption, PayloadBytesOption
-from mainstem.cli._output import console, moment, print_json
+from mainstem.cli._options import DirectoryOption, FrameLimitOption, JsonOption, PayloadBytesOption, argument, flag
+from mainstem.cli._output import console, moment, pick, print_json
+from mainstem.cli._recordings import frame_row, show_frames
 from mainstem.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from mainstem.aeron.tools.log_walk import LogFrame
 
 
 def run(
-    log: Annotated[str, typer.Argument(help="A log buffer file, or the registration id of a publication or image.")],
+    log: Annotated[str, argument("A log buffer file, or the registration id of a publication or image.")],
     directory: DirectoryOption = "",
     limit: FrameLimitOption = 50,
-    tail: Annotated[bool, typer.Option("--tail", help="Show the newest frames instead of the oldest.")] = False,
+    tail: Annotated[bool, flag("--tail", "Show the newest frames instead of the oldest.")] = False,
     payload_bytes: PayloadBytesOption = 0,
-    padding: Annotated[bool, typer.Option("--padding/--no-padding", help="Show padding frames.")] = True,
+    padding: Annotated[bool, flag("--padding/--no-padding", "Show padding frames.")] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Show a log buffer file: its metadata, its tails, its frames.
@@ -46,14 +39,9 @@ def run(
             for frame in file.frames(partition, payload_limit=payload_bytes)
             if padding or frame.type_name != "PAD"
         )
-        shown = _last(walked, limit) if tail else list(islice(walked, limit))
+        shown = list(deque(walked, maxlen=limit) if tail else islice(walked, limit))
         if as_json:
-            print_json(
-                {
-                    "metadata": _metadata(file),
-                    "frames": [asdict(f) | {"type": f.type_name, "payload": f.payload.hex()} for f in shown],
-                }
-            )
+            print_json({"metadata": _metadata(file), "frames": [frame_row(each) for each in shown]})
             return
         out = console()
         for name, value in _metadata(file).items():
@@ -79,28 +67,14 @@ def _path(log: str, directory: str) -> str:
     return log
 
 
-def _last(walked: Iterator[LogFrame], count: int) -> list[LogFrame]:
-    return list(deque(walked, maxlen=count))
-
-
 def _metadata(file: LogFile) -> dict[str, object]:
     state = file.state
     return {
         "file": state.path,
         "made": "unknown" if state.created_ms is None else moment(state.created_ms),
         "type": state.log_type.name.lower().replace("_", " "),
-        "registration_id": state.registration_id,
-        "session_id": state.session_id,
-        "stream_id": state.stream_id,
-        "length": state.length,
-        "allocated": state.allocated,
-        "term_length": state.term_length,
-        "mtu": state.mtu,
-        "initial_term_id": state.initial_term_id,
-        "active_term_count": state.active_term_count,
-        "producer_position": state.producer_position,
-        "is_connected": state.is_connected,
-        "active_transports": state.active_transports,
+        **pick(state, "registration_id session_id stream_id length allocated term_length mtu initial_term_id"),
+        **pick(state, "active_term_count producer_position is_connected active_transports"),
         "end_of_stream": state.end_of_stream if state.is_ended else None,
         "is_revoked": state.is_revoked,
         "publication_window": state.publication_window_length,

@@ -5,15 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from mainstem.cli._drivers import StreamFilter, open_directory
-from mainstem.cli._options import (
-    ChannelOption,
-    CsvOption,
-    DirectoryOption,
-    JsonOption,
-    SessionOption,
-    StreamOption,
-)
-from mainstem.cli._output import Column, Table, console, moment, number, print_csv, print_json, print_table, print_title
+from mainstem.cli._options import CsvOption, JsonOption
+from mainstem.cli._output import Column, Table, console, moment, number, print_rows, print_table, print_title
 
 TABLE_COLUMNS = (Column("  gaps", "right"), Column("bytes", "right"), Column("first"), Column("last"))
 COLUMNS = (
@@ -28,29 +21,16 @@ COLUMNS = (
 )
 
 
-def run(
-    directory: DirectoryOption = "",
-    session: SessionOption = None,
-    stream: StreamOption = None,
-    channel: ChannelOption = "",
-    as_csv: CsvOption = False,
-    as_json: JsonOption = False,
-) -> None:
+def run(which: StreamFilter, as_csv: CsvOption = False, as_json: JsonOption = False) -> None:
     """Show what a driver's receivers lost and requested again, one line an image, from its loss report.
 
     A gap counts once, however often it was requested: "bytes" are the bytes of all gaps.
 
     Example: mainstem loss --stream 1001 --csv
     """
-    which = StreamFilter(session, stream, channel)
-    with open_directory(directory) as reader:
+    with open_directory(which.directory) as reader:
         entries = [entry for entry in reader.losses() if which.matches(entry)]
-    rows = [asdict(e) for e in entries]
-    if as_json:
-        print_json(rows)
-        return
-    if as_csv:
-        print_csv(rows, COLUMNS)
+    if print_rows([asdict(e) for e in entries], COLUMNS, as_json=as_json, as_csv=as_csv):
         return
     out = console()
     for entry in entries:

@@ -14,10 +14,7 @@ from mainstem.metrics.page_server import PageServer
 from mainstem.metrics.prometheus import render
 
 
-def run(
-    directory: DirectoryOption = "",
-    listen: ListenOption = "",
-) -> None:
+def run(directory: DirectoryOption = "", listen: ListenOption = "") -> None:
     """Print a driver's counters for Prometheus, or serve them to it.
 
     With --listen it serves them, path /metrics, until Ctrl-C. It reads the directory of any driver, Mainstem's or the reference's,

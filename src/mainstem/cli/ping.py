@@ -7,8 +7,6 @@ import struct
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK, seconds_ns
 from mainstem.aeron.client import FragmentAssembler, OfferStatus
 from mainstem.aeron.client.offer_status import offer_error
@@ -16,22 +14,7 @@ from mainstem.aeron.client.resource import raise_error_of
 from mainstem.aeron.tools.channel_checks import check_publication, check_subscription
 from mainstem.aeron.tools.latency import PERCENTILES, LatencyHistogram
 from mainstem.cli._drivers import check_length, connect, wait_until
-from mainstem.cli._options import (
-    PING_CHANNEL,
-    PING_STREAM,
-    PONG_CHANNEL,
-    PONG_STREAM,
-    CountOption,
-    DirectoryOption,
-    JsonOption,
-    PingChannelOption,
-    PingStreamOption,
-    PongChannelOption,
-    PongStreamOption,
-    SizeOption,
-    SpinOption,
-    TimeoutOption,
-)
+from mainstem.cli._options import CountOption, JsonOption, PingPong, SizeOption, TimeoutOption, integer
 from mainstem.cli._output import print_json
 from mainstem.cli._process import say, stopping
 from mainstem.errors import Timeout
@@ -46,18 +29,11 @@ FRAGMENTS = 10
 
 
 def run(
-    directory: DirectoryOption = "",
+    which: PingPong,
     count: CountOption = 10_000,
-    warm_up: Annotated[
-        int, typer.Option("--warm-up", metavar="N", min=0, help="Send N messages before, unmeasured.")
-    ] = 1_000,
+    warm_up: Annotated[int, integer("--warm-up", "Send N messages before, unmeasured.")] = 1_000,
     size: SizeOption = 32,
-    ping_channel: PingChannelOption = PING_CHANNEL,
-    ping_stream: PingStreamOption = PING_STREAM,
-    pong_channel: PongChannelOption = PONG_CHANNEL,
-    pong_stream: PongStreamOption = PONG_STREAM,
     timeout: TimeoutOption = 10.0,
-    spin: SpinOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure round trips: send, wait for the response, send the next.
@@ -67,19 +43,19 @@ def run(
     Example: mainstem ping --count 100000 --size 256
     """
     length = max(STAMP.size, size)
-    check_publication(ping_channel)
-    check_subscription(pong_channel)
+    check_publication(which.ping_channel)
+    check_subscription(which.pong_channel)
     with (
-        connect(directory, "ping") as aeron,
+        connect(which.directory, "ping") as aeron,
         stopping() as stop,
-        aeron.add_subscription(pong_channel, pong_stream) as pongs,
-        aeron.add_exclusive_publication(ping_channel, ping_stream) as pings,
+        aeron.add_subscription(which.pong_channel, which.pong_stream) as pongs,
+        aeron.add_exclusive_publication(which.ping_channel, which.ping_stream) as pings,
     ):
         check_length(length, pings)
         wait_until(
             lambda: pings.is_connected and pongs.is_connected, "no pong responds to pings", timeout=timeout, stop=stop
         )
-        player = _Player(pings, pongs, length, timeout, spin)
+        player = _Player(pings, pongs, length, timeout, which.spin)
         player.play(warm_up, stop)
         player.histogram = LatencyHistogram()
         player.play(count or sys.maxsize, stop)

@@ -11,18 +11,7 @@ from mainstem.aeron.client.offer_status import offer_error
 from mainstem.aeron.client.resource import raise_error_of
 from mainstem.aeron.tools.channel_checks import check_publication, check_subscription
 from mainstem.cli._drivers import connect
-from mainstem.cli._options import (
-    PING_CHANNEL,
-    PING_STREAM,
-    PONG_CHANNEL,
-    PONG_STREAM,
-    DirectoryOption,
-    PingChannelOption,
-    PingStreamOption,
-    PongChannelOption,
-    PongStreamOption,
-    SpinOption,
-)
+from mainstem.cli._options import PingPong
 from mainstem.cli._process import say, stopping
 
 if TYPE_CHECKING:
@@ -33,33 +22,28 @@ FRAGMENTS = 10
 TIMEOUT_NS = 5 * NS_PER_SECOND  # the end of one client may disconnect the responses to the next for so long
 
 
-def run(
-    directory: DirectoryOption = "",
-    ping_channel: PingChannelOption = PING_CHANNEL,
-    ping_stream: PingStreamOption = PING_STREAM,
-    pong_channel: PongChannelOption = PONG_CHANNEL,
-    pong_stream: PongStreamOption = PONG_STREAM,
-    spin: SpinOption = False,
-) -> None:
+def run(which: PingPong) -> None:
     """Respond to every ping with the same message, until it is stopped.
 
     The channels and streams are those of the reference's samples, so that either responds to the other.
 
     Example: mainstem pong --spin
     """
-    check_subscription(ping_channel)
-    check_publication(pong_channel)
+    check_subscription(which.ping_channel)
+    check_publication(which.pong_channel)
     with (
-        connect(directory, "pong") as aeron,
+        connect(which.directory, "pong") as aeron,
         stopping() as stop,
-        aeron.add_subscription(ping_channel, ping_stream) as pings,
-        aeron.add_exclusive_publication(pong_channel, pong_stream) as pongs,
+        aeron.add_subscription(which.ping_channel, which.ping_stream) as pings,
+        aeron.add_exclusive_publication(which.pong_channel, which.pong_stream) as pongs,
     ):
-        say(f"responding to {ping_channel} stream {ping_stream} on {pong_channel} stream {pong_stream}")
+        say(
+            f"responding to {which.ping_channel} stream {which.ping_stream} on {which.pong_channel} stream {which.pong_stream}"
+        )
         echo = _Echo(pongs, stop)
         handler = FragmentAssembler(echo)
         while not stop.requested:
-            if not pings.poll(handler, FRAGMENTS) and not spin:
+            if not pings.poll(handler, FRAGMENTS) and not which.spin:
                 raise_error_of(pings)
                 os.sched_yield()
         say(f"responded to {echo.count:,} pings; {echo.dropped:,} dropped without a subscriber")

@@ -10,8 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.aeron.client import OfferStatus
 from mainstem.aeron.client.publication import offer_error_of
@@ -22,31 +20,22 @@ from mainstem.cli._drivers import check_length, connect, wait_until
 from mainstem.cli._options import (
     SIZE_HELP,
     ChannelArgument,
-    CodecOption,
-    CodecOptions,
+    CodecChoice,
     CountOption,
     DirectoryOption,
-    StreamArgument,
-    StreamIdOption,
+    StreamId,
     TimeoutOption,
     choice,
-    codec_of,
     finite,
+    flag,
+    option,
     size,
-    stream_id,
 )
-from mainstem.cli._output import amount
+from mainstem.cli._output import amount, totals
 from mainstem.cli._process import say, stopping
 from mainstem.codecs import find_codec
 from mainstem.codecs.numerals import is_held
-from mainstem.errors import (
-    ClosedError,
-    ConfigurationError,
-    MaxPositionExceeded,
-    MissingExtraError,
-    StoreError,
-    Timeout,
-)
+from mainstem.errors import ClosedError, ConfigurationError, MaxPositionExceeded, MissingExtraError, StoreError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,26 +55,18 @@ INPUTS: dict[str, Callable[[IO[bytes]], Iterator[Outgoing]]] = {
 
 def run(
     channel: ChannelArgument,
-    stream: StreamArgument = None,
-    stream_option: StreamIdOption = None,
+    stream: StreamId,
+    codec: CodecChoice,
     directory: DirectoryOption = "",
-    message_size: Annotated[int | None, size("--size", help=SIZE_HELP, show_default="read messages")] = None,
+    message_size: Annotated[int | None, size("--size", SIZE_HELP, "read messages")] = None,
     rate: Annotated[
-        float,
-        typer.Option(
-            "--rate", metavar="N", min=0, callback=finite, help="Send N messages a second (0 = as fast as possible)."
-        ),
+        float, option("--rate", "N", "Send N messages a second (0 = as fast as possible).", min=0, callback=finite)
     ] = 0.0,
     count: CountOption = 0,
-    exclusive: Annotated[bool, typer.Option("--exclusive", "-x", help="Use an exclusive publication.")] = False,
+    exclusive: Annotated[bool, flag("--exclusive -x", "Use an exclusive publication.")] = False,
     timeout: TimeoutOption = 10.0,
-    file: Annotated[
-        Path | None,
-        typer.Option("--file", metavar="FILE", help="Read messages from this file.", show_default="standard input"),
-    ] = None,
-    input_format: Annotated[str, choice("--input", tuple(INPUTS), help="How messages are read.")] = "lines",
-    codec: CodecOption = "",
-    codec_option: CodecOptions = None,
+    file: Annotated[Path | None, option("--file", "FILE", "Read messages from this file.", "standard input")] = None,
+    input_format: Annotated[str, choice("--input", tuple(INPUTS), "How messages are read.")] = "lines",
 ) -> None:
     """Publish lines of standard input, or generated messages, to a stream.
 
@@ -102,10 +83,10 @@ def run(
 
     Example: mainstem pub aeron:ipc --stream 1001 --file messages.jsonl --input json
     """
-    own_stream = stream_id(stream, stream_option)
+    own_stream = stream.chosen
     check_publication(channel)
-    reader = _input_reader(input_format, codec_of(codec, codec_option))
-    if message_size is not None and (file is not None or input_format != "lines" or codec):
+    reader = _input_reader(input_format, codec.find())
+    if message_size is not None and (file is not None or input_format != "lines" or codec.codec):
         raise ConfigurationError("--size generates messages: it excludes --file, --input and --codec")
     with ExitStack() as stack:
         source = _open(stack, file) if message_size is None else None
@@ -204,9 +185,7 @@ class _Sender:
 
     def report_all(self) -> None:
         """Report the totals."""
-        meter = self.meter
-        overall = amount(*meter.overall(SYSTEM_CLOCK.monotonic_ns())).strip()
-        say(f"sent {meter.messages:,} messages, {meter.nbytes:,} bytes: {overall}, refused {self.refused:,}")
+        say(f"sent {totals(self.meter)}, refused {self.refused:,}")
 
 
 def _pause(sender: _Sender, pacer: Pacer) -> None:

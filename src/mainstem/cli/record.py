@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
@@ -10,8 +9,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 from urllib.parse import SplitResult, urlsplit
-
-import typer
 
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem._internal.file_modes import RECORDINGS_MODE, make_directory, parse_mode
@@ -33,11 +30,14 @@ from mainstem.cli._options import (
     StoreOption,
     TlsCertOption,
     TlsKeyOption,
+    argument,
+    flag,
+    id_option,
+    option,
     size,
-    stream_ids,
     words_of,
 )
-from mainstem.cli._output import amount
+from mainstem.cli._output import amount, print_json
 from mainstem.cli._process import say, stopping
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder
@@ -62,49 +62,30 @@ MAX_RESTART_NS = 60 * NS_PER_SECOND
 
 def run(
     channel: Annotated[
-        str,
-        typer.Argument(
-            help="The channel to listen on, as in 'aeron:udp?endpoint=localhost:20121' or jmux://0.0.0.0:7000."
-        ),
+        str, argument("The channel to listen on, as in 'aeron:udp?endpoint=localhost:20121' or jmux://0.0.0.0:7000.")
     ],
     out: OutDirectoryOption,
     stream: Annotated[
-        list[int] | None,
-        stream_ids("--stream", "-s", help=STREAM_HELP, show_default="0, but required for an Aeron channel"),
+        list[int] | None, id_option("--stream -s", STREAM_HELP, "0, but required for an Aeron channel")
     ] = None,
     directory: DirectoryOption = "",
-    segment_length: Annotated[
-        int, size("--segment-length", help="The length of a segment file.")
-    ] = DEFAULT_SEGMENT_LENGTH,
+    segment_length: Annotated[int, size("--segment-length", "The length of a segment file.")] = DEFAULT_SEGMENT_LENGTH,
     durable: Annotated[
-        bool,
-        typer.Option("--durable", help="Sync each write to the device, so that recordings survive a power failure."),
+        bool, flag("--durable", "Sync each write to the device, so that recordings survive a power failure.")
     ] = False,
     exit_at_end: ExitAtEndOption = False,
     file_mode: Annotated[
-        str,
-        typer.Option(
-            "--file-mode",
-            metavar="MODE",
-            help="Permissions of the directory and its files.",
-            show_default="0750 if new",
-        ),
+        str, option("--file-mode", "MODE", "Permissions of the directory and its files.", "0750 if new")
     ] = "",
-    group: Annotated[
-        str, typer.Option("--group", metavar="NAME", help="The group of the directory and its files.")
-    ] = "",
+    group: Annotated[str, option("--group", "NAME", "The group of the directory and its files.")] = "",
     stats: StatsOption = False,
     keyed: Annotated[
-        bool,
-        typer.Option(
-            "--keyed", help="Messages of bymux, Jmux and Aqueduct begin with a key, as mainstem.channel's do."
-        ),
+        bool, flag("--keyed", "Messages of bymux, Jmux and Aqueduct begin with a key, as mainstem.channel's do.")
     ] = False,
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
     ship_to: Annotated[
-        str,
-        typer.Option("--ship-to", metavar="TARGET", help="Ship the recordings here meanwhile, as mainstem ship does."),
+        str, option("--ship-to", "TARGET", "Ship the recordings here meanwhile, as mainstem ship does.")
     ] = "",
     flush_interval: FlushIntervalOption = 10.0,
     local_retention: LocalRetentionOption = "",
@@ -131,11 +112,20 @@ def run(
     with ExitStack() as stack:
         stop = stack.enter_context(stopping())
         # Left last: the recordings are closed then, and it ships their ends.
-        shipping = (
-            stack.enter_context(_shipping(out, ship_to, flush_interval, local_retention, store_option))
-            if ship_to
-            else None
-        )
+        shipping = None
+        if store_option and not ship_to:
+            raise ConfigurationError(
+                "--store-option needs --ship-to: it is for the store that recordings are shipped to"
+            )
+        if ship_to:
+            words = words_of(
+                "ship",
+                flush_interval=flush_interval,
+                local_retention=local_retention,
+                store_option=store_option,
+                beside_recorder=True,
+            )
+            shipping = stack.enter_context(ShipProcess(out, ship_to, words))
         if channel.startswith("aeron:"):
             aeron = stack.enter_context(connect(directory, "record"))
             subscriptions = [stack.enter_context(aeron.add_subscription(channel, each)) for each in streams]
@@ -148,7 +138,7 @@ def run(
             options = {"certificate": str(tls_cert), "key": str(tls_key or "")} if tls_cert else {}
             done = _listen(channel, recorder, log, stop, keyed, options, shipping)
         if as_json:
-            print(json.dumps(done))
+            print_json(done)
         else:
             seconds = max(done["seconds"], 1e-9)
             rate = amount(done["messages"] / seconds, done["bytes"] / seconds).strip()
@@ -215,22 +205,6 @@ def _listen(
     finally:
         thread.stop()
     return _result(log.writer.messages - before, log.position - begin, begin_ns, [log.writer.descriptor.recording_id])
-
-
-def _shipping(
-    out: Path, url: str, flush_interval: float, local_retention: str, store_option: list[str] | None
-) -> ShipProcess:
-    return ShipProcess(
-        out,
-        url,
-        words_of(
-            "ship",
-            flush_interval=flush_interval,
-            local_retention=local_retention,
-            store_option=store_option,
-            beside_recorder=True,
-        ),
-    )
 
 
 def _parse(channel: str) -> tuple[SplitResult, int]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import atexit
-import json
-from contextlib import ExitStack
-from dataclasses import asdict
+from contextlib import closing
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,8 +17,8 @@ from mainstem._internal.clock import NS_PER_MS, SYSTEM_CLOCK, seconds_ns
 from mainstem._internal.printable import printable
 from mainstem.aeron.logbuffer import align_frame
 from mainstem.aeron.tools.log_walk import decode_frame
-from mainstem.cli._frames import show_frames
 from mainstem.cli._options import (
+    ID,
     App,
     FrameLimitOption,
     JsonOption,
@@ -27,14 +26,18 @@ from mainstem.cli._options import (
     PayloadBytesOption,
     RecordingOption,
     StoreOption,
+    argument,
     choice,
     duration,
+    flag,
+    option,
     size,
     store_options,
     time_ns,
 )
-from mainstem.cli._output import Column, Table, console, moment, number, print_json, print_table
+from mainstem.cli._output import console, moment, pick, print_json
 from mainstem.cli._process import say, stopping
+from mainstem.cli._recordings import frame_row, print_recordings, recording_row, show_frames
 from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import RecordingReader, find_problems
 from mainstem.recording.archive import DirectoryArchive
@@ -56,7 +59,7 @@ from mainstem.recording.shipping.retention import before_committed, before_time,
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.shipping.verification import find_archive_problems
 from mainstem.recording.verify import Problem, find_directory_problems, find_start_problem
-from mainstem.store import open_store
+from mainstem.store import is_url, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,90 +75,76 @@ app = App(
     "this machine, of Mainstem's recorder or of Aeron Archive. They refuse one that a recorder or an archive uses."
 )
 
-ArchiveOption = Annotated[str, typer.Option("--archive", metavar="ID", help="The archive id.", show_default="all")]
 GracePeriodOption = Annotated[
     float,
-    duration(
-        "--grace-period",
-        help="Keep objects that are out of use for this long, for readers that still have them.",
-    ),
+    duration("--grace-period", "Keep objects that are out of use for this long, for readers that still have them."),
 ]
-
 AllStatesOption = Annotated[
-    bool, typer.Option("--all-states", help="Include recordings of a directory that are marked as invalid or deleted.")
+    bool, flag("--all-states", "Include recordings of a directory that are marked as invalid or deleted.")
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be deleted, and delete nothing.")]
-DirectoryArgument = Annotated[Path, typer.Argument(help="A directory of recordings on this machine.")]
-RecordingArgument = Annotated[int, typer.Argument(help="The recording id.")]
+DryRunOption = Annotated[bool, flag("--dry-run", "Say what would be deleted, and delete nothing.")]
+DirectoryArgument = Annotated[Path, argument("A directory of recordings on this machine.")]
+RecordingArgument = Annotated[int, argument("The recording id.")]
 
-COLUMNS = (
-    Column("archive"),
-    Column("host"),
-    Column("id", "right"),
-    Column("stream", "right"),
-    Column("session", "right"),
-    Column("start", "right"),
-    Column("end", "right"),
-    Column("messages", "right"),
-    Column("state"),
-    Column("started"),
-    Column("channel", "cut"),
-)
+
+@dataclass
+class Archives:
+    """The archives that a command is about."""
+
+    location: LocationArgument
+    archive: Annotated[str, option("--archive", ID, "The archive id.", "all")] = ""
+    store_option: StoreOption = None
+
+    def open(self, recording: int | None = None) -> list[Archive]:
+        """The archives, until the process ends. Raises RecordingError if none has the recording that was asked for."""
+        found = open_archives(self.location, ReadOptions.parse(store_options(self.store_option, self.location)))
+        for each in found:
+            atexit.register(each.close)
+        archives = [each for each in found if self.archive in ("", each.archive_id)]
+        if not archives:
+            raise RecordingError(f"{self.location} has no archive {self.archive}")
+        if recording is not None and not any(True for each in archives for _ in _chosen(each, recording)):
+            raise RecordingError(
+                f"{self.location} has no recording {recording}; `mainstem recordings ls {self.location}` lists them"
+            )
+        return archives
+
+    def open_shipped(self) -> list[ShippedArchive]:
+        archives = self.open()
+        shipped = [each for each in archives if isinstance(each, ShippedArchive)]
+        if len(shipped) < len(archives):
+            raise ConfigurationError(
+                f"{self.location} does not hold shipped recordings: this works only on what `mainstem ship` has written"
+            )
+        return shipped
+
+    def directory(self) -> Path | None:
+        """The directory on this machine; None if shipped recordings or several archives are there."""
+        archives = self.open()
+        found = [each.directory for each in archives if isinstance(each, DirectoryArchive)]
+        return found[0] if len(found) == len(archives) == 1 else None
 
 
 @app.command("ls")
-def list_recordings(
-    location: LocationArgument,
-    archive: ArchiveOption = "",
-    everything: AllStatesOption = False,
-    store_option: StoreOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def list_recordings(where: Archives, everything: AllStatesOption = False, as_json: JsonOption = False) -> None:
     """List the recordings at a location.
 
     Example: mainstem recordings ls s3://bucket/tides
     """
-    archives = _archives(location, archive, store_option)
-    rows = [row for each in archives for row in _rows(each, everything)]
-    if as_json:
-        print_json(rows)
-        return
-    cells = [
-        [
-            _short(row["archive"]),
-            row["host"] or "-",
-            str(row["recording_id"]),
-            str(row["stream_id"]),
-            str(row["session_id"]),
-            number(row["start_position"]),
-            number(row["end_position"]),
-            number(row["messages"]),
-            row["state"],
-            moment(row["start_timestamp"])[:19],
-            row["channel"],
-        ]
-        for row in rows
-    ]
-    print_table(console(), Table(COLUMNS, cells))
+    rows = [row for each in where.open() for row in _rows(each, everything)]
+    print_json(rows) if as_json else print_recordings(rows)
 
 
 @app.command("show")
 def show(
-    location: LocationArgument,
-    archive: ArchiveOption = "",
-    recording: RecordingOption = None,
-    everything: AllStatesOption = False,
-    store_option: StoreOption = None,
-    as_json: JsonOption = False,
+    where: Archives, recording: RecordingOption = None, everything: AllStatesOption = False, as_json: JsonOption = False
 ) -> None:
     """Show archives and their recordings in full: positions, times, objects, who ships them.
 
     Example: mainstem recordings show tides --recording 0
     """
     result = []
-    archives = _archives(location, archive, store_option)
-    if not everything:
-        _require_recording(location, archives, recording)
+    archives = where.open(None if everything else recording)
     for each in archives:
         rows = _rows(each, everything, details=True)
         chosen = [row for row in rows if recording in (None, row["recording_id"])]
@@ -180,13 +169,11 @@ def show(
 
 @app.command("verify")
 def verify(
-    location: LocationArgument,
-    archive: ArchiveOption = "",
+    where: Archives,
     recording: RecordingOption = None,
     check_frames: Annotated[
-        bool, typer.Option("--check-frames", help="Check every frame and the checksums of the index, too.")
+        bool, flag("--check-frames", "Check every frame and the checksums of the index, too.")
     ] = False,
-    store_option: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Read everything and compare the checksums; exit 1 where something is missing or changed.
@@ -194,18 +181,9 @@ def verify(
     Example: mainstem recordings verify tides
     """
     rows = []
-    archives = _archives(location, archive, store_option)
-    _require_recording(location, archives, recording)
-    for each in archives:
+    for each in where.open(recording):
         for problem in _problems(each, recording, check_frames):
-            row = {
-                "archive": each.archive_id,
-                "recording_id": problem.recording_id,
-                "position": problem.position,
-                "kind": problem.kind,
-                "text": problem.text,
-            }
-            rows.append(row)
+            rows.append({"archive": each.archive_id} | pick(problem, "recording_id position kind text"))
             if not as_json:
                 what = f"recording {problem.recording_id}" if problem.recording_id >= 0 else "the catalog"
                 text = f"{what} at {problem.position}: {problem.kind}: {problem.text}"
@@ -220,23 +198,20 @@ def verify(
 
 @app.command("rm")
 def remove_recordings(
-    location: LocationArgument,
+    where: Archives,
     older_than: Annotated[
-        str,
-        typer.Option("--older-than", metavar="WHEN", help="Remove what was recorded before this age (30d) or time."),
+        str, option("--older-than", "WHEN", "Remove what was recorded before this age (30d) or time.")
     ] = "",
     consumed_by: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--consumed-by",
-            metavar="CHECKPOINT",
-            help="Remove only what the streaming query with this checkpoint (path or URL) has committed.",
+            "CHECKPOINT",
+            "Remove only what the streaming query with this checkpoint (path or URL) has committed.",
         ),
     ] = None,
-    archive: ArchiveOption = "",
     recording: RecordingOption = None,
     grace_period: GracePeriodOption = 3600.0,
-    store_option: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Remove whole segments from the beginning of shipped recordings: what is old, and what no query reads any more.
@@ -249,22 +224,15 @@ def remove_recordings(
         raise ConfigurationError("rm needs --older-than, --consumed-by, or both")
     now_ns = SYSTEM_CLOCK.epoch_ns()
     rows: list[dict[str, Any]] = []
-    progress = [_committed(text, store_option) for text in consumed_by or []]
-    for each in _shipped(location, archive, store_option):
+    progress = [_committed(text, where.store_option) for text in consumed_by or []]
+    for each in where.open_shipped():
         limits: list[Limit] = (
             [before_time(time_ns(older_than, name="--older-than", now_ns=now_ns))] if older_than else []
         )
         limits += [before_committed(each.archive_id, positions) for positions in progress]
         limit = _only(recording, lowest(limits))
         rows += [
-            {
-                "archive": each.archive_id,
-                "recording_id": removed.recording_id,
-                "start": removed.start,
-                "end": removed.end,
-                "objects": removed.objects,
-                "bytes": removed.nbytes,
-            }
+            {"archive": each.archive_id, **pick(removed, "recording_id start end objects"), "bytes": removed.nbytes}
             for removed in remove(each.store, each.archive_id, limit, now_ns, grace_ns=seconds_ns(grace_period))
         ]
         collect_garbage(ManifestLog(each.store, each.archive_id), SYSTEM_CLOCK.epoch_ns())
@@ -278,17 +246,12 @@ def remove_recordings(
 
 @app.command("compact")
 def compact_recordings(
-    location: LocationArgument,
-    archive: ArchiveOption = "",
+    where: Archives,
     grace_period: GracePeriodOption = 3600.0,
     remove_orphans: Annotated[
-        bool,
-        typer.Option(
-            "--remove-orphans", help="Delete objects that nothing refers to and that are older than a day, too."
-        ),
+        bool, flag("--remove-orphans", "Delete objects that nothing refers to and that are older than a day, too.")
     ] = False,
     dry_run: DryRunOption = False,
-    store_option: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Join the small objects of each shipped segment into one, and delete those that were replaced.
@@ -301,14 +264,14 @@ def compact_recordings(
     Example: mainstem recordings compact tides --dry-run
     """
     rows: list[dict[str, Any]] = []
-    directory = _directory_at(location, archive, store_option)
+    directory = where.directory()
     if directory is not None:
         _compact_directory(directory, dry_run, as_json)
         return
     if dry_run:
-        raise ConfigurationError(f"--dry-run is for a directory of recordings, not for shipped ones ({location})")
+        raise ConfigurationError(f"--dry-run is for a directory of recordings, not for shipped ones ({where.location})")
     with stopping() as stop:
-        for each in _shipped(location, archive, store_option):
+        for each in where.open_shipped():
             done = compact(
                 each.store,
                 each.archive_id,
@@ -321,15 +284,8 @@ def compact_recordings(
                 deleted += compaction.remove_orphans(
                     each.store, each.archive_id, SYSTEM_CLOCK.epoch_ns(), age_ns=MIN_ORPHAN_AGE_NS
                 )
-            rows.append(
-                {
-                    "archive": each.archive_id,
-                    "chunks": done.chunks,
-                    "objects": done.objects,
-                    "bytes": done.nbytes,
-                    "deleted": deleted,
-                }
-            )
+            counts = {"chunks": done.chunks, "objects": done.objects, "bytes": done.nbytes, "deleted": deleted}
+            rows.append({"archive": each.archive_id} | counts)
     _report(
         rows,
         as_json,
@@ -347,16 +303,9 @@ def _compact_directory(directory: Path, dry_run: bool, as_json: bool) -> None:
             removed, files = maintenance.compact()
     rows: list[dict[str, Any]] = []
     for entry in removed:
-        own = [each for each in files if each.recording_id == entry.recording_id]
-        rows.append(
-            {
-                "recording_id": entry.recording_id,
-                "state": entry.state_name,
-                "files": len(own),
-                "bytes": sum(nbytes.get(each.path, 0) for each in own),
-                "deleted": not dry_run,
-            }
-        )
+        own = [nbytes.get(each.path, 0) for each in files if each.recording_id == entry.recording_id]
+        row = {"recording_id": entry.recording_id, "state": entry.state_name, "files": len(own), "bytes": sum(own)}
+        rows.append(row | {"deleted": not dry_run})
     verb = "would be removed" if dry_run else "removed"
     _report(
         rows,
@@ -397,11 +346,10 @@ def delete_orphans(
 @app.command("checksum")
 def checksum(
     directory: DirectoryArgument,
-    algorithm: Annotated[str, choice("--algorithm", tuple(ALGORITHMS), help="The kind of checksum.")] = "crc-32c",
+    algorithm: Annotated[str, choice("--algorithm", tuple(ALGORITHMS), "The kind of checksum.")] = "crc-32c",
     recording: RecordingOption = None,
     everywhere: Annotated[
-        bool,
-        typer.Option("--all-segments", help="Store them in all segments, not only in the last one of each recording."),
+        bool, flag("--all-segments", "Store them in all segments, not only in the last one of each recording.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -415,7 +363,10 @@ def checksum(
     rows: list[dict[str, Any]] = []
     refused: list[str] = []
     with Maintenance(directory) as maintenance:
-        for each in _chosen(directory, recording):
+        chosen = [each for each in read_catalog(directory) if recording in (None, each.recording_id)]
+        if recording is not None and not chosen:
+            raise RecordingError(f"{directory} has no valid recording {recording}")
+        for each in chosen:
             try:
                 frames = maintenance.store_checksums(each, FrameChecksum(ALGORITHMS[algorithm]), everywhere=everywhere)
             except RecordingError as error:
@@ -435,9 +386,7 @@ def mark_invalid(directory: DirectoryArgument, recording: RecordingArgument) -> 
 
     Example: mainstem recordings mark-invalid tides 3
     """
-    with Maintenance(directory) as maintenance:
-        maintenance.set_valid(recording, valid=False)
-    say(f"recording {recording} is invalid")
+    _mark(directory, recording, valid=False)
 
 
 @app.command("mark-valid")
@@ -446,9 +395,13 @@ def mark_valid(directory: DirectoryArgument, recording: RecordingArgument) -> No
 
     Example: mainstem recordings mark-valid tides 3
     """
+    _mark(directory, recording, valid=True)
+
+
+def _mark(directory: Path, recording: int, *, valid: bool) -> None:
     with Maintenance(directory) as maintenance:
-        maintenance.set_valid(recording, valid=True)
-    say(f"recording {recording} is valid")
+        maintenance.set_valid(recording, valid=valid)
+    say(f"recording {recording} is {'valid' if valid else 'invalid'}")
 
 
 @app.command("count")
@@ -468,7 +421,7 @@ def count(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
 @app.command("capacity")
 def capacity(
     directory: DirectoryArgument,
-    grow_to: Annotated[int, size("--grow-to", help="Make the catalog this large.", show_default="as it is")] = 0,
+    grow_to: Annotated[int, size("--grow-to", "Make the catalog this large.", "as it is")] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Show how large the catalog of a directory is, and how much of it is used, or make room ahead.
@@ -491,29 +444,23 @@ def capacity(
 
 @app.command("dump")
 def dump(
-    location: LocationArgument,
-    archive: ArchiveOption = "",
+    where: Archives,
     recording: RecordingOption = None,
     limit: FrameLimitOption = 50,
     payload_bytes: PayloadBytesOption = 0,
-    store_option: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the first frames of each recording, with their headers.
 
     Example: mainstem recordings dump tides --recording 0 --payload-bytes 64
     """
-    archives = _archives(location, archive, store_option)
-    _require_recording(location, archives, recording)
     rows, out = [], console()
-    for each in archives:
-        for descriptor in each.recordings():
-            if recording not in (None, descriptor.recording_id):
-                continue
+    for each in where.open(recording):
+        for descriptor in _chosen(each, recording):
             with RecordingReader(each, descriptor) as reader:
                 frames = list(islice(_frames(reader, payload_bytes), limit))
             if as_json:
-                shown = [asdict(f) | {"type": f.type_name, "payload": f.payload.hex()} for f in frames]
+                shown = [frame_row(frame) for frame in frames]
                 rows.append({"archive": each.archive_id, "recording_id": descriptor.recording_id, "frames": shown})
             else:
                 out.print(f"recording {descriptor.recording_id}", style="bold")
@@ -534,54 +481,18 @@ def _frames(reader: RecordingReader, payload_limit: int) -> Iterator[LogFrame]:
             offset += align_frame(frame.length)
 
 
-def _chosen(directory: Path, recording: int | None) -> list[RecordingDescriptor]:
-    chosen = [each for each in read_catalog(directory) if recording in (None, each.recording_id)]
-    if recording is not None and not chosen:
-        raise RecordingError(f"{directory} has no valid recording {recording}")
-    return chosen
-
-
-def _directory_at(location: str, archive_id: str, texts: list[str] | None) -> Path | None:
-    """The directory on this machine; None if shipped recordings or several archives are there."""
-    archives = _archives(location, archive_id, texts)
-    found = [each.directory for each in archives if isinstance(each, DirectoryArchive)]
-    return found[0] if len(found) == len(archives) == 1 else None
+def _chosen(archive: Archive, recording: int | None) -> list[RecordingDescriptor]:
+    return [each for each in archive.recordings() if recording in (None, each.recording_id)]
 
 
 def _report(rows: list[dict[str, Any]], as_json: bool, line: str, empty: str) -> None:
     if as_json:
-        print(json.dumps(rows))
+        print_json(rows)
         return
     for row in rows:
         say(line.format(**row))
     if not rows:
         say(empty)
-
-
-def _archives(location: str, archive_id: str, texts: list[str] | None) -> list[Archive]:
-    found = open_archives(location, ReadOptions.parse(store_options(texts)))
-    for each in found:
-        atexit.register(each.close)
-    archives = [each for each in found if archive_id in ("", each.archive_id)]
-    if not archives:
-        raise RecordingError(f"{location} has no archive {archive_id}")
-    return archives
-
-
-def _require_recording(location: str, archives: list[Archive], recording: int | None) -> None:
-    """Raise RecordingError if no archive has the recording that was asked for."""
-    if recording is not None and not any(d.recording_id == recording for each in archives for d in each.recordings()):
-        raise RecordingError(f"{location} has no recording {recording}; `mainstem recordings ls {location}` lists them")
-
-
-def _shipped(location: str, archive_id: str, texts: list[str] | None) -> list[ShippedArchive]:
-    archives = _archives(location, archive_id, texts)
-    shipped = [each for each in archives if isinstance(each, ShippedArchive)]
-    if len(shipped) < len(archives):
-        raise ConfigurationError(
-            f"{location} does not hold shipped recordings: this works only on what `mainstem ship` has written"
-        )
-    return shipped
 
 
 def _rows(archive: Archive, everything: bool, *, details: bool = False) -> list[dict[str, Any]]:
@@ -603,20 +514,7 @@ def _row(archive: Archive, d: RecordingDescriptor) -> dict[str, Any]:
 
 
 def _described(archive: Archive, d: RecordingDescriptor) -> dict[str, Any]:
-    return {
-        "archive": archive.archive_id,
-        "host": archive.host,
-        "recording_id": d.recording_id,
-        "stream_id": d.stream_id,
-        "session_id": d.session_id,
-        "channel": d.original_channel,
-        "start_position": d.start_position,
-        "end_position": d.stop_position,
-        "messages": None,
-        "state": "growing" if d.stop_position < 0 else "ended",
-        "start_timestamp": d.start_timestamp,
-        "stop_timestamp": d.stop_timestamp,
-    }
+    return {"archive": archive.archive_id, "host": archive.host, **recording_row(d), "messages": None}
 
 
 def _details(archive: Archive, d: RecordingDescriptor) -> dict[str, Any]:
@@ -661,15 +559,14 @@ def _problems(archive: Archive, recording: int | None, frames: bool) -> Iterator
         yield from (
             each for each in find_directory_problems(archive.directory) if recording in (None, each.recording_id)
         )
-    for d in archive.recordings():
-        if recording in (None, d.recording_id):
-            try:
-                with RecordingReader(archive, d) as reader:
-                    if problem := find_start_problem(reader):
-                        yield problem
-                    yield from find_problems(reader, reader.start_position, reader.end_position())
-            except RecordingError as error:
-                yield Problem(d.recording_id, d.start_position, "missing", str(error))
+    for d in _chosen(archive, recording):
+        try:
+            with RecordingReader(archive, d) as reader:
+                if problem := find_start_problem(reader):
+                    yield problem
+                yield from find_problems(reader, reader.start_position, reader.end_position())
+        except RecordingError as error:
+            yield Problem(d.recording_id, d.start_position, "missing", str(error))
 
 
 def _only(recording: int | None, limit: Limit) -> Limit:
@@ -681,11 +578,6 @@ def _only(recording: int | None, limit: Limit) -> Limit:
 def _committed(checkpoint: str, texts: list[str] | None) -> Any:
     from mainstem.spark.sources.offsets import committed_positions
 
-    with ExitStack() as stack:
-        store = open_store(checkpoint, store_options(texts))
-        stack.callback(store.close)
+    options = store_options(texts, "") if is_url(checkpoint) else {}  # they are the location's, too
+    with closing(open_store(checkpoint, options)) as store:
         return committed_positions(store)
-
-
-def _short(archive_id: str) -> str:
-    return archive_id if len(archive_id) <= 40 else archive_id[-40:]

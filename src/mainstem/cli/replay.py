@@ -6,8 +6,6 @@ import math
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.aeron.tools.channel_checks import check_publication
 from mainstem.cli._drivers import connect, wait_until
@@ -23,8 +21,9 @@ from mainstem.cli._options import (
     TimeoutOption,
     UntilOption,
     filters,
+    id_option,
+    option,
     store_options,
-    stream_ids,
 )
 from mainstem.cli._output import amount
 from mainstem.cli._process import say, stopping
@@ -40,12 +39,9 @@ MAX_SHOWN = 10  # recordings that an error names
 def run(
     location: LocationArgument,
     channel: ChannelArgument,
-    stream: Annotated[int, stream_ids("--stream", "-s", help=STREAM_HELP)],
+    stream: Annotated[int, id_option("--stream -s", STREAM_HELP)],
     speed: Annotated[
-        str,
-        typer.Option(
-            "--speed", metavar="FACTOR", help="1 is the original pace, 10 is ten times that, max is full speed."
-        ),
+        str, option("--speed", "FACTOR", "1 is the original pace, 10 is ten times that, max is full speed.")
     ] = "1",
     since: SinceOption = "",
     until: UntilOption = "",
@@ -66,7 +62,7 @@ def run(
     factor = _speed(speed)
     where = filters(since=since, until=until, recording_id=recording, session_id=session)
     with ExitStack() as stack:
-        recordings = stack.enter_context(open_recordings(location, store_options(store_option)))
+        recordings = stack.enter_context(open_recordings(location, store_options(store_option, location)))
         reader, first, last = _only(list(recordings.spans(where)), location)
         stop = stack.enter_context(stopping())
         aeron = stack.enter_context(connect(directory, "replay"))
@@ -74,13 +70,7 @@ def run(
         wait_until(lambda: publication.is_connected, "no subscriber connected", timeout=timeout, stop=stop)
         start_ns = SYSTEM_CLOCK.monotonic_ns()
         replayed = replay(
-            reader,
-            publication,
-            first,
-            last,
-            speed=factor,
-            timeout=timeout or None,
-            should_stop=lambda: stop.requested,
+            reader, publication, first, last, speed=factor, timeout=timeout or None, should_stop=lambda: stop.requested
         )
     seconds = max((SYSTEM_CLOCK.monotonic_ns() - start_ns) / NS_PER_SECOND, 1e-9)
     rate = amount(replayed.messages / seconds, replayed.nbytes / seconds).strip()

@@ -6,9 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from mainstem.aeron.channel_values import parse_address
+from mainstem.aeron.channel_values import listen_address
 from mainstem.cli._options import (
     MAX_NUMBER,
     IdleTimeoutOption,
@@ -16,6 +14,7 @@ from mainstem.cli._options import (
     ListenOption,
     TlsCertOption,
     TlsKeyOption,
+    argument,
     max_connections,
     token_file,
 )
@@ -27,9 +26,7 @@ from mainstem.serve.server import RecordingServer, tls_context
 
 
 def run(
-    directory: Annotated[
-        Path, typer.Argument(metavar="LOCATION", help="A local directory of recordings; a recorder may be writing it.")
-    ],
+    directory: Annotated[Path, argument("A local directory of recordings; a recorder may be writing it.", "LOCATION")],
     listen: ListenOption = "127.0.0.1:8480",
     tokens: Annotated[Path | None, token_file(TOKEN_VARIABLE)] = None,
     tls_cert: TlsCertOption = None,
@@ -47,10 +44,7 @@ def run(
 
     Example: mainstem serve tides --listen 0.0.0.0:8480 --tls-cert cert.pem --tls-key key.pem --token-file token
     """
-    try:
-        host, port = parse_address(listen if not listen.startswith(":") else f"127.0.0.1{listen}")
-    except ValueError as error:
-        raise ConfigurationError(f"--listen: {listen!r}: {error}") from None
+    host, port = listen_address(listen, "--listen")
     if (tls_cert is None) != (tls_key is None):
         raise ConfigurationError("--tls-cert and --tls-key belong together")
     if not directory.is_dir():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import sys
@@ -21,9 +20,13 @@ from mainstem.cli._options import (
     LocalRetentionOption,
     MetricsListenOption,
     StoreOption,
+    argument,
+    flag,
+    integer,
     size,
     store_options,
 )
+from mainstem.cli._output import pick, print_json
 from mainstem.cli._process import say, stopping
 from mainstem.errors import ConfigurationError, RecordingError, StoreError
 from mainstem.metrics import render_families, shipping_families
@@ -57,40 +60,28 @@ ONCE_ATTEMPTS = 2
 
 def run(
     directory: Annotated[
-        Path,
-        typer.Argument(
-            metavar="LOCATION", help="A local directory of recordings, of Mainstem's recorder or Aeron Archive."
-        ),
+        Path, argument("A local directory of recordings, of Mainstem's recorder or Aeron Archive.", "LOCATION")
     ],
-    url: Annotated[
-        str,
-        typer.Argument(metavar="TARGET", help="Path or URL to copy them to, as in s3://bucket/tides or /mnt/archive."),
-    ],
+    url: Annotated[str, argument("Path or URL to copy them to, as in s3://bucket/tides or /mnt/archive.", "TARGET")],
     flush_interval: FlushIntervalOption = 10.0,
-    once: Annotated[bool, typer.Option("--once", help="Ship what is recorded now, and exit.")] = False,
+    once: Annotated[bool, flag("--once", "Ship what is recorded now, and exit.")] = False,
     local_retention: LocalRetentionOption = "",
     bandwidth_limit: Annotated[
-        int | None,
-        size(
-            "--bandwidth-limit", minimum=1024, help="Upload at most this many bytes a second.", show_default="no limit"
-        ),
+        int | None, size("--bandwidth-limit", "Upload at most this many bytes a second.", "no limit", minimum=1024)
     ] = None,
     chunk_size: Annotated[
         int,
         size(
             "--chunk-size",
+            "The most bytes that an object of a growing segment has.",
             minimum=MIN_CHUNK_SIZE,
             maximum=MAX_CHUNK_SIZE,
-            help="The most bytes that an object of a growing segment has.",
         ),
     ] = DEFAULT_CHUNK_SIZE,
     upload_concurrency: Annotated[
-        int,
-        typer.Option("--upload-concurrency", metavar="N", min=1, max=64, help="Upload this many objects at a time."),
+        int, integer("--upload-concurrency", "Upload this many objects at a time.", minimum=1, max=64)
     ] = DEFAULT_UPLOADS,
-    verify: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="Read each object back and compare its checksum.")
-    ] = True,
+    verify: Annotated[bool, flag("--verify/--no-verify", "Read each object back and compare its checksum.")] = True,
     metrics_listen: MetricsListenOption = "",
     store_option: StoreOption = None,
     as_json: JsonOption = False,
@@ -104,7 +95,17 @@ def run(
 
     Example: mainstem ship tides s3://bucket/tides
     """
-    options = _options(flush_interval, local_retention, bandwidth_limit, chunk_size, upload_concurrency, verify)
+    if bandwidth_limit is not None:
+        # A chunk goes out at once: none is longer than a second's worth.
+        chunk_size = max(min(chunk_size, bandwidth_limit), MIN_CHUNK_SIZE)
+    options = ShippingOptions(
+        roll_after_ns=seconds_ns(flush_interval),
+        chunk_size=chunk_size,
+        uploads=upload_concurrency,
+        bytes_per_second=bandwidth_limit,
+        keep=LocalRetention.parse(local_retention, name="--local-retention") if local_retention else None,
+        verify=verify,
+    )
     if not directory.is_dir():
         raise ConfigurationError(f"{directory} is not a directory")
     if scheme_of(url) in HTTP_SCHEMES:
@@ -113,7 +114,7 @@ def run(
     with ExitStack() as stack:
         stop = stack.enter_context(stopping())
         deadline = ShutdownDeadline(stop)
-        store = open_store(url, store_options(store_option))
+        store = open_store(url, store_options(store_option, url))
         stack.callback(store.close)
         retrying = RetryingStore(
             store,
@@ -149,7 +150,7 @@ def run(
         complete = _ship(shipper, stop, once, drains)
         result = _result(shipper)
     if as_json:
-        print(json.dumps(result))
+        print_json(result)
     else:
         say(
             f"shipped {result['bytes_shipped']:,} bytes in {result['objects']:,} objects; {result['lag_bytes']:,} bytes wait"
@@ -175,27 +176,6 @@ class ShutdownDeadline:
         if self._requested_ns is None:
             self._requested_ns = now_ns
         return now_ns - self._requested_ns >= END_WAIT_NS
-
-
-def _options(
-    flush_interval: float,
-    local_retention: str,
-    bandwidth_limit: int | None,
-    chunk_size: int,
-    upload_concurrency: int,
-    verify: bool,
-) -> ShippingOptions:
-    if bandwidth_limit is not None:
-        # A chunk goes out at once: none is longer than a second's worth.
-        chunk_size = max(min(chunk_size, bandwidth_limit), MIN_CHUNK_SIZE)
-    return ShippingOptions(
-        roll_after_ns=seconds_ns(flush_interval),
-        chunk_size=chunk_size,
-        uploads=upload_concurrency,
-        bytes_per_second=bandwidth_limit,
-        keep=LocalRetention.parse(local_retention, name="--local-retention") if local_retention else None,
-        verify=verify,
-    )
 
 
 def _give_way() -> None:
@@ -231,16 +211,11 @@ def _ship(shipper: ArchiveShipper, stop: Stop, once: bool, drains: threading.Eve
             if moved:
                 say(_line(shipper, moved))
             else:
-                _sleep(stop, drains)
+                drains.wait(POLL_S)
     except ShippingEnded as error:
         say(f"mainstem ship: {error}")
         return False
     return True
-
-
-def _sleep(stop: Stop, drains: threading.Event) -> None:
-    if not stop.requested and not drains.is_set():
-        time.sleep(POLL_S)
 
 
 def _line(shipper: ArchiveShipper, moved: int) -> str:
@@ -253,18 +228,10 @@ def _line(shipper: ArchiveShipper, moved: int) -> str:
 
 def _result(shipper: ArchiveShipper) -> dict[str, Any]:
     status = shipper.status()
-    counts = status.counts
     return {
         "archive": status.archive_id,
         "url": status.url,
         "manifest": status.manifest,
-        "commits": counts.commits,
-        "objects": counts.objects,
-        "bytes_shipped": counts.bytes_shipped,
-        "errors": counts.errors,
-        "retries": counts.retries,
-        "lost_bytes": counts.lost_bytes,
-        "segments_deleted": counts.segments_deleted,
+        **pick(status.counts, "commits objects bytes_shipped errors retries lost_bytes segments_deleted last_error"),
         "lag_bytes": status.lag_bytes,
-        "last_error": counts.last_error,
     }

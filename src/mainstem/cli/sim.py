@@ -7,41 +7,25 @@ from typing import Annotated
 
 import typer
 
+from mainstem.cli._options import flag, integer, option
 from mainstem.cli._process import say
 from mainstem.errors import ConfigurationError
 
 
 def run(
-    scenario: Annotated[
-        list[str] | None, typer.Option("--scenario", help="Run only this scenario.", metavar="NAME", show_default="all")
-    ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", metavar="N", min=1, help="Run this many seeds.")] = 50,
-    first: Annotated[int, typer.Option("--first", metavar="N", help="The first of the seeds.")] = 1,
+    scenario: Annotated[list[str] | None, option("--scenario", "NAME", "Run only this scenario.", "all")] = None,
+    seeds: Annotated[int, integer("--seeds", "Run this many seeds.", minimum=1)] = 50,
+    first: Annotated[int, integer("--first", "The first of the seeds.", minimum=None)] = 1,
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="Run only this seed, and print what each scenario did.")
+        int | None, integer("--seed", "Run only this seed, and print what each scenario did.", minimum=None)
     ] = None,
-    workers: Annotated[
-        int,
-        typer.Option("--workers", metavar="N", min=0, help="Run in this many processes (0 = one for each processor)."),
-    ] = 0,
-    without: Annotated[
-        str, typer.Option("--without", metavar="KIND,...", help="Leave out these kinds of faults.")
-    ] = "",
-    drop: Annotated[
-        str, typer.Option("--drop", metavar="N,...", help="Leave out these faults of the schedule, by number.")
-    ] = "",
+    workers: Annotated[int, integer("--workers", "Run in this many processes (0 = one for each processor).")] = 0,
+    without: Annotated[str, option("--without", "KIND,...", "Leave out these kinds of faults.")] = "",
+    drop: Annotated[str, option("--drop", "N,...", "Leave out these faults of the schedule, by number.")] = "",
     scale: Annotated[
-        float | None,
-        typer.Option(
-            "--scale",
-            metavar="SHARE",
-            help="Send this share of a long run's messages.",
-            show_default="drawn from the seed",
-        ),
+        float | None, option("--scale", "SHARE", "Send this share of a long run's messages.", "drawn from the seed")
     ] = None,
-    shrink: Annotated[
-        bool, typer.Option("--shrink/--no-shrink", help="Reduce a failing run to what its failure needs.")
-    ] = True,
+    shrink: Annotated[bool, flag("--shrink/--no-shrink", "Reduce a failing run to what its failure needs.")] = True,
 ) -> None:
     """Run the simulator's scenarios over many seeds, and reduce a run that fails.
 

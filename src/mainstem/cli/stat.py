@@ -5,19 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from mainstem.aeron.tools.select import Selection, counter_row, rates, snapshot_header
-from mainstem.cli._drivers import inspect, print_header, take_snapshot
-from mainstem.cli._options import (
-    ChannelOption,
-    DirectoryOption,
-    IntervalOption,
-    JsonOption,
-    SessionOption,
-    StreamOption,
-    WatchOption,
-)
+from mainstem.cli._drivers import Inspection, print_header, take_snapshot
+from mainstem.cli._options import flag, option
 from mainstem.cli._output import Column, Table, number, print_json, print_table, rate
 from mainstem.errors import ConfigurationError
 
@@ -30,23 +20,12 @@ if TYPE_CHECKING:
 
 
 def run(
-    directory: DirectoryOption = "",
+    inspection: Inspection,
     types: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--type", metavar="TYPE", help="Show only counters of this type (snd-pos, system, 4).", show_default="all"
-        ),
+        list[str] | None, option("--type", "TYPE", "Show only counters of this type (snd-pos, system, 4).", "all")
     ] = None,
-    session: SessionOption = None,
-    stream: StreamOption = None,
-    channel: ChannelOption = "",
-    label: Annotated[
-        str, typer.Option("--label", metavar="REGEX", help="Show only labels that match this regular expression.")
-    ] = "",
-    nonzero: Annotated[bool, typer.Option("--nonzero", help="Leave out counters that are 0.")] = False,
-    watch: WatchOption = False,
-    interval: IntervalOption = 1.0,
-    as_json: JsonOption = False,
+    label: Annotated[str, option("--label", "REGEX", "Show only labels that match this regular expression.")] = "",
+    nonzero: Annotated[bool, flag("--nonzero", "Leave out counters that are 0.")] = False,
 ) -> None:
     """Show a driver's counters.
 
@@ -63,9 +42,9 @@ def run(
         raise ConfigurationError(f"--label must be a regular expression (got {label!r}): {error}") from None
     selection = Selection(
         types=frozenset(types or ()),
-        session_id=session,
-        stream_id=stream,
-        channel=channel,
+        session_id=inspection.session,
+        stream_id=inspection.stream,
+        channel=inspection.channel,
         label=pattern,
         hide_zero=nonzero,
     )
@@ -75,14 +54,14 @@ def run(
         nonlocal before
         now = take_snapshot(reader)
         chosen = [c for c in now.counters if selection.matches(c)]
-        if as_json:
+        if inspection.as_json:
             print_json(snapshot_header(now) | {"counters": [counter_row(c) for c in chosen]})
         else:
             print_header(out, now)
-            print_table(out, _table(chosen, rates(before, now, chosen) if watch else None))
+            print_table(out, _table(chosen, rates(before, now, chosen) if inspection.watch else None))
         before = now
 
-    inspect(directory, show, watch=watch, interval=interval, as_json=as_json)
+    inspection.run(show)
 
 
 def _table(counters: list[CounterSnapshot], rising: dict[int, float] | None = None) -> Table:

@@ -6,22 +6,12 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from mainstem.cli._drivers import StreamFilter, inspect_streams
-from mainstem.cli._options import (
-    ChannelOption,
-    DirectoryOption,
-    IntervalOption,
-    JsonOption,
-    SessionOption,
-    StreamOption,
-    WatchOption,
-)
-from mainstem.cli._output import Column, Table, number, print_table, print_title
+from mainstem.cli._drivers import Inspection
+from mainstem.cli._output import Column, Table, number, pick, print_table, print_title
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mainstem.aeron.tools.archives import ActiveRecording
     from mainstem.aeron.tools.streams import Image, Publication, Stream, Subscriber
 
 COLUMNS = (
@@ -37,15 +27,7 @@ COLUMNS = (
 )
 
 
-def run(
-    directory: DirectoryOption = "",
-    session: SessionOption = None,
-    stream: StreamOption = None,
-    channel: ChannelOption = "",
-    watch: WatchOption = False,
-    interval: IntervalOption = 1.0,
-    as_json: JsonOption = False,
-) -> None:
+def run(inspection: Inspection) -> None:
     """List the streams of a driver, one line each.
 
     For each stream: how far the publisher has written, its limit, how far the sender, the receiver and every subscriber
@@ -54,8 +36,7 @@ def run(
 
     Example: mainstem streams --channel localhost:20121 --watch
     """
-    which = StreamFilter(session, stream, channel)
-    inspect_streams(directory, which, row=_row, show=_show, watch=watch, interval=interval, as_json=as_json)
+    inspection.run_for_streams(_row, _show)
 
 
 def _show(out: Console, streams: list[Stream]) -> None:
@@ -106,64 +87,43 @@ def _reader(subscriber: Subscriber) -> str:
 
 
 def _row(stream: Stream) -> dict[str, object]:
-    return {
-        "session_id": stream.session_id,
-        "stream_id": stream.stream_id,
-        "channel": stream.channel,
+    return pick(stream, "session_id stream_id channel") | {
         "publication": _publication_row(stream.publication) if stream.publication else None,
-        "images": [_image_row(i) for i in stream.images],
+        "images": [_image_row(each) for each in stream.images],
     }
 
 
 def _publication_row(publication: Publication) -> dict[str, object]:
-    return {
+    row = {
         "registration_id": publication.key.registration_id,
         "client_id": publication.client.client_id,
         "client_name": publication.client.name,
-        "purpose": publication.purpose,
-        "position": publication.position,
-        "limit": publication.limit,
-        "window": publication.window,
-        "sender_position": publication.sender_position,
-        "sender_limit": publication.sender_limit,
-        "back_pressure_events": publication.back_pressure_events,
+    }
+    row |= pick(publication, "purpose position limit window sender_position sender_limit back_pressure_events")
+    return row | {
         "naks_received": publication.naks,
         "receivers": publication.receivers,
         "destinations": publication.destinations,
         "is_connected": publication.log.is_connected if publication.log else None,
-        "subscribers": [_subscriber_row(s) for s in publication.subscribers],
+        "subscribers": [_subscriber_row(each) for each in publication.subscribers],
     }
 
 
 def _image_row(image: Image) -> dict[str, object]:
-    return {
-        "registration_id": image.key.registration_id,
-        "channel": image.key.channel,
-        "position": image.position,
-        "high_water_mark": image.high_water_mark,
-        "window": image.window,
+    row = pick(image.key, "registration_id channel") | pick(image, "position high_water_mark window")
+    return row | {
         "naks_sent": image.naks,
         "active_transports": image.log.active_transports if image.log else None,
-        "subscribers": [_subscriber_row(s) for s in image.subscribers],
+        "subscribers": [_subscriber_row(each) for each in image.subscribers],
     }
 
 
 def _subscriber_row(subscriber: Subscriber) -> dict[str, object]:
+    recording = subscriber.recording
     return {
         "registration_id": subscriber.registration_id,
         "client_id": subscriber.client.client_id,
         "client_name": subscriber.client.name,
-        "channel": subscriber.channel,
-        "position": subscriber.position,
-        "join_position": subscriber.join_position,
-        "is_spy": subscriber.is_spy,
-        "recording": _recording_row(subscriber.recording) if subscriber.recording else None,
-    }
-
-
-def _recording_row(recording: ActiveRecording) -> dict[str, object]:
-    return {
-        "archive_id": recording.archive_id,
-        "recording_id": recording.recording_id,
-        "position": recording.position,
+        **pick(subscriber, "channel position join_position is_spy"),
+        "recording": pick(recording, "archive_id recording_id position") if recording else None,
     }

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 from base64 import b64encode
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.aeron.client.resource import raise_error_of
@@ -17,20 +16,17 @@ from mainstem.aeron.tools.message_text import TEMPLATE_HELP, Message, as_json, f
 from mainstem.cli._drivers import SlowStepNotice, connect
 from mainstem.cli._options import (
     ChannelArgument,
-    CodecOption,
-    CodecOptions,
+    CodecChoice,
     CountOption,
     DirectoryOption,
     ExitAtEndOption,
     StatsOption,
-    StreamArgument,
-    StreamIdOption,
+    StreamId,
     TimeoutOption,
     choice,
-    codec_of,
-    stream_id,
+    option,
 )
-from mainstem.cli._output import amount
+from mainstem.cli._output import amount, totals
 from mainstem.cli._process import say, stopping
 from mainstem.errors import ConfigurationError, MissingExtraError, StoreError, Timeout
 from mainstem.recording.export import json_of
@@ -51,23 +47,34 @@ OUTPUTS: dict[str, Callable[[Message], bytes] | None] = {
     "length-prefixed": with_length,
 }
 
-OutputOption = Annotated[str, choice("--output", tuple(OUTPUTS), help="How messages are printed.")]
-TemplateOption = Annotated[str, typer.Option("--template", metavar="TEXT", help=TEMPLATE_HELP)]
+
+@dataclass
+class Printing:
+    """How messages are printed, or only counted."""
+
+    codec: CodecChoice
+    output: Annotated[str, choice("--output", tuple(OUTPUTS), "How messages are printed.")] = "text"
+    template: Annotated[str, option("--template", "TEXT", TEMPLATE_HELP)] = ""
+    stats: StatsOption = False
+
+    def layout(self) -> Callable[[Message], bytes] | None:
+        """The text of a message; None for the message as it is. Raises ConfigurationError for several layouts."""
+        codec = self.codec.find()
+        if (self.output != "text") + bool(self.template) + (codec is not None) > 1:
+            raise ConfigurationError("--output, --template and --codec exclude one another")
+        if self.template:
+            return formatter(self.template)
+        return partial(_rows, codec) if codec is not None else OUTPUTS[self.output]
 
 
 def run(
     channel: ChannelArgument,
-    stream: StreamArgument = None,
-    stream_option: StreamIdOption = None,
+    stream: StreamId,
+    printing: Printing,
     directory: DirectoryOption = "",
-    stats: StatsOption = False,
     count: CountOption = 0,
     exit_at_end: ExitAtEndOption = False,
     timeout: TimeoutOption = 0.0,
-    output: OutputOption = "text",
-    template: TemplateOption = "",
-    codec: CodecOption = "",
-    codec_option: CodecOptions = None,
 ) -> None:
     """Print the messages of a stream, one a line, or their rate.
 
@@ -83,30 +90,20 @@ def run(
 
     Example: mainstem sub aeron:ipc --stream 1001 --output json --count 10
     """
-    own_stream = stream_id(stream, stream_option)
     check_subscription(channel)
-    lay_out = layout(output, template, codec_of(codec, codec_option))
+    lay_out = printing.layout()
     with (
         connect(directory, "sub") as aeron,
         stopping() as stop,
-        aeron.add_subscription(channel, own_stream) as subscription,
+        aeron.add_subscription(channel, stream.chosen) as subscription,
     ):
-        if stats:
-            say(f"listening on {channel}, stream {own_stream}")
-        reader = Reader(subscription, stats, lay_out)
+        if printing.stats:
+            say(f"listening on {channel}, stream {stream.chosen}")
+        reader = Reader(subscription, printing.stats, lay_out)
         try:
             reader.read(stop, count, exit_at_end, timeout)
         finally:
             reader.report_all()
-
-
-def layout(output: str, template: str, codec: Codec | None) -> Callable[[Message], bytes] | None:
-    """How messages are printed; None for as they are. Raises ConfigurationError if several options say it."""
-    if (output != "text") + bool(template) + (codec is not None) > 1:
-        raise ConfigurationError("--output, --template and --codec exclude one another")
-    if template:
-        return formatter(template)
-    return partial(_rows, codec) if codec is not None else OUTPUTS[output]
 
 
 def _rows(codec: Codec, message: Message) -> bytes:
@@ -201,6 +198,4 @@ class Reader:
 
     def report_all(self) -> None:
         """Report the totals."""
-        meter = self.meter
-        overall = amount(*meter.overall(SYSTEM_CLOCK.monotonic_ns())).strip()
-        say(f"received {meter.messages:,} messages, {meter.nbytes:,} bytes: {overall}")
+        say(f"received {totals(self.meter)}")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
-
 from mainstem.cli._drivers import chosen_directories
-from mainstem.cli._options import AllDriversOption, DirectoriesOption, IntervalOption
+from mainstem.cli._options import AllDriversOption, DirectoriesOption, IntervalOption, option
 from mainstem.errors import ConfigurationError, needs_extras
 
 
@@ -17,8 +15,7 @@ def run(
     all_drivers: AllDriversOption = False,
     interval: IntervalOption = 1.0,
     text: Annotated[
-        str,
-        typer.Option("--filter", metavar="TEXT", help="Start with only the streams that have this text in a column."),
+        str, option("--filter", "TEXT", "Start with only the streams that have this text in a column.")
     ] = "",
 ) -> None:
     """A live view of drivers, clients and streams, in the whole terminal.

@@ -7,8 +7,9 @@ import logging
 import os
 import ssl
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -22,8 +23,11 @@ from mainstem.cli._options import (
     MetricsListenOption,
     TlsCertOption,
     TlsKeyOption,
+    argument,
     duration,
+    flag,
     max_connections,
+    option,
     size,
     token_file,
 )
@@ -33,7 +37,6 @@ from mainstem.metrics import Endpoints, MetricsServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
-    from typing import Any
 
     from mainstem.metrics import Endpoint
 
@@ -42,28 +45,37 @@ T = TypeVar("T")
 app = App("Forward many TCP connections over one, with TLS and a shared token.")
 
 MIN_WINDOW = 1024
-TokenFileOption = Annotated[Path | None, token_file(TOKEN_VARIABLE)]
-StallOption = Annotated[
-    float,
-    duration("--stall-timeout", help="Reset a connection whose last bytes nobody takes for this long (0 = never)."),
-]
-WindowOption = Annotated[
-    int, size("--window", minimum=MIN_WINDOW, help="Bytes buffered for each connection and direction.")
-]
+
+
+@dataclass
+class End:
+    """The options of either end of a tunnel."""
+
+    listen: ListenOption
+    secret_file: Annotated[Path | None, token_file(TOKEN_VARIABLE)] = None
+    window: Annotated[
+        int, size("--window", "Bytes buffered for each connection and direction.", minimum=MIN_WINDOW)
+    ] = 256 << 10
+    stall_timeout: Annotated[
+        float,
+        duration("--stall-timeout", "Reset a connection whose last bytes nobody takes for this long (0 = never)."),
+    ] = STALL_TIMEOUT_S
+    metrics_listen: MetricsListenOption = ""
+    insecure: InsecureOption = False
+
+    def limits(self) -> dict[str, Any]:
+        """Arguments of either end. Raises ConfigurationError for a token that cannot be read."""
+        token = _secret(self.secret_file)
+        return {"token": token, "window": self.window, "stall_timeout": self.stall_timeout}
 
 
 @app.command()
 def serve(
-    listen: ListenOption,
-    target: Annotated[str, typer.Option("--target", metavar="ADDRESS", help="Where connections go.")],
-    secret_file: TokenFileOption = None,
+    end: End,
+    target: Annotated[str, option("--target", "ADDRESS", "Where connections go.")],
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
-    window: WindowOption = 256 << 10,
     max_streams: Annotated[int, max_connections()] = MAX_STREAMS,
-    stall_timeout: StallOption = STALL_TIMEOUT_S,
-    metrics_listen: MetricsListenOption = "",
-    insecure: InsecureOption = False,
 ) -> None:
     """Accept tunnels, and connect what comes out of them to --target.
 
@@ -78,20 +90,14 @@ def serve(
         _load(lambda: context.load_cert_chain(tls_cert, tls_key), f"certificate {tls_cert}")
     elif tls_key:
         raise ConfigurationError("--tls-key needs --tls-cert")
-    server = TunnelServer(
-        Address.parse(target),
-        token=_secret(secret_file),
-        window=window,
-        max_streams=max_streams,
-        stall_timeout=stall_timeout,
-    )
-    where = Address.parse(listen)
+    server = TunnelServer(Address.parse(target), max_streams=max_streams, **end.limits())
+    where = Address.parse(end.listen)
 
     async def work() -> None:
         async with server:
-            await server.start(where, ssl=context, insecure=insecure)
+            await server.start(where, ssl=context, insecure=end.insecure)
             stop = stop_event()
-            with _exporting(metrics_listen, server):
+            with _exporting(end.metrics_listen, server):
                 typer.echo(f"tunnel serves {where if where.path or where.port else f':{server.port}'} to {target}")
                 await stop.wait()
 
@@ -100,26 +106,13 @@ def serve(
 
 @app.command()
 def connect(
-    listen: ListenOption,
-    server: Annotated[str, typer.Option("--server", metavar="ADDRESS", help="Where the tunnel is served.")],
-    secret_file: TokenFileOption = None,
-    tls: Annotated[bool, typer.Option("--tls", help="Use TLS, as always to another machine.")] = False,
+    end: End,
+    server: Annotated[str, option("--server", "ADDRESS", "Where the tunnel is served.")],
+    tls: Annotated[bool, flag("--tls", "Use TLS, as always to another machine.")] = False,
     tls_ca: Annotated[
-        str,
-        typer.Option(
-            "--tls-ca", metavar="FILE", help="Trust this certificate (PEM), and use TLS.", show_default="this machine's"
-        ),
+        str, option("--tls-ca", "FILE", "Trust this certificate (PEM), and use TLS.", "this machine's")
     ] = "",
-    tls_name: Annotated[
-        str,
-        typer.Option(
-            "--tls-name", metavar="NAME", help="The name in the server's certificate.", show_default="its host"
-        ),
-    ] = "",
-    window: WindowOption = 256 << 10,
-    stall_timeout: StallOption = STALL_TIMEOUT_S,
-    metrics_listen: MetricsListenOption = "",
-    insecure: InsecureOption = False,
+    tls_name: Annotated[str, option("--tls-name", "NAME", "The name in the server's certificate.", "its host")] = "",
 ) -> None:
     """Listen here, and carry each connection through the tunnel; the tunnel is reconnected.
 
@@ -128,27 +121,19 @@ def connect(
 
     Example: mainstem tunnel connect --listen localhost:5432 --server gateway:9443 --token-file secret
     """
-    where, target = Address.parse(listen), Address.parse(server)
+    where, target = Address.parse(end.listen), Address.parse(server)
     context = None
-    if tls or tls_ca or not (insecure or target.is_local):
+    if tls or tls_ca or not (end.insecure or target.is_local):
         context = _load(lambda: ssl.create_default_context(cafile=tls_ca or None), f"certificate {tls_ca}")
     elif tls_name:
         raise ConfigurationError("--tls-name needs --tls or --tls-ca")
-    secret = _secret(secret_file)
+    limits = end.limits()
 
     async def work() -> None:
-        client = TunnelClient(
-            target,
-            token=secret,
-            ssl=context,
-            server_hostname=tls_name or None,
-            window=window,
-            stall_timeout=stall_timeout,
-        )
-        async with client:
-            await client.start(where, insecure=insecure)
+        async with TunnelClient(target, ssl=context, server_hostname=tls_name or None, **limits) as client:
+            await client.start(where, insecure=end.insecure)
             stop = stop_event()  # no earlier: a signal ends the attempt to connect at once
-            with _exporting(metrics_listen, client):
+            with _exporting(end.metrics_listen, client):
                 typer.echo(
                     f"tunnel listens on {where if where.path or where.port else f':{client.port}'}, goes to {server}"
                 )
@@ -160,7 +145,7 @@ def connect(
 @app.command()
 def token(
     file: Annotated[
-        Path | None, typer.Argument(help="A new file, which only its owner can read, or a pipe; default: print it.")
+        Path | None, argument("A new file, which only its owner can read, or a pipe; default: print it.")
     ] = None,
 ) -> None:
     """Make a random token for both ends of a tunnel.

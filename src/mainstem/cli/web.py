@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from mainstem.aeron.channel_values import parse_address
+from mainstem.aeron.channel_values import listen_address
 from mainstem.cli._drivers import chosen_directories
 from mainstem.cli._options import AllDriversOption, DirectoriesOption, InsecureOption, IntervalOption, ListenOption
 from mainstem.cli._process import say, stop_event
-from mainstem.errors import ConfigurationError
 from mainstem.serve.live import LiveServer
 
 
@@ -28,10 +27,7 @@ def run(
 
     Example: mainstem web --all-drivers --listen 127.0.0.1:9000
     """
-    try:
-        host, port = parse_address(listen if not listen.startswith(":") else f"127.0.0.1{listen}")
-    except ValueError as error:
-        raise ConfigurationError(f"--listen: {listen!r}: {error}") from None
+    host, port = listen_address(listen, "--listen")
     asyncio.run(_serve(chosen_directories(directory, all_drivers=all_drivers), host, port, interval, insecure))
 
 

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.padding import Padding
 from rich.text import Text
 
 from mainstem.aeron.tools.diagnosis import IMAGE, ON_AND_OFF, diagnose, diagnosis_row
 from mainstem.aeron.tools.driver_warnings import driver_warnings
 from mainstem.aeron.tools.select import snapshot_header
-from mainstem.cli._drivers import StreamFilter, inspect, print_header, take_snapshots
-from mainstem.cli._options import (
-    ChannelOption,
-    DirectoryOption,
-    IntervalOption,
-    JsonOption,
-    SessionOption,
-    StreamOption,
-    WatchOption,
-    duration,
-)
+from mainstem.cli._drivers import Inspection, print_header, take_snapshots
+from mainstem.cli._options import duration, flag, integer
 from mainstem.cli._output import clock_time, print_json, print_title
 
 if TYPE_CHECKING:
@@ -35,18 +25,10 @@ INDENT = 2
 
 
 def run(
-    directory: DirectoryOption = "",
-    session: SessionOption = None,
-    stream: StreamOption = None,
-    channel: ChannelOption = "",
-    seconds: Annotated[float, duration("--duration", help="How long to take samples.")] = 1.0,
-    samples: Annotated[
-        int, typer.Option("--samples", metavar="N", min=1, max=10_000, help="How many samples to take in that time.")
-    ] = 20,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Show streams that are not stalled, too.")] = False,
-    watch: WatchOption = False,
-    interval: IntervalOption = 1.0,
-    as_json: JsonOption = False,
+    inspection: Inspection,
+    seconds: Annotated[float, duration("--duration", "How long to take samples.")] = 1.0,
+    samples: Annotated[int, integer("--samples", "How many samples to take in that time.", minimum=1, max=10_000)] = 20,
+    everything: Annotated[bool, flag("--all -a", "Show streams that are not stalled, too.")] = False,
 ) -> None:
     """Show why each stream is stalled, since when, and the numbers that show it.
 
@@ -55,34 +37,24 @@ def run(
 
     Example: mainstem why --stream 1001 --duration 5s --all
     """
-    which = StreamFilter(session, stream, channel)
 
     def show(out: Console, reader: DirectoryReader) -> None:
         snapshots = take_snapshots(reader, samples, seconds)
         warnings = driver_warnings(snapshots, reader.errors())
-        chosen = [each for each in diagnose(snapshots, reader.losses()) if which.matches(each)]
-        _show_all(out, snapshots, warnings, chosen, everything, as_json)
+        chosen = [each for each in diagnose(snapshots, reader.losses()) if inspection.matches(each)]
+        if inspection.as_json:
+            streams = [diagnosis_row(each) for each in chosen]
+            more = {"samples": len(snapshots), "warnings": list(warnings), "streams": streams}
+            print_json(snapshot_header(snapshots[-1]) | more)
+        else:
+            _show_all(out, snapshots, warnings, chosen, everything)
 
-    inspect(directory, show, watch=watch, interval=interval, as_json=as_json)
+    inspection.run(show)
 
 
 def _show_all(
-    out: Console,
-    snapshots: list[Snapshot],
-    warnings: tuple[str, ...],
-    chosen: list[Diagnosis],
-    everything: bool,
-    as_json: bool,
+    out: Console, snapshots: list[Snapshot], warnings: tuple[str, ...], chosen: list[Diagnosis], everything: bool
 ) -> None:
-    if as_json:
-        document = snapshot_header(snapshots[-1])
-        document |= {
-            "samples": len(snapshots),
-            "warnings": list(warnings),
-            "streams": [diagnosis_row(d) for d in chosen],
-        }
-        print_json(document)
-        return
     print_header(out, snapshots[-1])
     for warning in warnings:
         out.print(Text(f"! {warning}"))

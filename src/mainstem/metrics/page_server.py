@@ -19,7 +19,7 @@ from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.exposure import is_loopback
 from mainstem._internal.listening import bind_sockets, listening_addresses, url_of
 from mainstem._internal.log_throttle import LogThrottle, kind_of
-from mainstem.aeron.channel_values import parse_address
+from mainstem.aeron.channel_values import listen_address
 from mainstem.errors import ConfigurationError, MainstemError
 from mainstem.metrics.page_http import END_OF_HEAD, PATH, page_response, parse_head, refusal, response, without_body
 from mainstem.metrics.prometheus import CONTENT_TYPE
@@ -210,10 +210,8 @@ class PageServer:
 
 def _listen(listen: str, name: str) -> tuple[str, list[socket.socket]]:
     kind = socket.SOCK_STREAM
+    host, port = listen_address(listen, name)
     try:
-        host, port = parse_address(listen if not listen.startswith(":") else f"127.0.0.1{listen}")
         return host, bind_sockets(listening_addresses(host, port, kind), kind=kind, backlog=BACKLOG)
-    except ValueError as error:
-        raise ConfigurationError(f"{name}: {listen!r}: {error}") from None
     except OSError as error:
         raise ConfigurationError(f"{name}: cannot listen on {listen}: {error.strerror}") from None

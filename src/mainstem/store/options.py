@@ -60,10 +60,15 @@ _AZURE = {
 }
 
 
+def is_tail_option(name: str) -> bool:
+    """Whether a name is ``tail``, or an option of the tail's store."""
+    return name.lower().partition(".")[0] == TAIL
+
+
 def is_store_option(name: str) -> bool:
     """Whether a name is one of a store's options, of whatever kind."""
     lowered = name.lower()
-    return lowered in NAMES or lowered == TAIL or lowered.startswith(("fs.", f"{TAIL}.", *_HADOOP_CLIENT))
+    return lowered in NAMES or is_tail_option(name) or lowered.startswith(("fs.", *_HADOOP_CLIENT))
 
 
 def _typed(values: Mapping[str, str], kinds: _Kinds, url: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mainstem.cli._options import codec_of
+from mainstem.cli._options import CodecChoice
 from mainstem.cli.pub import LineEncoder
 from mainstem.cli.sub import decoded_lines
 from mainstem.codecs import find_codec
@@ -29,7 +29,7 @@ SCHEMA = {"type": "record", "name": "T", "fields": [
 @pytest.fixture
 def codec(tmp_path: Path) -> Codec:
     (tmp_path / "t.avsc").write_text(json.dumps(SCHEMA))
-    chosen = codec_of("avro", [f"schema={tmp_path / 't.avsc'}"])
+    chosen = CodecChoice("avro", [f"schema={tmp_path / 't.avsc'}"]).find()
     assert chosen is not None
     return chosen
 
@@ -78,9 +78,9 @@ def test_a_line_that_does_not_fit_is_named(codec: Codec, line: bytes, reason: st
 
 
 def test_options_without_a_codec_are_refused() -> None:
-    assert codec_of("", None) is None
+    assert CodecChoice().find() is None
     with pytest.raises(ConfigurationError, match="--codec-option needs --codec"):
-        codec_of("", ["a=b"])
+        CodecChoice("", ["a=b"]).find()
 
 
 def test_a_number_that_would_be_rounded_is_not_published() -> None:

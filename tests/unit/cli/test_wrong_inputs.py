@@ -10,6 +10,7 @@ from tests.support.streams import Stream, record
 from tests.unit.aeron.tools.driver_files import DriverFiles
 
 from mainstem import cli
+from mainstem.cli.echo import _host
 from mainstem.recording import Recorder
 
 if TYPE_CHECKING:
@@ -396,6 +397,14 @@ def test_a_wrong_input_is_a_sentence(
         ("serve {folder} --listen a..b:1", "'a..b' is not a host name: label empty or too long"),
         ("ship {folder} http://localhost:1/x", "http(s):// is read-only; ship to a directory or an object store"),
         ("demo --data {jsonl} --out /dev/null", "--out: /dev/null is not a directory"),
+        ("echo serve ::1:80", "::1:80 may be an address, or ::1 and a port: write [::1:80], or [::1] --port 80"),
+        ("echo client fe80::1:9000", "write [fe80::1:9000], or [fe80::1] --port 9000"),
+        ("echo client 127.0.0.1 --local fe80::1:9", "write [fe80::1:9], or [fe80::1] --port 9"),
+        ("ship {recordings} {out} --store-option a=b", "--store-option a is for a URL such as s3://bucket/tides: {out} is"),
+        ("export {recordings} --format csv --store-option a=b", "{recordings} is a directory, which has no options"),
+        ("recordings ls file://{recordings} --store-option a=b", "file://{recordings} is a directory"),
+        ("compact {folder} --store-option a=b", "{folder} is a directory, which has no options"),
+        ("record aeron:ipc -s 1 --out {out} --store-option a=b", "--store-option needs --ship-to"),
     ],
 )  # fmt: skip
 def test_a_wrong_input_is_blamed_by_its_name(
@@ -405,3 +414,8 @@ def test_a_wrong_input_is_blamed_by_its_name(
     with pytest.raises(SystemExit):
         cli.main(shlex.split(line.format(**places)))
     assert reason.format(**places) in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["::1", "[::1]", "[::1:80]", "2001:db8::5", "127.0.0.1", "localhost"])
+def test_an_address_that_has_one_meaning_is_taken(text: str) -> None:
+    assert _host(text) == text.strip("[]")
