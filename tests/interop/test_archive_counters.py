@@ -26,6 +26,20 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.interop, pytest.mark.long]
 CHANNEL = "aeron:ipc?term-length=64k"
+LABELS = {
+    "Archive Errors",
+    "Archive Control Sessions",
+    "archive-conductor max cycle time in ns: SHARED",
+    "archive-conductor work cycle time exceeded count: threshold=100ms SHARED",
+    "archive-recorder max write time in ns",
+    "archive-recorder total write bytes",
+    "archive-recorder total write time in ns",
+    "archive-replayer max read time in ns",
+    "archive-replayer total read bytes",
+    "archive-replayer total read time in ns",
+    "Archive Recording Sessions",
+    "Archive Replay Sessions",
+}
 
 
 def asked(*words: object) -> Any:
@@ -62,8 +76,14 @@ def test_recordings_and_replays_are_named(start_driver: DriverFactory, tmp_path:
         (recorded,) = [each for each in counters if each["type"] == "rec-pos"]
         assert (recorded["archive_id"], recorded["recording_id"]) == (client.archive_id, event.recording_id)
         assert (recorded["value"], recorded["channel"]) == (publication.position, "aeron:ipc")
-        named = {each["type"] for each in asked("stat", "--dir", driver.directory)["counters"]}
-        assert {"archive-errors", "archive-control-sessions", "archive-recordings", "archive-replays"} <= named
+        counters = asked("stat", "--dir", driver.directory)["counters"]
+        named = {each["type"] for each in counters}
+        of_archive = {each["type"]: each for each in counters if each["label"].partition(" - ")[0] in LABELS}
+        assert {each["label"].partition(" - ")[0] for each in of_archive.values()} == LABELS
+        # Of padding, Java's archive counts the header.
+        assert 0 <= publication.position - of_archive["archive-write-bytes"]["value"] < 4 * 1408
+        assert of_archive["archive-write-time"]["value"] >= of_archive["archive-max-write-time"]["value"] > 0
+        assert of_archive["archive-max-cycle-time"]["value"] > 0
         assert not {str(number) for number in range(100, 118)} & named
 
         (stream,) = asked("streams", "--dir", driver.directory, "--stream", 1001)["streams"]

@@ -745,3 +745,41 @@ def test_an_archive_runs_in_its_own_thread_or_is_run_by_its_caller(tmp_path: Pat
         assert ("archive-conductor" in names) is (mode == "SHARED")
         assert (server.invoke() == 0) or mode == "INVOKER"
         assert not server.closed
+
+
+# -- counters ------------------------------------------------------------------------------------------------------------
+
+
+def counters_of(archive: RunningArchive) -> dict[str, int]:
+    """The values of the archive's own counters, by the beginning of their labels."""
+    counters = archive.aeron.counters
+    found = [counter_id for counter_id in counters if 101 <= counters.type_id(counter_id) <= 112]
+    return {counters.label(each).partition(" - archiveId=")[0]: counters.value(each) for each in found}
+
+
+def test_counters_say_what_was_written_and_read_and_how_long_that_and_a_cycle_took(archive: RunningArchive) -> None:
+    client = archive.connected()
+    recording_id, end = record(archive, client)
+    subscription = replay(archive, client, recording_id=recording_id, position=-1, length=-1)
+    read(archive, subscription, COUNT)
+    subscription.close()
+    archive.until(lambda: counters_of(archive)["Archive Replay Sessions"] == 0)
+    values = counters_of(archive)
+    assert values["archive-recorder total write bytes"] == end
+    # A read that met a full window is repeated.
+    assert values["archive-replayer total read bytes"] >= end
+    for agent, what in (("recorder", "write"), ("replayer", "read")):
+        longest, total = (values[f"archive-{agent} {kind} {what} time in ns"] for kind in ("max", "total"))
+        assert 0 < longest < total
+    longest, exceeded = (
+        "archive-conductor max cycle time in ns: INVOKER",
+        "archive-conductor work cycle time exceeded count: threshold=100ms INVOKER",
+    )
+    before = values[exceeded]
+    time.sleep(0.11)
+    archive.work()
+    archive.work()
+    values = counters_of(archive)
+    assert values[longest] > 110 * NS_PER_MS
+    assert values[exceeded] > before
+    assert len(values) == 12

@@ -135,7 +135,7 @@ class ArchiveConductor:
         self._deletions = Deletions(files, self._recordings, lambda: self._replays)
         self._buffer = bytearray(settings.file_io_max_length)
         self._now_ns = clock.monotonic_ns()
-        self._counters = ArchiveCounters(aeron, settings.id)
+        self._counters = ArchiveCounters(aeron, settings.id, settings.threading_mode, clock)
         self._events = RecordingEvents(
             aeron.add_exclusive_publication(settings.recording_events_channel, settings.recording_events_stream_id)
             if settings.recording_events_channel
@@ -173,6 +173,7 @@ class ArchiveConductor:
     def do_work(self, now_ns: int) -> int:
         """Run one duty cycle; return how much was done. Raises AgentTerminated once the driver has gone."""
         self._now_ns = now_ns
+        self._counters.begin_cycle(now_ns)
         work = self._aeron.invoke()
         if self._aeron.closed:
             raise AgentTerminated
@@ -478,7 +479,9 @@ class ArchiveConductor:
                 self._forget(entry)
                 self._close_if_unused(entry)
             return
-        recording = RecordingSession(entry, image, writer, signal, adding, self._files, self._events, self._clock)
+        recording = RecordingSession(
+            entry, image, writer, signal, adding, self._files, self._events, self._clock, self._counters.writes
+        )
         entry.latest = recording
         entry.sessions.append(recording)
         self._recordings.add(recording)
@@ -787,6 +790,7 @@ class ArchiveConductor:
                 max_length=max_length,
                 now_ns=self._now_ns,
                 connect_timeout_ns=self._settings.connect_timeout_ns,
+                reads=self._counters.reads,
             )
         )
 

@@ -6,20 +6,32 @@ import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from mainstem._internal.clock import NS_PER_MS
+from mainstem.aeron.counters import ArchiveCounterType as Kind
 from mainstem.errors import ConfigurationError, MainstemError
 
 if TYPE_CHECKING:
     from mainstem._core.memory.counters import CountersReader
+    from mainstem._internal.clock import Clock
     from mainstem.aeron.client import Aeron
     from mainstem.aeron.client.operation import Operation
 
 MAX_LABEL_LENGTH = 380
-ERRORS, CONTROL_SESSIONS, RECORDING_SESSIONS, REPLAY_SESSIONS = 101, 102, 111, 112
+CYCLE_THRESHOLD_NS = 100 * NS_PER_MS  # a duty cycle that takes longer is counted
+# Labels are the reference's. {} is the threading mode; the conductor is the one agent in each of them.
 _LABELS = {
-    ERRORS: "Archive Errors",
-    CONTROL_SESSIONS: "Archive Control Sessions",
-    RECORDING_SESSIONS: "Archive Recording Sessions",
-    REPLAY_SESSIONS: "Archive Replay Sessions",
+    Kind.ERRORS: "Archive Errors",
+    Kind.CONTROL_SESSIONS: "Archive Control Sessions",
+    Kind.MAX_CYCLE_TIME: "archive-conductor max cycle time in ns: {}",
+    Kind.CYCLE_TIME_EXCEEDED: "archive-conductor work cycle time exceeded count: threshold=100ms {}",
+    Kind.RECORDER_MAX_WRITE_TIME: "archive-recorder max write time in ns",
+    Kind.RECORDER_WRITE_BYTES: "archive-recorder total write bytes",
+    Kind.RECORDER_WRITE_TIME: "archive-recorder total write time in ns",
+    Kind.REPLAYER_MAX_READ_TIME: "archive-replayer max read time in ns",
+    Kind.REPLAYER_READ_BYTES: "archive-replayer total read bytes",
+    Kind.REPLAYER_READ_TIME: "archive-replayer total read time in ns",
+    Kind.RECORDING_SESSIONS: "Archive Recording Sessions",
+    Kind.REPLAY_SESSIONS: "Archive Replay Sessions",
 }
 _SESSION_KEY = struct.Struct("<qq")
 
@@ -35,21 +47,62 @@ def check_unused(counters: CountersReader, archive_id: int) -> None:
     """Raise ConfigurationError if an archive with that id uses the driver: clients could not tell the two apart."""
     key = struct.pack("<q", archive_id)
     for counter_id in counters:
-        if counters.type_id(counter_id) == ERRORS and counters.key(counter_id).startswith(key):
+        if counters.type_id(counter_id) == Kind.ERRORS and counters.key(counter_id).startswith(key):
             raise ConfigurationError(f"id={archive_id}: another archive of this driver has that id; choose another one")
 
 
-class ArchiveCounters:
-    """How many requests were refused, and how many control sessions, recordings and replays there are."""
+class DiskTimes:
+    """How much was written or read, and how long that took: ``end`` counts what happened since ``begin``.
 
-    def __init__(self, aeron: Aeron, archive_id: int) -> None:
+    Attributes:
+        longest_ns: The longest of them.
+        nbytes: The bytes of all.
+        total_ns: The time of all.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.longest_ns = self.nbytes = self.total_ns = 0
+        self._clock = clock
+        self._begun_ns = 0
+
+    def begin(self) -> None:
+        self._begun_ns = self._clock.monotonic_ns()
+
+    def end(self, nbytes: int) -> None:
+        duration_ns = self._clock.monotonic_ns() - self._begun_ns
+        self.nbytes += nbytes
+        self.total_ns += duration_ns
+        if duration_ns > self.longest_ns:
+            self.longest_ns = duration_ns
+
+
+class ArchiveCounters:
+    """How many requests were refused, what there is, and how long the archive's work takes.
+
+    Attributes:
+        writes: What recordings write.
+        reads: What replays read.
+    """
+
+    def __init__(self, aeron: Aeron, archive_id: int, threading_mode: str, clock: Clock) -> None:
         key = struct.pack("<q", archive_id)
+        self.writes, self.reads = DiskTimes(clock), DiskTimes(clock)
+        self._cycle_ns: int | None = None  # when the last duty cycle began
+        self._max_cycle_ns = self._exceeded = 0
         self._adding: dict[int, Operation[Any]] = {
-            type_id: aeron.async_add_counter(type_id, f"{label} - archiveId={archive_id}", key=key)
-            for type_id, label in _LABELS.items()
+            kind: aeron.async_add_counter(kind, f"{label.format(threading_mode)} - archiveId={archive_id}", key=key)
+            for kind, label in _LABELS.items()
         }
         self._counters: dict[int, Any] = {}
         self._shown: tuple[int, ...] = ()
+
+    def begin_cycle(self, now_ns: int) -> None:
+        """Note that a duty cycle begins. As the reference's, it lasts until the next one does."""
+        if self._cycle_ns is not None:
+            duration_ns = now_ns - self._cycle_ns
+            self._max_cycle_ns = max(self._max_cycle_ns, duration_ns)
+            self._exceeded += duration_ns > CYCLE_THRESHOLD_NS
+        self._cycle_ns = now_ns
 
     def update(self, errors: int, sessions: int, recordings: int, replays: int) -> None:
         """Store the present numbers."""
@@ -59,7 +112,14 @@ class ArchiveCounters:
                 self._counters[type_id] = counter
                 del self._adding[type_id]
                 self._shown = ()
-        shown = (errors, sessions, recordings, replays)
+        writes, reads = self.writes, self.reads
+        # In the order of _LABELS.
+        shown = (
+            *(errors, sessions, self._max_cycle_ns, self._exceeded),
+            *(writes.longest_ns, writes.nbytes, writes.total_ns),
+            *(reads.longest_ns, reads.nbytes, reads.total_ns),
+            *(recordings, replays),
+        )
         if shown != self._shown:
             self._shown = shown
             for type_id, value in zip(_LABELS, shown, strict=True):

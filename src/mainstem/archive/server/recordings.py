@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mainstem._internal.clock import Clock
     from mainstem.aeron.client.operation import Operation
     from mainstem.archive.server.control_session import ControlSession
+    from mainstem.archive.server.counters import DiskTimes
     from mainstem.archive.server.files import ArchiveFiles
     from mainstem.recording.catalog import RecordingDescriptor
     from mainstem.recording.writer import RecordingWriter
@@ -144,13 +145,14 @@ class RecordingSession:
         files: ArchiveFiles,
         events: RecordingEvents,
         clock: Clock,
+        writes: DiskTimes,
     ) -> None:
         self.owner = owner
         self.writer = writer
         self.is_done = self.is_cut = self.is_drained = False
         self.image = image
         self._signal = signal
-        self._files, self._events, self._clock = files, events, clock
+        self._files, self._events, self._clock, self._writes = files, events, clock, writes
         self._adding: Operation[Any] | None = adding
         self._counter: Any = None
         self._start_position = writer.position
@@ -189,8 +191,10 @@ class RecordingSession:
         try:
             for _ in range(runs):
                 offset, term_end = image.readable()
+                self._writes.begin()
                 length = self.writer.take(image.log, offset, term_end, self._clock.epoch_ms() * NS_PER_MS)
                 if length:
+                    self._writes.end(length)
                     image.release(image.position + length)
                     self._counter.set_release(self.position)
                     written += length

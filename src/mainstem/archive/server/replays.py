@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.client import Aeron
     from mainstem.aeron.client.operation import Operation
     from mainstem.archive.server.control_session import ControlSession
+    from mainstem.archive.server.counters import DiskTimes
     from mainstem.archive.server.recordings import RecordingSession
     from mainstem.recording.catalog import RecordingDescriptor
 
@@ -108,6 +109,7 @@ class ReplaySession:
         max_length: int,
         now_ns: int,
         connect_timeout_ns: int,
+        reads: DiskTimes,
     ) -> None:
         self.number = number
         self.position = position
@@ -123,6 +125,7 @@ class ReplaySession:
         self._deadline_ns = now_ns + connect_timeout_ns
         self._adding: Operation[Any] | None = aeron.async_add_exclusive_publication(channel, stream_id)
         self._publication: Any = None
+        self._reads = reads
         self._walk = FrameWalk()
         self._base, self._fd = -1, -1
         self._padding = 0
@@ -241,7 +244,9 @@ class ReplaySession:
         length = max(min(window, self._max_length, len(buffer)), self.descriptor.mtu_length)
         length = min(length, stop - self.position, term_length - self.position % term_length)
         with memoryview(buffer) as view:
+            self._reads.begin()
             length = os.preadv(self._fd, [view[:length]], self.position - self._base)
+            self._reads.end(length)
             walk.readdress(buffer, 0, length, publication.session_id, publication.stream_id)
             sent = self._offer(view)
         if not walk.offset and not walk.others:
