@@ -14,6 +14,8 @@ from tests.support.archive_server import CHANNEL, CONTROL, RunningArchive
 from tests.support.many_recordings import make_recordings
 
 from mainstem.archive.messages import TYPES, ResponseCode, encode
+from mainstem.archive.server.conductor import MAX_SESSIONS_OF_IMAGE
+from mainstem.archive.server.control_session import MAX_TEXT_LENGTH
 from mainstem.errors import ArchiveErrorCode
 
 if TYPE_CHECKING:
@@ -122,15 +124,43 @@ def test_nobody_changes_anything_in_the_session_of_another(archive: RunningArchi
 def test_a_flood_of_connects_holds_no_more_than_its_limit_and_is_gone_after_the_time_out(tmp_path: Path) -> None:
     with RunningArchive(tmp_path, max_control_sessions=20, connect_timeout_ns=300 * NS_PER_MS) as archive:
         served, hostile = archive.connected(), archive.connected()
-        for number in range(500):
+        for number in range(100):
             hostile.stream_id = 90_000 + number  # nobody subscribes there
             hostile.connect()
-            assert archive.server.stats().control_sessions <= 20
-        assert archive.server.stats().refused["sessions"] > 20
+            assert archive.server.stats().control_sessions <= 1 + MAX_SESSIONS_OF_IMAGE
+        archive.until(lambda: archive.server.stats().refused.get("sessions of a client", 0) > 20)
         assert is_served(served)
+        # The flood takes no place from others.
+        other = archive.connected()
+        assert is_served(other)
         # What never connected ends, and the image that it came by with it.
-        archive.until(lambda: archive.server.stats().control_sessions == 1, "the sessions end")
+        archive.until(lambda: archive.server.stats().control_sessions == 2, "the sessions end")
         assert is_served(archive.connected())
+
+
+def test_floods_by_many_publications_hold_no_more_than_the_limit(tmp_path: Path) -> None:
+    with RunningArchive(tmp_path, max_control_sessions=20) as archive:
+        served = archive.connected()
+        for hostile in [archive.connected() for _ in range(4)]:
+            for number in range(MAX_SESSIONS_OF_IMAGE):
+                hostile.stream_id = 90_000 + number
+                hostile.connect()
+                assert archive.server.stats().control_sessions <= 20
+        archive.until(lambda: archive.server.stats().refused.get("sessions", 0) > 0)
+        assert is_served(served)
+
+
+def test_errors_that_quote_a_long_channel_are_cut_to_fit_into_a_response(
+    archive: RunningArchive, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR, "mainstem.aeron.agent")
+    client = archive.connected()
+    longest = 4000
+    for channel in ("aeron:ipc?alias=" + longest * "x", "aeron:ipc?alias=" + longest * "\x01", longest * "\x01"):
+        _, text = client.error("StopRecordingRequest", stream_id=1, channel=channel)
+        assert len(text) <= MAX_TEXT_LENGTH
+        assert is_served(client)
+    assert [record.message for record in caplog.records] == []
 
 
 def test_a_flood_of_requests_starts_no_more_than_the_limits(archive: RunningArchive) -> None:

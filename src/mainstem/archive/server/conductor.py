@@ -65,6 +65,7 @@ RUNS_PER_CYCLE = 8  # of frames, shared by the recordings that have any: about a
 ENTRIES_PER_CYCLE = 64  # of the catalog, for one listing
 MAX_REQUEST_LENGTH = 64 << 10  # bytes: three channels of the longest kind, and credentials
 MAX_TOKENS = 64  # valid replay tokens of one session
+MAX_SESSIONS_OF_IMAGE = 8  # control sessions of one request publication; official clients have one
 MAX_POSITION = (1 << 63) - 1
 ALL_AND_FOLLOW, ALL_AND_STOP = -1, -2
 FRAME_ALIGNMENT = 32
@@ -306,6 +307,10 @@ class ArchiveConductor:
         settings = self._settings
         if len(self._sessions) >= settings.max_control_sessions:
             self._refuse("sessions", image, f"{len(self._sessions)} sessions are open, as many as max_control_sessions")
+            return
+        if sum(session.image is image for session in self._sessions.values()) >= MAX_SESSIONS_OF_IMAGE:
+            # One client alone must not take all of max_control_sessions.
+            self._refuse("sessions of a client", image, f"{MAX_SESSIONS_OF_IMAGE} sessions came by its publication")
             return
         defaults: dict[str, object] = {
             "term-length": settings.control_term_buffer_length,

@@ -37,6 +37,7 @@ PROTOCOL_MAJOR = 1
 REPEAT_NS = 200 * NS_PER_MS  # between two connect responses
 CHECK_NS = 10 * NS_PER_MS  # between two looks at a session that has nothing to do
 SEND_ATTEMPTS = 3
+MAX_TEXT_LENGTH = 1024  # characters of an error, which may quote a channel: it has to fit into a response
 SESSION_COUNTER = 113
 
 
@@ -187,7 +188,7 @@ class ControlSession:
             relevant_id=relevant_id,
             code=code,
             version=PROTOCOL_VERSION,
-            error_message=text.encode("ascii", "replace").decode("ascii"),
+            error_message=text[:MAX_TEXT_LENGTH].encode("ascii", "replace").decode("ascii"),
         )
 
     def _enqueue(self, message: bytes) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, WALK_TORN
 from mainstem._core.log.columns import FrameWalk
 from mainstem._internal.clock import NS_PER_SECOND
+from mainstem._internal.printable import printable
 from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aeron.command.error_code import ErrorCode as DriverErrorCode
 from mainstem.errors import ArchiveErrorCode, MainstemError, RecordingError, RegistrationError
@@ -307,7 +308,7 @@ class ReplaySession:
 
     def _fail(self, text: str, code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> None:
         text = f"{text} - recordingId={self.descriptor.recording_id}, replaySessionId={self.session_id}"
-        log.warning("replay failed: %s", text)
+        log.warning("replay failed: %s", printable(text))
         self._control.fail(self._correlation_id, text, code)
         self.close()
 
