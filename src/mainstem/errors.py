@@ -656,6 +656,10 @@ class ConnectionLost(ChannelError):
     Args:
         message: What happened.
         delivery: How much of what was written reached the peer.
+        position: How far a replay came before it was lost.
+
+    Attributes:
+        position (int | None): Where another replay continues; None for what is not a replay, or if nothing of it came.
 
     Example:
         >>> try:
@@ -664,8 +668,11 @@ class ConnectionLost(ChannelError):
         ...     reconnect()
     """
 
-    def __init__(self, message: str = "", *, delivery: Delivery = Delivery.UNKNOWN) -> None:
+    def __init__(
+        self, message: str = "", *, delivery: Delivery = Delivery.UNKNOWN, position: int | None = None
+    ) -> None:
         self.delivery = delivery
+        self.position = position
         super().__init__(message)
 
 

@@ -49,6 +49,8 @@ class ScriptedArchive:
             "ArchiveIdRequest": ok(42),
             "KeepAliveRequest": nothing,
             "CloseSessionRequest": nothing,
+            "StartPositionRequest": ok(0),
+            "StopPositionRequest": ok(-1),
         } | answers
         self.received: list[Message] = []
         self.sent = 0

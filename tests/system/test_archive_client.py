@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -147,7 +148,7 @@ def test_a_time_out_says_what_older_archives_ignore(aeron: mainstem.Aeron) -> No
     with session(aeron, ReplayTokenRequest=nothing, UpdateChannelRequest=nothing) as (_, client):
         channel = "aeron:udp?control-mode=response|control=localhost:1"
         with pytest.raises(Timeout, match=r"an archive before 1\.45 ignores this request"):
-            client.replay(1, channel, 1002, timeout=0.05)
+            client.replay(1, channel, 1002, timeout=0.4)
         with pytest.raises(Timeout, match=r"an archive before 1\.49 ignores this request"):
             client.update_channel(1, "aeron:ipc", timeout=0.05)
         with pytest.raises(ConfigurationError, match="a response channel needs its subscription; use replay"):
@@ -460,6 +461,154 @@ def test_a_merge_does_not_outlive_its_session(aeron: mainstem.Aeron) -> None:
         with pytest.raises(ConnectionLost):
             wait_for(lambda: merge.poll_bytes())
         assert isinstance(merge.error, ConnectionLost)
+
+
+class Replay:
+    """A replay that the test publishes itself, as messages of 64 bytes with their headers. Each has a session of its own."""
+
+    session_ids = itertools.count(77)
+    session_id = 0
+
+    @classmethod
+    def accept(cls, message: Message) -> Any:
+        cls.session_id = next(cls.session_ids)
+        return ok(1 << 32 | cls.session_id)(message)
+
+    def __init__(self, aeron: mainstem.Aeron, count: int) -> None:
+        channel = f"aeron:ipc?session-id={self.session_id}|term-length=64k"
+        self.publication = aeron.add_exclusive_publication(channel, 1002)
+        self.end = 64 * count
+        wait_for(lambda: self.publication.is_connected)
+        for number in range(count):
+            self.publication.send(b"%d" % number)
+
+
+@pytest.mark.parametrize(
+    ("options", "known"),
+    [
+        ({}, {"StopPositionRequest": ok(5 * 64)}),
+        ({"position": 0, "length": 5 * 64}, {}),
+        ({"length": 9 * 64}, {"StopPositionRequest": ok(5 * 64)}),
+        ({"follow": False}, {"MaxRecordedPositionRequest": ok(5 * 64)}),
+    ],
+    ids=["stopped recording", "length", "length of a shorter recording", "without following"],
+)
+def test_a_replay_that_brought_everything_ends_whatever_becomes_of_its_archive(
+    aeron: mainstem.Aeron, options: Any, known: Any
+) -> None:
+    for count in (5, 4):
+        with (
+            session(aeron, ReplayRequest=Replay.accept, **known) as (served, client),
+            client.replay(1, "aeron:ipc", 1002, **options) as subscription,
+        ):
+            replay = Replay(aeron, count)
+            served.hang_up()
+            wait_for(lambda: not client.connected)
+            replay.publication.close()
+            messages = subscription.messages(timeout=30.0)
+            assert [next(messages) for _ in range(count)] == [b"%d" % number for number in range(count)]
+            if count == 5:
+                assert list(messages) == []
+            else:
+                with pytest.raises(ConnectionLost, match=r"; replay again from position=256$") as caught:
+                    next(messages)
+                assert caught.value.position == replay.end
+
+
+def test_a_replay_that_is_stopped_ends_while_its_archive_lives(aeron: mainstem.Aeron) -> None:
+    with session(aeron, ReplayRequest=Replay.accept) as (served, client):
+        for end in ("close", "revoke"):
+            with client.replay(1, "aeron:ipc", 1002) as subscription:
+                replay = Replay(aeron, 3)
+                messages = subscription.messages(timeout=30.0)
+                assert [next(messages) for _ in range(3)] == [b"0", b"1", b"2"]
+                getattr(replay.publication, end)()
+                assert list(messages) == []
+                assert served.names[-1] == "StartPositionRequest"
+                assert list(subscription.messages(timeout=30.0)) == []
+
+
+def test_the_late_error_of_a_replay_ends_its_iterator(aeron: mainstem.Aeron) -> None:
+    with (
+        session(aeron, ReplayRequest=Replay.accept) as (served, client),
+        client.replay(1, "aeron:ipc", 1002) as subscription,
+    ):
+        replay = Replay(aeron, 3)
+        request = served.received[-1]
+        assert request.name == "ReplayRequest"
+        values = {"relevant_id": 0, "code": 1, "version": 0, "error_message": "CRC checksum mismatch"}
+        served.say("ControlResponse", correlation_id=request.correlation_id + 1000, **values)
+        served.say("ControlResponse", correlation_id=request.correlation_id, **values)
+        messages = subscription.messages(timeout=30.0)
+        assert [next(messages) for _ in range(3)] == [b"0", b"1", b"2"]
+        replay.publication.revoke()
+        expected = r"^replay of recording 1 ended at position 192: the archive reports: CRC checksum mismatch$"
+        with pytest.raises(ArchiveError, match=expected) as caught:
+            next(messages)
+        assert caught.value.correlation_id == request.correlation_id
+        assert client.stats().events == 2
+
+
+def test_a_replay_that_never_came_ends_with_its_session(aeron: mainstem.Aeron) -> None:
+    with (
+        session(aeron, ReplayRequest=Replay.accept) as (served, client),
+        client.replay(1, "aeron:ipc", 1002) as subscription,
+    ):
+        timer = threading.Timer(0.1, served.hang_up)
+        timer.start()
+        with pytest.raises(ConnectionLost, match=r"^replay of recording 1 ended before it began, before") as caught:
+            next(iter(subscription))
+        assert caught.value.position is None
+        timer.join()
+
+
+def test_a_replay_after_its_client_was_closed_ends_only_where_the_recording_did(aeron: mainstem.Aeron) -> None:
+    for stop in (128, -1):
+        with (
+            session(aeron, ReplayRequest=Replay.accept, StopPositionRequest=ok(stop)) as (_, client),
+            client.replay(1, "aeron:ipc", 1002) as subscription,
+        ):
+            replay = Replay(aeron, 2)
+            client.close()
+            replay.publication.close()
+            if stop == 128:
+                assert list(subscription) == [b"0", b"1"]
+            else:
+                with pytest.raises(ConnectionLost, match="the archive client was closed"):
+                    list(subscription)
+
+
+def test_an_archive_that_refuses_positions_replays(aeron: mainstem.Aeron) -> None:
+    denied = error(13, "StopPositionRequest is not authorized")
+    with (
+        session(aeron, ReplayRequest=Replay.accept, StopPositionRequest=denied) as (_, client),
+        client.replay(1, "aeron:ipc", 1002, follow=False) as subscription,
+    ):
+        replay = Replay(aeron, 2)
+        replay.publication.close()
+        assert list(subscription.messages(timeout=30.0)) == [b"0", b"1"]
+
+
+async def test_the_end_of_a_replay_for_asyncio(directory: str) -> None:
+    with ScriptedArchive(directory, ReplayRequest=Replay.accept) as served, mainstem.connect(directory) as near:
+        async with (
+            mainstem.aio.connect(directory) as aeron,
+            archive.aio.connect("aeron:ipc", stream_id=served.stream_id, aeron=aeron) as client,
+        ):
+            for is_lost in (False, True):
+                async with await client.replay(1, "aeron:ipc", 1002) as subscription:
+                    replay = await asyncio.to_thread(Replay, near, 3)
+                    messages = subscription.messages(timeout=30.0)
+                    assert [await anext(messages) for _ in range(3)] == [b"0", b"1", b"2"]
+                    if not is_lost:
+                        replay.publication.revoke()
+                        assert [each async for each in messages] == []
+                        continue
+                    served.hang_up()
+                    replay.publication.close()
+                    with pytest.raises(ConnectionLost, match=r"; replay again from position=192$") as caught:
+                        await anext(messages)
+                    assert caught.value.position == 192
 
 
 def test_a_replay_to_a_refused_channel_is_stopped(aeron: mainstem.Aeron) -> None:

@@ -267,7 +267,7 @@ class Client(ClientBase[Subscription], Closing):
             limit_counter_id=limit_counter_id,
             file_io_max_length=file_io_max_length,
         )
-        return await self._run(self._calls.start_replay(recording_id, channel, stream_id, options, timeout))
+        return (await self._run(self._calls.start_replay(recording_id, channel, stream_id, options, timeout))).replay_id
 
     async def replay(
         self,
@@ -290,8 +290,9 @@ class Client(ClientBase[Subscription], Closing):
             limit_counter_id=limit_counter_id,
             file_io_max_length=file_io_max_length,
         )
-        subscription, _ = await self._run(self._calls.replay(recording_id, channel, stream_id, options, timeout))
-        return subscription
+        return await self._run(
+            self._calls.checked_replay(self._run, recording_id, channel, stream_id, options, timeout)
+        )
 
     def replay_merge(
         self,

@@ -16,7 +16,7 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from mainstem._internal.as_bytes import as_bytes
 from mainstem._internal.clock import Deadline
@@ -40,6 +40,7 @@ from mainstem.archive.channels import (
 from mainstem.archive.messages import NULL, ResponseCode, SourceLocation
 from mainstem.archive.session import KNOWS_ARCHIVE_ID, ClientSession, refusal
 from mainstem.errors import (
+    ArchiveError,
     ClosedError,
     ConfigurationError,
     ConnectionLost,
@@ -47,6 +48,7 @@ from mainstem.errors import (
     Delivery,
     LocalProtocolError,
     MainstemError,
+    OfferError,
     RemoteProtocolError,
     Timeout,
 )
@@ -74,6 +76,7 @@ MESSAGES_AT_ONCE = 64
 PAGE = 256  # recordings that are listed by one request
 MAX_COUNT = (1 << 31) - 1
 _AND_FOLLOW, _AND_STOP = -1, -2  # lengths of a replay
+NO_END = (1 << 63) - 1  # of a replay whose recording is active
 # What an archive silently ignores if it is older, and no version of the control protocol tells.
 _SINCE = {"ReplayTokenRequest": "1.45", "UpdateChannelRequest": "1.49"}
 # What the version of the control protocol tells: the first version, and its release.
@@ -110,6 +113,13 @@ class RecordingSubscription:
     subscription_id: int
     stream_id: int
     channel: str
+
+
+class StartedReplay(NamedTuple):
+    """What an archive accepted: the replay session id, and the id of the request, which late errors have."""
+
+    replay_id: int
+    correlation_id: int
 
 
 class Calls(Generic[S]):
@@ -404,11 +414,16 @@ class Calls(Generic[S]):
         hint = f"; an archive before {_SINCE[name]} ignores this request" if name in _SINCE else ""
         return Timeout(f"{what}: the archive did not respond within {timeout:g} s{hint}", timeout=timeout)
 
-    def _asking(self, what: str, timeout: float | None, name: str, /, **values: Any) -> Steps[int]:
-        """Send a request and return the number in its response. Raises ArchiveError."""
+    def _accepted(self, what: str, timeout: float | None, name: str, /, **values: Any) -> Steps[Message]:
+        """Send a request and return its response. Raises ArchiveError unless that is OK."""
         message = yield from self._call(what, timeout, name, **values)
         if message.code != ResponseCode.OK:
             raise refusal(what, message)
+        return message
+
+    def _asking(self, what: str, timeout: float | None, name: str, /, **values: Any) -> Steps[int]:
+        """Send a request and return the number in its response. Raises ArchiveError."""
+        message = yield from self._accepted(what, timeout, name, **values)
         result: int = message.relevant_id
         return result
 
@@ -600,18 +615,53 @@ class Calls(Generic[S]):
 
     def start_replay(
         self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
-    ) -> Steps[int]:
+    ) -> Steps[StartedReplay]:
         if is_response_channel(channel):
             raise ConfigurationError(
                 f"start_replay to {channel}: a response channel needs its subscription; use replay"
             )
         name, values = options.request(recording_id, channel, stream_id)
-        return self._asking(f"replay of recording {recording_id}", timeout, name, **values)
+        return self._starting(f"replay of recording {recording_id}", timeout, name, **values)
+
+    def _starting(self, what: str, timeout: float | None, name: str, /, **values: Any) -> Steps[StartedReplay]:
+        message = yield from self._accepted(what, timeout, name, **values)
+        return StartedReplay(message.relevant_id, message.correlation_id)
+
+    def checked_replay(
+        self,
+        run: Callable[[Steps[None]], Any],
+        recording_id: int,
+        channel: str,
+        stream_id: int,
+        options: ReplayOptions,
+        timeout: float | None,
+    ) -> Steps[S]:
+        """Start a replay and subscribe to it. An iterator that meets a wrong end raises; it waits by ``run``."""
+        deadline = Deadline(self._clock, timeout)
+        end = yield from self._known_end(recording_id, options, timeout)
+        subscription: Any
+        subscription, started = yield from self.replay(recording_id, channel, stream_id, options, deadline.left)
+        subscription._feed = ReplayFeed(self, run, recording_id, started, options.length, end)
+        typed: S = subscription
+        return typed
+
+    def _known_end(self, recording_id: int, options: ReplayOptions, timeout: float | None) -> Steps[int]:
+        """Return a position at which the whole recording has been replayed; NO_END if there is none yet."""
+        what = f"replay of recording {recording_id}"
+        deadline = Deadline(self._clock, timeout)
+        # What is refused here is not known; the replay may be refused, too, with an error of its own.
+        with suppress(ArchiveError):
+            end = yield from self._asking(what, timeout, "StopPositionRequest", recording_id=recording_id)
+            if end != NULL:
+                return end
+            if not options.follows:
+                return (yield from self.max_recorded_position(recording_id, deadline.left))
+        return NO_END
 
     def replay(
         self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
-    ) -> Steps[tuple[S, int]]:
-        """Start a replay and subscribe to it; return the subscription and the replay session id."""
+    ) -> Steps[tuple[S, StartedReplay]]:
+        """Start a replay and subscribe to it."""
         if is_response_channel(channel):
             return self._replay_over_response_channel(recording_id, channel, stream_id, options, timeout)
         if has_any_port(channel):
@@ -620,19 +670,19 @@ class Calls(Generic[S]):
 
     def _replay_to(
         self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
-    ) -> Steps[tuple[S, int]]:
+    ) -> Steps[tuple[S, StartedReplay]]:
         deadline = Deadline(self._clock, timeout)
-        replay_id = yield from self.start_replay(recording_id, channel, stream_id, options, timeout)
+        started = yield from self.start_replay(recording_id, channel, stream_id, options, timeout)
         try:
-            joined = with_values(channel, {"session-id": replay_session(replay_id)})
-            return (yield from self._subscribe(joined, stream_id, deadline, timeout)), replay_id
+            joined = with_values(channel, {"session-id": replay_session(started.replay_id)})
+            return (yield from self._subscribe(joined, stream_id, deadline, timeout)), started
         except BaseException:
-            self._send_once("StopReplayRequest", replay_session_id=replay_id)
+            self._send_once("StopReplayRequest", replay_session_id=started.replay_id)
             raise
 
     def _replay_to_any_port(
         self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
-    ) -> Steps[tuple[S, int]]:
+    ) -> Steps[tuple[S, StartedReplay]]:
         """Subscribe first: only then is the port known. The replay takes the session that its channel names."""
         deadline = Deadline(self._clock, timeout)
         yield from self.ready(deadline, timeout)
@@ -645,28 +695,28 @@ class Calls(Generic[S]):
             while not (addresses := subscription.local_addresses):
                 yield from self._pause(deadline, timeout, "the port of the replay channel")
             bound = with_bound_port(channel, addresses[0])
-            replay_id = yield from self.start_replay(recording_id, bound, stream_id, options, deadline.left)
+            started = yield from self.start_replay(recording_id, bound, stream_id, options, deadline.left)
         except BaseException:
             subscription._end()
             raise
-        return subscription, replay_id
+        return subscription, started
 
     def _replay_over_response_channel(
         self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
-    ) -> Steps[tuple[S, int]]:
+    ) -> Steps[tuple[S, StartedReplay]]:
         """Subscribe first: the archive joins the replay to the subscription."""
         deadline = Deadline(self._clock, timeout)
         yield from self.ready(deadline, timeout)
         subscription: Any = yield from self._subscribe(channel, stream_id, deadline, timeout)
         try:
             registration_id = subscription.registration_id
-            replay_id = yield from self.start_replay_by_response(
+            started = yield from self.start_replay_by_response(
                 registration_id, recording_id, channel, stream_id, options, timeout
             )
         except BaseException:
             subscription._end()
             raise
-        return subscription, replay_id
+        return subscription, started
 
     def start_replay_by_response(
         self,
@@ -676,7 +726,7 @@ class Calls(Generic[S]):
         stream_id: int,
         options: ReplayOptions,
         timeout: float | None,
-    ) -> Steps[int]:
+    ) -> Steps[StartedReplay]:
         """Ask by a publication whose responses are a subscription's; a token says that this session may."""
         deadline = Deadline(self._clock, timeout)
         what = f"replay of recording {recording_id}"
@@ -698,8 +748,7 @@ class Calls(Generic[S]):
                 self.session.forget(request)
             if message.code != ResponseCode.OK:
                 raise refusal(what, message)
-            replay_id: int = message.relevant_id
-            return replay_id
+            return StartedReplay(message.relevant_id, message.correlation_id)
         finally:
             publication._end()
 
@@ -722,6 +771,82 @@ class Calls(Generic[S]):
         what = "stop_all_replays" if recording_id is None else f"stop_all_replays of recording {recording_id}"
         recording_id = NULL if recording_id is None else recording_id
         return self._asking(what, timeout, "StopAllReplaysRequest", recording_id=recording_id)
+
+
+class ReplayFeed:
+    """Tells the end of a replay from a loss: when an archive is killed, its driver ends the replay's stream as if it were done.
+
+    A replay that has brought what was asked for has ended, and so has one that ends earlier while its archive serves the session
+    that asked for it: it was stopped, or what it followed has stopped.
+    """
+
+    def __init__(
+        self,
+        calls: Calls[Any],
+        run: Callable[[Steps[None]], Any],
+        recording_id: int,
+        started: StartedReplay,
+        length: int | None,
+        end: int,
+    ) -> None:
+        self.image: Any = None
+        self._calls, self._run = calls, run
+        self._generation = calls.session.generation
+        self._recording_id = recording_id
+        self._correlation_id = started.correlation_id
+        self._length, self._end = length, end
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the session that asked for the replay was lost."""
+        session = self._calls.session
+        return not self._calls.closed and (session.generation != self._generation or not session.is_connected)
+
+    def check(self, subscription: Any) -> Any:
+        """Raise unless the replay has ended, by the way of waiting that it was made with."""
+        return self._run(self._checking(subscription))
+
+    def _checking(self, subscription: Any) -> Steps[None]:
+        image = next(iter(subscription.images), self.image)
+        position = None if image is None else image.position
+        if position is not None and position >= self._end_of(image):
+            return
+        why = "its stream was lost"
+        if image is None or image.is_end_of_stream or image.is_publication_revoked:
+            why = yield from self._loss()
+        events = list(self._calls.session.events)
+        for event in events:
+            if isinstance(event, ArchiveError) and event.correlation_id == self._correlation_id:
+                text = f"{self._reached(position)}: {event}"
+                raise ArchiveError(text, code=event.code, correlation_id=event.correlation_id)
+        if why:
+            again = "" if position is None else f"; replay again from position={position}"
+            raise ConnectionLost(f"{self._reached(position)}, before its end: {why}{again}", position=position)
+
+    def _end_of(self, image: Any) -> int:
+        return self._end if self._length is None else min(self._end, image.join_position + self._length)
+
+    def _reached(self, position: int | None) -> str:
+        where = "before it began" if position is None else f"at position {position}"
+        return f"replay of recording {self._recording_id} ended {where}"
+
+    def _loss(self) -> Steps[str]:
+        """Ask the archive anything, and return why it no longer serves the session; empty if it does."""
+        calls, what, name = self._calls, f"replay of recording {self._recording_id}", "StartPositionRequest"
+        if calls.closed:
+            return "the archive client was closed, and nobody knows whether the archive goes on"
+        if self.is_lost:
+            return calls._loss
+        deadline = Deadline(calls._clock, TIMEOUT)
+        request = calls.session.open_request(name, recording_id=self._recording_id)
+        try:
+            yield from calls._send(calls._requests, request, deadline, TIMEOUT, what)
+            yield from calls._response(request, deadline, TIMEOUT, what, name)
+        except (ConnectionLost, ClosedError, OfferError, Timeout) as error:
+            return str(error)
+        finally:
+            calls.session.forget(request)
+        return ""
 
 
 class Events:
@@ -811,6 +936,8 @@ class ReplayOptions:
             "replay_token": NULL,
         }
         self._limit_counter_id = limit_counter_id
+        self.length = length
+        self.follows = follow
 
     def request(self, recording_id: int, channel: str, stream_id: int) -> tuple[str, dict[str, Any]]:
         """Return the name and the values of the request."""

@@ -493,7 +493,7 @@ class Client(ClientBase[Subscription], Closing):
             limit_counter_id=limit_counter_id,
             file_io_max_length=file_io_max_length,
         )
-        return self._run(self._calls.start_replay(recording_id, channel, stream_id, options, timeout))
+        return self._run(self._calls.start_replay(recording_id, channel, stream_id, options, timeout)).replay_id
 
     def replay(
         self,
@@ -524,7 +524,9 @@ class Client(ClientBase[Subscription], Closing):
             timeout: Seconds to wait for the archive, and for the driver; None waits forever.
 
         Returns:
-            The subscription. Iterating over it ends with the replay.
+            The subscription. Iterating over it ends with the replay. If the archive, its session or the stream is lost before,
+            the iterator raises ConnectionLost, whose ``position`` is where another replay continues, and if the archive reported
+            an error, that ArchiveError. ``poll`` and its variants do not tell.
 
         Raises:
             ArchiveError: There is no such recording, the position is outside it, or a limit is reached.
@@ -545,8 +547,7 @@ class Client(ClientBase[Subscription], Closing):
             limit_counter_id=limit_counter_id,
             file_io_max_length=file_io_max_length,
         )
-        subscription, _ = self._run(self._calls.replay(recording_id, channel, stream_id, options, timeout))
-        return subscription
+        return self._run(self._calls.checked_replay(self._run, recording_id, channel, stream_id, options, timeout))
 
     def replay_merge(
         self,

@@ -23,6 +23,7 @@ from mainstem.archive.channels import has_any_port, with_bound_port
 from mainstem.errors import ClosedError, ConfigurationError, ConnectionLost, Timeout
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from mainstem._core.log.read import Message
@@ -37,6 +38,70 @@ ACTIVE_TRANSPORTS = 2
 SETTLING_TIME = (
     0.25  # seconds that both feed the image: by then a status message, one each 200 ms, has reached the live sender
 )
+
+
+def join_live(
+    calls: Calls[Any],
+    subscription: Any,
+    image: Any,
+    live_destination: str,
+    target: int,
+    *,
+    position: Callable[[], int],
+    ask: Callable[[], Steps[int | None]],
+    has_ended: Callable[[], bool],
+    note: Callable[[str], None],
+    timeout: float | None = None,
+) -> Steps[bool]:
+    """Wait for a replay to catch up, and add the live destination; return once both feed the image.
+
+    Args:
+        calls: The session with the archive that replays.
+        subscription: What receives the replay.
+        image: Its image.
+        live_destination: The destination that receives the live stream.
+        target: The recorded position, as far as it is known.
+        position: Returns how far the replay was taken.
+        ask: Asks for the recorded position; None if nothing is recorded any more.
+        has_ended: Whether the replay has ended. May raise instead.
+        note: Is told what is awaited.
+        timeout: Seconds for the driver to add the destination.
+
+    Returns:
+        False if the replay or the recording has ended.
+    """
+    is_live_added, pause = False, FIRST_PAUSE
+    settled: Deadline | None = None
+    while True:
+        note(f"position {target}")
+        while position() < target:
+            if has_ended():
+                return False
+            yield
+        found = yield from ask()
+        if found is None or has_ended():
+            return False
+        target = found
+        distance = target - position()
+        if image.active_transport_count < ACTIVE_TRANSPORTS:
+            settled = None
+        elif settled is None:
+            settled = Deadline(calls._clock, SETTLING_TIME)
+        if not is_live_added and distance <= min(image.term_length // 4, MAX_LIVE_DISTANCE):
+            note("the live destination")
+            adding = calls._conductor.add_destination(subscription, live_destination)
+            yield from calls._result(adding, Deadline(calls._clock, timeout), timeout, "the live destination")
+            is_live_added, pause = True, FIRST_PAUSE
+        elif is_live_added and distance <= 0 and settled is not None and settled.expired:
+            return True
+        else:
+            note("the live stream")
+            resumed = Deadline(calls._clock, pause)
+            pause = min(2 * pause, LAST_PAUSE)
+            while not resumed.expired:
+                if has_ended():
+                    return False
+                yield
 
 
 class MergeBase:
@@ -190,43 +255,23 @@ class MergeBase:
         options = ReplayOptions(position=self._position, length=ENDLESS)
         self._step = "the replay"
         stream_id = subscription.stream_id
-        self._replay_id = yield from calls.start_replay(self.recording_id, channel, stream_id, options, TIMEOUT)
+        started = yield from calls.start_replay(self.recording_id, channel, stream_id, options, TIMEOUT)
+        self._replay_id = started.replay_id
         self._step = "the replay's image"
         while (image := subscription.image_by_session_id(described.session_id)) is None:
             yield
         self._image = image
-        yield from self._joining(image, target)
-
-    def _joining(self, image: Any, target: int) -> Steps[None]:
-        calls, conductor = self._calls, self._calls._conductor
-        never = Deadline(calls._clock, None)
-        is_live_added, pause = False, FIRST_PAUSE
-        settled: Deadline | None = None
-        while True:
-            self._step = f"position {target}"
-            while image.position < target:
-                self._check_image(image)
-                yield
-            target = yield from calls.max_recorded_position(self.recording_id, TIMEOUT)
-            self._check_image(image)
-            distance = target - image.position
-            if image.active_transport_count < ACTIVE_TRANSPORTS:
-                settled = None
-            elif settled is None:
-                settled = Deadline(calls._clock, SETTLING_TIME)
-            if not is_live_added and distance <= min(image.term_length // 4, MAX_LIVE_DISTANCE):
-                self._step = "the live destination"
-                adding = conductor.add_destination(self.subscription, self._live_destination)
-                yield from calls._result(adding, never, None, self._step)
-                is_live_added, pause = True, FIRST_PAUSE
-            elif is_live_added and distance <= 0 and settled is not None and settled.expired:
-                break
-            else:
-                self._step = "the live stream"
-                resumed = Deadline(calls._clock, pause)
-                pause = min(2 * pause, LAST_PAUSE)
-                while not resumed.expired:
-                    yield
+        yield from join_live(
+            calls,
+            subscription,
+            image,
+            self._live_destination,
+            target,
+            position=lambda: image.position,
+            ask=lambda: calls.max_recorded_position(self.recording_id, TIMEOUT),
+            has_ended=lambda: self._check_image(image),
+            note=self._note,
+        )
         assert self._destination is not None, "the replay came by it"
         removing = conductor.remove_destination(self.subscription, self._destination)
         self._destination = None
@@ -235,14 +280,20 @@ class MergeBase:
         calls._send_once("StopReplayRequest", replay_session_id=self._replay_id)
         self._replay_id = None
 
-    def _check_image(self, image: Any) -> None:
+    def _note(self, step: str) -> None:
+        self._step = step
+
+    def _check_image(self, image: Any) -> bool:
+        """Return that the image has not ended; raises ConnectionLost if it has."""
+        what = f"merge of recording {self.recording_id}"
         if self._calls.session.generation != self._generation:
-            raise ConnectionLost(f"merge of recording {self.recording_id}: {self._calls._loss}")
+            raise ConnectionLost(f"{what}: {self._calls._loss}", position=image.position)
         if image.closed:
             raise ConnectionLost(
-                f"merge of recording {self.recording_id}: the image ended at position {image.position}, before the live stream"
-                " was joined"
+                f"{what}: the image ended at position {image.position}, before the live stream was joined",
+                position=image.position,
             )
+        return False
 
     def _end(self) -> None:
         """End the replay, unless it is done. The subscription stays open."""

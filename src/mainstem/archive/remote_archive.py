@@ -285,9 +285,10 @@ class _Replay:
         self._walk, self._own = FrameWalk(), FrameWalk()
         self._late_error()
         options = ReplayOptions(position=position, length=end - position)
-        self._subscription, self._id = client._run(
+        self._subscription, started = client._run(
             client._calls.replay(self.recording_id, channel, REPLAY_STREAM_ID, options, ATTEMPT_S)
         )
+        self._id = started.replay_id
 
     def take(self, staging: bytearray, deadline: Deadline) -> tuple[int, int]:
         """Copy whole frames to ``staging``; return how many bytes of it, and of the stream: the rest is padding.

@@ -115,7 +115,7 @@ class Subscription(SubscriptionBase[Image], Destinations):
     async def messages(self, *, timeout: float | None = None, metadata: bool = False) -> AsyncIterator[Any]:
         """Yield whole messages as they arrive. An iterator that is left or cancelled loses nothing."""
         pause = Pause.of(self._conductor, timeout)
-        end = StreamEnd(self._conductor, lambda: self._closed or self.is_end_of_stream)
+        end = StreamEnd(self._conductor, self._has_ended)
         while True:
             batch = self._take_messages(MESSAGES_AT_ONCE, metadata)
             if batch is not None:
@@ -131,6 +131,8 @@ class Subscription(SubscriptionBase[Image], Destinations):
                     break
                 raise Timeout(f"no message arrived on {self!r} within {timeout:g} s", timeout=timeout)
         self._conductor.raise_failure()
+        if self._feed is not None and not self._closed:
+            await self._feed.check(self)
 
     async def wait_for_data(self, *, timeout: float | None = None) -> bool:  # type: ignore[override]
         """Wait until there is something to poll, or the subscription is closed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, overload
 
 from mainstem._core.log.columns import Columns
 from mainstem._core.log.read import SubscriptionReader
@@ -28,6 +28,25 @@ if TYPE_CHECKING:
 I = TypeVar("I", bound=ImageBase)  # noqa: E741 - an image
 
 MESSAGES_AT_ONCE = 256  # how many messages an iterator takes from the log before it hands on the first
+
+
+class Feed(Protocol):
+    """What a subscription receives, if somebody knows where it ends: a replay.
+
+    Attributes:
+        image: The image that was removed last.
+    """
+
+    image: Any
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether no image will come."""
+        ...
+
+    def check(self, subscription: Any) -> Any:
+        """Raise unless the end of all images is the end of the feed. Returns a coroutine for asyncio."""
+        ...
 
 
 class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
@@ -57,6 +76,7 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
         self.on_available_image = on_available_image
         self.on_unavailable_image = on_unavailable_image
         self._had_image = False
+        self._feed: Feed | None = None
         self._next_arrow = 0
         self._columns = Columns(COLUMNS)
         self._taken: Iterator[Any] = iter(())
@@ -71,6 +91,12 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
     def is_end_of_stream(self) -> bool:
         """Whether there were images, and all of them have ended and been read."""
         return self._had_image and all(image.is_end_of_stream for image in self.images)
+
+    def _has_ended(self) -> bool:
+        """Whether an iterator has nothing to wait for."""
+        if self._closed or self.is_end_of_stream:
+            return True
+        return self._feed is not None and not self._had_image and self._feed.is_lost
 
     def image_by_session_id(self, session_id: int) -> I | None:
         """Return the image of a session.
@@ -153,6 +179,8 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
         image = next((image for image in self.images if image.correlation_id == correlation_id), None)
         if image is not None:
             self._set_images(other for other in self.images if other is not image)
+            if self._feed is not None:
+                self._feed.image = image
         return image
 
     def _leave_to_parent(self) -> None:
@@ -268,7 +296,7 @@ class Subscription(SubscriptionBase[Image], Destinations):
             ...     print(message.position, message.session_id, message.payload)
         """
         waiting = self._conductor.waiting(timeout)
-        end = StreamEnd(self._conductor, lambda: self._closed or self.is_end_of_stream)
+        end = StreamEnd(self._conductor, self._has_ended)
         while True:
             batch = self._take_messages(MESSAGES_AT_ONCE, metadata)
             if batch is not None:
@@ -281,6 +309,8 @@ class Subscription(SubscriptionBase[Image], Destinations):
                     break
                 raise Timeout(f"no message arrived on {self!r} within {timeout:g} s", timeout=timeout)
         self._conductor.raise_failure()
+        if self._feed is not None and not self._closed:
+            self._feed.check(self)
 
     def _wait_long(self, timeout: float | None) -> bool:
         if timeout != timeout:

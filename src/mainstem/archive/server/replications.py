@@ -20,11 +20,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND, Deadline
+from mainstem._internal.printable import printable
 from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.client.subscription import Subscription
 from mainstem.archive.calls import Calls, ReplayOptions, replay_session
 from mainstem.archive.channels import has_any_port, is_response_channel, with_bound_port, with_values
-from mainstem.archive.merge import ACTIVE_TRANSPORTS, MAX_LIVE_DISTANCE, SETTLING_TIME
+from mainstem.archive.merge import join_live
 from mainstem.archive.messages import NULL, RecordingSignal, SourceLocation, decode, encode
 from mainstem.archive.server.refusals import refusal
 from mainstem.errors import ArchiveError, ArchiveErrorCode, MainstemError, Timeout
@@ -120,6 +121,7 @@ class Replication:
         self._replay_destination = ""
         self._session_id = NULL
         self._is_merged = False
+        self._attempts_left = JOIN_ATTEMPTS
         self._calls: Calls[Subscription] = Calls(
             archive._aeron,
             Subscription,
@@ -260,9 +262,10 @@ class Replication:
         )
         stream_id = source.stream_id
         if request.is_by_response:
-            self._replay_id = yield from calls.start_replay_by_response(
+            started = yield from calls.start_replay_by_response(
                 entry.registration_id, source.recording_id, request.channel, stream_id, options, self._timeout
             )
+            self._replay_id = started.replay_id
             return
         channel = request.channel
         deadline = self._deadline()
@@ -279,7 +282,8 @@ class Replication:
         if request.live_destination:
             values |= {"linger": 0, "eos": "false"}
         channel = with_values(channel, values)
-        self._replay_id = yield from calls.start_replay(source.recording_id, channel, stream_id, options, self._timeout)
+        started = yield from calls.start_replay(source.recording_id, channel, stream_id, options, self._timeout)
+        self._replay_id = started.replay_id
 
     def _recording(self, entry: RecordingSubscription) -> Steps[RecordingSession]:
         """Return the recording of the replay's image, once there is one."""
@@ -326,43 +330,43 @@ class Replication:
 
     def _merging(self, entry: RecordingSubscription, recording: RecordingSession, target: int) -> Steps[bool]:
         """Join the live stream. Return whether it feeds the copy; not if the source or the copy was stopped meanwhile."""
-        calls, image, conductor = self._calls, recording.image, self._calls._conductor
-        is_live_added, attempts = False, 0
-        settled: Deadline | None = None
-        while True:
-            while recording.position < target:
-                if self._has_ended(entry, recording):
-                    return False
-                self._check_source()
-                yield
-            try:
-                found = yield from calls.position(
-                    "RecordingPositionRequest", "replicate", self._request.source_id, self._timeout
-                )
-            except Timeout:
-                attempts += 1
-                if attempts >= JOIN_ATTEMPTS:
-                    raise
-                continue
-            if found is None or self._has_ended(entry, recording):
-                return False
-            target = found
-            distance = target - recording.position
-            if image.active_transport_count < ACTIVE_TRANSPORTS:
-                settled = None
-            elif settled is None:
-                settled = Deadline(calls._clock, SETTLING_TIME)
-            if not is_live_added and distance <= min(image.term_length // 4, MAX_LIVE_DISTANCE):
-                adding = conductor.add_destination(entry.subscription, self._request.live_destination)
-                yield from calls._result(adding, self._deadline(), self._timeout, "the live destination")
-                is_live_added = True
-            elif is_live_added and distance <= 0 and settled is not None and settled.expired:
-                break
-            else:
-                yield
-        removing = conductor.remove_destination(entry.subscription, self._replay_destination)
+        calls = self._calls
+
+        def has_ended() -> bool:
+            if self._has_ended(entry, recording):
+                return True
+            self._check_source()
+            return False
+
+        is_joined = yield from join_live(
+            calls,
+            entry.subscription,
+            recording.image,
+            self._request.live_destination,
+            target,
+            position=lambda: recording.position,
+            ask=self._ask_position,
+            has_ended=has_ended,
+            note=lambda _: None,
+            timeout=self._timeout,
+        )
+        if not is_joined:
+            return False
+        removing = calls._conductor.remove_destination(entry.subscription, self._replay_destination)
         yield from calls._result(removing, self._deadline(), self._timeout, "the removal of the replay's destination")
         return True
+
+    def _ask_position(self) -> Steps[int | None]:
+        """Ask the source for its recorded position, again if that timed out."""
+        source_id = self._request.source_id
+        while True:
+            try:
+                name = "RecordingPositionRequest"
+                return (yield from self._calls.position(name, "replicate", source_id, self._timeout))
+            except Timeout:
+                self._attempts_left -= 1
+                if not self._attempts_left:
+                    raise
 
     # -- waiting -----------------------------------------------------------------------------------------------------
 
@@ -401,7 +405,7 @@ class Replication:
         self._control.signal(signal, self.replication_id, self._target_id, subscription_id, position)
 
     def _fail(self, text: str, code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> None:
-        log.warning("replication %d failed: %s", self.replication_id, text)
+        log.warning("replication %d failed: %s", self.replication_id, printable(text))
         self._control.fail(self.replication_id, text, code)
         self._end()
 
