@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.interop.archive_processes import KINDS, forget_mark, running
+from tests.interop.java_archive import JavaArchive
 from tests.support import java
 from tests.support.ports import free_port
 from tests.support.same_recordings import check_equal
@@ -15,10 +16,12 @@ from tests.support.waiting import STALL_S, wait_for
 import mainstem
 from mainstem import archive
 from mainstem.archive import RecordingSignal
-from mainstem.errors import ArchiveError
+from mainstem.archive.server import Accept, ArchiveServer, Challenge, Reject
+from mainstem.errors import ArchiveError, ArchiveErrorCode
 from mainstem.recording.catalog import read_catalog
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.interop.conftest import DriverFactory
@@ -140,3 +143,63 @@ def test_a_source_that_is_killed_is_reported_and_the_copy_continues(
             client.replicate(stream.recording_id, source_control, dst_recording_id=0)
             assert end_of_replication(client) == (["SYNC", "REPLICATE_END"], [])
     check_equal(place, descriptor(place, stream.recording_id), tmp_path / "copy", descriptor(tmp_path / "copy", 0))
+
+
+class ChallengingAuthenticator:
+    """As ChallengingAuthenticator.java."""
+
+    def authenticate(self, credentials: bytes, challenge: bytes | None) -> Accept | Challenge | Reject:
+        if challenge is None and credentials == b"admin:adminC":
+            return Challenge(b"challenge!")
+        accepted = b"admin:admin" if challenge is None else b"admin:CSadmin"
+        return Accept(b"admin") if credentials == accepted else Reject()
+
+
+@contextmanager
+def challenging(kind: str, directory: Path, driver: Path) -> Iterator[str]:
+    """An archive that challenges the credentials "admin:adminC"; its control channel."""
+    control = f"aeron:udp?endpoint=localhost:{free_port()}"
+    if kind == "java":
+        supplier = "ChallengingAuthenticator"
+        with JavaArchive(directory, driver, has_driver=False, control=control, authenticator_supplier=supplier):
+            yield control
+        return
+    options = {"control_channel": control, "local_control_stream_id": 11, "segment_file_length": 128 << 10}
+    with ArchiveServer.launch(directory, driver, authenticator=ChallengingAuthenticator(), **options):
+        yield control
+
+
+@pytest.mark.parametrize("source_kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_source_that_challenges_is_reported_as_by_java_and_its_client_may_answer(
+    start_driver: DriverFactory, tmp_path: Path, kind: str, source_kind: str
+) -> None:
+    driver = start_driver("mainstem").directory
+    place, copy = tmp_path / "source", tmp_path / "copy"
+    asked: list[bytes] = []
+
+    def answer(challenge: bytes) -> bytes:
+        asked.append(challenge)
+        return b"admin:CSadmin"
+
+    with (
+        challenging(source_kind, place, driver) as source_control,
+        running(kind, copy, driver) as (control, _),
+        mainstem.connect(driver) as aeron,
+        archive.connect(source_control, aeron=aeron, credentials=b"admin:adminC", on_challenge=answer) as source,
+        archive.connect(control, aeron=aeron) as client,
+    ):
+        assert asked == [b"challenge!"]
+        stream = Stream(aeron, source)
+        end = stream.publish(COUNT)
+        stream.publication.close()
+        wait_for(lambda: source.stop_position(stream.recording_id) == end)
+        client.replicate(stream.recording_id, source_control, credentials=b"admin:adminC")
+        names, (error,) = end_of_replication(client)
+        assert names == ["REPLICATE_END"]
+        assert error.code is ArchiveErrorCode.REPLICATION_CONNECTION_FAILURE
+        assert "Replication does not support challenge/response authentication" in str(error)
+        client.replicate(stream.recording_id, source_control, credentials=b"admin:admin")
+        assert end_of_replication(client)[1] == []
+        assert client.stop_position(0) == end
+    check_equal(place, descriptor(place, stream.recording_id), copy, descriptor(copy, 0))

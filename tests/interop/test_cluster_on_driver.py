@@ -1,4 +1,4 @@
-"""Aeron Cluster for Java on Mainstem's drivers and archives: one node survives kills, three agree and outlive one of them."""
+"""Aeron Cluster for Java on Mainstem's drivers and archives: one node survives kills, three outlive a follower and a leader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.interop.conftest import DriverFactory
+    from tests.interop.conftest import DriverFactory, DriverProcess
 
 pytestmark = [pytest.mark.interop, pytest.mark.long]
 COUNT = 300
@@ -53,8 +53,9 @@ class Node:
         self._timeout_s = 5 if len(members.ports) == 1 else 10
         self.lines: list[str] = []
 
-    def start(self, directory: Path) -> None:
-        self.directory = directory
+    def start(self, driver: DriverProcess) -> None:
+        self.driver = driver
+        self.directory = directory = driver.directory
         # The node before was killed, and its marks look active for another ten seconds.
         for mark in self.folder.rglob("*-mark*.dat"):
             mark.unlink()
@@ -95,6 +96,10 @@ class Node:
         finally:
             assert line in self.lines, self.lines
 
+    def kill_with_driver(self) -> None:
+        self.driver.kill()
+        self.kill()
+
     def kill(self) -> None:
         if self._archive_process is not None:
             self._archive_process.kill()
@@ -129,8 +134,7 @@ def node(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Node]:
 def test_a_node_goes_on_from_snapshot_and_log_after_it_and_its_driver_are_killed(
     node: Node, start_driver: DriverFactory
 ) -> None:
-    driver = start_driver("mainstem")
-    node.start(driver.directory)
+    node.start(start_driver("mainstem"))
     node.wait_for("role LEADER")
     first = node.add_up(1)
     assert first == sum(range(1, 1 + COUNT))
@@ -138,9 +142,8 @@ def test_a_node_goes_on_from_snapshot_and_log_after_it_and_its_driver_are_killed
     node.wait_for(f"snapshot of {first}")
     assert node.add_up(1 + COUNT) == sum(range(1, 1 + 2 * COUNT))
 
-    driver.kill()
-    node.kill()
-    node.start(start_driver("mainstem").directory)
+    node.kill_with_driver()
+    node.start(start_driver("mainstem"))
     node.wait_for(f"started with {first}")
     node.wait_for("role LEADER")
     assert node.add_up(1 + 2 * COUNT) == sum(range(1, 1 + 3 * COUNT))
@@ -157,35 +160,61 @@ def recorded_log(node: Node) -> bytes:
         )
 
 
-def test_three_nodes_record_one_log_and_one_that_was_killed_catches_up(
-    tmp_path: Path, start_driver: DriverFactory
-) -> None:
+@pytest.fixture
+def nodes(tmp_path: Path, start_driver: DriverFactory) -> Iterator[list[Node]]:
+    """Three nodes that run, each with a driver and an archive of its own."""
     java.require_java()
     members = Members(3)
     nodes = [Node(tmp_path / str(member), "mainstem", members, member) for member in range(3)]
-    drivers = []
+    started = []
     try:
         for node in nodes:
             node.folder.mkdir()
-            drivers.append(start_driver("mainstem"))
-            node.start(drivers[-1].directory)
-        wait_for(
-            lambda: any("role LEADER" in node.lines for node in nodes),
-            progress=lambda: [len(node.lines) for node in nodes],
-        )
-        leader = next(node for node in nodes if "role LEADER" in node.lines)
-        assert leader.add_up(1) == sum(range(1, 1 + COUNT))
-
-        lost = next(number for number, node in enumerate(nodes) if node is not leader)
-        drivers[lost].kill()
-        nodes[lost].kill()
-        assert leader.add_up(1 + COUNT) == sum(range(1, 1 + 2 * COUNT))
-
-        nodes[lost].start(start_driver("mainstem").directory)
-        assert leader.add_up(1 + 2 * COUNT) == sum(range(1, 1 + 3 * COUNT))
-        # All three archives hold the same log, whoever wrote it and however it came.
-        wait_for(lambda: len({recorded_log(node) for node in nodes}) == 1)
-        assert len(recorded_log(leader)) > 3 * COUNT * 8
+            node.start(start_driver("mainstem"))
+            started.append(node)
+        yield nodes
     finally:
-        for node in nodes:
+        for node in started:
             node.kill()
+
+
+def leader_of(nodes: list[Node]) -> Node:
+    """The first of them that becomes the leader."""
+    wait_for(
+        lambda: any("role LEADER" in node.lines for node in nodes),
+        progress=lambda: [len(node.lines) for node in nodes],
+    )
+    return next(node for node in nodes if "role LEADER" in node.lines)
+
+
+def check_logs(nodes: list[Node]) -> None:
+    """All archives hold the same log, whoever wrote it and however it came."""
+    wait_for(lambda: len({recorded_log(node) for node in nodes}) == 1)
+    assert len(recorded_log(nodes[0])) > 3 * COUNT * 8
+
+
+def test_three_nodes_record_one_log_and_a_follower_that_was_killed_catches_up(
+    nodes: list[Node], start_driver: DriverFactory
+) -> None:
+    leader = leader_of(nodes)
+    assert leader.add_up(1) == sum(range(1, 1 + COUNT))
+    follower = next(node for node in nodes if node is not leader)
+    follower.kill_with_driver()
+    assert leader.add_up(1 + COUNT) == sum(range(1, 1 + 2 * COUNT))
+    follower.start(start_driver("mainstem"))
+    assert leader.add_up(1 + 2 * COUNT) == sum(range(1, 1 + 3 * COUNT))
+    check_logs(nodes)
+
+
+def test_two_nodes_elect_another_leader_when_theirs_is_killed_and_it_catches_up(
+    nodes: list[Node], start_driver: DriverFactory
+) -> None:
+    first = leader_of(nodes)
+    assert first.add_up(1) == sum(range(1, 1 + COUNT))
+    first.kill_with_driver()
+    second = leader_of([node for node in nodes if node is not first])
+    assert second.add_up(1 + COUNT) == sum(range(1, 1 + 2 * COUNT))
+    first.start(start_driver("mainstem"))
+    assert second.add_up(1 + 2 * COUNT) == sum(range(1, 1 + 3 * COUNT))
+    check_logs(nodes)
+    assert "role LEADER" not in first.lines

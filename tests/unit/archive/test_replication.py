@@ -12,7 +12,7 @@ from tests.support.same_recordings import check_equal
 
 from mainstem import archive
 from mainstem.archive import RecordingSignal, Signal
-from mainstem.archive.server import ArchiveServer, CredentialTable
+from mainstem.archive.server import Accept, ArchiveServer, Challenge, CredentialTable, Reject
 from mainstem.errors import ArchiveError, ArchiveErrorCode
 from mainstem.recording.segments import segment_bases
 
@@ -367,6 +367,37 @@ def test_credentials_of_the_source(tmp_path: Path) -> None:
         assert error.code is ArchiveErrorCode.REPLICATION_CONNECTION_FAILURE
         assert "authentication rejected" in str(error)
         clients.replicate(recording_id, credentials=b"copy:secret")
+        assert clients.events()[1] == []
+        clients.check_equal(recording_id, 0)
+
+
+class Challenging:
+    """Accepts one credential at once, and another after a challenge."""
+
+    def authenticate(self, credentials: bytes, challenge: bytes | None) -> Accept | Challenge | Reject:
+        if challenge is None and credentials == b"ops:ask":
+            return Challenge(b"challenge!")
+        return Accept(b"ops") if credentials == (b"ops:secret" if challenge is None else b"ops:answer") else Reject()
+
+
+def test_a_source_that_challenges_is_reported_and_left(tmp_path: Path) -> None:
+    asked: list[bytes] = []
+
+    def answer(challenge: bytes) -> bytes:
+        asked.append(challenge)
+        return b"ops:answer"
+
+    with Pair(tmp_path, source={"authenticator": Challenging()}) as pair, ExitStack() as stack:
+        clients = Clients(pair, stack, credentials=b"ops:ask", on_challenge=answer)
+        assert asked == [b"challenge!"]
+        recording_id, _ = clients.record()
+        clients.replicate(recording_id, credentials=b"ops:ask")
+        names, (error,) = clients.events()
+        assert names == ["REPLICATE_END"]
+        assert error.code is ArchiveErrorCode.REPLICATION_CONNECTION_FAILURE
+        assert "Replication does not support challenge/response authentication" in str(error)
+        pair.until(lambda: pair.source.stats().control_sessions == 1, "it leaves the source")
+        clients.replicate(recording_id, credentials=b"ops:secret")
         assert clients.events()[1] == []
         clients.check_equal(recording_id, 0)
 
