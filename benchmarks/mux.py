@@ -1,8 +1,8 @@
 """What does a multiplexer cost, and what do others? bymux and Jmux beside raw asyncio TCP, h2, rsocket and gRPC's aio.
 
 ``python benchmarks/mux.py [--json] [--quick] [--pairs N] [--only TEXT] [--peer NAME]``. Two processes over one loopback
-connection without TLS, the same event loop on both sides (asyncio's own); each ratio is taken between two runs that followed one
-another.
+connection without TLS, the same event loop on both sides (asyncio's own, or uvloop where the question says so); each ratio is taken
+between two runs that followed one another.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Question:
     mode: str
     ours: str = ""
     streams: int = 1
+    loop: str = "asyncio"
     peers: dict[str, float | None] = field(default_factory=dict)
     lowest: dict[str, float] = field(default_factory=dict)
     unit: str = "/s"
@@ -50,10 +51,13 @@ QUESTIONS = [
     ),
     # The row above lets bymux gather what is written in one turn of the loop, as its `drain` promises no more; here each
     # message is a system call of its own, as it is for raw TCP and h2 in both rows.
-    Question(name="64 B messages, each a system call", mode="small", ours="flushed", peers={"tcp": 0.85, "h2": None}),
+    Question(name="64 B messages, each a system call", mode="small", ours="flushed", peers={"tcp": 0.9, "h2": None}),
     Question(
-        name="64 B requests, 1 in flight", mode="request", peers={"tcp": 0.7, "h2": None, "rsocket": None, "grpc": None}
+        name="64 B requests, 1 in flight",
+        mode="request",
+        peers={"tcp": 0.85, "h2": None, "rsocket": None, "grpc": None},
     ),
+    Question(name="64 B requests, 1 in flight, uvloop", mode="request", loop="uvloop", peers={"tcp": 0.5}),
     Question(
         name="64 B requests, 64 in flight",
         mode="request",
@@ -66,9 +70,10 @@ NEEDS = {"h2": "h2", "rsocket": "rsocket", "grpc": "grpc", "tcp": ""}
 MIXED_P99_MS, MIXED_GOAL = 5.0, 2.0
 
 
-def measure(peer: str, mode: str, streams: int, seconds: float) -> dict[str, Any]:
+def measure(peer: str, mode: str, streams: int, seconds: float, loop: str = "asyncio") -> dict[str, Any]:
     """One run: a server, a client, the client's figures."""
-    options = {"mode": mode, "streams": streams, "seconds": seconds, "port": free_port(socket.SOCK_STREAM)}
+    port = free_port(socket.SOCK_STREAM)
+    options = {"mode": mode, "streams": streams, "seconds": seconds, "port": port, "loop": loop}
     with running(f"mux_{peer}", "server", options):
         client = Role(f"mux_{peer}", "client", options)
         try:
@@ -86,16 +91,20 @@ def main() -> None:
     for question in QUESTIONS:
         if question.name not in options.parts:
             continue
+        if question.loop == "uvloop" and importlib.util.find_spec("uvloop") is None:
+            report.skipped[question.name] = "the package uvloop is not installed"
+            continue
         for peer, goal in question.peers.items():
             if peer in missing or peer not in options.peers:
                 continue
             for _ in range(pairs):
                 try:
-                    theirs = measure(peer, question.mode, question.streams, seconds)["rate"]
+                    theirs = measure(peer, question.mode, question.streams, seconds, question.loop)["rate"]
                 except RoleFailed as error:
                     report.skipped[f"{peer}: {question.name}"] = str(error)
                     break
-                ours = measure("mainstem", question.ours or question.mode, question.streams, seconds)["rate"]
+                mode = question.ours or question.mode
+                ours = measure("mainstem", mode, question.streams, seconds, question.loop)["rate"]
                 report.pair(
                     f"{question.name} / {peer}",
                     peer=peer,

@@ -10,6 +10,7 @@ beside ``streams`` idle streams).
 from __future__ import annotations
 
 import asyncio
+import importlib
 import signal
 import sys
 import time
@@ -34,6 +35,7 @@ class Options:
     streams: int = 1
     seconds: float = 1.0
     port: int = 0
+    loop: str = "asyncio"
 
 
 async def until_stopped() -> None:
@@ -72,4 +74,7 @@ def percentiles(times: list[int]) -> dict[str, float]:
 
 def main(server: Callable[[Options], Awaitable[None]], client: Callable[[Options], Awaitable[None]]) -> None:
     role = {"server": server, "client": client}[sys.argv[1]]
-    asyncio.run(role(options(Options)))  # type: ignore[arg-type]
+    given = options(Options)
+    new_loop = importlib.import_module("uvloop").new_event_loop if given.loop == "uvloop" else None
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(role(given))  # type: ignore[arg-type]

@@ -21,8 +21,8 @@ MESSAGE = bytes(64)
 
 # Lower them with the code; raise one only with a reason.
 BYMUX_ECHO = 36
-JMUX_REQUEST = 85
-JMUX_REQUEST_OF_MANY = 77
+JMUX_REQUEST = 57
+JMUX_REQUEST_OF_MANY = 50
 AQUEDUCT_RESPONSE = 350
 
 

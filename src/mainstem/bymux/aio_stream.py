@@ -34,18 +34,16 @@ class Stream(BaseStream):
         ...     print(await stream.read())
     """
 
-    __slots__ = ("_closing", "_left", "_pings", "_stopped", "_view")
-
     _connection: Runner
     _handle: StreamState
     _engine: BymuxEngine
+    _closing = False  # this end writes no more
+    _left = False  # nothing reads what still arrives
+    _stopped: ClosedError | None = None
 
     def __init__(self, runner: Runner, state: StreamState) -> None:
         super().__init__(runner, state)
         self._view = runner.connection  # which ends when nothing refers to it
-        self._closing = False  # this end writes no more
-        self._left = False  # nothing reads what still arrives
-        self._stopped: ClosedError | None = None
         self._pings = PingWaiters(runner, state)
 
     @property

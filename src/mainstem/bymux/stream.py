@@ -31,54 +31,30 @@ class StreamState:
         owner: Free for the driver of the engine; :class:`~mainstem.bymux.aio.Connection` has a weak reference to its stream here.
     """
 
-    __slots__ = (
-        "abandoned",
-        "close_wanted",
-        "created_here",
-        "discarding",
-        "ended",
-        "grant_due",
-        "heartbeat",
-        "held",
-        "id",
-        "local",
-        "notify_below",
-        "owner",
-        "peer",
-        "pings",
-        "queue",
-        "receive_credit",
-        "released",
-        "restorable",
-        "scheduled",
-        "send_credit",
-        "sent",
-        "unconsumed",
-    )
+    local = HalfState.OPEN
+    peer = HalfState.OPEN
+    abandoned = False
+    close_wanted = False
+    discarding = False
+    ended = False
+    released = False
+    scheduled = False
+    grant_due = False
+    held = False
+    sent = 0
+    restorable = 0
+    unconsumed = 0
+    notify_below = -1
+    pings: deque[int] | None = None
+    heartbeat: Heartbeat | None = None
+    owner: Any = None
 
     def __init__(self, stream_id: int, *, send_credit: int, receive_credit: int, created_here: bool) -> None:
         self.id = stream_id
-        self.local = HalfState.OPEN
-        self.peer = HalfState.OPEN
         self.send_credit = send_credit
         self.receive_credit = receive_credit
         self.created_here = created_here
         self.queue = OutQueue()
-        self.sent = 0
-        self.abandoned = False
-        self.close_wanted = False
-        self.discarding = False
-        self.ended = False
-        self.released = False
-        self.scheduled = False
-        self.grant_due = False
-        self.held = False
-        self.restorable = 0
-        self.unconsumed = 0
-        self.notify_below = -1
-        self.pings: deque[int] | None = None
-        self.heartbeat: Heartbeat | None = None
-        self.owner: Any = None
 
     @property
     def queued(self) -> int:

@@ -17,7 +17,7 @@ from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.session_stream import SessionStream
 from mainstem.jmux.settings import Settings
 from mainstem.jmux.state import Acknowledgment, HalfState
-from mainstem.mux.connection import connection_stats
+from mainstem.mux.connection import connection_stats, nobody
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Address
 from mainstem.mux.tls import client_context
 
@@ -39,8 +39,6 @@ class ClientSession(SessionStream):
         ...     session.finish()
         ...     print(await session.read(-1))
     """
-
-    __slots__ = ("_client",)
 
     _connection: ClientConnection
     _engine: ClientEngine
@@ -140,26 +138,41 @@ class ClientSession(SessionStream):
             self._connection.schedule_flush()
         return super()._more()
 
-    async def _exchange(self, payload: bytes | bytearray | memoryview) -> bytes:
-        """Send a whole request, and return the whole response. However it ends, the session is over."""
-        session = self._handle
-        try:
-            if not self._connection.send_request(session, payload):
-                self._engine.write(session, payload)
-                self._engine.finish(session)
-                self._connection.send_soon()
-            while not self._eof:
-                await self._more_than(None)
-        except BaseException:
-            self.abort()
-            raise
-        response = self._buffer.read_all()
-        if session.ended:
-            self._closed = True
-        else:
-            self._taken(len(response))
-            await self.close()
+    async def _read_response(self) -> bytes:
+        """Return the whole response, and end the session."""
+        response = await self.read(-1)
+        await self.close()
         return response
+
+
+class _Call:
+    """A whole request that waits for its response.
+
+    It is its session's owner until anything but the whole response comes: then it makes the stream that takes over, and
+    ``response`` is ``None``.
+    """
+
+    __slots__ = ("client", "connection", "response", "session", "stream")
+
+    def __init__(self, client: Client, connection: ClientConnection) -> None:
+        self.client = client
+        self.connection = connection
+        self.session = connection.engine.open_session()
+        self.session.owner = self
+        self.response: asyncio.Future[bytes | None] = connection.loop.create_future()
+        self.stream: ClientSession | None = None
+
+    def respond(self, response: bytes) -> None:
+        self.session.owner = nobody
+        if not self.response.done():
+            self.response.set_result(response)
+
+    def __call__(self) -> ClientSession:
+        if self.stream is None:
+            self.stream = ClientSession(self.client, self.connection, self.session)
+            if not self.response.done():
+                self.response.set_result(None)
+        return self.stream
 
 
 MAY_BE_EXECUTED = "it may have been executed; send it again only if twice does no harm"
@@ -169,14 +182,14 @@ class _Attempts:
     """What is known of a request while it is sent, perhaps more than once."""
 
     def __init__(self) -> None:
-        self.session: ClientSession | None = None  # of the attempt that goes on, or was the last
+        self.call: _Call | None = None  # of the attempt that goes on, or was the last
         self.failure: MainstemError | None = None  # of the attempt before
         self.count = 0
 
     @property
     def delivery(self) -> Delivery:
         """How much of the request may have reached the server."""
-        return Delivery.NONE if self.session is None else self.session._delivery()
+        return Delivery.NONE if self.call is None else self.call()._delivery()
 
     def explain(self, error: MainstemError) -> None:
         """Say in the error of the last attempt what it means for the request, where its connection failed."""
@@ -277,7 +290,9 @@ class Client:
 
     async def _open_session(self, timeout: float | None = None) -> ClientSession:
         connection = self._pool.ready() if timeout is None else None
-        return self._session_on(connection or await self._free_connection(timeout))
+        connection = connection or await self._free_connection(timeout)
+        self._traffic.streams_opened += 1
+        return ClientSession(self, connection, connection.engine.open_session())
 
     async def _free_connection(self, timeout: float | None = None) -> ClientConnection:
         try:
@@ -285,10 +300,6 @@ class Client:
         except MainstemError as error:
             error.delivery = Delivery.NONE
             raise
-
-    def _session_on(self, connection: ClientConnection) -> ClientSession:
-        self._traffic.streams_opened += 1
-        return ClientSession(self, connection, connection.engine.open_session())
 
     async def request(
         self, payload: bytes | bytearray | memoryview, timeout: float | None = None, *, attempts: int = 2
@@ -335,13 +346,21 @@ class Client:
         pause = RETRY_FIRST_S
         while True:
             made.count += 1
-            made.session = None
+            made.call = None
             try:
                 connection = self._pool.ready() or await self._free_connection()
-                made.session = session = self._session_on(connection)
-                return await session._exchange(payload)
+                made.call = call = _Call(self, connection)
+                self._traffic.streams_opened += 1
+                try:
+                    connection.send_request(call.session, payload)
+                    if (response := await call.response) is not None:
+                        return response
+                    return await call()._read_response()
+                except BaseException:  # however it ends, the session is over
+                    call().abort()
+                    raise
             except MainstemError as error:
-                is_repeated = error.may_retry and (made.session is not None or isinstance(error, ConnectionLost))
+                is_repeated = error.may_retry and (made.call is not None or isinstance(error, ConnectionLost))
                 if made.count >= attempts or not is_repeated:
                     made.explain(error)
                     raise

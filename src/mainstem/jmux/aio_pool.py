@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
+from weakref import ReferenceType
 
 from mainstem._internal.clock import timeout_of
 from mainstem._internal.tasks import start_task
@@ -62,6 +63,7 @@ class ClientConnection(JmuxConnection):
         self._on_lost = on_lost
         self._header_or_end = self.loop.create_future()
         self._handlers[events.ConnectionEstablished] = lambda _: self._settle()
+        self._handlers[events.ResponseReceived] = self._on_response
 
     async def established(self) -> None:
         """Wait for the server's header. Raises what ended the connection before it came."""
@@ -69,21 +71,36 @@ class ClientConnection(JmuxConnection):
         if self.failure is not None:
             raise with_delivery(self.failure, Delivery.NONE)
 
-    def send_request(self, session: Session, request: bytes | bytearray | memoryview) -> bool:
-        """Send a whole request at once, if it is alone and need not wait; return whether it was sent."""
-        if not self.sends_at_once or self.transport is None or self.transport.paused:
-            return False
-        if not (message := self.engine.message_of(session, request)):
-            return False
-        self.sends_at_once = False
-        self.writes += 1
-        self.traffic.bytes_sent += len(message)
-        self.transport.write([message])
-        return True
+    def send_request(self, session: Session, request: bytes | bytearray | memoryview) -> None:
+        """Send a whole request on a session that was just opened: at once if it is alone, as :meth:`send_soon` does."""
+        transport = self.transport
+        if (
+            self.sends_at_once
+            and transport is not None
+            and not transport.paused
+            and (message := self.engine.message_of(session, request))
+        ):
+            self.sends_at_once = False
+            self.writes += 1
+            self.traffic.bytes_sent += len(message)
+            transport.write([message])
+        else:
+            self.engine.request(session, request)
+            self.send_soon()
 
     def _settle(self) -> None:
         if not self._header_or_end.done():
             self._header_or_end.set_result(None)
+
+    def _on_response(self, event: events.ResponseReceived) -> None:
+        owner = event.session.owner
+        if not isinstance(owner, ReferenceType):
+            owner.respond(event.data)
+        elif (stream := owner()) is not None:
+            if event.data:
+                stream._feed_data(event.data)
+            stream._feed_eof()
+        self._on_free()
 
     def _on_session_ended(self, event: events.SessionEnded) -> None:
         super()._on_session_ended(event)

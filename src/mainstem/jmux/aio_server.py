@@ -43,14 +43,10 @@ class ServerSession(SessionStream):
         ...     session.write(await session.read(-1))
     """
 
-    __slots__ = ("_acknowledged",)
-
     _connection: ServerConnection
     _engine: ServerEngine
 
-    def __init__(self, connection: ServerConnection, session: Session) -> None:
-        super().__init__(connection, session)
-        self._acknowledged: asyncio.Future[bool] | None = None
+    _acknowledged: asyncio.Future[bool] | None = None
 
     def finish(self, *, ack_required: bool = False) -> None:
         """Mark the response as complete. Finishing twice is fine.
@@ -67,9 +63,9 @@ class ServerSession(SessionStream):
         if session.eof_wanted or session.ended or session.server >= HalfState.FINISHED:
             return
         if ack_required:
-            self._acknowledged = asyncio.get_running_loop().create_future()
+            self._acknowledged = self._connection.loop.create_future()
         self._engine.finish(session, ack_required=ack_required)
-        self._connection.send_soon()
+        self._connection.send_response(session)
 
     @property
     def caller_waiting(self) -> bool:
@@ -170,9 +166,11 @@ class ServerSession(SessionStream):
         """End the guarantee that nothing of the request was processed, as a program is about to see it."""
         self._handle.processing = True
 
-    async def _run(self, handler: Callable[[ServerSession], Awaitable[object]]) -> None:
+    async def _run(self, handler: Callable[[ServerSession], Awaitable[object]], begins: bool) -> None:
         """Run a handler and end the session as its outcome requires. Raises what it raised, but for the end of the session."""
         try:
+            if begins:
+                self._begin()
             await handler(self)
             await self.close()
             self._connection._handler_ended(self)
@@ -201,13 +199,17 @@ class ServerConnection(JmuxConnection):
         handler: Callable[[ServerSession], Awaitable[object]],
         settings: Settings | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        *,
+        begins: bool = False,
     ) -> None:
         super().__init__(ServerEngine(settings, now_ns=clock.monotonic_ns()), clock)
         self._handler = handler
+        self._begins = begins  # its call is the program's first sight of a request; else the handler calls `_begin`
         self._draining = False
         self._running = 0
         self._waiting: deque[ServerSession] = deque()
         self._handlers[events.SessionOpened] = self._on_opened
+        self._handlers[events.RequestReceived] = self._on_request
         self._handlers[events.Acknowledged] = self._on_acknowledged
 
     async def shutdown(self, deadline: float) -> None:
@@ -234,8 +236,22 @@ class ServerConnection(JmuxConnection):
         self.traffic.streams_opened += 1
         if self._draining:
             event.session.owner = nobody
+        else:
+            self._serve(ServerSession(self, event.session))
+
+    def _on_request(self, event: events.RequestReceived) -> None:
+        self.traffic.streams_opened += 1
+        if self._draining:
+            event.session.owner = nobody
             return
         session = ServerSession(self, event.session)
+        if event.data:
+            session._buffer.append(event.data)
+        session._eof = True
+        self._serve(session)
+
+    def _serve(self, session: ServerSession) -> None:
+        """Start the session's handler, or let it wait for one that ends."""
         if self._running < MAX_HANDLERS:
             self._start_handler(session)
             return
@@ -243,9 +259,25 @@ class ServerConnection(JmuxConnection):
             self._waiting = deque(waiting for waiting in self._waiting if not waiting._broken)
         self._waiting.append(session)
 
+    def send_response(self, session: Session) -> None:
+        """Send a response that is complete: at once if it is alone, as :meth:`send_soon` does."""
+        transport = self.transport
+        if (
+            self.sends_at_once
+            and transport is not None
+            and not transport.paused
+            and (message := self.engine.message_of(session))
+        ):
+            self.sends_at_once = False
+            self.writes += 1
+            self.traffic.bytes_sent += len(message)
+            transport.write([message])
+        else:
+            self.send_soon()
+
     def _start_handler(self, session: ServerSession) -> None:
         self._running += 1
-        session._task = task = start_task(session._run(self._handler), self.loop)
+        session._task = task = start_task(session._run(self._handler, self._begins), self.loop)
         self.tasks.add(task)
         task.add_done_callback(self._on_handler_done)
         self._started_handler = True
@@ -286,10 +318,11 @@ async def start_server(
     sock: socket.socket | Sequence[socket.socket] | None,
     ssl: ssl_module.SSLContext | None,
     settings: Settings,
+    begins: bool = False,
 ) -> Server[Any]:
-    """Listen, and call ``handler`` with each session. It calls ``_begin`` of the session before an application sees it."""
+    """Listen, and call ``handler`` with each session, where it ``begins``; else it calls the session's ``_begin`` later."""
     server = Server(
-        lambda: ServerConnection(handler, settings),
+        lambda: ServerConnection(handler, settings, begins=begins),
         protocol=ServerEngine.PROTOCOL,
         max_connections=settings.max_connections or MAX_CONNECTIONS,
         max_connections_per_address=settings.max_connections_per_address,
@@ -318,12 +351,7 @@ def serve(
     """
     server_settings = Settings.of(settings, overrides)
     awaited = as_coroutine_function(handler)
-
-    async def handle(session: ServerSession) -> None:
-        session._begin()
-        await awaited(session)
-
     return Opening(
-        lambda: start_server(handle, host, port, path=path, sock=sock, ssl=ssl, settings=server_settings),
+        lambda: start_server(awaited, host, port, path=path, sock=sock, ssl=ssl, settings=server_settings, begins=True),
         "jmux.aio.serve()",
     )

@@ -54,6 +54,12 @@ class ClientEngine(JmuxEngine):
         self.sessions[session.id] = session
         return session
 
+    def request(self, session: Session, request: bytes | bytearray | memoryview) -> None:
+        """Queue a whole request on a session that was just opened: ``write`` and ``finish`` in one."""
+        session.queue.append(request)
+        session.eof_wanted = True
+        self._ready.add(session)
+
     def finish(self, session: Session) -> None:
         """Mark the request as complete: eof goes with its last bytes."""
         if self.failure is not None:
@@ -88,10 +94,9 @@ class ClientEngine(JmuxEngine):
         self._end_if_done(session)
 
     def message_of(self, session: Session, request: bytes | bytearray | memoryview) -> bytes:
-        """Return the one message of a short request that need not wait: it counts as sent and finished.
+        """Return the one message of a short request on a session that was just opened, if it need not wait. It counts as sent.
 
-        Empty if something else is queued, or if the ration or the length of a message do not cover it; then ``write`` and
-        ``finish`` are needed.
+        Empty if something else is queued, or if the ration or the length of a message do not cover it; then ``request`` is needed.
         """
         payload = request if type(request) is bytes else as_bytes(request)
         length = len(payload)
@@ -101,10 +106,6 @@ class ClientEngine(JmuxEngine):
             or self._control
             or self._increments
             or self._ready.waiting
-            or session.queue.size
-            or session.client is not HalfState.NONE
-            or session.eof_wanted
-            or session.ended
             or self.failure is not None
         ):
             return b""
@@ -127,6 +128,24 @@ class ClientEngine(JmuxEngine):
             session.outbound = self._outbound_ration
             if session.queue.size:
                 self._ready.add(session)
+
+    def _receive_whole(self, session_id: int, flags: int, body: bytes) -> None:
+        session = self.sessions.get(session_id)
+        if (
+            flags != codec.EOF | codec.CLOSE
+            or session is None
+            or session.client is not HalfState.FINISHED
+            or session.server is not HalfState.OPEN
+            or len(body) > session.inbound
+            or not self.joins_events
+        ):
+            super()._receive_whole(session_id, flags, body)
+            return
+        session.server = HalfState.TERMINATED
+        session.response_complete = session.ended = True
+        del self.sessions[session_id]
+        heapq.heappush(self._free_ids, session_id)
+        self.events.append(events.ResponseReceived(session, body))
 
     def _receive_data_header(self, session_id: int, flags: int) -> Session:
         if flags & codec.OPEN:

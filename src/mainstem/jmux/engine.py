@@ -57,11 +57,15 @@ class JmuxEngine(BaseEngine[events.Event]):
 
     Commands raise :class:`~mainstem.errors.LocalProtocolError`, and send nothing, when the specification forbids what they ask
     for; after the connection ended they raise :class:`~mainstem.errors.ClosedError`.
+
+    ``joins_events`` may be set at the start: then a whole request, or the end of a response, is one event in place of three
+    (:class:`~.events.RequestReceived`, :class:`~.events.ResponseReceived`).
     """
 
     PROTOCOL = "jmux"
     settings: Settings
     role: ClassVar[Role]
+    joins_events = False
 
     def __init__(self, settings: Settings | None = None, *, now_ns: int = 0, peer: str = "peer") -> None:
         settings = settings or Settings()
@@ -106,17 +110,7 @@ class JmuxEngine(BaseEngine[events.Event]):
             # Most of what comes is whole Data messages; anything else is taken step by step.
             if not carry and self.established and (message := take_data(view, position)) is not None:
                 session_id, flags, body, position = message
-                session = self._receive_data_header(session_id, flags)
-                length = len(body)
-                if length > session.inbound:
-                    self._exceeded(session, length)
-                if session.inbound < INFINITE:
-                    session.inbound -= length
-                if length and not session.discarding:
-                    session.unconsumed += length
-                    self.events.append(events.DataReceived(session, body))
-                if flags & codec.EOF:
-                    self._finish_data(session, flags)
+                self._receive_whole(session_id, flags, body)
                 continue
             if not carry and self.established and end - position >= MESSAGE_HEADER_LENGTH:
                 self._receive_header(view, position, now_ns)
@@ -135,7 +129,7 @@ class JmuxEngine(BaseEngine[events.Event]):
                 else:
                     self._has_header = True
                     self._receive_connection_header(carry)
-        if len(self._control) > self.settings.control_limit:
+        if self._control and len(self._control) > self.settings.control_limit:
             self._violated(
                 "answers-not-read", f"{len(self._control)} bytes of responses wait for a peer that does not read"
             )
@@ -236,6 +230,20 @@ class JmuxEngine(BaseEngine[events.Event]):
         assert session is not None
         self._set_peer_half(session, following)
         return session
+
+    def _receive_whole(self, session_id: int, flags: int, body: bytes) -> None:
+        """Handle a whole Data message."""
+        session = self._receive_data_header(session_id, flags)
+        length = len(body)
+        if length > session.inbound:
+            self._exceeded(session, length)
+        if session.inbound < INFINITE:
+            session.inbound -= length
+        if length and not session.discarding:
+            session.unconsumed += length
+            self.events.append(events.DataReceived(session, body))
+        if flags & codec.EOF:
+            self._finish_data(session, flags)
 
     def _receive_data_header(self, session_id: int, flags: int) -> Session:
         raise NotImplementedError

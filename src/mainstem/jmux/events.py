@@ -44,6 +44,25 @@ class DataFinished:
 
 
 @dataclass(slots=True)
+class RequestReceived:
+    """Server with ``joins_events``: a whole request that came in one message.
+
+    It stands for SessionOpened, DataReceived and DataFinished, and for the SessionEnded of the session that had the id before.
+    """
+
+    session: Session
+    data: bytes
+
+
+@dataclass(slots=True)
+class ResponseReceived:
+    """Client with ``joins_events``: the last message of a response. It stands for DataReceived, DataFinished and SessionEnded."""
+
+    session: Session
+    data: bytes
+
+
+@dataclass(slots=True)
 class SessionAborted:
     """The peer ended the session abruptly. ``partial``: what it received may have been processed."""
 
@@ -120,6 +139,8 @@ Event = (
     | SessionOpened
     | DataReceived
     | DataFinished
+    | RequestReceived
+    | ResponseReceived
     | SessionAborted
     | SessionEnded
     | SessionFailed

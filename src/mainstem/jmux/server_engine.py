@@ -37,6 +37,33 @@ class ServerEngine(JmuxEngine):
         if not session.scheduled:
             self._ready.add(session)
 
+    def message_of(self, session: Session) -> bytes:
+        """Return the one message of a short response that is complete, if it need not wait. It counts as sent.
+
+        Empty if something else is queued, or if the ration or the length of a message do not cover it.
+        """
+        length = session.queue.size
+        if (
+            length > self._lone_limit
+            or length > session.outbound
+            or session.client is not HalfState.FINISHED
+            or session.sent
+            or session.ack_required
+            or self._control
+            or self._increments
+            or self.failure is not None
+            or not self._ready.take_only(session)
+        ):
+            return b""
+        message = [codec.HEADER.pack(codec.DATA | codec.EOF | codec.CLOSE, session.id, length)]
+        session.queue.take(length, message)
+        if session.outbound < INFINITE:
+            session.outbound -= length
+        session.server = HalfState.TERMINATED
+        session.response_sent = True
+        session.sent = length
+        return b"".join(message)
+
     def close(self, session: Session) -> None:
         """End a session whose response is finished before its request is; the rest of the request is dropped."""
         self._check_alive()
@@ -80,6 +107,35 @@ class ServerEngine(JmuxEngine):
         if header.version != codec.VERSION and not negotiates:
             self._violated("bad-version", f"bad protocol version: {header.version}")
         self._establish(header)
+
+    def _receive_whole(self, session_id: int, flags: int, body: bytes) -> None:
+        previous = self.sessions.get(session_id)
+        if (
+            flags != codec.OPEN | codec.EOF
+            or not self.joins_events
+            or len(body) > self._inbound_ration
+            or (
+                previous is not None
+                and (
+                    previous.client is not HalfState.FINISHED
+                    or previous.server is not HalfState.TERMINATED
+                    or previous.ack is Acknowledgment.REQUESTED
+                )
+            )
+        ):
+            super()._receive_whole(session_id, flags, body)
+            return
+        if previous is not None:
+            previous.client = HalfState.TERMINATED
+            previous.ended = True
+        session = Session(session_id, inbound=self._inbound_ration, outbound=self._outbound_ration)
+        if session.inbound < INFINITE:
+            session.inbound -= len(body)
+        session.client = HalfState.FINISHED
+        session.server = HalfState.OPEN
+        session.unconsumed = len(body)
+        self.sessions[session_id] = session
+        self.events.append(events.RequestReceived(session, body))
 
     def _receive_data_header(self, session_id: int, flags: int) -> Session:
         if flags & codec.ACK_REQUIRED:

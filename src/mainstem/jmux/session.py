@@ -33,60 +33,33 @@ class Session:
         owner: Free for the driver of the engine; a connection under asyncio has a weak reference to its stream here.
     """
 
-    __slots__ = (
-        "ack",
-        "ack_required",
-        "client",
-        "close_wanted",
-        "discarding",
-        "ended",
-        "eof_wanted",
-        "failed",
-        "flush_wanted",
-        "id",
-        "inbound",
-        "increment_due",
-        "notify_below",
-        "outbound",
-        "owner",
-        "processing",
-        "queue",
-        "response_complete",
-        "response_sent",
-        "scheduled",
-        "sent",
-        "server",
-        "unconsumed",
-        "unsent",
-        "untouched",
-    )
+    client = HalfState.NONE
+    server = HalfState.NONE
+    ack = Acknowledgment.NOT_REQUESTED
+    ack_required = False
+    eof_wanted = False
+    close_wanted = False
+    flush_wanted = False
+    discarding = False
+    ended = False
+    failed = False
+    processing = False
+    response_complete = False
+    response_sent = False
+    untouched = False
+    scheduled = False
+    increment_due = False
+    sent = 0
+    unsent = 0
+    unconsumed = 0
+    notify_below = -1
+    owner: Any = None
 
     def __init__(self, session_id: int, *, inbound: int, outbound: int) -> None:
         self.id = session_id
-        self.client = HalfState.NONE
-        self.server = HalfState.NONE
         self.inbound = inbound
         self.outbound = outbound
         self.queue = OutQueue()
-        self.sent = 0
-        self.unsent = 0
-        self.ack = Acknowledgment.NOT_REQUESTED
-        self.ack_required = False
-        self.eof_wanted = False
-        self.close_wanted = False
-        self.flush_wanted = False
-        self.discarding = False
-        self.ended = False
-        self.failed = False
-        self.processing = False
-        self.response_complete = False
-        self.response_sent = False
-        self.untouched = False
-        self.scheduled = False
-        self.increment_due = False
-        self.unconsumed = 0
-        self.notify_below = -1
-        self.owner: Any = None
 
     @property
     def queued(self) -> int:

@@ -36,8 +36,6 @@ def with_delivery(error: E, delivery: Delivery) -> E:
 class SessionStream(BaseStream):
     """One session as a stream that is written and read."""
 
-    __slots__ = ()
-
     _KIND = "session"
 
     _handle: Session
@@ -111,6 +109,7 @@ class JmuxConnection(BaseConnection):
 
     def __init__(self, engine: ClientEngine | ServerEngine, clock: Clock = SYSTEM_CLOCK) -> None:
         super().__init__(engine, clock)
+        engine.joins_events = True
         self._handlers = {
             events.DataReceived: self._on_data,
             events.DataFinished: self._on_data_finished,

@@ -101,52 +101,29 @@ class BaseStream:
     read may be cancelled, by a time-out for instance: what it did not return is returned by the next one.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_any_read",
-        "_buffer",
-        "_closed",
-        "_connection",
-        "_credited",
-        "_drainers",
-        "_engine",
-        "_eof",
-        "_eof_seen",
-        "_handle",
-        "_loop",
-        "_read_error",
-        "_reader",
-        "_reported",
-        "_short_read",
-        "_task",
-        "_write_error",
-        "_write_failure",
-    )
-
     _KIND: ClassVar = "stream"
 
     _engine: Any
+    _closed = False  # it was closed or aborted here
+    _credited = 0
+    _any_read = False
+    _eof = False
+    _eof_seen = False
+    _reported = False
+    _task: asyncio.Task[Any] | None = None
+    _read_error: MainstemError | None = None
+    _reader: asyncio.Future[None] | None = None
+    _drainers: tuple[asyncio.Future[bool], ...] = ()
+    _write_error: MainstemError | None = None
+    _write_failure: MainstemError | None = None
+    _short_read: asyncio.IncompleteReadError | None = None
 
     def __init__(self, connection: BaseConnection, handle: Any) -> None:
         self._handle = handle
         self._engine = connection.engine
-        self._closed = False  # it was closed or aborted here
         self._buffer = InBuffer()
-        self._credited = 0
-        self._any_read = False
-        self._eof = False
-        self._eof_seen = False
-        self._task: asyncio.Task[Any] | None = None
-        self._read_error: MainstemError | None = None
-        self._reader: asyncio.Future[None] | None = None
-        self._drainers: list[asyncio.Future[bool]] = []
-        self._write_error: MainstemError | None = None
-        self._write_failure: MainstemError | None = None
-        self._reported = False
-        self._short_read: asyncio.IncompleteReadError | None = None
         handle.owner = weakref.ref(self)
         self._connection = connection
-        self._loop = connection.loop
 
     @property
     def id(self) -> int:
@@ -303,7 +280,7 @@ class BaseStream:
             raise self._read_error.with_traceback(None)
         if self._reader is not None and not self._reader.done():
             raise RuntimeError("another task is reading from this stream already")
-        self._reader = reader = self._loop.create_future()
+        self._reader = reader = self._connection.loop.create_future()
         return reader
 
     def _more_than(self, count: int | None) -> asyncio.Future[None]:
@@ -433,13 +410,12 @@ class BaseStream:
                 self._check_writable()
                 handle.notify_below = max(handle.notify_below, level)
                 future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-                self._drainers.append(future)
+                self._drainers = (*self._drainers, future)
                 try:
                     if await future:
                         self._check_writable()
                 finally:
-                    if future in self._drainers:
-                        self._drainers.remove(future)
+                    self._drainers = tuple(drainer for drainer in self._drainers if drainer is not future)
 
     def _written(self, credit: int) -> None:
         """Let what was just queued leave: at once when it is much and there is credit, else with this turn of the loop."""
@@ -493,7 +469,7 @@ class BaseStream:
 
     def _complete_drainers(self, *, failed: bool) -> None:
         # A result and not an exception: that of a future whose task was cancelled meanwhile would be logged by asyncio.
-        drainers, self._drainers = self._drainers, []
+        drainers, self._drainers = self._drainers, ()
         for future in drainers:
             if not future.done():
                 future.set_result(failed)

@@ -263,8 +263,7 @@ class BaseConnection:
         handlers = self._handlers
         while events:
             event = events.popleft()
-            handler = handlers.get(type(event))
-            if handler is not None:
+            if (handler := handlers.get(type(event))) is not None:
                 handler(event)
 
     def call_soon(self, call: Callable[..., object], *arguments: Any) -> bool:

@@ -162,3 +162,17 @@ def test_more_bytes_than_there_are_cannot_be_taken(module: ModuleType) -> None:
     with pytest.raises(AssertionError):
         buffer.read_exactly(5)
     assert queue.size == buffer.size == 4
+
+
+@both
+def test_the_only_member_may_be_taken_out_of_turn(module: ModuleType) -> None:
+    one, two = Member(module, "one", 1), Member(module, "two", 1)
+    line = Line(module, one)
+    assert not line.line.take_only(two)
+    assert line.line.take_only(one)
+    assert not line.line.take_only(one)
+    assert not line.line
+    line.line.add(one)
+    line.line.add(two)
+    assert not line.line.take_only(one)
+    assert line.run(9) == ["one", "two"]

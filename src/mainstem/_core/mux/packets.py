@@ -90,8 +90,10 @@ def join_writes(
         return None
     if count == 1:
         if cython.compiled:
-            return stream_id, PyBytes_FromStringAndSize(cython.cast(cython.p_char, base) + only, total), at
-        return stream_id, bytes(base[only : only + total]), at
+            body: bytes = PyBytes_FromStringAndSize(cython.cast(cython.p_char, base) + only, total)
+        else:
+            body = bytes(base[only : only + total])
+        return stream_id, body, at
     return stream_id, bodies(base, start, at, total), at
 
 
@@ -136,10 +138,10 @@ def write_packet(stream_id: cython.ulonglong, body: bytes) -> bytes:
         put(into + 1, stream_id, id_width)
         put(into + 1 + id_width, length, width)
         memcpy(into + 1 + id_width + width, PyBytes_AS_STRING(body), len(body))
-        return packet
     else:
-        head = bytes((WRITE | id_code << 2 | code,))
-        return head + stream_id.to_bytes(id_width, "big") + length.to_bytes(width, "big") + body
+        packet = bytes((WRITE | id_code << 2 | code,))
+        packet += stream_id.to_bytes(id_width, "big") + length.to_bytes(width, "big") + body
+    return packet
 
 
 def width_code(value: cython.ulonglong) -> cython.int:
@@ -187,10 +189,7 @@ def data_message(base: cython.p_const_uchar, start: cython.longlong, end: cython
     if first & DATA_MASK != DATA or session_id >= SESSIONS or end - at < length:
         return None
     if cython.compiled:
-        return (
-            session_id,
-            first & 0x1E,
-            PyBytes_FromStringAndSize(cython.cast(cython.p_char, base) + at, length),
-            at + length,
-        )
-    return session_id, first & 0x1E, bytes(base[at : at + length]), at + length
+        body: bytes = PyBytes_FromStringAndSize(cython.cast(cython.p_char, base) + at, length)
+    else:
+        body = bytes(base[at : at + length])
+    return session_id, first & 0x1E, body, at + length

@@ -232,6 +232,16 @@ class RoundRobin:
             self.waiting += 1
             (self.short if queue.size <= SHORT_BYTES else self.long).append(member)
 
+    def take_only(self, member: object) -> bool:
+        """Take the turn of ``member`` from it, if no other one waits; return whether it was so."""
+        if self.waiting != 1 or not member.scheduled:
+            return False
+        self.short.clear()
+        self.long.clear()
+        self.waiting = 0
+        member.scheduled = False
+        return True
+
     def run(self, limit: cython.longlong, out: object, turn: Callable[[Any, Any], int]) -> int:
         """Give turns until ``limit`` bytes are in ``out`` or no member waits; return the number of bytes.
 
