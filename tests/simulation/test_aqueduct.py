@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mainstem.aqueduct import send
 from mainstem.aqueduct.connection_state import ConnectionState
 from mainstem.aqueduct.halves import ReceiverHalf
+from mainstem.aqueduct.send import Sending
 from mainstem.sim.runner import run_one
 
 if TYPE_CHECKING:
@@ -41,4 +41,4 @@ def test_the_checker_notices_a_nack_that_does_not_bind(monkeypatch: pytest.Monke
 
 
 def test_the_checker_notices_forgotten_links(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert is_noticed(monkeypatch, send, "lose_messages", lambda core, sender, entries: None)
+    assert is_noticed(monkeypatch, Sending, "lose_messages", lambda core, sender, entries: None)

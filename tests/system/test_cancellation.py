@@ -717,7 +717,7 @@ def connection_leftovers(connection: Any) -> str:
     session = connection._runner
     left = {
         "halves": session.engine.live_halves,
-        "acknowledgements": session.outcomes,
+        "acknowledgments": session.outcomes,
         "open": not session.engine.is_ended,
     }
     return " ".join(f"{kind} {value}" for kind, value in left.items() if value)

@@ -59,7 +59,7 @@ class EndpointStats:
         closed: Whether the endpoint has ended, so that its counters stay as they are.
         connections: Connections that are open now.
         streams: Streams that are open now: bymux's streams, Jmux's sessions, Aqueduct's channel halves.
-        unsent_bytes: Bytes that were written here and wait for the peer: its credit, its ration, its acknowledgement (Aqueduct).
+        unsent_bytes: Bytes that were written here and wait for the peer: its credit, its ration, its acknowledgment (Aqueduct).
         unread_bytes: Bytes that have arrived and that the program has not read.
         connections_opened: Connections that were opened.
         connections_closed: Of these, those that ended in order.

@@ -50,9 +50,9 @@ from mainstem.errors import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator
 
-    from mainstem.aqueduct.engine import PlainSender
     from mainstem.aqueduct.halves import Half
     from mainstem.aqueduct.runner import Runner
+    from mainstem.aqueduct.send import PlainSender
     from mainstem.aqueduct.serializers import DetachFunction
 
 M = TypeVar("M")

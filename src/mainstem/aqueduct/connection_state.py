@@ -4,7 +4,7 @@ One instance belongs to one connection, and one thread uses it:
 
 * ``senders``, ``receivers`` hold the live halves by channel id, ``drained`` the receivers that ceased on the wire and still
   have something for the application. ``streams`` holds every QUIC stream of which either direction is open.
-* ``lost``, ``dropped``, ``unblocked`` are work lists: any step may fill them, and `streams.settle` empties them before the
+* ``lost``, ``dropped``, ``unblocked`` are work lists: any step may fill them, and `Streams.settle` empties them before the
   engine returns to its caller. Nothing recurses, however deep channels depend on one another.
 * ``waiting`` (senders with messages for which the transport had no room), ``awaiting_control`` (halves without a stream) and
   ``notices`` wait for the transport and are served by ``data_to_send``, in the order in which they came.
@@ -31,13 +31,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mainstem._core.aqueduct.ranges import RangeSet
-from mainstem._core.aqueduct.run_writer import MessageWriter, RunReader
+from mainstem._core.aqueduct.run_writer import Ledger, MessageWriter, RunReader
 from mainstem.aqueduct.events import (
     NO_PROGRESS,
     Command,
     Event,
     PauseConnection,
-    ReceiverEnded,
     ResetStream,
     SendDatagram,
     SendStream,
@@ -50,22 +49,31 @@ from mainstem.aqueduct.frames import (
     ONESHOT,
     SPACE_MASK,
     TO_CLIENT,
+    VERSION_BYTES,
+    as_headers,
     describe,
     encode_frame,
+    message_prefix,
     protocol_error,
 )
 from mainstem.aqueduct.halves import OPENED_BY_SERVER, UNIDIRECTIONAL, ReceiverHalf, Role, SenderHalf, Stream
-from mainstem.aqueduct.state import RECEIVER_TABLE, SENDER_TABLE, ReceiverInput, SenderInput
+from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
+from mainstem.aqueduct.state import TABLE
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from mainstem.aqueduct.halves import Half
-    from mainstem.aqueduct.limits import Limits
 
 LARGE_PIECE = 1 << 12
 """Bytes from which on a piece is handed to the transport by itself: joining it with others would copy it once more."""
+
+UNREAD_BYTES = 1 << 14
+"""Bytes that a receiver may hold although nobody reads it and much is buffered already."""
+
+UNREAD_SHARES = 16
+"""The part of what is free that one receiver which nobody reads may hold."""
 
 UNLIMITED = 1 << 60
 """Room if the transport has set no limit."""
@@ -76,7 +84,7 @@ class Timing:
     """The protocol's own delays, in nanoseconds. Each stays below what the specification calls reasonable."""
 
     ack_delay_ns: int = 5_000_000
-    """From processing a message to its acknowledgement, at most (the specification asks for less than 1 s)."""
+    """From processing a message to its acknowledgment, at most (the specification asks for less than 1 s)."""
 
     declare_delay_ns: int = 100_000_000
     """From sending a datagram to declaring it, at most; half the round trip if that is less."""
@@ -88,11 +96,14 @@ class Timing:
     """From a declaration to giving up what it declared, at least; twice the round trip if that is more."""
 
     ack_messages: int = 256
-    """Messages after which an acknowledgement goes out at once: a quarter of any sensible sender's limit, or less."""
+    """Messages after which an acknowledgment goes out at once: a quarter of any sensible sender's limit, or less."""
 
     ack_bytes: int = 256 << 10
-    """Bytes after which an acknowledgement goes out at once: a sixteenth of a sender's default limit. Each one costs the
+    """Bytes after which an acknowledgment goes out at once: a sixteenth of a sender's default limit. Each one costs the
     sender a packet to read and one to send."""
+
+
+DEFAULT_TIMING = Timing()
 
 
 @dataclass(slots=True)
@@ -115,24 +126,32 @@ class ConnectionCounters:
 
 
 class ConnectionState:
-    """One connection's shared state."""
+    """One connection's shared state. `AqueductEngine` documents the parameters."""
 
     def __init__(
-        self, *, is_client: bool, limits: Limits, timing: Timing, instrument: Instrument, peer: str, is_early: bool
+        self,
+        *,
+        is_client: bool,
+        headers: Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        timing: Timing = DEFAULT_TIMING,
+        instrument: Instrument = NULL_INSTRUMENT,
+        peer: str = "",
+        early_data: bool = False,
     ) -> None:
         self.is_client = is_client
+        self._headers = as_headers(headers)
         self.limits = limits
         self.timing = timing
         self.peer = peer
         self.is_ended = False
-        self.now_ns = 0
-        self.rtt_ns = 0
+        self.now_ns = self.rtt_ns = 0
         self.counts = ConnectionCounters()
         self.events: deque[Event] = deque()
         self._instrument = instrument
         self.is_observed = instrument is not NULL_INSTRUMENT
         # What may be processed (`streams`). The handshake is not complete, and what comes could be a replay:
-        self.is_early = is_early
+        self.is_early = early_data and not is_client
         # The client: the server's ConnectionControl came. The server: the application accepted.
         self.is_ready = False
         self.peer_headers_seen = False
@@ -148,9 +167,6 @@ class ConnectionState:
         # Of the senders that have ended.
         self.progress = NO_PROGRESS
         self._next_index = dict.fromkeys(range(SPACE_MASK + 1), 0)
-        if is_client:
-            # The entrypoint has used the first index of the client's own outgoing space.
-            self._next_index[ENTRYPOINT] = 1
         # Exact filters over the ids that the peer minted, for each index space.
         self._closed_ids: dict[int, RangeSet] = {}
         self._taken_ids: dict[int, RangeSet] = {}
@@ -158,7 +174,7 @@ class ConnectionState:
         self.buffered_bytes = 0
         self.paused = False
         self.awaited: dict[ReceiverHalf, None] = {}
-        # Work lists of `streams.settle`.
+        # Work lists of `settle`.
         self.lost: list[Half] = []
         self.dropped: list[tuple[Half, bool]] = []
         self.unblocked: deque[Stream] = deque()
@@ -166,7 +182,7 @@ class ConnectionState:
         self.awaiting_control: deque[Half] = deque()
         self.waiting: dict[SenderHalf, None] = {}
         self.notices: deque[bytes] = deque()
-        # Timers: acknowledgements and declarations are due together, each list at one time.
+        # Timers: acknowledgments and declarations are due together, each list at one time.
         self.ack_list: list[ReceiverHalf] = []
         self.ack_due_ns: int | None = None
         self.declare_list: dict[SenderHalf, None] = {}
@@ -176,8 +192,7 @@ class ConnectionState:
         # Output. Plain messages are encoded as they are sent; the writer also counts what there is room for.
         self.runs = RunReader()
         self.plain = MessageWriter()
-        self.plain.stream_room = UNLIMITED
-        self.bidi_room = UNLIMITED
+        self.plain.stream_room = self.bidi_room = UNLIMITED
         self.commands: list[Command] = []
         self._writes: dict[int, list[bytes]] = {}
         self._fins: set[int] = set()
@@ -187,6 +202,18 @@ class ConnectionState:
         self._first_new = self._next_id.copy()
         # Called when the application left something to be sent.
         self.wake: Callable[[], None] = _nothing
+        self.entrypoint: Half
+        if is_client:
+            # The entrypoint has used the first index of the client's own outgoing space.
+            self._next_index[ENTRYPOINT] = 1
+            # Everything that the client sends before the server has responded begins with a Version frame.
+            self.plain.opening = VERSION_BYTES
+            self.counts.halves_created = 1
+            self.entrypoint = self.senders[ENTRYPOINT] = self.make_sender(ENTRYPOINT, minted_here=True)
+        else:
+            self.entrypoint = self.receivers[ENTRYPOINT] = self.make_receiver(
+                ENTRYPOINT, minted_here=False, handed_over=True
+            )
 
     # Channel ids.
 
@@ -206,6 +233,7 @@ class ConnectionState:
         return bool(channel_id & TO_CLIENT) == self.is_client
 
     def _note(self, table: dict[int, RangeSet], channel_id: int) -> bool:
+        """Add a peer-minted id to a filter; False if it was there. Late frames for an id in ``_closed_ids`` are dropped."""
         ranges = table.get(channel_id & SPACE_MASK)
         if ranges is None:
             ranges = table[channel_id & SPACE_MASK] = RangeSet()
@@ -214,87 +242,42 @@ class ConnectionState:
             ranges.drop_oldest()
         return added
 
-    def note_closed(self, channel_id: int) -> None:
-        """A peer-minted half ceased here: late frames for it are dropped from now on."""
-        self._note(self._closed_ids, channel_id)
-
     def was_closed(self, channel_id: int) -> bool:
+        """Whether a peer-minted half ceased here."""
         ranges = self._closed_ids.get(channel_id & SPACE_MASK)
         return ranges is not None and channel_id >> INDEX_SHIFT in ranges
-
-    def note_taken(self, channel_id: int) -> None:
-        """A peer-minted half came attached to a message, which may happen once. Raises RemoteProtocolError."""
-        if not self._note(self._taken_ids, channel_id):
-            raise protocol_error("attached twice", f"channel {describe(channel_id)} was attached to two messages")
 
     @property
     def filter_ranges(self) -> int:
         """Ranges in all filters together."""
         return sum(map(len, (*self._closed_ids.values(), *self._taken_ids.values())))
 
-    # Halves.
+    # Halves. One that the peer minted is reachable, and its control stream is to be opened here.
 
-    def make_sender(self, channel_id: int, *, minted_here: bool, reachable: bool) -> SenderHalf:
-        return SenderHalf(
-            channel_id, minted_here=minted_here, reachable=reachable, limits=self.limits, writer=self.plain
-        )
+    def make_sender(self, channel_id: int, *, minted_here: bool) -> SenderHalf:
+        limits, prefix, oneshot = self.limits, message_prefix(channel_id), bool(channel_id & ONESHOT)
+        ledger = Ledger(self.plain, prefix, limits.send_messages, limits.send_bytes, limits.max_payload)
+        return SenderHalf(channel_id, minted_here, not (minted_here and channel_id), oneshot, prefix, ledger)
 
-    def create_sender(self, channel_id: int, *, minted_here: bool, reachable: bool) -> SenderHalf:
-        """Create a sender; if the peer minted it, its control stream is to be opened here."""
-        assert channel_id not in self.senders, "one sender to a channel"
-        sender = self.senders[channel_id] = self.make_sender(channel_id, minted_here=minted_here, reachable=reachable)
-        self.counts.halves_created += 1
-        if not minted_here:
-            self.awaiting_control.append(sender)
-        return sender
-
-    def create_receiver(self, channel_id: int, *, minted_here: bool, handed_over: bool) -> ReceiverHalf:
-        """Create a receiver; if the peer minted it, its control stream is to be opened here."""
-        assert channel_id not in self.receivers, "one receiver to a channel"
-        receiver = ReceiverHalf(channel_id, minted_here=minted_here, handed_over=handed_over)
-        self.receivers[channel_id] = receiver
-        self.counts.halves_created += 1
-        if not minted_here:
-            self.awaiting_control.append(receiver)
-        return receiver
+    def make_receiver(self, channel_id: int, *, minted_here: bool, handed_over: bool) -> ReceiverHalf:
+        oneshot = bool(channel_id & ONESHOT)
+        # The one message of a oneshot is never read as a run.
+        prefix = b"" if oneshot else message_prefix(channel_id)
+        return ReceiverHalf(channel_id, minted_here, not minted_here, oneshot, prefix, handed_over)
 
     def check_channel_count(self) -> None:
         """Refuse another peer-minted half beyond the limit. Raises RemoteProtocolError."""
         if len(self.senders) + len(self.receivers) + len(self.drained) >= self.limits.max_channels:
             raise protocol_error("channel limit", f"more than {self.limits.max_channels} channels at once")
 
-    def move_sender(self, sender: SenderHalf, happened: SenderInput) -> None:
-        """Change a sender's state. An impossible step is a KeyError here, not a wrong state."""
-        old = sender.state
-        sender.state = SENDER_TABLE[old, happened]
-        sender.ledger.close()
-        if self.is_observed:
-            self._log_state("sender", sender, old)
-
-    def move_receiver(self, receiver: ReceiverHalf, happened: ReceiverInput) -> None:
-        """Change a receiver's state. An impossible step is a KeyError here, not a wrong state."""
-        old = receiver.state
-        receiver.state = RECEIVER_TABLE[old, happened]
-        if self.is_observed:
-            self._log_state("receiver", receiver, old)
-
-    def readable(self, receiver: ReceiverHalf) -> None:
-        """There is something to receive where there was nothing."""
-        if receiver.owner is not None:
-            receiver.owner.wake()
-
-    def receiver_ended(self, receiver: ReceiverHalf) -> None:
-        """A receiver that the application can have ceased to exist on the wire."""
-        if receiver.owner is None:
-            self.events.append(ReceiverEnded(receiver.channel_id, receiver.state))
-        else:
-            receiver.owner.receiver_ended(receiver.state)
-
-    # Observation.
-
-    def _log_state(self, kind: str, half: Half, old: Any) -> None:
-        if half.state is not old:
-            subject = f"{kind} {describe(half.channel_id)}"
+    def move(self, half: Half, happened: Any) -> None:
+        """Change a half's state. An impossible step is a KeyError here, not a wrong state."""
+        old = half.state
+        half.state = TABLE[old, happened]
+        if isinstance(half, SenderHalf):
+            half.ledger.close()
+        if self.is_observed and half.state is not old:
+            subject = f"{'sender' if half.is_sender else 'receiver'} {describe(half.channel_id)}"
             self._instrument.state_change(subject, old.name, half.state.name, self.now_ns)
 
     def saw_frame(self, tag: int, value: Any) -> None:
@@ -310,8 +293,8 @@ class ConnectionState:
     def account(self, change: int) -> None:
         """Note that bytes began or ceased to be buffered; pause or resume reading. Raises RemoteProtocolError."""
         self.buffered_bytes += change
-        limit = self.limits.max_buffered_bytes
         if change > 0:
+            limit = self.limits.max_buffered_bytes
             if self.buffered_bytes > limit:
                 if not self.paused and self.buffered_bytes > self._pause_limit():
                     self.paused = True
@@ -321,6 +304,18 @@ class ConnectionState:
                     raise protocol_error("buffer limit", text)
         elif self.paused:
             self.resume_reading()
+
+    def is_full(self, receiver: ReceiverHalf) -> bool:
+        """Whether the application is behind by as much as it may be.
+
+        If it waited at the receiver, that is the receiver's own limit. Otherwise maybe nobody reads it, and then it may only take
+        a share of what is free: however many are unread, together they take no more than half of what may be buffered.
+        """
+        limits, size = self.limits, receiver.queued_bytes
+        if receiver.queued >= limits.receive_messages or size >= limits.receive_bytes:
+            return True
+        free = limits.max_buffered_bytes // 2 - self.buffered_bytes
+        return size >= UNREAD_BYTES and size >= free // UNREAD_SHARES and receiver not in self.awaited
 
     def _pause_limit(self) -> int:
         """How many bytes may be buffered before reading stops: half as many again while a reader waits at an empty receiver.
@@ -332,11 +327,8 @@ class ConnectionState:
 
     def resume_reading(self) -> None:
         """Resume reading if little enough is buffered; or, if a reader has nothing to read, as soon as there is any room."""
-        limit = self.limits.max_buffered_bytes
-        if self.paused and (
-            self.buffered_bytes < limit // 2
-            or (self.awaited and self._pause_limit() > limit and self.buffered_bytes < limit + limit // 2 - limit // 16)
-        ):
+        limit, most = self.limits.max_buffered_bytes, self._pause_limit()
+        if self.buffered_bytes < limit // 2 or (most > limit and self.buffered_bytes < most - limit // 16):
             self.paused = False
             self.commands.append(PauseConnection(paused=False))
 
@@ -438,10 +430,8 @@ class ConnectionState:
         """Drop whatever still comes on this stream."""
         if stream.blocked_on is not None:
             stream.blocked_on.blocked.pop(stream, None)
-            stream.blocked_on = None
         stream.role = Role.ABANDONED
-        stream.half = None
-        stream.held_frame = None
+        stream.half = stream.blocked_on = stream.held_frame = None
         stream.clear()
         if stream.accounted:
             self.account_stream(stream)
@@ -485,8 +475,6 @@ class ConnectionState:
 
     def _gather_alone(self) -> None:
         """Put the messages that travel alone where the other commands are. Their streams get their ids here."""
-        if not self.plain.has_alone:
-            return
         singles, datagrams = self.plain.take_alone()
         if singles:
             # Streams are opened in the order of their ids.
@@ -502,8 +490,9 @@ class ConnectionState:
         self._gather()
         append, fins = self.commands.append, self._fins
         for stream_id, pieces in self._writes.items():
+            fin = stream_id in fins
             if len(pieces) == 1:
-                append(SendStream(stream_id, pieces[0], stream_id in fins))
+                append(SendStream(stream_id, pieces[0], fin))
                 continue
             small: list[bytes] = []
             for piece in pieces:
@@ -514,28 +503,22 @@ class ConnectionState:
                     append(SendStream(stream_id, b"".join(small), False))
                     small = []
                 append(SendStream(stream_id, piece, False))
-            if small or stream_id in fins:
-                append(SendStream(stream_id, b"".join(small), stream_id in fins))
+            if small or fin:
+                append(SendStream(stream_id, b"".join(small), fin))
         self._writes.clear()
         fins.clear()
 
     @property
     def has_output(self) -> bool:
         """Whether there are commands, or may be once the transport has room."""
-        return bool(
-            self._writes
-            or self.commands
-            or self.awaiting_control
-            or self.waiting
-            or self.notices
-            or self.plain.stream_id >= 0
-            or self.plain.has_alone
-        )
+        waiting = self._writes or self.commands or self.awaiting_control or self.waiting or self.notices
+        return bool(waiting) or self.plain.has_output
 
     def take_commands(self) -> list[Command]:
         """Take all that goes out now."""
         self._flush()
-        self._gather_alone()
+        if self.plain.has_alone:
+            self._gather_alone()
         self.plain.renew()
         commands, self.commands = self.commands, []
         self._first_new.update(self._next_id)
@@ -549,7 +532,7 @@ class ConnectionState:
         self._fins.clear()
         self.commands.clear()
 
-    def disconnect(self) -> None:
+    def forget(self) -> None:
         """The connection ended: forget everything that only it could need. What was kept to be read stays."""
         for table in (
             *(self.senders, self.receivers, self.streams, self.held_streams, self.held_datagrams),

@@ -8,23 +8,24 @@ One thread calls everything. A call changes the state and appends to two queues,
 an ``owner`` report to it directly; otherwise the application is never called back, but for `call_on_output`, which only
 schedules. So a caller may take its time, may drain the queues as often as it likes, and may call again from an event.
 
-How the parts share the work:
+The engine is one class in five files, each of which adds to the one before:
 
-* `AqueductEngine` is what a QUIC connection and the application call. It is the `ConnectionState` that the others share.
+* `connection_state` is what the others share: halves, filters, memory, streams on their way out.
+* `send` and `receive` have everything about one half: its messages, what is reported about them, its end.
 * `streams` decides what may be processed now and what is held, reads frames from streams, decides which may stand where, gives
   halves their control streams, and runs loss as work lists.
-* `send` and `receive` have everything about one half: its messages, what is reported about them, its end.
-* `halves` is what is known of one half and of one stream.
+* `engine` is what is left of what a QUIC connection and the application call.
+
+`halves` is what is known of one half and of one stream.
 
 Three paths lead in. Most messages without attachments travel alone, on a stream or in a datagram of their own, and come in
-batches: ``_take_run`` has `receive.receive_alone` process as many as it can at once. The middle of a large message only
-feeds a reader. Everything else goes through `streams`. The first two decide nothing that the third would decide otherwise;
-they return if they cannot be sure.
+batches: `receive_alone` processes as many as it can at once. The middle of a large message only feeds a reader. Everything else
+goes through the frames of its stream. The first two decide nothing that the third would decide otherwise; they return if they
+cannot be sure.
 
 Invariants. A rule that the peer broke ends the connection with a `ConnectionEnded` event and a close command; it is never
 raised here. After `ConnectionEnded` every half has reported its end, no command follows but the close, and only channels that
-had finished before can still be read. Work lists are empty between two calls: each step that fills them ends with
-`streams.settle`.
+had finished before can still be read. Work lists are empty between two calls: each step that fills them ends with `settle`.
 
 Messages of one sender in mode ORDERED are never reordered. All else (channels, modes, a channel and the message that it came
 attached to) may arrive in any order, and QUIC may let a reset overtake the bytes before it.
@@ -32,31 +33,23 @@ attached to) may arrive in any order, and QUIC may let a reset overtake the byte
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from typing import TYPE_CHECKING
 
-from mainstem.aqueduct import receive, send, streams
-from mainstem.aqueduct.connection_state import ConnectionState, Timing
-from mainstem.aqueduct.events import Attach, CloseConnection, Command, ConnectionEnded, Event, Mode
-from mainstem.aqueduct.frames import ENTRYPOINT, EXPLICIT_CLOSE, VERSION_BYTES, as_headers, describe, encode_headers
-from mainstem.aqueduct.halves import UNIDIRECTIONAL, Half, Incoming, ReceiverHalf, Role, SenderHalf, Stream
-from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
-from mainstem.aqueduct.state import SenderState
-from mainstem.errors import BackPressured, ConnectionLost, LocalProtocolError, RemoteProtocolError
-from mainstem.instruments import NULL_INSTRUMENT, Instrument
+from mainstem.aqueduct.events import CloseConnection, Command, Event
+from mainstem.aqueduct.frames import EXPLICIT_CLOSE, VERSION_BYTES, as_headers, encode_headers
+from mainstem.aqueduct.halves import Half, Incoming, ReceiverHalf, Role, UnreliableRun
+from mainstem.aqueduct.limits import QUEUED_MESSAGE_OVERHEAD
+from mainstem.aqueduct.streams import Streams
+from mainstem.errors import LocalProtocolError
 
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from mainstem._core.aqueduct.run_writer import Ledger, QuickSender
-    from mainstem.aqueduct.state import ReceiverState
-
-    PlainSender = Ledger | QuickSender
-
-DEFAULT_TIMING = Timing()
+    from mainstem.aqueduct.state import ReceiverState, SenderState
 
 
-class AqueductEngine(ConnectionState):
+class AqueductEngine(Streams):
     """One side of a connection, as a state machine (docs/protocols/aqueduct.md).
 
     Args:
@@ -77,35 +70,6 @@ class AqueductEngine(ConnectionState):
         >>> commands = client.data_to_send(now_ns=0)  # for the client's QUIC connection
     """
 
-    def __init__(
-        self,
-        *,
-        is_client: bool,
-        headers: Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]] | None = None,
-        limits: Limits = DEFAULT_LIMITS,
-        timing: Timing = DEFAULT_TIMING,
-        instrument: Instrument = NULL_INSTRUMENT,
-        peer: str = "",
-        early_data: bool = False,
-    ) -> None:
-        super().__init__(
-            is_client=is_client,
-            limits=limits,
-            timing=timing,
-            instrument=instrument,
-            peer=peer,
-            is_early=early_data and not is_client,
-        )
-        self._headers = as_headers(headers)
-        self.entrypoint: Half
-        if is_client:
-            # Everything that the client sends before the server has responded begins with a Version frame.
-            self.plain.opening = VERSION_BYTES
-            self.entrypoint = self.create_sender(ENTRYPOINT, minted_here=True, reachable=True)
-        else:
-            self.entrypoint = ReceiverHalf(ENTRYPOINT, minted_here=False, handed_over=True)
-            self.receivers[ENTRYPOINT] = self.entrypoint
-
     # Opening.
 
     def start(self, now_ns: int) -> None:
@@ -114,7 +78,7 @@ class AqueductEngine(ConnectionState):
         if not self.is_client or self.control_id is not None:
             raise LocalProtocolError("only a client starts a connection, and only once", rule="start")
         stream_id = self.control_id = self.open_stream(unidirectional=False)
-        self.streams[stream_id] = Stream(stream_id, Role.CONNECTION, opened_here=True, limits=self.limits)
+        self.make_stream(stream_id, Role.CONNECTION, opened_here=True)
         data = b"\x01" + encode_headers(self._headers)
         self.write(stream_id, data)
         self.sent_frame(data)
@@ -133,58 +97,9 @@ class AqueductEngine(ConnectionState):
         self.is_ready = True
         self.counts.halves_created += 1
         self.awaiting_control.append(self.entrypoint)
-        self._step(streams.release)
+        self.step(self.release)
 
-    # What the application calls. If something is to be sent afterwards, the function of `call_on_output` is called.
-
-    def send(
-        self,
-        channel_id: int,
-        payload: bytes,
-        *,
-        mode: Mode = Mode.ORDERED,
-        attach: Sequence[tuple[Attach, bool]] = (),
-        tag: object = None,
-    ) -> tuple[int, ...]:
-        """Send one message; return the ids of the new channels, in the order of ``attach``.
-
-        ``attach`` has which half of each new channel goes with the message, and whether it is a oneshot. With a ``tag``, an
-        `Acknowledged` or a `Lost` event reports later what became of the message.
-
-        Raises LocalProtocolError, BackPressured (a `Writable` event will follow) or ConnectionLost.
-        """
-        if self.is_ended:
-            raise ConnectionLost("the connection has ended")
-        sender = self.senders.get(channel_id)
-        if sender is None:
-            raise LocalProtocolError(f"{describe(channel_id)} has no sender here", rule="no such sender")
-        if sender.state is SenderState.OPEN and not send.has_room(sender, mode):
-            messages, size = sender.ledger.count + len(sender.pending), sender.ledger.size + sender.pending_bytes
-            text = f"{describe(channel_id)}: {messages} messages and {size} bytes are queued or unacknowledged"
-            raise BackPressured(text)
-        return tuple(half.channel_id for half in self.send_on(sender, payload, mode, attach, tag))
-
-    def send_on(
-        self, sender: SenderHalf, payload: bytes, mode: Mode, attach: Sequence[tuple[Attach, bool]], tag: object
-    ) -> tuple[Half, ...]:
-        """Like `send`, but by half, which has room; return the halves of the new channels that stay here."""
-        halves = send.send(self, sender, payload, mode, attach, tag)
-        if self.lost:
-            streams.settle(self)
-        self.wake()
-        return halves
-
-    def has_room(self, channel_id: int) -> bool:
-        """Whether another reliable message may be sent; if not, a `Writable` event will follow."""
-        sender = self.senders.get(channel_id)
-        return sender is not None and send.has_room(sender, Mode.ORDERED)
-
-    def finish(self, channel_id: int) -> None:
-        """End a channel gracefully: everything sent is still delivered, nothing more can be sent."""
-        sender = self.senders.get(channel_id)
-        if sender is not None and not self.is_ended:
-            send.finish(self, sender)
-            self.wake()
+    # What the application calls; also `send`, `send_on`, `finish`, `has_room` and `plain_sender`.
 
     def cancel(self, channel_id: int) -> None:
         """Abandon a channel as soon as possible: what is on its way, or unread at the peer, is dropped.
@@ -193,20 +108,20 @@ class AqueductEngine(ConnectionState):
         """
         sender = self.senders.get(channel_id)
         if sender is not None and not self.is_ended:
-            send.cancel(self, sender)
-            streams.settle(self)
+            self.cancel_sender(sender)
+            self.settle()
             self.wake()
 
     def close_receiver(self, channel_id: int) -> None:
         """Close a receiver: its unread messages are dropped, and its sender is notified."""
         receiver = self.receivers.get(channel_id)
         if receiver is not None:
-            receive.close_by_application(self, receiver)
+            self.close_by_application(receiver)
         else:
             drained = self.drained.pop(channel_id, None)
             if drained is not None:
-                receive.drop_queue(self, drained, as_lost=False)
-        streams.settle(self)
+                self.drop_queue(drained, as_lost=False)
+        self.settle()
         self.wake()
 
     def drop(self, half: Half) -> None:
@@ -221,9 +136,17 @@ class AqueductEngine(ConnectionState):
         receiver = self.receivers.get(channel_id) or self.drained.get(channel_id)
         if receiver is None or not receiver.queue or not receiver.handed_over:
             return None
-        message = receive.take(self, receiver)
-        self._taken()
-        return Incoming(channel_id, message) if isinstance(message, bytes) else message
+        head = receiver.queue[0]
+        if isinstance(head, deque):
+            if isinstance(head, UnreliableRun):
+                head.numbers.popleft()
+            message = Incoming(channel_id, head.popleft())
+        else:
+            message = head
+        if not isinstance(head, deque) or not head:
+            receiver.queue.popleft()
+        self._taken(receiver, 1, len(message.payload))
+        return message
 
     def receive_next(self, channel_id: int) -> deque[bytes] | Incoming | None:
         """Like `receive_from`, but by channel."""
@@ -244,23 +167,28 @@ class AqueductEngine(ConnectionState):
             return None
         if not receiver.handed_over:
             return None
-        taken: Any = receive.take_run(self, receiver) or receive.take(self, receiver)
-        self._taken()
-        return taken  # type: ignore[no-any-return]
+        head = receiver.queue.popleft()
+        if isinstance(head, Incoming):
+            self._taken(receiver, 1, len(head.payload))
+        else:
+            self._taken(receiver, len(head), sum(map(len, head)))
+        return head
 
-    def _taken(self) -> None:
-        """Messages were taken: streams that waited for room resume."""
-        if self.unblocked:
-            self._step(streams.settle)
+    def _taken(self, receiver: ReceiverHalf, count: int, size: int) -> None:
+        """Messages of ``size`` bytes were taken: streams that waited for room resume."""
+        size += count * QUEUED_MESSAGE_OVERHEAD
+        receiver.queued -= count
+        receiver.queued_bytes -= size
+        self.awaited.pop(receiver, None)
+        self.account(-size)
+        if receiver.state.is_final:
+            if not receiver.queue:
+                self.drained.pop(receiver.channel_id, None)
+        elif receiver.blocked and receiver.queued * 2 <= self.limits.receive_messages and not self.is_full(receiver):
+            self.unblock(receiver)
+            self.step(self.settle)
         if self.commands or self._writes:
             self.wake()
-
-    def plain_sender(self, channel_id: int, mode: Mode) -> PlainSender | None:
-        """The compiled fast path for a sender's plain messages: ``put`` returns False if `send` must be used."""
-        sender = self.senders.get(channel_id)
-        if sender is None:
-            return None
-        return sender.ledger if mode is Mode.ORDERED else send.quick_sender(self, sender, mode)
 
     def call_on_output(self, wake: Callable[[], None]) -> None:
         """Have a function called when the application's calls may have left something to send. It must not call the engine."""
@@ -270,15 +198,15 @@ class AqueductEngine(ConnectionState):
         """Have everything acknowledged that the application has taken: done before `close`, which overtakes what waits."""
         if not self.is_ended:
             # Of channels that came in this very turn.
-            streams.open_control_streams(self)
-            receive.acknowledge_taken(self)
+            self.open_control_streams()
+            self.flush_taken()
             self.wake()
 
     def close(self, *, reason: str = "") -> None:
         """Close the connection, with all its channels. May be called again."""
         if not self.is_ended:
             self.commands.append(CloseConnection(EXPLICIT_CLOSE, reason))
-            self._end(None)
+            self.end(None)
 
     # State.
 
@@ -308,52 +236,25 @@ class AqueductEngine(ConnectionState):
         receiver = self.receivers.get(channel_id) or self.drained.get(channel_id)
         return None if receiver is None else receiver.state
 
-    # What the QUIC connection reports.
-
-    def receive_stream(self, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
-        """Bytes of a stream came."""
-        self.now_ns = now_ns
-        if self.is_ended:
-            return
-        stream = self.streams.get(stream_id)
-        if stream is None and fin and stream_id & UNIDIRECTIONAL and self._take_run([data], 0, False):
-            # Most often one message without attachments, and all there is on the stream.
-            return
-        try:
-            if (
-                stream is not None
-                and stream.role is Role.MESSAGES
-                and not (fin or stream.in_done)
-                and stream.blocked_on is None
-                and stream.awaits_more_than(len(data))
-            ):
-                # The middle of a large message.
-                stream.feed(data)
-                self.account_stream(stream)
-            else:
-                streams.receive_stream(self, stream_id, data, fin)
-                if self.lost or self.dropped or self.unblocked:
-                    streams.settle(self)
-        except RemoteProtocolError as error:
-            self._fail(error)
+    # What the QUIC connection reports; also `receive_stream`.
 
     def receive_reset(self, stream_id: int, code: int, now_ns: int) -> None:
         """The peer reset its direction of a stream."""
         self.now_ns = now_ns
         if not self.is_ended:
-            self._step(streams.receive_reset, stream_id, code)
+            self.step(self.reset_came, stream_id, code)
 
     def receive_stop_sending(self, stream_id: int, now_ns: int) -> None:
         """The peer reads no more of a stream; the QUIC connection has reset it."""
         self.now_ns = now_ns
         if not self.is_ended:
-            self._step(streams.stream_stopped, stream_id)
+            self.step(self.stream_stopped, stream_id)
 
     def receive_datagram(self, data: bytes, now_ns: int) -> None:
         """A datagram came."""
         self.now_ns = now_ns
         if not self.is_ended:
-            self._step(streams.receive_datagram, data)
+            self.step(self.take_datagram, data)
 
     def receive_stream_ends(self, stream_ids: Sequence[int], pieces: list[bytes], now_ns: int) -> None:
         """The last bytes of several unidirectional streams came. For most they are the first as well."""
@@ -361,7 +262,7 @@ class AqueductEngine(ConnectionState):
         index = 0
         are_new = self.streams.keys().isdisjoint(stream_ids)
         while index < len(pieces) and not self.is_ended:
-            count = self._take_run(pieces, index, False) if are_new else 0
+            count = self.receive_run_alone(pieces, index, False) if are_new else 0
             if not count:
                 self.receive_stream(stream_ids[index], pieces[index], True, now_ns)
             index += count or 1
@@ -371,26 +272,10 @@ class AqueductEngine(ConnectionState):
         self.now_ns = now_ns
         index = 0
         while index < len(datagrams) and not self.is_ended:
-            count = self._take_run(datagrams, index, True)
+            count = self.receive_run_alone(datagrams, index, True)
             if not count:
                 self.receive_datagram(datagrams[index], now_ns)
             index += count or 1
-
-    def _take_run(self, items: list[bytes], start: int, unreliable: bool) -> int:
-        """Process the plain messages from ``items[start]`` on, which travelled alone, as far as that can be done at once.
-
-        Returns how many there were; the next has to be processed by itself.
-        """
-        if self.is_early or not self.is_ready:
-            return 0
-        try:
-            count = receive.receive_alone(self, items, start, unreliable=unreliable)
-            if self.lost or self.dropped or self.unblocked:
-                streams.settle(self)
-            return count
-        except RemoteProtocolError as error:
-            self._fail(error)
-            return len(items)
 
     def stream_delivered(self, stream_id: int, now_ns: int) -> None:
         """All that was written to a stream has reached the peer; the response to a `WatchDelivery` command."""
@@ -415,14 +300,14 @@ class AqueductEngine(ConnectionState):
     def connection_lost(self, error: Exception | None, now_ns: int) -> None:
         """The QUIC connection is gone."""
         self.now_ns = now_ns
-        self._end(error)
+        self.end(error)
 
     def handshake_completed(self, now_ns: int) -> None:
         """The TLS handshake is complete, so that nothing can be a replay: what was held is processed now."""
         self.now_ns = now_ns
         if self.is_early:
             self.is_early = False
-            self._step(streams.release)
+            self.step(self.release)
 
     # What the QUIC connection is asked to do.
 
@@ -431,12 +316,12 @@ class AqueductEngine(ConnectionState):
         self.now_ns = now_ns
         if not self.is_ended:
             if self.awaiting_control:
-                streams.open_control_streams(self)
+                self.open_control_streams()
             if self.notices:
-                streams.send_notices(self)
+                self.send_notices()
             if self.waiting:
-                send.pump(self)
-                streams.settle(self)
+                self.pump()
+                self.settle()
         return self.take_commands()
 
     def next_event(self) -> Event | None:
@@ -459,37 +344,14 @@ class AqueductEngine(ConnectionState):
         return due
 
     def handle_timeout(self, now_ns: int) -> None:
-        """Send the acknowledgements, the declarations and the given-up messages that are due."""
+        """Send the acknowledgments, the declarations and the given-up messages that are due."""
         self.now_ns = now_ns
         if self.is_ended:
             return
         if self.declare_due_ns is not None and self.declare_due_ns <= now_ns:
-            send.declare_due(self)
+            self.declare_due()
         if self.ack_due_ns is not None and self.ack_due_ns <= now_ns:
-            receive.acks_due(self)
+            self.acks_due()
         if self.nack_heap:
-            receive.nacks_due(self)
-        streams.settle(self)
-
-    # Internals.
-
-    def _step(self, step: Callable[..., None], *arguments: Any) -> None:
-        """Run a step of the protocol and what it sets in motion; a rule that the peer broke ends the connection."""
-        try:
-            step(self, *arguments)
-            streams.settle(self)
-        except RemoteProtocolError as error:
-            self._fail(error)
-
-    def _fail(self, error: RemoteProtocolError) -> None:
-        error.peer = self.peer
-        if not self.is_ended:
-            self.drop_output()
-            self.commands.append(CloseConnection(error.code or 1, str(error)))
-            self._end(error)
-
-    def _end(self, error: Exception | None) -> None:
-        if not self.is_ended:
-            self.is_ended = True
-            unsent = streams.disconnect(self)
-            self.events.append(ConnectionEnded(error, self.progress, unsent))
+            self.nacks_due()
+        self.settle()

@@ -24,14 +24,13 @@ server. Bit 2: 1 for a oneshot. The other 61 bits are the index.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
+from mainstem._core.aqueduct.run_writer import RunReader, message_head
 from mainstem._internal.as_bytes import as_message
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, MAX_UINT, MAX_VERSION_LENGTH, Limits
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
-
-if TYPE_CHECKING:
-    from mainstem._core.aqueduct.run_writer import RunReader
 
 Bytes = bytes | bytearray | memoryview
 Headers = tuple[tuple[str, bytes], ...]
@@ -174,9 +173,6 @@ def decode_bytes(data: Bytes, position: int, end: int, limit: int, name: str) ->
 
 def _decode_uints(body: bytes, rule: str, text: str) -> tuple[int, ...]:
     """Decode integers that fill ``body``."""
-    if body.isascii():
-        # Most often each is one byte.
-        return tuple(body)
     out = []
     at, stop = 0, len(body)
     try:
@@ -239,7 +235,7 @@ def encode_range_data(counts: Sequence[int]) -> bytes:
 def decode_range_data(data: Bytes, position: int, end: int, limit: int) -> tuple[tuple[int, ...], int]:
     """Decode run lengths, positive first. A zero may only be the first of several; empty data means no ranges."""
     body, position = decode_bytes(data, position, end, limit, "range data")
-    counts = tuple(body) if body.isascii() else _decode_uints(body, "range data", "range data ends within an integer")
+    counts = _decode_uints(body, "range data", "range data ends within an integer")
     if 0 in counts[1:] or counts == (0,):
         raise protocol_error("range data", "a zero within range data, or alone in it")
     if sum(counts) > MAX_UINT:
@@ -249,6 +245,9 @@ def decode_range_data(data: Bytes, position: int, end: int, limit: int) -> tuple
 
 # Frames.
 
+_READER = RunReader()
+"""Decodes whole, usual frames; `decode_frame` decodes any, and says what is wrong."""
+
 VERSION = b"0.0.0-AFTER"
 _SHIBBOLETH = bytes((VERSION_TAG, 80, 95, 166, 96, 15, 64, 142)) + b"AQUEDUCT"
 VERSION_BYTES = _SHIBBOLETH + encode_bytes(VERSION)
@@ -257,14 +256,6 @@ VERSION_BYTES = _SHIBBOLETH + encode_bytes(VERSION)
 def message_prefix(channel_id: int) -> bytes:
     """Encode what every Message frame of a channel begins with: its type and the channel."""
     return b"\x03" + encode_uint(channel_id)
-
-
-def message_head(prefix: bytes, number: int, attachments: tuple[int, ...], size: int) -> bytes:
-    """Encode a Message frame up to its payload of ``size`` bytes."""
-    if number < 0x80 and size < 0x80 and not attachments:
-        return prefix + _SHORT[number] + b"\x00" + _SHORT[size]
-    ids = encode_bytes(b"".join(map(encode_uint, attachments)))
-    return prefix + encode_uint(number) + ids + encode_uint(size)
 
 
 def encode_frame(tag: int, value: Any) -> bytes:
@@ -290,8 +281,6 @@ def decode_frame(data: Bytes, position: int, end: int, limits: Limits = DEFAULT_
     if tag == MESSAGE:
         value, position = _decode_message(data, position, end, limits)
     elif tag in _INTEGER_FRAMES:
-        if position < end and data[position] < 0x80:
-            return (tag, data[position]), position + 1
         value, position = decode_uint(data, position, end)
     elif tag in RANGE_FRAMES:
         value, position = decode_range_data(data, position, end, limits.max_range_bytes)
@@ -308,13 +297,9 @@ def _decode_message(
     data: Bytes, position: int, end: int, limits: Limits
 ) -> tuple[tuple[int, int, tuple[int, ...], bytes], int]:
     channel_id, position = decode_uint(data, position, end)
+    number, position = decode_uint(data, position, end)
+    size, position = decode_uint(data, position, end)
     attachments: tuple[int, ...] = ()
-    if position + 1 < end and data[position] < 0x80 and not data[position + 1]:
-        # Most often the number is one byte, and nothing is attached.
-        number, size, position = data[position], 0, position + 2
-    else:
-        number, position = decode_uint(data, position, end)
-        size, position = decode_uint(data, position, end)
     if size:
         # An id is at most ten bytes, so this bounds the bytes before they are awaited.
         if size > 10 * limits.max_attachments:
@@ -349,21 +334,19 @@ def _unknown(tag: int) -> RemoteProtocolError:
     return protocol_error("frame type", f"unknown frame type {tag}")
 
 
+@dataclass(slots=True, eq=False)
 class FrameReader:
     """Takes the bytes of one stream as they come and returns whole frames.
 
     A frame that spans many pieces is put together once, when its last byte is there: reading is linear in the bytes.
     """
 
-    __slots__ = ("data", "limits", "needed", "pieces", "pieces_size", "position")
-
-    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        self.limits = limits
-        self.data: bytes = b""
-        self.position = 0
-        self.pieces: list[bytes] = []
-        self.pieces_size = 0
-        self.needed = 0
+    limits: Limits = DEFAULT_LIMITS
+    data: bytes = b""
+    position: int = 0
+    pieces: list[bytes] = field(default_factory=list)
+    pieces_size: int = 0
+    needed: int = 0
 
     def feed(self, data: bytes) -> None:
         """Add bytes of the stream."""
@@ -390,8 +373,15 @@ class FrameReader:
         elif self.position == len(self.data) or self.needed:
             return None
         self.needed = 0
+        limits = self.limits
+        found: Any = _READER.frame(
+            self.data, self.position, limits.max_payload, limits.max_attachments, limits.max_range_bytes
+        )
+        if found is not None:
+            self.position = found[1]
+            return found[0]  # type: ignore[no-any-return]
         try:
-            frame, self.position = decode_frame(self.data, self.position, len(self.data), self.limits)
+            frame, self.position = decode_frame(self.data, self.position, len(self.data), limits)
         except Incomplete as incomplete:
             self.needed = incomplete.needed
             return None
@@ -408,16 +398,6 @@ class FrameReader:
         if tag not in FRAME_NAMES:
             raise _unknown(tag)
         return tag
-
-    def next_run(self, runs: RunReader, prefix: bytes, number: int, count: int) -> list[bytes]:
-        """Take the payloads of at most ``count`` plain messages, numbered from ``number`` on.
-
-        ``prefix`` is their type and channel. Only whole ones within the limits are taken; ``runs`` holds how many and how
-        large they were. Whatever else comes is left to `next_frame`.
-        """
-        payloads = runs.read(self.data, self.position, prefix, number, count, self.limits.max_payload)
-        self.position = runs.position
-        return payloads
 
     @property
     def buffered(self) -> int:

@@ -1,4 +1,4 @@
-"""What one side knows of the sender and of the receiver of a channel: numbers, acknowledgements, queues, links.
+"""What one side knows of the sender and of the receiver of a channel: numbers, acknowledgments, queues, links.
 
 Nothing here decides what happens next; that is for `send`, `receive` and `streams`. A half is data with the arithmetic that
 keeps it consistent.
@@ -34,24 +34,27 @@ channel was attached to. So a receiver can exist, be acknowledged and even finis
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from mainstem._core.aqueduct.ranges import RangeSet
-from mainstem._core.aqueduct.run_writer import Ledger, MessageWriter
 from mainstem.aqueduct.events import Mode, SendProgress
-from mainstem.aqueduct.frames import ONESHOT, Frame, FrameReader, message_prefix, protocol_error
-from mainstem.aqueduct.limits import MAX_UINT, QUEUED_MESSAGE_OVERHEAD, Limits
+from mainstem.aqueduct.frames import Frame, FrameReader, protocol_error
+from mainstem.aqueduct.limits import MAX_UINT
 from mainstem.aqueduct.state import ReceiverState, SenderState, direct
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
+
+    from mainstem._core.aqueduct.run_writer import Ledger
+    from mainstem.aqueduct.limits import Limits
 
 OPENED_BY_SERVER = 1
 UNIDIRECTIONAL = 2
 
 RANGES_A_FRAME = 256
-"""Ranges in one acknowledgement frame: two integers each, at most 20 bytes, so that any frame stays a few kilobytes."""
+"""Ranges in one acknowledgment frame: two integers each, at most 20 bytes, so that any frame stays a few kilobytes."""
 
 DECLARATION_GRAIN_NS = 50_000_000
 """Declarations that come closer together than this share one deadline, so that a flood of them is a few entries."""
@@ -132,126 +135,83 @@ class Role(Enum):
     """Whatever still comes on it is dropped."""
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Stream(FrameReader):
     """One QUIC stream, and the reader of its frames."""
 
-    __slots__ = (
-        "accounted",
-        "blocked_on",
-        "fin",
-        "frames",
-        "half",
-        "heard",
-        "held_frame",
-        "held_reset",
-        "in_done",
-        "is_bidirectional",
-        "last_seen",
-        "must_begin_with_version",
-        "opened_here",
-        "out_done",
-        "reset_pending",
-        "role",
-        "stream_id",
-        "versioned",
-    )
+    stream_id: int
+    role: Role
+    opened_here: bool
+    # The half that it controls, or the receiver that its last message was for.
+    half: Half | None = None
+    # Bytes of this stream that the connection counts as buffered.
+    accounted: int = 0
+    frames: int = 0
+    versioned: bool = False
+    must_begin_with_version: bool = False
+    # The frame came that must be the last of its direction: FinishSender or CloseReceiver.
+    last_seen: bool = False
+    # The receiver whose full queue this stream waits for, and the frame that did not fit.
+    blocked_on: ReceiverHalf | None = None
+    held_frame: Frame | None = None
+    # The code of a reset that came while the stream was held.
+    held_reset: int | None = None
+    fin: bool = False
+    in_done: bool = False
+    out_done: bool = False
+    # The peer is known to have seen this stream; the code of a reset that waits for that.
+    heard: bool = False
+    reset_pending: int | None = None
 
-    def __init__(self, stream_id: int, role: Role, *, opened_here: bool, limits: Limits) -> None:
-        super().__init__(limits)
-        self.stream_id = stream_id
-        self.role = role
-        self.opened_here = opened_here
-        # The half that it controls, or the receiver that its last message was for.
-        self.half: Half | None = None
-        # Bytes of this stream that the connection counts as buffered.
-        self.accounted = 0
-        self.frames = 0
-        self.versioned = False
-        self.must_begin_with_version = False
-        # The frame came that must be the last of its direction: FinishSender or CloseReceiver.
-        self.last_seen = False
-        # The receiver whose full queue this stream waits for, and the frame that did not fit.
-        self.blocked_on: ReceiverHalf | None = None
-        self.held_frame: Frame | None = None
-        # The code of a reset that came while the stream was held.
-        self.held_reset: int | None = None
-        self.fin = False
-        self.in_done = False
-        self.is_bidirectional = not stream_id & UNIDIRECTIONAL
-        self.out_done = not self.is_bidirectional and not opened_here
-        # The peer is known to have seen this stream.
-        self.heard = not opened_here
-        self.reset_pending: int | None = None
+    @property
+    def is_bidirectional(self) -> bool:
+        return not self.stream_id & UNIDIRECTIONAL
 
 
+@dataclass(slots=True, eq=False)
 class SenderHalf:
     """The sending half of a channel, on the side where messages go in."""
 
-    is_sender = True
+    is_sender: ClassVar[bool] = True
 
-    __slots__ = (
-        "acked",
-        "channel_id",
-        "control",
-        "declared",
-        "ledger",
-        "mark",
-        "minted_here",
-        "next_unreliable",
-        "oneshot",
-        "ordered_stream",
-        "owner",
-        "pending",
-        "pending_bytes",
-        "prefix",
-        "reachable",
-        "state",
-        "unreliable",
-        "wants_room",
-    )
-
-    def __init__(
-        self, channel_id: int, *, minted_here: bool, reachable: bool, limits: Limits, writer: MessageWriter
-    ) -> None:
-        self.channel_id = channel_id
-        self.oneshot = bool(channel_id & ONESHOT)
-        self.minted_here = minted_here
-        self.reachable = reachable
-        self.state = SenderState.OPEN
-        self.control: Stream | None = None
-        self.ordered_stream: int | None = None
-        self.owner: SenderOwner | None = None
-        # What is reliable and not acknowledged.
-        self.prefix = message_prefix(channel_id)
-        self.ledger = Ledger(writer, self.prefix, limits.send_messages, limits.send_bytes, limits.max_payload)
-        self.next_unreliable = 0
-        self.declared = 0
-        self.mark = 0
-        # Of the undecided unreliable messages: those that something depends on.
-        self.unreliable: dict[int, Sent] = {}
-        # Acknowledged while the sender was not reachable: their links must stay.
-        self.acked: list[Sent] = []
-        self.pending: deque[Pending] = deque()
-        self.pending_bytes = 0
-        self.wants_room = False
+    channel_id: int
+    minted_here: bool
+    reachable: bool
+    oneshot: bool
+    # What each of its Message frames begins with, and what is reliable and not acknowledged.
+    prefix: bytes
+    ledger: Ledger
+    state: SenderState = SenderState.OPEN
+    control: Stream | None = None
+    ordered_stream: int | None = None
+    owner: SenderOwner | None = None
+    next_unreliable: int = 0
+    declared: int = 0
+    mark: int = 0
+    # Of the undecided unreliable messages: those that something depends on.
+    unreliable: dict[int, Sent] = field(default_factory=dict)
+    # Acknowledged while the sender was not reachable: their links must stay.
+    acked: list[Sent] = field(default_factory=list)
+    pending: deque[Pending] = field(default_factory=deque)
+    pending_bytes: int = 0
+    wants_room: bool = False
 
     @property
     def has_room(self) -> bool:
-        """Whether another reliable message is within the limits that the application chose."""
-        ledger = self.ledger
-        return (
-            ledger.count + len(self.pending) < ledger.max_messages
-            and ledger.size + self.pending_bytes < ledger.max_bytes
-        )
+        """Whether another reliable message is within the limits."""
+        ledger, pending = self.ledger, self.pending
+        if not pending:
+            return ledger.has_room()
+        size = ledger.size + self.pending_bytes
+        return ledger.count + len(pending) < ledger.max_messages and size < ledger.byte_limit()
 
     @property
     def has_much_room(self) -> bool:
         """Whether enough is free to wake a waiting task: a quarter of the limits, at least one message."""
         ledger = self.ledger
-        messages, size = ledger.max_messages, ledger.max_bytes
-        return ledger.count + len(self.pending) <= messages - max(
-            1, messages // 4
-        ) and ledger.size + self.pending_bytes <= size - max(1, size // 4)
+        messages, size = ledger.max_messages, ledger.byte_limit()
+        is_short = ledger.count + len(self.pending) <= messages - max(1, messages // 4)
+        return is_short and ledger.size + self.pending_bytes <= size - max(1, size // 4)
 
     @property
     def unacknowledged(self) -> tuple[int, int]:
@@ -276,7 +236,7 @@ class SenderHalf:
             stop = position + count
             if index % 2 == 0:
                 if stop > ledger.next:
-                    raise protocol_error("acknowledged unsent", f"acknowledgement of {stop - 1}, which was never sent")
+                    raise protocol_error("acknowledged unsent", f"acknowledgment of {stop - 1}, which was never sent")
                 try:
                     out += ledger.acknowledge(position, stop)
                 except ValueError as error:
@@ -287,23 +247,18 @@ class SenderHalf:
 
     def take_ack_nack(self, counts: tuple[int, ...]) -> tuple[list[Sent], list[Sent]]:
         """Note acknowledged and given-up numbers; return those of either kind that something depends on."""
-        stop = self.mark + sum(counts)
+        position, stop = self.mark, self.mark + sum(counts)
         if stop > self.next_unreliable:
             text = f"response to unreliable message {stop - 1}, which was never sent"
             raise protocol_error("acknowledged unsent", text)
-        acked: list[Sent] = []
-        nacked: list[Sent] = []
-        position = self.mark
+        out: tuple[list[Sent], list[Sent]] = [], []
         for index, count in enumerate(counts):
             if self.unreliable:
-                out = nacked if index % 2 else acked
-                for number in range(position, position + count):
-                    entry = self.unreliable.pop(number, None)
-                    if entry is not None:
-                        out.append(entry)
+                found = (self.unreliable.pop(number, None) for number in range(position, position + count))
+                out[index % 2].extend(entry for entry in found if entry is not None)
             position += count
         self.mark = stop
-        return acked, nacked
+        return out
 
     def take_outstanding(self) -> list[Sent]:
         """Take out every undecided message that something depends on; nothing is outstanding afterwards."""
@@ -321,135 +276,63 @@ class SenderHalf:
         return entries
 
 
+@dataclass(slots=True, eq=False)
 class ReceiverHalf:
     """The receiving half of a channel, on the side where messages come out."""
 
-    is_sender = False
+    is_sender: ClassVar[bool] = False
 
-    __slots__ = (
-        "ack_scheduled",
-        "acked",
-        "blocked",
-        "channel_id",
-        "control",
-        "declared",
-        "expired",
-        "expiries",
-        "finish_count",
-        "handed_over",
-        "mark",
-        "minted_here",
-        "nack_scheduled",
-        "oneshot",
-        "owner",
-        "prefix",
-        "queue",
-        "queued",
-        "queued_bytes",
-        "reachable",
-        "received",
-        "reliable_count",
-        "state",
-        "top",
-        "unacked",
-        "unacked_bytes",
-        "unacked_count",
-    )
-
-    def __init__(self, channel_id: int, *, minted_here: bool, handed_over: bool) -> None:
-        self.channel_id = channel_id
-        self.oneshot = bool(channel_id & ONESHOT)
-        self.prefix = message_prefix(channel_id)
-        self.minted_here = minted_here
-        self.reachable = not minted_here
-        self.state = ReceiverState.OPEN
-        self.control: Stream | None = None
-        # Whether the message that the receiver was attached to has come: only then can the application get at it.
-        self.handed_over = handed_over
-        self.owner: ReceiverOwner | None = None
-        self.queue: deque[Incoming | deque[bytes]] = deque()
-        self.queued = 0
-        self.queued_bytes = 0
-        self.blocked: dict[Stream, None] = {}
-        self.acked = RangeSet()
-        self.unacked = RangeSet()
-        self.top = 0
-        self.unacked_count = 0
-        self.unacked_bytes = 0
-        self.reliable_count = 0
-        self.mark = 0
-        self.received = RangeSet()
-        self.declared = 0
-        self.expired = 0
-        self.expiries: deque[tuple[int, int, int]] = deque()
-        self.finish_count: int | None = None
-        self.ack_scheduled = False
-        self.nack_scheduled = False
-
-    def is_full(self, limits: Limits) -> bool:
-        """Whether the application is behind by as much as it may be."""
-        return self.queued >= limits.receive_messages or self.queued_bytes >= limits.receive_bytes
+    channel_id: int
+    minted_here: bool
+    reachable: bool
+    oneshot: bool
+    # What each of its Message frames begins with.
+    prefix: bytes
+    # Whether the message that the receiver was attached to has come: only then can the application get at it.
+    handed_over: bool
+    state: ReceiverState = ReceiverState.OPEN
+    control: Stream | None = None
+    owner: ReceiverOwner | None = None
+    queue: deque[Incoming | deque[bytes]] = field(default_factory=deque)
+    queued: int = 0
+    queued_bytes: int = 0
+    # Streams that wait for room in the queue.
+    blocked: dict[Stream, None] = field(default_factory=dict)
+    acked: RangeSet = field(default_factory=RangeSet)
+    unacked: RangeSet = field(default_factory=RangeSet)
+    top: int = 0
+    unacked_count: int = 0
+    unacked_bytes: int = 0
+    reliable_count: int = 0
+    mark: int = 0
+    received: RangeSet = field(default_factory=RangeSet)
+    declared: int = 0
+    expired: int = 0
+    expiries: deque[tuple[int, int, int]] = field(default_factory=deque)
+    finish_count: int | None = None
+    ack_scheduled: bool = False
+    nack_scheduled: bool = False
 
     @property
     def has_had_a_message(self) -> bool:
         """Whether any message was processed or given up."""
         return bool(self.reliable_count or self.mark or self.received)
 
-    # The queue. Each method returns the bytes by which what is buffered changes.
-
-    def put(self, incoming: Incoming) -> int:
-        """Queue one message that has attachments."""
-        self.queue.append(incoming)
-        return self._queued(1, len(incoming.payload))
-
-    def put_run(self, payloads: Sequence[bytes], size: int) -> int:
-        """Queue plain reliable messages of ``size`` bytes."""
-        queue = self.queue
-        if queue and type(queue[-1]) is deque:
-            queue[-1].extend(payloads)
-        else:
-            queue.append(deque(payloads))
-        return self._queued(len(payloads), size)
-
-    def put_unreliable(self, first: int, payloads: Sequence[bytes], size: int) -> int:
-        """Queue plain unreliable messages of ``size`` bytes, numbered from ``first`` on."""
+    def put(self, payloads: Iterable[bytes], numbers: range | None = None) -> None:
+        """Queue plain messages; ``numbers`` are those of unreliable ones."""
         queue = self.queue
         run = queue[-1] if queue else None
-        if not isinstance(run, UnreliableRun):
-            run = UnreliableRun()
-            queue.append(run)
-        run.extend(payloads)
-        run.numbers.extend(range(first, first + len(payloads)))
-        return self._queued(len(payloads), size)
-
-    def _queued(self, count: int, size: int) -> int:
-        size += count * QUEUED_MESSAGE_OVERHEAD
-        self.queued += count
-        self.queued_bytes += size
-        return size
-
-    def pop(self) -> tuple[Incoming | bytes, int]:
-        """Take out the oldest message."""
-        head = self.queue[0]
-        entry: Incoming | bytes
-        if isinstance(head, Incoming):
-            entry, payload = head, head.payload
-            self.queue.popleft()
+        if numbers is None:
+            if type(run) is deque:
+                run.extend(payloads)
+            else:
+                queue.append(deque(payloads))
         else:
-            if isinstance(head, UnreliableRun):
-                head.numbers.popleft()
-            entry = payload = head.popleft()
-            if not head:
-                self.queue.popleft()
-        return entry, self._queued(-1, -len(payload))
-
-    def pop_run(self) -> tuple[deque[bytes] | None, int]:
-        """Take out the run of plain messages at the head of the queue."""
-        head = self.queue[0]
-        if isinstance(head, Incoming):
-            return None, 0
-        self.queue.popleft()
-        return head, self._queued(-len(head), -sum(map(len, head)))
+            if not isinstance(run, UnreliableRun):
+                run = UnreliableRun()
+                queue.append(run)
+            run.extend(payloads)
+            run.numbers.extend(numbers)
 
     def take_queue(self) -> list[Incoming]:
         """Take out everything that the application has not received; return what has attachments."""
@@ -477,8 +360,8 @@ class ReceiverHalf:
             for number in range(first, stop):
                 if number in self.acked or not self.unacked.add(number):
                     raise protocol_error("duplicate message", f"reliable message {number} came twice")
-        if first != self.top:
-            self._check_gaps(max(len(self.unacked), len(self.acked)), limits)
+        if first != self.top and max(len(self.unacked), len(self.acked)) > limits.max_gaps:
+            raise _too_many_gaps(limits)
         self.top = max(self.top, stop)
         self.reliable_count += count
         self.unacked_count += count
@@ -489,7 +372,7 @@ class ReceiverHalf:
 
         False if the first was given up before, and none must be processed.
         """
-        stop = first + count
+        stop, received = first + count, self.received
         if first < self.mark:
             return False
         if self.finish_count is not None and stop > self.declared:
@@ -497,18 +380,15 @@ class ReceiverHalf:
             raise protocol_error("message after finish", text)
         if stop > MAX_UINT:
             raise protocol_error("message number", f"message number {stop - 1}")
-        if first >= self.received.top:
-            self.received.add_range(first, stop)
+        if first >= received.top:
+            received.add_range(first, stop)
         else:
             for number in range(first, stop):
-                if not self.received.add(number):
+                if not received.add(number):
                     raise protocol_error("duplicate message", f"unreliable message {number} came twice")
-        self._check_gaps(len(self.received), limits)
+        if len(received) > limits.max_gaps:
+            raise _too_many_gaps(limits)
         return True
-
-    def _check_gaps(self, count: int, limits: Limits) -> None:
-        if count > limits.max_gaps:
-            raise protocol_error("gap limit", f"more than {limits.max_gaps} gaps in the message numbers")
 
     def declare(self, count: int, now_ns: int, grace_ns: int) -> None:
         """The sender declares ``count`` more unreliable messages."""
@@ -517,11 +397,9 @@ class ReceiverHalf:
         if self.declared + count > MAX_UINT:
             raise protocol_error("declaration overflow", "more declared messages than there are numbers")
         self.declared += count
-        expiries = self.expiries
+        expiries, created = self.expiries, now_ns
         if expiries and now_ns - expiries[-1][1] < DECLARATION_GRAIN_NS:
             created = expiries.pop()[1]
-        else:
-            created = now_ns
         expiries.append((self.declared, created, now_ns + grace_ns))
 
     def finish(self, count: int) -> None:
@@ -533,11 +411,6 @@ class ReceiverHalf:
             raise protocol_error("message after finish", "finished with unreliable messages that were never declared")
         self.finish_count = count
 
-    def expire(self, now_ns: int) -> None:
-        """End the grace period of declared messages whose time is up."""
-        while self.expiries and self.expiries[0][2] <= now_ns:
-            self.expired = self.expiries.popleft()[0]
-
     @property
     def is_accounted_for(self) -> bool:
         """Whether the sender has finished, and every message it declared was received or given up."""
@@ -546,17 +419,17 @@ class ReceiverHalf:
         )
 
     def take_ack_reliable(self) -> tuple[int, ...]:
-        """Run lengths of an AckReliable frame, empty if there is nothing to acknowledge. ConnectionCounters as sent."""
-        unacked = self.unacked
+        """Run lengths of an AckReliable frame, empty if there is nothing to acknowledge. Counts as sent."""
+        unacked, acked = self.unacked, self.acked
         if not unacked:
             return ()
-        position = self.acked.first_missing(0)
+        position = acked.first_missing(0)
         counts: list[int] = []
-        for number, (start, stop) in enumerate(list(unacked)[:RANGES_A_FRAME]):
+        for start, stop in list(unacked)[:RANGES_A_FRAME]:
             if start > position:
-                counts.extend((start - position,) if number else (0, start - position))
+                counts += (start - position,) if counts else (0, start - position)
             counts.append(stop - start)
-            self.acked.add_range(start, stop)
+            acked.add_range(start, stop)
             position = stop
         unacked.discard_below(position)
         if not unacked:
@@ -564,7 +437,7 @@ class ReceiverHalf:
         return tuple(counts)
 
     def take_ack_nack(self, *, final: bool = False) -> tuple[int, ...]:
-        """Run lengths of an AckNackUnreliable frame, empty if there is nothing to report. ConnectionCounters as sent.
+        """Run lengths of an AckNackUnreliable frame, empty if there is nothing to report. Counts as sent.
 
         A gap is given up only after its grace period; ``final`` gives up every gap below the last message received,
         because the receiver is about to cease.
@@ -575,7 +448,7 @@ class ReceiverHalf:
             if start > position:
                 reach = start if final else min(start, self.expired)
                 if reach > position:
-                    counts.extend((reach - position,) if counts else (0, reach - position))
+                    counts += (reach - position,) if counts else (0, reach - position)
                     position = reach
                 if position < start:
                     break
@@ -585,11 +458,15 @@ class ReceiverHalf:
                 break
         else:
             if not final and self.expired > position:
-                counts.extend((self.expired - position,) if counts else (0, self.expired - position))
+                counts += (self.expired - position,) if counts else (0, self.expired - position)
                 position = self.expired
         self.mark = position
         self.received.discard_below(position)
         return tuple(counts)
+
+
+def _too_many_gaps(limits: Limits) -> Exception:
+    return protocol_error("gap limit", f"more than {limits.max_gaps} gaps in the message numbers")
 
 
 Half = SenderHalf | ReceiverHalf

@@ -42,7 +42,7 @@ class Limits:
     """One message's payload: it is buffered whole before it is delivered."""
 
     max_range_bytes: int = 16 << 10
-    """Acknowledgement ranges in one frame; what does not fit goes into the next frame."""
+    """Acknowledgment ranges in one frame; what does not fit goes into the next frame."""
 
     max_channels: int = 1 << 16
     """Live channels that the peer minted, and closed ones whose creating message has not come."""
@@ -67,13 +67,13 @@ class Limits:
     """Unread messages of one receiver, after which its streams are paused."""
 
     receive_bytes: int = 1 << 20
-    """Unread bytes of one receiver, after which its streams are paused."""
+    """Unread bytes of one receiver, after which its streams are paused. A receiver that nobody reads may hold less."""
 
     send_messages: int = 4096
     """Queued and unacknowledged reliable messages of one sender."""
 
     send_bytes: int = 4 << 20
-    """Queued and unacknowledged bytes of one sender."""
+    """Queued and unacknowledged bytes of one sender, once its receiver has acknowledged as many."""
 
     unreliable_outstanding: int = 1 << 16
     """Unreliable messages of one sender that are neither acknowledged nor given up. It is larger than ``send_messages``:

@@ -7,7 +7,7 @@ and the peer with RemoteProtocolError. docs/aqueduct.md has drawings of both tab
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TypeVar
+from typing import Any, TypeVar
 
 E = TypeVar("E", bound=Enum)
 
@@ -38,7 +38,7 @@ class SenderState(Enum):
     CANCEL_PENDING = auto()
     """Cancel was called; there is no control stream yet."""
     CANCELLING = auto()
-    """The control stream was reset; acknowledgements still count until the receiver's last frame."""
+    """The control stream was reset; acknowledgments still count until the receiver's last frame."""
     FINISHED = auto()
     CANCELLED = auto()
     NO_RECEIVERS = auto()
@@ -160,3 +160,6 @@ for _receiver_state in ReceiverState:
     if not _receiver_state.is_final:
         RECEIVER_TABLE[_receiver_state, _J.LOSE] = _R.LOST
         RECEIVER_TABLE[_receiver_state, _J.DISCONNECT] = _R.DISCONNECTED
+
+TABLE: dict[tuple[Any, Any], Any] = {**SENDER_TABLE, **RECEIVER_TABLE}
+"""Both."""

@@ -24,23 +24,22 @@ the other to a message; the peer creates its half when that message arrives, or 
   peer is notified by a ClosedChannelLost on a stream of its own, because the control stream is gone.
 
 Cascades run as work lists, not as recursion. Whatever loses or drops a half appends it to ``lost`` or ``dropped``, and
-`settle` empties the lists, one half at a time; what is acknowledged is reachable before anything is lost. A chain of 10,000
-channels or a tree of 100,000 takes linear time and constant stack. Every public step of the engine ends in `settle`.
+`Streams.settle` empties the lists, one half at a time; what is acknowledged is reachable before anything is lost. A chain of 10,000
+channels or a tree of 100,000 takes linear time and constant stack. Every public step of the engine ends in `Streams.settle`.
 
 Loss and drops differ in what the peer receives. A lost half never was: its control stream is reset with "lost". A half that
 the application dropped, or never took out of its message, ends as if its handle had been dropped: a sender is cancelled, a
 receiver closed.
 
 Invariants: a stream is in ``held_streams`` only while a gate is shut; ``control_id`` never changes once it is set; a stream
-that is blocked on a full receiver (``Stream.blocked_on``) is not read until `resume`.
+that is blocked on a full receiver (``Stream.blocked_on``) is not read until `Streams.resume`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mainstem.aqueduct import receive, send
-from mainstem.aqueduct.events import PauseStream, PeerHeaders
+from mainstem.aqueduct.events import CloseConnection, ConnectionEnded, PauseStream, PeerHeaders
 from mainstem.aqueduct.frames import (
     ACK_NACK_UNRELIABLE,
     ACK_RELIABLE,
@@ -61,189 +60,536 @@ from mainstem.aqueduct.frames import (
     encode_uint,
     protocol_error,
 )
-from mainstem.aqueduct.halves import OPENED_BY_SERVER, Half, ReceiverHalf, Role, SenderHalf, Stream
+from mainstem.aqueduct.halves import OPENED_BY_SERVER, UNIDIRECTIONAL, Half, ReceiverHalf, Role, SenderHalf, Stream
+from mainstem.aqueduct.receive import Receiving
 from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderInput, SenderState
+from mainstem.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from mainstem.aqueduct.connection_state import ConnectionState
-    from mainstem.errors import RemoteProtocolError
+    from collections.abc import Callable, Iterator
 
 
-def receive_stream(state: ConnectionState, stream_id: int, data: bytes, fin: bool) -> None:
-    """Process the bytes of a stream, or hold them. Raises RemoteProtocolError."""
-    stream = state.streams.get(stream_id) or _new_stream(state, stream_id)
-    if stream is None:
-        return
-    if not stream.heard:
-        state.heard(stream)
-    if stream.in_done:
-        return
-    if data and stream.last_seen:
-        raise _after_last()
-    stream.fin = stream.fin or fin
-    if stream.role is Role.ABANDONED:
-        if fin:
-            stream.in_done = True
-            state.forget_if_done(stream)
-        return
-    if data:
-        stream.feed(data)
-    if (state.is_early or not state.is_ready) and stream_id != state.control_id:
-        _hold_stream(state, stream)
-    elif stream.blocked_on is None:
-        _read(state, stream)
-    else:
-        state.account_stream(stream)
+class Streams(Receiving):
+    """What comes on streams and in datagrams, and control streams."""
 
+    # Steps.
 
-def _new_stream(state: ConnectionState, stream_id: int) -> Stream | None:
-    """A stream that is not known: the peer's new one, or None if it was opened here and is over."""
-    if bool(stream_id & OPENED_BY_SERVER) != state.is_client:
-        return None
-    if len(state.streams) >= state.limits.max_open_streams:
-        raise protocol_error("stream limit", f"more than {state.limits.max_open_streams} streams at once")
-    stream = state.streams[stream_id] = Stream(stream_id, Role.NEW, opened_here=False, limits=state.limits)
-    # Until the server has responded, the client must begin everything with a Version frame.
-    stream.must_begin_with_version = not state.is_client and not state.is_ready
-    return stream
+    def step(self, step: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a step of the protocol and what it sets in motion; a rule that the peer broke ends the connection."""
+        try:
+            result = step(*arguments)
+            if self.lost or self.dropped or self.unblocked:
+                self.settle()
+            return result
+        except RemoteProtocolError as error:
+            error.peer = self.peer
+            if not self.is_ended:
+                self.drop_output()
+                self.commands.append(CloseConnection(error.code or 1, str(error)))
+                self.end(error)
+            return None
 
-
-def receive_reset(state: ConnectionState, stream_id: int, code: int) -> None:
-    """The peer reset its direction of a stream. Raises RemoteProtocolError."""
-    stream = state.streams.get(stream_id) or _new_stream(state, stream_id)
-    if stream is None:
-        return
-    state.heard(stream)
-    if stream.in_done:
-        return
-    if stream in state.held_streams:
-        if stream.is_bidirectional:
-            # Its first frame, which names its channel, counts as read: the peer relies on that.
-            stream.held_reset = code
+    def end(self, error: Exception | None) -> None:
+        """The connection ended: every half ends. Only channels that had finished before can still be read to their end."""
+        if self.is_ended:
             return
-        del state.held_streams[stream]
-    stream.fin = True
-    _reset_arrived(state, stream, code)
+        self.is_ended = True
+        unread: list[Any] = []
+        unsent = {item.tag for sender in self.senders.values() for item in sender.pending if item.tag is not None}
+        ended_senders = []
+        for sender in list(self.senders.values()):
+            ended_senders.append((sender, sender.unacknowledged, sender.progress))
+            self.progress += sender.progress
+            self.move(sender, SenderInput.DISCONNECT)
+            sender.take_outstanding()
+        ended_receivers = list(self.receivers.values())
+        for receiver in ended_receivers:
+            self.move(receiver, ReceiverInput.DISCONNECT)
+            receiver.blocked.clear()
+            unread += receiver.take_queue()
+        for receiver in [receiver for receiver in self.drained.values() if not receiver.handed_over]:
+            del self.drained[receiver.channel_id]
+            unread += receiver.take_queue()
+        while unread:
+            # What is attached to these can be received no more, nor what is attached to that.
+            for half in unread.pop().attachments:
+                if isinstance(half, ReceiverHalf) and self.drained.pop(half.channel_id, None) is not None:
+                    unread += half.take_queue()
+        self.forget()
+        for sender, unacknowledged, progress in ended_senders:
+            self.report_end(sender, unacknowledged, progress)
+        for receiver in ended_receivers:
+            self.report_receiver_end(receiver)
+        self.events.append(ConnectionEnded(error, self.progress, frozenset(unsent)))
 
+    def settle(self) -> None:
+        """Complete everything that one step set in motion, one half at a time."""
+        while True:
+            if self.lost:
+                self._lose(self.lost.pop())
+            elif self.dropped:
+                half, as_lost = self.dropped.pop()
+                if half.state.is_final:
+                    if isinstance(half, ReceiverHalf):
+                        self.drained.pop(half.channel_id, None)
+                        self.drop_queue(half, as_lost=as_lost)
+                elif as_lost:
+                    self._lose(half)
+                elif isinstance(half, SenderHalf):
+                    self.cancel_sender(half)
+                else:
+                    self.close_by_application(half)
+            elif self.unblocked:
+                self.resume(self.unblocked.popleft())
+            else:
+                return
 
-def stream_stopped(state: ConnectionState, stream_id: int) -> None:
-    """The peer reads no more of a stream, and the QUIC connection has reset it. Raises RemoteProtocolError."""
-    stream = state.streams.get(stream_id)
-    if stream is not None and stream.role is Role.CONNECTION:
-        raise protocol_error("connection control lasts", "the peer stopped reading the connection control stream")
-    state.forget_writes(stream_id)
-    for sender in state.senders.values():
-        if sender.ordered_stream == stream_id:
-            sender.ordered_stream = None
-            sender.ledger.close()
-            break
-    if stream is not None:
-        stream.out_done = True
-        state.forget_if_done(stream)
-
-
-# Reading.
-
-
-def _read(state: ConnectionState, stream: Stream) -> None:
-    """Process the frames that are there, until the stream is held, abandoned or read dry."""
-    while True:
-        if stream.role is Role.MESSAGES and stream.half is not None:
-            assert isinstance(stream.half, ReceiverHalf)
-            stream.frames += receive.receive_run(state, stream, stream.half)
-        frame = stream.next_frame()
-        if frame is None:
-            break
-        _process(state, stream, *frame)
-        if stream.blocked_on is not None or stream.role is Role.ABANDONED:
-            break
-    if stream.accounted or stream.position < len(stream.data) or stream.pieces:
-        state.account_stream(stream)
-    if stream.fin and stream.blocked_on is None and stream.role is not Role.ABANDONED:
-        _end_of_stream(state, stream)
-
-
-def resume(state: ConnectionState, stream: Stream) -> None:
-    """A held stream goes on: first with the message that had not fitted."""
-    if stream.role is Role.ABANDONED or stream.in_done or state.is_ended:
-        return
-    frame, stream.held_frame = stream.held_frame, None
-    if frame is not None and not receive.receive_message(state, frame[1], stream=stream):
-        stream.held_frame = frame
-        return
-    state.commands.append(PauseStream(stream.stream_id, paused=False))
-    _read(state, stream)
-
-
-def _process(state: ConnectionState, stream: Stream, tag: int, value: Any) -> None:
-    """Process one frame of a stream. Raises RemoteProtocolError if it may not stand there."""
-    if state.is_observed:
-        state.saw_frame(tag, value)
-    role = stream.role
-    if tag == VERSION_TAG:
-        if stream.frames:
-            raise protocol_error("version place", "a Version frame that is not the first in its stream")
-        stream.versioned = True
-        stream.frames = 1
-        return
-    if stream.must_begin_with_version and not stream.versioned:
-        text = f"a {FRAME_NAMES[tag]} frame without a Version frame, before the server's response"
-        raise protocol_error("version first", text)
-    if tag == CONNECTION_CONTROL:
-        _connection_control(state, stream, value)
-        return
-    stream.frames += 1
-    if role is Role.CONTROL:
-        _on_control(state, stream, tag, value)
-    elif role is Role.CONNECTION:
-        raise protocol_error("frame place", f"a {FRAME_NAMES[tag]} frame on the connection control stream")
-    elif stream.is_bidirectional:
-        _check_first(stream, tag)
-        stream.role = Role.CONTROL
-        _attach_control(state, stream, value)
-    elif role is Role.NOTICE:
-        raise protocol_error("frame place", "another frame beside a ClosedChannelLost")
-    elif tag == MESSAGE:
-        stream.role = Role.MESSAGES
-        if not receive.receive_message(state, value, stream=stream):
-            stream.held_frame = tag, value
-    elif role is Role.MESSAGES:
-        raise protocol_error("frame place", f"a {FRAME_NAMES[tag]} frame on a stream of messages")
-    else:
-        _check_first(stream, tag)
-        stream.role = Role.NOTICE
-        receive.closed_channel_lost(state, value)
-
-
-def _on_control(state: ConnectionState, stream: Stream, tag: int, value: Any) -> None:
-    half = stream.half
-    if isinstance(half, SenderHalf):
-        if tag == ACK_RELIABLE:
-            send.acknowledged_reliable(state, half, value)
-        elif tag == ACK_NACK_UNRELIABLE:
-            send.resolved_unreliable(state, half, value)
-        elif tag == CLOSE_RECEIVER:
-            _note_last(stream)
-            send.receiver_closed(state, half, value)
+    def _lose(self, half: Half) -> None:
+        """A half is lost, with its creating message or by the peer's notice. The other side is notified."""
+        if half.state.is_final:
+            # Its control stream is gone.
+            ends = (SenderState.LOST, SenderState.DISCONNECTED, ReceiverState.LOST, ReceiverState.DISCONNECTED)
+            if half.state not in ends and not half.reachable:
+                self._notify_lost(half)
+            if isinstance(half, SenderHalf):
+                self.lose_messages(half, half.acked)
+                half.acked = []
+            return
+        if half.control is not None:
+            if half.is_sender and half.control.out_done:
+                # It has finished: its direction cannot be reset any more.
+                self._notify_lost(half)
+            self.reset_stream(half.control, RESET_LOST)
+        if isinstance(half, SenderHalf):
+            self.sender_lost(half)
         else:
-            raise _misplaced(tag, half, "receiver-to-sender")
-    elif half is not None:
-        if tag == SENT_UNRELIABLE:
-            receive.declared(state, half, value)
+            self.end_receiver(half, ReceiverInput.LOSE)
+
+    def _notify_lost(self, half: Half) -> None:
+        self.notices.append(b"\x09" + encode_uint(half.channel_id))
+        self.send_notices()
+
+    def send_notices(self) -> None:
+        """Send the ClosedChannelLost frames that wait for a stream."""
+        while self.notices and self.plain.stream_room > 0:
+            data = self.notices.popleft()
+            self.write(self.open_stream(unidirectional=True), data, fin=True)
+            self.sent_frame(data)
+
+    # What the QUIC connection reports of streams.
+
+    def receive_stream(self, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
+        """Bytes of a stream came."""
+        self.now_ns = now_ns
+        if self.is_ended:
+            return
+        stream = self.streams.get(stream_id)
+        if stream is None and fin and stream_id & UNIDIRECTIONAL and self.receive_run_alone([data], 0, False):
+            # Most often one message without attachments, and all there is on the stream.
+            return
+        self.step(self._consume, stream, stream_id, data, fin)
+
+    def receive_run_alone(self, items: list[bytes], start: int, unreliable: bool) -> int:
+        """Process the plain messages from ``items[start]`` on, which travelled alone, as far as that can be done at once.
+
+        Returns how many there were; the next has to be processed by itself.
+        """
+        if self.is_early or not self.is_ready:
+            return 0
+        count: int | None = self.step(self.receive_alone, items, start, unreliable)
+        return len(items) if count is None else count
+
+    def _consume(self, stream: Stream | None, stream_id: int, data: bytes, fin: bool) -> None:
+        """Process the bytes of a stream, or hold them. Raises RemoteProtocolError."""
+        if stream is None:
+            if bool(stream_id & OPENED_BY_SERVER) != self.is_client:
+                # It was opened here and is over.
+                return
+            stream = self._new_stream(stream_id)
+        elif not stream.heard:
+            self.heard(stream)
+        if stream.in_done:
+            return
+        if data and stream.last_seen:
+            raise _after_last()
+        if fin:
+            stream.fin = True
+        if stream.role is Role.ABANDONED:
+            if fin:
+                stream.in_done = True
+                self.forget_if_done(stream)
+            return
+        if data:
+            stream.feed(data)
+        if (self.is_early or not self.is_ready) and stream_id != self.control_id:
+            self._hold_stream(stream)
+        elif stream.blocked_on is not None or (stream.needed > stream.pieces_size and not stream.fin):
+            # It waits for room, or for more of a large message.
+            self.account_stream(stream)
+        else:
+            self._read(stream)
+
+    def _new_stream(self, stream_id: int) -> Stream:
+        """A stream that the peer opened."""
+        if len(self.streams) >= self.limits.max_open_streams:
+            raise protocol_error("stream limit", f"more than {self.limits.max_open_streams} streams at once")
+        stream = self.make_stream(stream_id, Role.NEW, opened_here=False)
+        # Until the server has responded, the client must begin everything with a Version frame.
+        stream.must_begin_with_version = not self.is_client and not self.is_ready
+        return stream
+
+    def make_stream(self, stream_id: int, role: Role, *, opened_here: bool) -> Stream:
+        """Note a stream."""
+        stream = self.streams[stream_id] = Stream(
+            self.limits,
+            stream_id=stream_id,
+            role=role,
+            opened_here=opened_here,
+            out_done=bool(stream_id & UNIDIRECTIONAL) and not opened_here,
+            heard=not opened_here,
+        )
+        return stream
+
+    def reset_came(self, stream_id: int, code: int) -> None:
+        """The peer reset its direction of a stream. Raises RemoteProtocolError."""
+        stream = self.streams.get(stream_id)
+        if stream is None:
+            if bool(stream_id & OPENED_BY_SERVER) != self.is_client:
+                return
+            stream = self._new_stream(stream_id)
+        self.heard(stream)
+        if stream.in_done:
+            return
+        if stream in self.held_streams:
+            if stream.is_bidirectional:
+                # Its first frame, which names its channel, counts as read: the peer relies on that.
+                stream.held_reset = code
+                return
+            del self.held_streams[stream]
+        stream.fin = True
+        self._reset_arrived(stream, code)
+
+    def stream_stopped(self, stream_id: int) -> None:
+        """The peer reads no more of a stream, and the QUIC connection has reset it. Raises RemoteProtocolError."""
+        stream = self.streams.get(stream_id)
+        if stream is not None and stream.role is Role.CONNECTION:
+            raise protocol_error("connection control lasts", "the peer stopped reading the connection control stream")
+        self.forget_writes(stream_id)
+        for sender in self.senders.values():
+            if sender.ordered_stream == stream_id:
+                sender.ordered_stream = None
+                sender.ledger.close()
+                break
+        if stream is not None:
+            stream.out_done = True
+            self.forget_if_done(stream)
+
+    # Reading.
+
+    def _read(self, stream: Stream) -> None:
+        """Process the frames that are there, until the stream is held, abandoned or read dry."""
+        while True:
+            if stream.role is Role.MESSAGES and stream.half is not None:
+                assert isinstance(stream.half, ReceiverHalf)
+                self.receive_run(stream, stream.half)
+            frame = stream.next_frame()
+            if frame is None:
+                break
+            self._process(stream, *frame)
+            if stream.blocked_on is not None or stream.role is Role.ABANDONED:
+                break
+        if stream.accounted or stream.position < len(stream.data) or stream.pieces:
+            self.account_stream(stream)
+        if stream.fin and stream.blocked_on is None and stream.role is not Role.ABANDONED:
+            self._end_of_stream(stream)
+
+    def resume(self, stream: Stream) -> None:
+        """A held stream goes on: first with the message that had not fitted."""
+        if stream.role is Role.ABANDONED or stream.in_done or self.is_ended:
+            return
+        frame, stream.held_frame = stream.held_frame, None
+        if frame is not None and not self.receive_message(frame[1], stream):
+            stream.held_frame = frame
+            return
+        self.commands.append(PauseStream(stream.stream_id, paused=False))
+        self._read(stream)
+
+    def _process(self, stream: Stream, tag: int, value: Any) -> None:
+        """Process one frame of a stream. Raises RemoteProtocolError if it may not stand there."""
+        if self.is_observed:
+            self.saw_frame(tag, value)
+        role = stream.role
+        if role is Role.CONTROL and tag != VERSION_TAG and tag != CONNECTION_CONTROL:
+            stream.frames += 1
+            self._on_control(stream, tag, value)
+            return
+        if tag == VERSION_TAG:
+            if stream.frames:
+                raise protocol_error("version place", "a Version frame that is not the first in its stream")
+            stream.versioned = True
+            stream.frames = 1
+            return
+        if stream.must_begin_with_version and not stream.versioned:
+            text = f"a {FRAME_NAMES[tag]} frame without a Version frame, before the server's response"
+            raise protocol_error("version first", text)
+        if tag == CONNECTION_CONTROL:
+            self._connection_control(stream, value)
+            return
+        stream.frames += 1
+        if role is Role.CONNECTION:
+            raise protocol_error("frame place", f"a {FRAME_NAMES[tag]} frame on the connection control stream")
+        if role is Role.NOTICE:
+            raise protocol_error("frame place", "another frame beside a ClosedChannelLost")
+        if role is Role.MESSAGES and tag != MESSAGE:
+            raise protocol_error("frame place", f"a {FRAME_NAMES[tag]} frame on a stream of messages")
+        if role is Role.NEW:
+            _check_first(stream, tag)
+        if tag == MESSAGE:
+            stream.role = Role.MESSAGES
+            if not self.receive_message(value, stream):
+                stream.held_frame = tag, value
+        elif tag == CHANNEL_CONTROL:
+            stream.role = Role.CONTROL
+            self._attach_control(stream, value)
+        else:
+            stream.role = Role.NOTICE
+            self.closed_channel_lost(value)
+
+    def _on_control(self, stream: Stream, tag: int, value: Any) -> None:
+        half = stream.half
+        if half is None:
+            return
+        if tag in (FINISH_SENDER, CLOSE_RECEIVER) and half.is_sender is (tag == CLOSE_RECEIVER):
+            # This frame must be the last of its direction.
+            stream.last_seen = True
+            if stream.buffered:
+                raise _after_last()
+        if isinstance(half, SenderHalf):
+            if tag == ACK_RELIABLE:
+                self.acknowledged_reliable(half, value)
+            elif tag == ACK_NACK_UNRELIABLE:
+                self.resolved_unreliable(half, value)
+            elif tag == CLOSE_RECEIVER:
+                self.receiver_closed(half, value)
+            else:
+                raise _misplaced(tag, half, "receiver-to-sender")
+        elif tag == SENT_UNRELIABLE:
+            self.declared(half, value)
         elif tag == FINISH_SENDER:
-            _note_last(stream)
-            receive.finished(state, half, value)
+            self.finished(half, value)
         else:
             raise _misplaced(tag, half, "sender-to-receiver")
 
+    def _end_of_stream(self, stream: Stream) -> None:
+        """A stream ended after whole frames, or not. Raises RemoteProtocolError."""
+        if stream.buffered:
+            raise protocol_error("partial frame", "a stream that ends within a frame")
+        if stream.frames == 0:
+            raise protocol_error("empty stream", "a stream that ends without a frame")
+        if stream.role is Role.CONNECTION:
+            raise protocol_error("connection control lasts", "the connection control stream was finished")
+        if stream.role is Role.CONTROL and not stream.last_seen:
+            raise protocol_error("last frame missing", "a control stream that ends without its last frame")
+        if stream.role is Role.NEW and stream.is_bidirectional:
+            raise protocol_error("frame place", "a bidirectional stream that has no purpose")
+        stream.in_done = True
+        self.forget_if_done(stream)
 
-def _note_last(stream: Stream) -> None:
-    """This frame must be the last of its direction."""
-    stream.last_seen = True
-    if stream.buffered:
-        raise _after_last()
+    def _reset_arrived(self, stream: Stream, code: int) -> None:
+        """The peer reset its direction of a stream. Raises RemoteProtocolError."""
+        stream.in_done = True
+        half = stream.half
+        if stream.role is Role.CONNECTION:
+            raise protocol_error("connection control lasts", "the connection control stream was reset")
+        if stream.role is not Role.CONTROL or half is None:
+            # A stream of messages, whatever the code; or one whose purpose is not known and now never will be.
+            if stream.role is not Role.ABANDONED:
+                self.abandon(stream)
+            if stream.is_bidirectional:
+                self.reset_stream(stream, RESET_LOST)
+            self.forget_if_done(stream)
+        elif code == RESET_LOST:
+            self.reset_stream(stream, RESET_LOST)
+            if isinstance(half, SenderHalf):
+                self.sender_lost(half)
+            else:
+                self.end_receiver(half, ReceiverInput.LOSE)
+        elif code == RESET_CANCELLED and isinstance(half, ReceiverHalf):
+            # The receiver closes at once and drops what was not received.
+            self.end_in_order(half, ReceiverInput.CANCEL)
+        else:
+            text = f"the control stream of {describe(half.channel_id)} was reset with code {code}"
+            raise protocol_error("reset code", text)
+
+    # The greeting, and what comes before its time.
+
+    def _connection_control(self, stream: Stream, headers: Any) -> None:
+        """Process a ConnectionControl frame. Raises RemoteProtocolError if it may not stand there."""
+        is_second = self.peer_headers_seen
+        is_right = stream.stream_id == self.control_id if self.is_client else stream.is_bidirectional
+        is_first_frame = stream.versioned and stream.frames == 1 and is_right
+        if (not is_first_frame or (stream.opened_here and not self.is_client)) and not (
+            is_second and stream.role is Role.CONNECTION
+        ):
+            text = "a ConnectionControl frame that does not follow a Version frame at the start of its bidirectional stream"
+            raise protocol_error("connection control place", text)
+        if is_second:
+            raise protocol_error("connection control once", "a second ConnectionControl frame")
+        stream.frames += 1
+        stream.role = Role.CONNECTION
+        self.control_id = stream.stream_id
+        self.peer_headers_seen = True
+        self.events.append(PeerHeaders(headers))
+        if self.is_client:
+            self.is_ready = True
+            self.plain.opening = b""
+            self.release()
+
+    def _hold_stream(self, stream: Stream) -> None:
+        """Keep a stream for later; at a server, check whether it is the connection control stream.
+
+        What can be wrong with its first frames is found at once: a client that never sends its headers must not be able to have
+        nonsense kept for it.
+        """
+        self.held_streams[stream] = None
+        if not (self.is_early or self.is_client or self.peer_headers_seen or stream.held_frame is not None):
+            self._check_held(stream)
+        self.account_stream(stream)
+
+    def _check_held(self, stream: Stream) -> None:
+        if stream.frames == 0:
+            frame = stream.next_frame()
+            if frame is None:
+                return
+            self._process(stream, *frame)
+        if stream.is_bidirectional:
+            frame = stream.next_frame()
+            if frame is not None:
+                if frame[0] == CONNECTION_CONTROL:
+                    del self.held_streams[stream]
+                    self._process(stream, *frame)
+                else:
+                    _check_first(stream, frame[0])
+                    stream.held_frame = frame
+        else:
+            # A message may be large, and a frame that is kept is not counted: it stays in the reader.
+            tag = stream.next_tag()
+            if tag is not None:
+                _check_first(stream, tag)
+
+    def release(self) -> None:
+        """A gate opened: process what it held, in the order in which it came. Raises RemoteProtocolError."""
+        if not self.is_early and not self.is_client and not self.peer_headers_seen:
+            for stream in list(self.held_streams):
+                self._hold_stream(stream)
+        if self.is_early or not self.is_ready:
+            return
+        streams, self.held_streams = list(self.held_streams), {}
+        datagrams, self.held_datagrams = self.held_datagrams, []
+        for stream in streams:
+            frame, stream.held_frame = stream.held_frame, None
+            if frame is not None:
+                self._process(stream, *frame)
+            if stream.role is not Role.ABANDONED and stream.blocked_on is None:
+                self._read(stream)
+            if stream.held_reset is not None and not stream.in_done:
+                stream.fin = True
+                self._reset_arrived(stream, stream.held_reset)
+            self.settle()
+        for data, must_begin_with_version in datagrams:
+            self.account(-len(data))
+            self._read_datagram(data, must_begin_with_version=must_begin_with_version)
+
+    # Datagrams.
+
+    def take_datagram(self, data: bytes) -> None:
+        """Process a datagram, or check and hold it. Raises RemoteProtocolError."""
+        if self.is_early or not self.is_ready:
+            must_begin_with_version = not self.is_client and not self.is_ready
+            for _ in self._messages_of(data, must_begin_with_version=must_begin_with_version):
+                pass
+            self.account(len(data))
+            self.held_datagrams.append((data, must_begin_with_version))
+        else:
+            self._read_datagram(data, must_begin_with_version=False)
+
+    def _read_datagram(self, data: bytes, *, must_begin_with_version: bool) -> None:
+        for message in self._messages_of(data, must_begin_with_version=must_begin_with_version):
+            if self.is_observed:
+                self.saw_frame(MESSAGE, message)
+            self.receive_message(message, None)
+
+    def _messages_of(self, data: bytes, *, must_begin_with_version: bool) -> Iterator[Any]:
+        """The messages in a datagram. Raises RemoteProtocolError if another frame, or part of one, is in it."""
+        position, end = 0, len(data)
+        first = True
+        while position < end or first:
+            try:
+                (tag, value), position = decode_frame(data, position, end, self.limits)
+            except Incomplete:
+                raise protocol_error("partial frame", "a datagram that ends within a frame") from None
+            if tag == VERSION_TAG:
+                if not first:
+                    raise protocol_error("version place", "a Version frame that is not the first in its datagram")
+            elif first and must_begin_with_version:
+                text = "a datagram without a Version frame, before the server's response"
+                raise protocol_error("version first", text)
+            elif tag == MESSAGE:
+                yield value
+            else:
+                raise protocol_error("frame place", f"a {FRAME_NAMES[tag]} frame in a datagram")
+            first = False
+
+    # Control streams.
+
+    def _attach_control(self, stream: Stream, channel_id: int) -> None:
+        """Attach a stream that the peer opened to its half; reset it if that half does not exist, or has one."""
+        if not self.is_minted_here(channel_id):
+            text = f"ChannelControl for {describe(channel_id)}, which its sender minted"
+            raise protocol_error("control minter", text)
+        half: Half | None = self.senders.get(channel_id) or self.receivers.get(channel_id)
+        if half is not None and half.control is None:
+            self._attach(half, stream)
+        else:
+            # A ghost receiver's, or one that raced with the channel's end: the peer discards its half.
+            self.counts.ghosts_refused += 1
+            self.reset_stream(stream, RESET_LOST)
+            self.abandon(stream)
+
+    def open_control_streams(self) -> None:
+        """Open the control streams that wait, as far as the transport has credit."""
+        while self.awaiting_control and self.bidi_room > 0:
+            half = self.awaiting_control.popleft()
+            stream_id = self.open_stream(unidirectional=False)
+            stream = self.make_stream(stream_id, Role.CONTROL, opened_here=True)
+            data = b"\x02" + encode_uint(half.channel_id)
+            self.write(stream_id, data)
+            if self.is_observed:
+                self.sent_frame(data)
+            if half.state.is_final:
+                # It was lost before its control stream could be opened: its minter still has to be notified.
+                self.reset_stream(stream, RESET_LOST)
+                self.abandon(stream)
+            else:
+                self._attach(half, stream)
+
+    def _attach(self, half: Half, stream: Stream) -> None:
+        """Give a half its control stream, and do what waited for it."""
+        half.control = stream
+        stream.half = half
+        if isinstance(half, SenderHalf):
+            if half.state is SenderState.CANCEL_PENDING:
+                self.reset_cancelled(half)
+            else:
+                if half.next_unreliable:
+                    self.declare(half)
+                self.try_finish(half)
+        elif half.state is ReceiverState.CLOSE_PENDING:
+            self.end_in_order(half, ReceiverInput.ATTACHED)
+        elif half.is_accounted_for:
+            self.complete(half)
+        else:
+            self.schedule_ack(half)
 
 
 def _after_last() -> RemoteProtocolError:
@@ -267,319 +613,3 @@ def _check_first(stream: Stream, tag: int) -> None:
         raise protocol_error("connection control place", "a ConnectionControl frame on a unidirectional stream")
     elif tag not in (MESSAGE, CLOSED_CHANNEL_LOST):
         raise protocol_error("frame place", f"a {name} frame on a unidirectional stream")
-
-
-def _end_of_stream(state: ConnectionState, stream: Stream) -> None:
-    """A stream ended after whole frames, or not. Raises RemoteProtocolError."""
-    if stream.buffered:
-        raise protocol_error("partial frame", "a stream that ends within a frame")
-    if stream.frames == 0:
-        raise protocol_error("empty stream", "a stream that ends without a frame")
-    if stream.role is Role.CONNECTION:
-        raise protocol_error("connection control lasts", "the connection control stream was finished")
-    if stream.role is Role.CONTROL and not stream.last_seen:
-        raise protocol_error("last frame missing", "a control stream that ends without its last frame")
-    if stream.role is Role.NEW and stream.is_bidirectional:
-        raise protocol_error("frame place", "a bidirectional stream that has no purpose")
-    stream.in_done = True
-    state.forget_if_done(stream)
-
-
-def _reset_arrived(state: ConnectionState, stream: Stream, code: int) -> None:
-    """The peer reset its direction of a stream. Raises RemoteProtocolError."""
-    stream.in_done = True
-    half = stream.half
-    if stream.role is Role.CONNECTION:
-        raise protocol_error("connection control lasts", "the connection control stream was reset")
-    if stream.role is not Role.CONTROL or half is None:
-        # A stream of messages, whatever the code; or one whose purpose is not known and now never will be.
-        if stream.role is not Role.ABANDONED:
-            state.abandon(stream)
-        if stream.is_bidirectional:
-            state.reset_stream(stream, RESET_LOST)
-        state.forget_if_done(stream)
-    elif code == RESET_LOST:
-        state.reset_stream(stream, RESET_LOST)
-        if isinstance(half, SenderHalf):
-            send.sender_lost(state, half)
-        else:
-            receive.end_receiver(state, half, ReceiverInput.LOSE)
-    elif code == RESET_CANCELLED and isinstance(half, ReceiverHalf):
-        # The receiver closes at once and drops what was not received.
-        receive.close_receiver(state, half, ReceiverInput.CANCEL)
-    else:
-        text = f"the control stream of {describe(half.channel_id)} was reset with code {code}"
-        raise protocol_error("reset code", text)
-
-
-# The greeting, and what comes before its time.
-
-
-def _connection_control(state: ConnectionState, stream: Stream, headers: Any) -> None:
-    """Process a ConnectionControl frame. Raises RemoteProtocolError if it may not stand there."""
-    is_second = state.peer_headers_seen
-    if is_second and stream.role is Role.CONNECTION:
-        raise protocol_error("connection control once", "a second ConnectionControl frame")
-    is_right = stream.stream_id == state.control_id if state.is_client else stream.is_bidirectional
-    if not stream.versioned or stream.frames != 1 or not is_right or (stream.opened_here and not state.is_client):
-        text = "a ConnectionControl frame that does not follow a Version frame at the start of its bidirectional stream"
-        raise protocol_error("connection control place", text)
-    if is_second:
-        raise protocol_error("connection control once", "a second ConnectionControl frame")
-    stream.frames += 1
-    stream.role = Role.CONNECTION
-    state.control_id = stream.stream_id
-    state.peer_headers_seen = True
-    state.events.append(PeerHeaders(headers))
-    if state.is_client:
-        state.is_ready = True
-        state.plain.opening = b""
-        release(state)
-
-
-def _hold_stream(state: ConnectionState, stream: Stream) -> None:
-    """Keep a stream for later; at a server, check whether it is the connection control stream.
-
-    What can be wrong with its first frames is found at once: a client that never sends its headers must not be able to have
-    nonsense kept for it.
-    """
-    state.held_streams[stream] = None
-    if not (state.is_early or state.is_client or state.peer_headers_seen or stream.held_frame is not None):
-        _check_held(state, stream)
-    state.account_stream(stream)
-
-
-def _check_held(state: ConnectionState, stream: Stream) -> None:
-    if stream.frames == 0:
-        frame = stream.next_frame()
-        if frame is None:
-            return
-        _process(state, stream, *frame)
-    if stream.is_bidirectional:
-        frame = stream.next_frame()
-        if frame is not None:
-            if frame[0] == CONNECTION_CONTROL:
-                del state.held_streams[stream]
-                _process(state, stream, *frame)
-            else:
-                _check_first(stream, frame[0])
-                stream.held_frame = frame
-    else:
-        # A message may be large, and a frame that is kept is not counted: it stays in the reader.
-        tag = stream.next_tag()
-        if tag is not None:
-            _check_first(stream, tag)
-
-
-def release(state: ConnectionState) -> None:
-    """A gate opened: process what it held, in the order in which it came. Raises RemoteProtocolError."""
-    if not state.is_early and not state.is_client and not state.peer_headers_seen:
-        for stream in list(state.held_streams):
-            _hold_stream(state, stream)
-    if state.is_early or not state.is_ready:
-        return
-    streams, state.held_streams = list(state.held_streams), {}
-    datagrams, state.held_datagrams = state.held_datagrams, []
-    for stream in streams:
-        frame, stream.held_frame = stream.held_frame, None
-        if frame is not None:
-            _process(state, stream, *frame)
-        if stream.role is not Role.ABANDONED and stream.blocked_on is None:
-            _read(state, stream)
-        if stream.held_reset is not None and not stream.in_done:
-            stream.fin = True
-            _reset_arrived(state, stream, stream.held_reset)
-        settle(state)
-    for data, must_begin_with_version in datagrams:
-        state.account(-len(data))
-        _read_datagram(state, data, must_begin_with_version=must_begin_with_version)
-
-
-def receive_datagram(state: ConnectionState, data: bytes) -> None:
-    """Process a datagram, or check and hold it. Raises RemoteProtocolError."""
-    if state.is_early or not state.is_ready:
-        must_begin_with_version = not state.is_client and not state.is_ready
-        for _ in _messages_of(state, data, must_begin_with_version=must_begin_with_version):
-            pass
-        state.account(len(data))
-        state.held_datagrams.append((data, must_begin_with_version))
-    else:
-        _read_datagram(state, data, must_begin_with_version=False)
-
-
-def _read_datagram(state: ConnectionState, data: bytes, *, must_begin_with_version: bool) -> None:
-    for message in _messages_of(state, data, must_begin_with_version=must_begin_with_version):
-        if state.is_observed:
-            state.saw_frame(MESSAGE, message)
-        receive.receive_message(state, message, stream=None)
-
-
-def _messages_of(state: ConnectionState, data: bytes, *, must_begin_with_version: bool) -> Iterator[Any]:
-    """The messages in a datagram. Raises RemoteProtocolError if another frame, or part of one, is in it."""
-    position, end = 0, len(data)
-    first = True
-    while position < end or first:
-        try:
-            (tag, value), position = decode_frame(data, position, end, state.limits)
-        except Incomplete:
-            raise protocol_error("partial frame", "a datagram that ends within a frame") from None
-        if tag == VERSION_TAG:
-            if not first:
-                raise protocol_error("version place", "a Version frame that is not the first in its datagram")
-        elif first and must_begin_with_version:
-            raise protocol_error("version first", "a datagram without a Version frame, before the server's response")
-        elif tag == MESSAGE:
-            yield value
-        else:
-            raise protocol_error("frame place", f"a {FRAME_NAMES[tag]} frame in a datagram")
-        first = False
-
-
-# Control streams.
-
-
-def _attach_control(state: ConnectionState, stream: Stream, channel_id: int) -> None:
-    """Attach a stream that the peer opened to its half; reset it if that half does not exist, or has one."""
-    if not state.is_minted_here(channel_id):
-        text = f"ChannelControl for {describe(channel_id)}, which its sender minted"
-        raise protocol_error("control minter", text)
-    half: Half | None = state.senders.get(channel_id) or state.receivers.get(channel_id)
-    if half is not None and half.control is None:
-        _attach(state, half, stream)
-    else:
-        # A ghost receiver's, or one that raced with the channel's end: the peer discards its half.
-        state.counts.ghosts_refused += 1
-        state.reset_stream(stream, RESET_LOST)
-        state.abandon(stream)
-
-
-def open_control_streams(state: ConnectionState) -> None:
-    """Open the control streams that wait, as far as the transport has credit."""
-    while state.awaiting_control and state.bidi_room > 0:
-        half = state.awaiting_control.popleft()
-        stream_id = state.open_stream(unidirectional=False)
-        stream = Stream(stream_id, Role.CONTROL, opened_here=True, limits=state.limits)
-        state.streams[stream_id] = stream
-        data = b"\x02" + encode_uint(half.channel_id)
-        state.write(stream_id, data)
-        if state.is_observed:
-            state.sent_frame(data)
-        if half.state.is_final:
-            # It was lost before its control stream could be opened: its minter still has to be notified.
-            state.reset_stream(stream, RESET_LOST)
-            state.abandon(stream)
-        else:
-            _attach(state, half, stream)
-
-
-def _attach(state: ConnectionState, half: Half, stream: Stream) -> None:
-    """Give a half its control stream, and do what waited for it."""
-    half.control = stream
-    stream.half = half
-    if isinstance(half, SenderHalf):
-        if half.state is SenderState.CANCEL_PENDING:
-            send.reset_cancelled(state, half)
-        else:
-            send.declare(state, half)
-            send.try_finish(state, half)
-    elif half.state is ReceiverState.CLOSE_PENDING:
-        receive.close_receiver(state, half, ReceiverInput.ATTACHED)
-    elif half.is_accounted_for:
-        receive.complete(state, half)
-    else:
-        receive.schedule_ack(state, half)
-
-
-# Loss and drops.
-
-
-def settle(state: ConnectionState) -> None:
-    """Complete everything that one step set in motion, one half at a time."""
-    while True:
-        if state.lost:
-            _lose(state, state.lost.pop())
-        elif state.dropped:
-            half, as_lost = state.dropped.pop()
-            if half.state.is_final:
-                if isinstance(half, ReceiverHalf):
-                    state.drained.pop(half.channel_id, None)
-                    receive.drop_queue(state, half, as_lost=as_lost)
-            elif as_lost:
-                _lose(state, half)
-            elif isinstance(half, SenderHalf):
-                send.cancel(state, half)
-            else:
-                receive.close_by_application(state, half)
-        elif state.unblocked:
-            resume(state, state.unblocked.popleft())
-        else:
-            return
-
-
-def _lose(state: ConnectionState, half: Half) -> None:
-    """A half is lost, with its creating message or by the peer's notice. The other side is notified."""
-    if half.state.is_final:
-        # Its control stream is gone.
-        ends = (SenderState.LOST, SenderState.DISCONNECTED, ReceiverState.LOST, ReceiverState.DISCONNECTED)
-        if half.state not in ends and not half.reachable:
-            _notify_lost(state, half)
-        if isinstance(half, SenderHalf):
-            send.lose_messages(state, half, half.acked)
-            half.acked = []
-        return
-    if half.control is not None:
-        if half.is_sender and half.control.out_done:
-            # It has finished: its direction cannot be reset any more.
-            _notify_lost(state, half)
-        state.reset_stream(half.control, RESET_LOST)
-    if isinstance(half, SenderHalf):
-        send.sender_lost(state, half)
-    else:
-        receive.end_receiver(state, half, ReceiverInput.LOSE)
-
-
-def _notify_lost(state: ConnectionState, half: Half) -> None:
-    state.notices.append(b"\x09" + encode_uint(half.channel_id))
-    send_notices(state)
-
-
-def send_notices(state: ConnectionState) -> None:
-    """Send the ClosedChannelLost frames that wait for a stream."""
-    while state.notices and state.plain.stream_room > 0:
-        data = state.notices.popleft()
-        state.write(state.open_stream(unidirectional=True), data, fin=True)
-        state.sent_frame(data)
-
-
-def disconnect(state: ConnectionState) -> frozenset[object]:
-    """Every half ends with the connection. Only channels that had finished before can still be read to their end.
-
-    Returns the tags of the messages that were never sent.
-    """
-    unread: list[Any] = []
-    unsent = {item.tag for sender in state.senders.values() for item in sender.pending if item.tag is not None}
-    ended_senders = []
-    for sender in list(state.senders.values()):
-        ended_senders.append((sender, sender.unacknowledged, sender.progress))
-        state.progress += sender.progress
-        state.move_sender(sender, SenderInput.DISCONNECT)
-        sender.take_outstanding()
-    ended_receivers = list(state.receivers.values())
-    for receiver in ended_receivers:
-        state.move_receiver(receiver, ReceiverInput.DISCONNECT)
-        receiver.blocked.clear()
-        unread += receiver.take_queue()
-    for receiver in [receiver for receiver in state.drained.values() if not receiver.handed_over]:
-        del state.drained[receiver.channel_id]
-        unread += receiver.take_queue()
-    while unread:
-        # What is attached to these can be received no more, nor what is attached to that.
-        for half in unread.pop().attachments:
-            if isinstance(half, ReceiverHalf) and state.drained.pop(half.channel_id, None) is not None:
-                unread += half.take_queue()
-    state.disconnect()
-    for sender, unacknowledged, progress in ended_senders:
-        send.report_end(state, sender, unacknowledged, progress)
-    for receiver in ended_receivers:
-        state.receiver_ended(receiver)
-    return frozenset(unsent)

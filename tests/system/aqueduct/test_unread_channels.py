@@ -12,7 +12,7 @@ from tests.support.waiting import soon, until
 from mainstem import aqueduct
 from mainstem.aqueduct import Message
 from mainstem.aqueduct.aio import Connection, channel, oneshot
-from mainstem.errors import BackPressured
+from mainstem.errors import BackPressured, MainstemError, Timeout
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.certificates import CertificateFiles
@@ -110,5 +110,64 @@ async def test_a_oneshot_is_answered_while_its_connection_carries_a_flood_that_n
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+        connection.abort()
+        await connection.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+async def test_bulk_goes_on_at_default_limits_beside_channels_that_nobody_reads(
+    certificates: CertificateFiles, backend: str
+) -> None:
+    kept: list[Any] = []
+    engines = []
+    piece = bytes(64 << 10)
+    count = 0
+
+    async def handler(connection: Connection) -> None:
+        nonlocal count
+        engines.append(connection._runner.engine)
+        async for message in connection.receiver:
+            [receiver] = message.attachments
+            if message.payload == b"bulk":
+                async for payload in receiver:
+                    count += len(payload)
+                continue
+            kept.append(receiver)
+            if message.payload == b"read at first":
+                kept.append(asyncio.ensure_future(read_at_first(receiver)))
+
+    async def read_at_first(receiver: Any) -> None:
+        # The connection may end first, if the machine is slow.
+        with contextlib.suppress(MainstemError):
+            for _ in range(20):
+                await receiver.receive()
+
+    async def fill(number: int) -> None:
+        sender, receiver = channel(max_bytes=4 << 20)
+        senders.append(sender)
+        await connection.sender.send(Message(b"read at first" if number % 2 else b"unread", [receiver]))
+        with contextlib.suppress(Timeout):
+            while True:
+                await sender.send(piece, timeout=1.0)
+
+    serving = await aqueduct.aio.serve(
+        handler, certificate=certificates.certificate, key=certificates.key, backend=backend
+    )
+    async with (
+        serving,
+        aqueduct.aio.connect("localhost", serving.port, ca=certificates.ca, backend=backend) as connection,
+    ):
+        senders: list[Any] = []
+        await asyncio.gather(*map(fill, range(20)))
+        sender, receiver = channel()
+        await connection.sender.send(Message(b"bulk", [receiver]))
+        for _ in range(100):
+            await soon(sender.send(piece))
+        sender.finish()
+        await soon(sender.wait_closed())
+        assert count == 100 * len(piece)
+        assert not engines[0].paused
+        assert engines[0].buffered_bytes < engines[0].limits.max_buffered_bytes
         connection.abort()
         await connection.close()

@@ -11,12 +11,25 @@ from tests.support.aqueduct_frames import Message
 from tests.unit._core.uncompiled import load
 
 from mainstem._core.aqueduct import run_writer as compiled
-from mainstem.aqueduct.frames import decode_frame
+from mainstem.aqueduct.frames import (
+    CHANNEL_CONTROL,
+    CLOSED_CHANNEL_LOST,
+    FINISH_SENDER,
+    RANGE_FRAMES,
+    SENT_UNRELIABLE,
+    Incomplete,
+    decode_frame,
+    encode_frame,
+    message_prefix,
+)
+from mainstem.aqueduct.limits import Limits
+from mainstem.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 PREFIX = b"\x03\x05"
+LIMITS = Limits(max_payload=100, max_attachments=3)
 BOTH = [pytest.param(compiled, id="compiled"), pytest.param(load("aqueduct.run_writer"), id="uncompiled")]
 both = pytest.mark.parametrize("module", BOTH)
 
@@ -29,7 +42,7 @@ def ledger(module: ModuleType, *, messages: int = 1000, size: int = 1 << 20, lar
 
 
 @both
-@given(payloads=st.lists(st.binary(max_size=300) | st.integers(0, 20_000).map(bytes), max_size=40))
+@given(payloads=st.lists(st.binary(max_size=300) | st.integers(0, 6_000).map(bytes), max_size=40))
 def test_rows_round_trip_unchanged(module: ModuleType, payloads: list[bytes]) -> None:
     writer, made = ledger(module)
     for payload in payloads:
@@ -117,6 +130,63 @@ def test_nothing_is_accepted_beyond_a_bound_or_while_closed(module: ModuleType) 
 
 
 @both
+def test_bytes_may_be_outstanding_as_far_as_the_receiver_has_acknowledged_others(module: ModuleType) -> None:
+    writer = module.MessageWriter()
+    ledgers = [module.Ledger(writer, PREFIX, 1000, 4 << 20, 1 << 20) for _ in range(20)]
+    first = ledgers[0]
+    assert first.byte_limit() == 256 << 10
+    for _ in range(4):
+        assert first.has_room()
+        first.add(64 << 10, None)
+    assert not first.has_room()
+    first.acknowledge(0, 2)
+    assert first.byte_limit() == 384 << 10
+    assert first.has_room()
+    # Together they may have 16 MiB before each of them is limited to a sixteenth of that.
+    for made in ledgers:
+        for _ in range(8):
+            made.acknowledge(made.add(1 << 20, None), made.next)
+        assert made.byte_limit() == 4 << 20
+    for made in ledgers[1:]:
+        made.add(1 << 20, None)
+    assert writer.unacknowledged > 16 << 20
+    assert {made.byte_limit() for made in ledgers} == {1 << 20}
+    first.max_bytes = 1000
+    assert first.byte_limit() == 1000
+    for made in ledgers:
+        made.clear()
+    assert writer.unacknowledged == 0
+
+
+@both
+@given(
+    head=st.tuples(*[st.integers(0, 1 << 62)] * 2, st.lists(st.integers(0, 1 << 62), max_size=5).map(tuple)),
+    payload=st.binary(max_size=200),
+)
+def test_usual_frames_are_decoded_as_any_are(module: ModuleType, head: Any, payload: bytes) -> None:
+    channel, number, ids = head
+    encoded = message_prefix(channel)
+    encoded = module.message_head(encoded, number, ids, len(payload)) + payload
+    assert encoded == Message(*head, payload).encode()
+    frames = [encoded]
+    frames += [
+        encode_frame(tag, number) for tag in (CHANNEL_CONTROL, SENT_UNRELIABLE, FINISH_SENDER, CLOSED_CHANNEL_LOST)
+    ]
+    frames += [encode_frame(tag, counts) for tag in RANGE_FRAMES for counts in ((), (3,), (0, 2, 1), (number,))]
+    reader = module.RunReader()
+    for data in frames:
+        for end in (len(data), *range(min(len(data), 40))):
+            padded = b"\xff" + data[:end]
+            try:
+                expected = decode_frame(padded, 1, len(padded), LIMITS)
+            except (Incomplete, RemoteProtocolError):
+                expected = None
+            found = reader.frame(padded, 1, LIMITS.max_payload, LIMITS.max_attachments, LIMITS.max_range_bytes)
+            assert found in (None, expected)
+            assert found == expected or number > 1 << 40 or expected is None
+
+
+@both
 def test_other_streams_wait_until_these_messages_are_read(module: ModuleType) -> None:
     writer, one = ledger(module)
     other = module.Ledger(writer, b"\x03\x09", 10, 1000, 100)
@@ -147,7 +217,7 @@ def test_the_first_item_wakes_a_thread_and_many_request_a_turn(module: ModuleTyp
 
 
 @both
-def test_acknowledgements_in_any_order_free_dependents(module: ModuleType) -> None:
+def test_acknowledgments_in_any_order_free_dependents(module: ModuleType) -> None:
     _, made = ledger(module)
     for index in range(10):
         assert made.add(index, f"entry {index}" if index % 3 == 0 else None) == index
@@ -174,11 +244,6 @@ class Owner:
         self.next_unreliable = 300
         self.mark = 0
         self.declare_list: dict[Owner, None] = {}
-        self.declared = 0
-
-    def declare(self, core: Owner, sender: Owner) -> None:
-        core.declare_list[sender] = None
-        self.declared += 1
 
 
 def quick(module: ModuleType, *, unreliable: bool) -> tuple[Any, Any, Owner]:
@@ -186,7 +251,7 @@ def quick(module: ModuleType, *, unreliable: bool) -> tuple[Any, Any, Owner]:
     writer.opening = b"\x02\x00"
     writer.stream_room, writer.datagram_room, writer.max_datagram = 20, 20, 200
     owner = Owner()
-    sender = module.QuickSender(made, owner, owner, "open", unreliable=unreliable, bound=1000, declare=owner.declare)
+    sender = module.QuickSender(made, owner, owner, "open", unreliable=unreliable, bound=1000)
     return writer, sender, owner
 
 
@@ -213,7 +278,7 @@ def test_single_rows_round_trip_and_are_gathered_again(
         assert (reader.channel, reader.number, reader.count) == (5, first, len(payloads))
         assert reader.size == sum(map(len, payloads))
         assert reader.gather(items, 1, 1, 1000) == payloads[:1]
-    assert owner.declared == (1 if unreliable and payloads else 0)
+    assert list(owner.declare_list) == ([owner] if unreliable and payloads else [])
 
 
 @both

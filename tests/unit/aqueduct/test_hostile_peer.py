@@ -164,8 +164,8 @@ ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
         "frame type",
         _early(lambda v: v.stream(2, Version().encode()), lambda v: v.stream(2, b"\x63")),
     ),
-    "acknowledgement before the hello": ("frame place", _early(lambda v: v.bidi(Version(), AckReliable((1,))))),
-    "acknowledgement on one direction before the hello": (
+    "acknowledgment before the hello": ("frame place", _early(lambda v: v.bidi(Version(), AckReliable((1,))))),
+    "acknowledgment on one direction before the hello": (
         "frame place",
         _early(lambda v: v.stream(2, Version().encode() + AckReliable((1,)).encode())),
     ),
@@ -220,7 +220,7 @@ ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
         _on(server, lambda v: v.stream(0, SentUnreliable(1).encode())),
     ),
     "message before anything on a bidirectional stream": ("frame place", _on(server, lambda v: v.bidi(message()))),
-    "acknowledgement first on a bidirectional stream": (
+    "acknowledgment first on a bidirectional stream": (
         "frame place",
         _on(server, lambda v: v.bidi(AckReliable((1,)))),
     ),
@@ -242,7 +242,7 @@ ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
     "notice for a channel of the other side": ("notice minter", _on(server, lambda v: v.uni(ClosedChannelLost(2)))),
     "notice for the entrypoint": ("notice minter", _on(server, lambda v: v.uni(ClosedChannelLost(0)))),
     "notice in a datagram": ("frame place", _on(server, lambda v: v.datagram(ClosedChannelLost(8)))),
-    "acknowledgement on a stream of messages": ("frame place", _on(server, lambda v: v.uni(AckReliable((1,))))),
+    "acknowledgment on a stream of messages": ("frame place", _on(server, lambda v: v.uni(AckReliable((1,))))),
     # Receiving.
     "reliable number twice": ("duplicate message", _on(server, lambda v: v.uni(message()), lambda v: v.uni(message()))),
     "unreliable number twice": (
@@ -281,7 +281,7 @@ ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
     "receiver's frame from the sender": ("frame place", _entry(AckReliable((1,)))),
     "close from the sender": ("frame place", _entry(CloseReceiver())),
     "unknown code on a control stream": ("reset code", _on(server, lambda v: v.reset(1, 77))),
-    # Acknowledgements.
+    # Acknowledgments.
     "acknowledged twice": ("acknowledged twice", _ack(AckReliable((0, 1, 1)), AckReliable((2,)), count=2)),
     "acknowledged unsent": ("acknowledged unsent", _ack(AckReliable((2,)))),
     "far beyond what was sent": ("acknowledged unsent", _ack(AckReliable((2**63,)))),
@@ -421,7 +421,7 @@ def test_what_is_odd_and_legal_is_taken() -> None:
     victim.reset(4, 99)
     victim.stream(6, b"\x03")
     victim.reset(6, 1)
-    # A version prefix where none is needed any more; several channels on one stream; empty acknowledgements.
+    # A version prefix where none is needed any more; several channels on one stream; empty acknowledgments.
     victim.stream(10, VERSION_BYTES + message(0).encode() + message(0, channel=8).encode(), True)
     victim.stream(14, VERSION_BYTES, True)
     # A notice for what was never heard of, and late messages of a channel that is over.

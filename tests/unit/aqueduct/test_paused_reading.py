@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections import deque
 
 from aqueduct_pair import SECOND, Pair
+from tests.support.aqueduct_frames import Message
 from victim import Victim, message
 
 from mainstem.aqueduct.events import Attach, Command, Mode, PauseConnection
@@ -70,6 +72,67 @@ def test_however_long_somebody_waits_the_flood_of_others_is_held_before_the_conn
     assert held(pair.server.sent) == [True]
     assert LIMIT * 1.5 < pair.server.conn.buffered_bytes < LIMIT * 2
     assert pair.server.error is None
+
+
+def test_bulk_goes_on_at_default_limits_beside_sixty_channels_that_nobody_reads() -> None:
+    pair = Pair()
+    *unread, wanted = opened(pair, 61)
+    piece = bytes(64 << 10)
+    for channel_id in unread:
+        while pair.client.conn.has_room(channel_id):
+            while pair.client.conn.has_room(channel_id):
+                pair.client.conn.send(channel_id, piece)
+            pair.wait(0.01)
+    assert pair.client.conn.unacknowledged[1] >= 60 * len(piece), "they are full"
+    assert pair.server.conn.receive_next(wanted) is None
+    received = rounds = 0
+    while received < 32 << 20:
+        rounds += 1
+        while pair.client.conn.has_room(wanted):
+            pair.client.conn.send(wanted, piece)
+        pair.run()
+        while isinstance(run := pair.server.conn.receive_next(wanted), deque):
+            received += sum(map(len, run))
+        pair.run()
+    assert rounds < 64, "it sends as much at once as a channel that is alone, when it has been read for a while"
+    assert held(pair.server.sent) == []
+    assert pair.server.conn.buffered_bytes < Limits().max_buffered_bytes
+
+
+def test_channels_that_were_read_and_then_are_not_leave_bulk_its_room_too() -> None:
+    pair = Pair()
+    *unread, wanted = opened(pair, 21)
+    piece = bytes(64 << 10)
+    for channel_id in unread:
+        for _ in range(8 << 4):
+            pair.client.conn.send(channel_id, piece)
+            pair.run()
+            pair.server.conn.receive_next(channel_id)
+            pair.server.conn.receive_next(channel_id)
+        while pair.client.conn.has_room(channel_id):
+            while pair.client.conn.has_room(channel_id):
+                pair.client.conn.send(channel_id, piece)
+            pair.wait(0.01)
+    assert held(pair.server.sent) == []
+    for _ in range(100):
+        assert pair.client.conn.has_room(wanted)
+        pair.client.conn.send(wanted, piece)
+        pair.wait(0.01)
+        assert pair.server.conn.receive_next(wanted) is not None
+    assert pair.server.conn.buffered_bytes < Limits().max_buffered_bytes
+
+
+def test_a_sender_that_ignores_its_receiver_meets_the_limit_of_the_connection() -> None:
+    victim = Victim(is_client=False, limits=Limits(max_buffered_bytes=1 << 20))
+    for index in range(1, 1000):
+        victim.uni(message(0, channel=8 * index), fin=False)
+        victim.stream(2 + 4 * (index - 1), Message(8 * index, 1, (), bytes(60_000)).encode())
+        victim.stream(2 + 4 * (index - 1), Message(8 * index, 2, (), bytes(60_000)).encode())
+        assert victim.conn.buffered_bytes <= (2 << 20) + 65_536
+        if victim.ended:
+            break
+    assert victim.ended
+    assert held(victim.commands)[:1] == [True]  # type: ignore[arg-type]
 
 
 def test_a_reader_that_was_satisfied_or_ended_is_waited_for_no_longer() -> None:

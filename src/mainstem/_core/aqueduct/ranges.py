@@ -1,4 +1,4 @@
-"""A set of integers as sorted, disjoint, half-open ranges, for acknowledgements. No operation ever walks the numbers themselves.
+"""A set of integers as sorted, disjoint, half-open ranges, for acknowledgments. No operation ever walks the numbers themselves.
 
 The numbers have up to 64 bits without a sign, so they stay Python's integers. One thread uses a set.
 """

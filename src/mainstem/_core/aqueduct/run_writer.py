@@ -27,12 +27,46 @@ if cython.compiled:
     from cython.cimports.libc.string import memcmp, memcpy
 
 MESSAGE = cython.declare(cython.longlong, 3)  # the type of a Message frame
+# The types of frames that hold one integer, and run lengths, as bits.
+INTEGERS = cython.declare(cython.longlong, 1 << 2 | 1 << 4 | 1 << 7 | 1 << 9)
+RANGES = cython.declare(cython.longlong, 1 << 5 | 1 << 6 | 1 << 8)
 BUFFER = cython.declare(cython.longlong, 1 << 14)  # bytes joined before they are a piece
 LARGE = cython.declare(cython.longlong, 1 << 12)  # payloads from here on are pieces of their own, and not copied
 ROOM_FOR_HEAD = cython.declare(cython.longlong, 48)  # a type, three integers and a zero
 ALLOWANCE = cython.declare(
     cython.longlong, 512
 )  # messages, or times 512 bytes, between two turns of who carries them off
+# Bytes of a channel that its receiver may leave unread: what it has acknowledged so far, and this many more. It is as much as
+# a receiver acknowledges at once, so a channel that is read never waits for it.
+UNPROVEN = cython.declare(cython.longlong, 1 << 18)
+# Unacknowledged bytes of a connection from which on each of its channels has at most `CROWDED` of them.
+CROWD = cython.declare(cython.longlong, 1 << 24)
+CROWDED = cython.declare(cython.longlong, 1 << 20)
+
+
+@cython.cfunc
+def put_integer(out: bytearray, value: cython.ulonglong) -> cython.void:
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def message_head(prefix: bytes, number: cython.ulonglong, ids: tuple[int, ...], size: cython.ulonglong) -> bytes:
+    """A Message frame up to its payload of ``size`` bytes; ``prefix`` is its type and channel, ``ids`` are attached."""
+    out: bytearray = bytearray(prefix)
+    body: bytearray
+    put_integer(out, number)
+    if ids:
+        body = bytearray()
+        for each in ids:
+            put_integer(body, each)
+        put_integer(out, len(body))
+        out += body
+    else:
+        out.append(0)
+    put_integer(out, size)
+    return bytes(out)
 
 
 @cython.cclass
@@ -83,6 +117,70 @@ class RunReader:
                     break
         self.at = at
         return value
+
+    @cython.ccall
+    def frame(
+        self,
+        data: bytes,
+        position: cython.longlong,
+        largest: cython.longlong,
+        attachments: cython.longlong,
+        ranges: cython.longlong,
+    ) -> object:
+        """The frame at ``position`` and where it ends: ``((type, value), position)``.
+
+        None if it is not whole, not a usual one, or beyond a limit: whoever asks then finds out which.
+        """
+        end: cython.longlong = len(data)
+        tag: cython.longlong
+        value: cython.longlong
+        number: cython.longlong
+        stop: cython.longlong
+        count: cython.longlong = 0
+        if position >= end:
+            return None
+        tag = data[position]
+        self.at = position + 1
+        if tag > 9 or tag < 2:
+            return None
+        value = self.integer(data, end)
+        if value < 0:
+            return None
+        if INTEGERS >> tag & 1:
+            return (tag, value), self.at
+        values: list = []
+        if RANGES >> tag & 1:
+            stop = self.at + value
+            if value > ranges or value > 64 or stop > end:
+                return None
+            while self.at < stop:
+                number = self.integer(data, stop)
+                if number < 0 or number > 1 << 48 or (number == 0 and (count or stop == self.at)):
+                    return None
+                values.append(number)
+                count += 1
+            return (tag, tuple(values)), self.at
+        number = self.integer(data, end)
+        count = self.integer(data, end)
+        if number < 0 or count < 0:
+            return None
+        stop = self.at + count
+        if stop > end:
+            return None
+        while self.at < stop:
+            count = self.integer(data, stop)
+            if count < 0 or len(values) >= attachments:
+                return None
+            values.append(count)
+        count = self.integer(data, end)
+        if count < 0 or count > largest or count > end - self.at:
+            return None
+        stop = self.at + count
+        if cython.compiled:
+            payload = PyBytes_FromStringAndSize(PyBytes_AS_STRING(data) + self.at, count)
+        else:
+            payload = data[self.at : stop]
+        return (tag, (value, number, tuple(values), payload)), stop
 
     @cython.ccall
     def whole(self, data: bytes, limit: cython.longlong) -> bytes | None:
@@ -197,7 +295,8 @@ class MessageWriter:
     """What the ordered messages of a connection are encoded into until the transport takes them.
 
     It holds the bytes of one stream at a time. ``wake`` is called when the first message is put into it; ``allowance`` is
-    how many more it takes before the caller must have sent what is there (`renew`).
+    how many more it takes before the caller must have sent what is there (`renew`). ``unacknowledged`` counts the bytes of all
+    ledgers.
     """
 
     wake: public[Callable[[], None] | None]
@@ -208,6 +307,7 @@ class MessageWriter:
     stream_room: public[cython.longlong]
     datagram_room: public[cython.longlong]
     max_datagram: public[cython.longlong]
+    unacknowledged: readonly[cython.longlong]
     buffer: bytearray
     pieces: list
     singles: list
@@ -224,6 +324,7 @@ class MessageWriter:
         self.stream_room = 0
         self.datagram_room = 0
         self.max_datagram = 0
+        self.unacknowledged = 0
         self.singles = []
         self.datagrams = []
 
@@ -297,6 +398,11 @@ class MessageWriter:
         return bool(self.singles or self.datagrams)
 
     @property
+    def has_output(self) -> bool:
+        """There is something to take."""
+        return bool(self.stream_id >= 0 or self.singles or self.datagrams)
+
+    @property
     def waiting_singles(self) -> int:
         """Messages that wait for a stream each."""
         return len(self.singles)
@@ -312,6 +418,9 @@ class Ledger:
 
     ``first`` is the lowest number not acknowledged, ``next`` the next to be given, ``count`` and ``size`` how many are
     outstanding and their bytes. ``prefix`` is what each Message frame begins with, ``largest`` the largest payload.
+
+    Aqueduct has no credit on the wire, and a receiver that is not read must buffer what was sent. So ``max_bytes``, the
+    application's limit, is reached only by channels that are read: see `byte_limit`.
     """
 
     first: readonly[cython.longlong]
@@ -323,6 +432,7 @@ class Ledger:
     stream_id: readonly[cython.longlong]
     is_open: readonly[cython.bint]
     largest: cython.longlong
+    proven: cython.longlong
     prefix: bytes
     writer: MessageWriter
     sizes: list
@@ -341,6 +451,7 @@ class Ledger:
         self.max_messages = max_messages
         self.max_bytes = max_bytes
         self.largest = largest
+        self.proven = UNPROVEN
         self.first = 0
         self.next = 0
         self.count = 0
@@ -365,6 +476,31 @@ class Ledger:
         return self.writer.allowance <= 0
 
     @cython.ccall
+    def byte_limit(self) -> cython.longlong:
+        """How many bytes may be outstanding now.
+
+        Those that the receiver has acknowledged before and `UNPROVEN` more, at most ``max_bytes``; and at most `CROWDED` while
+        the connection has `CROWD` of them.
+        """
+        limit: cython.longlong = self.proven if self.proven < self.max_bytes else self.max_bytes
+        if limit > CROWDED and self.writer.unacknowledged >= CROWD:
+            return CROWDED
+        return limit
+
+    @cython.ccall
+    def has_room(self) -> cython.bint:
+        """Whether another message is within the limits."""
+        return self.count < self.max_messages and self.size < self.byte_limit()
+
+    @cython.cfunc
+    def note(self, size: cython.longlong) -> cython.void:
+        self.sizes.append(size)
+        self.next += 1
+        self.count += 1
+        self.size += size
+        self.writer.unacknowledged += size
+
+    @cython.ccall
     def put(self, message: object) -> cython.bint:
         """Send one plain message; False where ``mainstem.aqueduct`` has to decide, which may still take it."""
         writer: MessageWriter = self.writer
@@ -372,7 +508,7 @@ class Ledger:
         if not self.is_open or type(message) is not bytes:
             return False
         size = len(message)
-        if self.count >= self.max_messages or self.size >= self.max_bytes or size > self.largest:
+        if size > self.largest or not self.has_room():
             return False
         if writer.stream_id != self.stream_id:
             if writer.stream_id != -1 or writer.allowance <= 0:
@@ -383,10 +519,7 @@ class Ledger:
             return False
         writer.allowance -= 1 + (size >> 9)
         writer.write(self.stream_id, self.prefix, self.next, message)
-        self.sizes.append(size)
-        self.next += 1
-        self.count += 1
-        self.size += size
+        self.note(size)
         return True
 
     def add(self, size: cython.longlong, entry: Any) -> int:
@@ -394,10 +527,7 @@ class Ledger:
         number = self.next
         if entry is not None:
             self.entries[number] = entry
-        self.sizes.append(size)
-        self.next += 1
-        self.count += 1
-        self.size += size
+        self.note(size)
         return number
 
     def acknowledge(self, start: cython.longlong, stop: cython.longlong) -> list[Any]:
@@ -418,6 +548,8 @@ class Ledger:
                 raise ValueError(self.first + index)
             sizes[index] = -1
             self.size -= size
+            self.writer.unacknowledged -= size
+            self.proven += size
             self.count -= 1
             if self.entries:
                 entry = self.entries.pop(self.first + index, None)
@@ -427,7 +559,7 @@ class Ledger:
         return out
 
     def settle(self) -> None:
-        """Move ``first`` on, after acknowledgements."""
+        """Move ``first`` on, after acknowledgments."""
         sizes: list = self.sizes
         index: cython.longlong = 0
         end: cython.longlong = len(sizes)
@@ -443,6 +575,7 @@ class Ledger:
         self.entries = {}
         self.sizes = []
         self.first = self.next
+        self.writer.unacknowledged -= self.size
         self.count = 0
         self.size = 0
         self.is_open = False
@@ -454,8 +587,7 @@ class QuickSender:
     """The short way for the plain messages of one sender that do not travel in order: nothing attached, no tag.
 
     It takes messages while ``sender.state`` is ``open_state`` and ``sender.pending`` is empty, of unreliable ones at most
-    ``bound`` that nothing is known of. ``declare`` is called with the core and the sender where the sender is not in
-    ``core.declare_list``.
+    ``bound`` that nothing is known of. ``core.declare_list`` has the senders whose unreliable messages are to be declared.
     """
 
     ledger: Ledger
@@ -463,7 +595,6 @@ class QuickSender:
     core: object
     sender: object
     open_state: object
-    declare: object
     unreliable: cython.bint
     bound: cython.longlong
     head: bytearray
@@ -478,7 +609,6 @@ class QuickSender:
         *,
         unreliable: cython.bint,
         bound: cython.longlong,
-        declare: Callable[[Any, Any], None],
     ) -> None:
         self.ledger = ledger
         self.writer = ledger.writer
@@ -487,7 +617,6 @@ class QuickSender:
         self.open_state = open_state
         self.unreliable = unreliable
         self.bound = bound
-        self.declare = declare
         self.head = bytearray(ROOM_FOR_HEAD)
         self.used = 0
 
@@ -549,21 +678,13 @@ class QuickSender:
         writer: MessageWriter = self.writer
         ledger: Ledger = self.ledger
         size: cython.longlong = len(message)
-        if (
-            writer.stream_room <= 0
-            or ledger.count >= ledger.max_messages
-            or ledger.size >= ledger.max_bytes
-            or size > ledger.largest
-        ):
+        if writer.stream_room <= 0 or size > ledger.largest or not ledger.has_room():
             return False
         if not writer.singles and writer.wake is not None:
             writer.wake()
         writer.singles.append(self.frame(ledger.next, message))
         writer.stream_room -= 1
-        ledger.sizes.append(size)
-        ledger.next += 1
-        ledger.count += 1
-        ledger.size += size
+        ledger.note(size)
         return True
 
     @cython.exceptval(-1)
@@ -582,6 +703,5 @@ class QuickSender:
         writer.datagrams.append(frame)
         writer.datagram_room -= 1
         sender.next_unreliable = number + 1
-        if sender not in self.core.declare_list:
-            self.declare(self.core, sender)
+        self.core.declare_list[sender] = None
         return True

@@ -66,7 +66,7 @@ def cubic(world: World) -> str:
     publication = sender.aeron.add_publication(f"{channel}|term-length=64k", STREAM)
     connect(world, publication, [subscription])
     delay_ns = rng.randrange(NS_PER_MS, 20 * NS_PER_MS)
-    # The acknowledgements may be lost too; the way there loses less, for each loss costs a fifth of the window.
+    # The acknowledgments may be lost too; the way there loses less, for each loss costs a fifth of the window.
     world.network.faults = Faults(loss=rng.uniform(0, MAX_LOSS / 3), delay_ns=delay_ns)
     windows: set[int] = set()
 
