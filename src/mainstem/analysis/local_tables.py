@@ -6,6 +6,7 @@ Each expression and query is written once, in SQL that Spark and DuckDB share; `
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from glob import escape
 from itertools import chain, pairwise
 from pathlib import Path
@@ -14,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from mainstem.analysis.folds.fold import PREFIX, TIMES, from_arrow
-from mainstem.analysis.tables import CHANNEL_OF_AERON, FOLDS, SELECTIONS, TABLES, TIME, sources
+from mainstem.analysis.folds.path import CHANNEL
+from mainstem.analysis.tables import CHANNEL_OF_AERON, FOLDS, FRAMES, SELECTIONS, TABLES, TIME, sources
 from mainstem.capture.files import captures
 from mainstem.capture.planning import FrameSelection, unreadable
 from mainstem.capture.ports import parse_aeron_ports, parse_ports
@@ -29,6 +30,7 @@ from mainstem.errors import CaptureError, needs_extras
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
 
     from mainstem.analysis.folds.fold import Fold, Row
     from mainstem.analysis.options import Inputs
@@ -50,7 +52,9 @@ MACROS = (
 SETTINGS = ("default_null_order = 'nulls_first_on_asc_last_on_desc'", "autoinstall_known_extensions = false")
 SPILL = ".spill"
 PIECE = 1 << 17  # rows that are written at a time: a row group
+BATCH = 1 << 15  # rows that are read at a time
 _NAMES = tuple(column.name for column in COLUMNS)
+_TEXTS = [column.name for column in FRAMES.columns if column.type == "string"]
 TYPES = {"string": "varchar", "timestamp": "timestamptz"}  # where DuckDB has another name
 
 
@@ -67,6 +71,7 @@ class LocalTables:
             aeron_ports=parse_aeron_ports(texts.get("aeronports", "auto")),
             bymux_ports=parse_ports(texts.get("bymuxports", ""), "bymuxPorts"),
             jmux_ports=parse_ports(texts.get("jmuxports", ""), "jmuxPorts"),
+            rows=BATCH,
             count_skipped=True,
         )
         self._db = duckdb.connect()
@@ -91,12 +96,23 @@ class LocalTables:
 
     def write_frames(self, inputs: Inputs) -> None:
         file = self._new_file("frames")
-        with pq.ParquetWriter(file, arrow_schema(_NAMES).append(pa.field("channel", pa.string()))) as writer:
+        schema = arrow_schema(_NAMES).append(pa.field("channel", pa.string()))
+        # Of numbers a dictionary costs more time than it saves space. One piece is written while the next is read.
+        with (
+            pq.ParquetWriter(file, schema, use_dictionary=_TEXTS) as writer,
+            ThreadPoolExecutor(1, "mainstem-tables") as thread,
+        ):
+            written: Future[None] | None = None
             # DuckDB must not run code that may raise or be interrupted: it would hide why.
             for piece in _gathered(chain(self._captured(inputs.captures), self._stored(inputs.frames))):
                 self._db.register("piece", piece)
                 channel = self._arrow(f"select {CHANNEL_OF_AERON} as channel from piece").read_all()
-                writer.write_table(piece.append_column("channel", channel["channel"].cast(pa.string())))
+                whole = piece.append_column("channel", channel["channel"].cast(pa.string()))
+                if written is not None:
+                    written.result()
+                written = thread.submit(writer.write_table, whole)
+            if written is not None:
+                written.result()
         self._view("frames", file)
 
     def write_tables(self) -> None:
@@ -137,6 +153,8 @@ class LocalTables:
 
     def _stored(self, directories: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for directory in directories:
+            import pyarrow.dataset as ds  # captures do without
+
             files = [str(file) for file in sorted(Path(directory).glob("*.parquet"))]
             try:
                 yield from ds.dataset(files, schema=arrow_schema(_NAMES), format="parquet").to_batches()
@@ -152,7 +170,7 @@ class LocalTables:
     def _rows(self, fold: Fold) -> Iterator[Keyed]:
         """Every row of a fold in its final form. Frames come key by key, each in order of time."""
         keys = [column.name for column, _ in fold.keys]
-        named = [f"{expression} as {column.name}" for column, expression in fold.keys]
+        named = [f"{_channel_known(expression)} as {column.name}" for column, expression in fold.keys]
         named += [f"{expression} as {PREFIX}{name}" for name, expression in fold.inputs.items()]
         order = ", ".join((*keys, *(PREFIX + name for name in TIMES)))
         chosen = f"select * from (select {', '.join(named)} from frames where {fold.where}) order by {order}"
@@ -209,7 +227,13 @@ def _read(pattern: str) -> str:
 
 def _selected(name: str) -> str:
     selection = SELECTIONS[name]
-    return f"select {', '.join(selection.expressions(TABLES[name]))} from frames where {selection.where}"
+    columns = _channel_known(", ".join(selection.expressions(TABLES[name])))
+    return f"select {columns} from frames where {selection.where}"
+
+
+def _channel_known(expression: str) -> str:
+    """An expression over frames whose column ``channel`` has been made of ``CHANNEL`` already."""
+    return expression.replace(CHANNEL, "channel")
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

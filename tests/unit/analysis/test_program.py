@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support import captures as make
+from tests.support.waiting import STALL_S
 
 from mainstem.analysis import program
 from mainstem.analysis.options import AnalyzeOptions, Inputs
@@ -60,3 +63,18 @@ def test_without_duckdb_spark_does_it_and_without_both_the_smaller_extra_is_name
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(MissingExtraError, match=r"duckdb is not installed: pip install 'mainstem\[tables\]'"):
         analyze_here(options)
+
+
+@pytest.mark.long
+def test_the_command_loads_neither_pandas_nor_what_reads_tables(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    frame = make.link(make.ip(make.udp(make.data_frame(b"x"))), make.ETHERNET)
+    (tmp_path / "a.pcap").write_bytes(make.pcap([frame]))
+    code = (
+        "import atexit, sys; from mainstem.cli import main;"
+        " atexit.register(lambda: print(sorted({'pandas', 'pyarrow.dataset', 'pyspark'} & sys.modules.keys())));"
+        f" main(['analyze', {str(tmp_path / 'a.pcap')!r}, '--out', {str(tmp_path / 'out')!r}])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=STALL_S, check=True)
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout
+    assert (tmp_path / "out" / "report.html").exists()
