@@ -8,13 +8,14 @@ if a frame with a checksum is next to it.
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING
 
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, FRAME_SESSION_ID_OFFSET
-from mainstem._core.log.checksums import CRC32, CRC32C, FrameChecksum, end_of_session
+from mainstem._core.log.checksums import CRC32, CRC32C, FrameChecksum, end_of_same
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from mmap import mmap
 
 _ALGORITHMS = (FrameChecksum(CRC32C), FrameChecksum(CRC32))
@@ -28,7 +29,7 @@ def algorithm_of(memory: mmap | bytes | bytearray, offset: int, end: int, checks
 def with_session(frames: bytes | memoryview, session_id: int) -> bytearray:
     """Frames as they were before a checksum took the place of their session id. Those that have neither stay as they are."""
     restored, offset, session = bytearray(frames), 0, session_id.to_bytes(4, "little", signed=True)
-    while (offset := end_of_session(restored, offset, len(restored), session_id)) < len(restored):
+    while (offset := _end_of_session(restored, offset, len(restored), session_id)) < len(restored):
         length = int.from_bytes(restored[offset : offset + 4], "little")
         end = offset + (length + FRAME_ALIGNMENT - 1) // FRAME_ALIGNMENT * FRAME_ALIGNMENT
         at = offset + FRAME_SESSION_ID_OFFSET
@@ -38,6 +39,36 @@ def with_session(frames: bytes | memoryview, session_id: int) -> bytearray:
         restored[at : at + 4] = session
         offset = end
     return restored
+
+
+def is_as_recorded(
+    runs: Callable[[], Iterable[memoryview]], expected: int, sessions: Iterable[int], *, may_mix: bool
+) -> bool:
+    """Whether runs of whole frames have this CRC-32, as they are or with one of ``sessions`` in place of a tool's checksums.
+
+    If the frames ``may_mix`` sessions, it is enough that each has a right checksum.
+    """
+    value = 0
+    for run in runs():
+        value = zlib.crc32(run, value)
+    if value == expected:
+        return True
+    for session_id in dict.fromkeys(sessions):
+        value = 0
+        for run in runs():
+            value = zlib.crc32(with_session(run, session_id), value)
+        if value == expected:
+            return True
+    return may_mix and all(any(_is_right(run, each) for each in _ALGORITHMS) for run in runs())
+
+
+def _is_right(frames: memoryview, algorithm: FrameChecksum) -> bool:
+    return algorithm.check(frames, 0, frames.nbytes) and algorithm.offset == frames.nbytes
+
+
+def _end_of_session(memory: mmap | bytes | bytearray | memoryview, offset: int, limit: int, session_id: int) -> int:
+    ids = session_id.to_bytes(4, "little", signed=True)
+    return end_of_same(memory, offset, limit, FRAME_SESSION_ID_OFFSET, ids, False)
 
 
 class FrameChecksums:
@@ -81,7 +112,7 @@ class FrameChecksums:
     def _end_of_right(self, memory: mmap | bytes, offset: int, limit: int) -> int:
         if isinstance(self._kind, FrameChecksum):
             return limit if self._kind.check(memory, offset, limit) else self._kind.offset
-        return end_of_session(memory, offset, limit, self._kind)
+        return _end_of_session(memory, offset, limit, self._kind)
 
     def _kind_of(self, memory: mmap | bytes, offset: int, end: int, session_id: int) -> int | FrameChecksum | None:
         if session_id == self._session_id:

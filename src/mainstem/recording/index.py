@@ -3,8 +3,9 @@
 This file is Mainstem's own, beside those of Aeron Archive; without it, readers walk the frames. Its header of 64 bytes holds
 the *recorded position*, stored in one aligned store only after the frames before it were written, so readers in other processes
 can always trust it. Entries of 32 bytes follow, about one for each 64 to 256 KiB: a position between two messages, the time
-from which the following bytes were recorded, the number of messages before it, and the CRC-32 of the bytes since the previous
-entry (or the start). Every entry is written before the recorded position passes it, so every reader finds the same ones.
+from which the following bytes were recorded, the number of messages before it, and the CRC-32 and the session of the bytes
+since the previous entry (or the start). Every entry is written before the recorded position passes it, so every reader finds
+the same ones.
 """
 
 from __future__ import annotations
@@ -73,13 +74,25 @@ def index_file(directory: Path, recording_id: int) -> Path:
 class IndexEntry:
     """``messages`` messages end at or before ``position``; later bytes were recorded at epoch ``time_ns`` or later.
 
-    ``checksum`` is the CRC-32 of the bytes from the previous entry, or the start, to ``position``.
+    ``checksum`` is the CRC-32 of the bytes from the previous entry, or the start, to ``position``, and ``session_id`` the session
+    of their frames; 0 in older files.
     """
 
     position: int
     time_ns: int
     messages: int
     checksum: int = 0
+    session_id: int = 0
+
+
+def sessions_of(
+    descriptor: RecordingDescriptor, entry: IndexEntry, before: IndexEntry | None
+) -> tuple[tuple[int, ...], bool]:
+    """The sessions that the frames between two entries may have, and whether there may be two: another can extend a recording."""
+    sessions = entry.session_id, descriptor.session_id
+    if before is None or before.session_id == entry.session_id:
+        return sessions, False
+    return (*sessions, before.session_id), True
 
 
 class IndexWriter:
@@ -128,7 +141,7 @@ class IndexWriter:
 
     def append(self, entry: IndexEntry) -> None:
         """Append an entry, before anything past its position is written."""
-        packed = _ENTRY.pack(entry.position, entry.time_ns, entry.messages, entry.checksum, 0)
+        packed = _ENTRY.pack(entry.position, entry.time_ns, entry.messages, entry.checksum, entry.session_id)
         self._disk.write(self._fd, packed, self._end)
         self._end += ENTRY_LENGTH
         self.last = entry
@@ -255,7 +268,7 @@ class RecordingIndex:
 
     def around(self, start: int, end: int) -> list[IndexEntry]:
         """The entries from the last one not past ``start`` to the first one not before ``end``."""
-        return [IndexEntry(*values[:4]) for values in _ENTRY.iter_unpack(self._packed(start, end))]
+        return [IndexEntry(*values) for values in _ENTRY.iter_unpack(self._packed(start, end))]
 
     def times_around(self, start: int, end: int) -> tuple[memoryview, memoryview]:
         """The same entries as columns of 64 bits: their positions, and their times in ns."""
@@ -508,7 +521,7 @@ def _checked(name: str, position: int) -> int:
 
 
 def _decoded(data: bytes) -> IndexEntry | None:
-    return IndexEntry(*_ENTRY.unpack(data)[:4]) if len(data) == ENTRY_LENGTH else None
+    return IndexEntry(*_ENTRY.unpack(data)) if len(data) == ENTRY_LENGTH else None
 
 
 def _entry(fd: int, index: int) -> IndexEntry | None:

@@ -159,7 +159,7 @@ class Maintenance:
     def store_checksums(self, descriptor: RecordingDescriptor, algorithm: FrameChecksum, *, everywhere: bool) -> int:
         """Store checksums in the frames of a recording's last segment, or of all, and in its entry; return how many frames.
 
-        The index of Mainstem's recorder holds for what was recorded, and is not changed (``reader.is_as_recorded``).
+        The index of Mainstem's recorder holds for what was recorded, and is not changed (``frame_checksums.is_as_recorded``).
 
         Raises RecordingError, before anything is written, if the recording is not what was recorded: its damage would be hidden.
         """

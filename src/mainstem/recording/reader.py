@@ -17,7 +17,6 @@ from mainstem._internal.guarded_map import GuardedMap
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, RecordingDescriptor
 from mainstem.recording.ends import find_end
-from mainstem.recording.frame_checksums import with_session
 from mainstem.recording.segments import BYTES_PER_RELEASE, check_whole, first_segment_base, segment_base
 
 if TYPE_CHECKING:
@@ -312,29 +311,6 @@ class RecordingReader:
                 value = zlib.crc32(data, value)
             run.check()
         return value
-
-    def is_as_recorded(self, start: int, end: int, expected: int) -> bool:
-        """Return whether ``[start, end)`` has a checksum of the index, also if a tool has put checksums into its frames since.
-
-        Args:
-            start: A frame boundary.
-            end: The position to stop at.
-            expected: The checksum.
-
-        Returns:
-            Whether the bytes are those that were recorded.
-
-        Raises:
-            RecordingError: A segment is missing or too short.
-        """
-        if self.checksum(start, end) == expected:
-            return True
-        value = 0
-        for run in self.ranges(start, end):
-            with memoryview(run.memory) as memory, memory[run.offset : run.limit] as data:
-                value = zlib.crc32(with_session(data, self.descriptor.session_id), value)
-            run.check()
-        return value == expected
 
     def walk(self, start: int, end: int, *, max_messages: int | None = None) -> Progress:
         """Walk ``[start, end)`` frame by frame, up to ``end``, a number of messages, or a problem.

@@ -289,7 +289,12 @@ class Recorder:
         return self._write(descriptor, position, Progress(position, 0), life)
 
     def _write(
-        self, descriptor: RecordingDescriptor, position: int, count: Progress, life: StreamLife
+        self,
+        descriptor: RecordingDescriptor,
+        position: int,
+        count: Progress,
+        life: StreamLife,
+        session_id: int | None = None,
     ) -> RecordingWriter:
         writer = RecordingWriter(
             self.directory,
@@ -297,6 +302,7 @@ class Recorder:
             position,
             messages=count.messages,
             whole=count.position == position,
+            session_id=session_id,
             life=life,
             later=self._segments.get(descriptor.recording_id, ()),
             durable=self._durable,

@@ -26,9 +26,10 @@ from mainstem.errors import RecordingError
 from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import NULL, PAGE_LENGTH
 from mainstem.recording.ends import find_end
-from mainstem.recording.index import IndexRepair, damage_of, index_file, open_index
+from mainstem.recording.frame_checksums import is_as_recorded
+from mainstem.recording.index import IndexRepair, damage_of, index_file, open_index, sessions_of
 from mainstem.recording.life import OF_ARCHIVE
-from mainstem.recording.segments import SegmentMemory, check_whole, is_as_recorded, segment_base, segment_name
+from mainstem.recording.segments import SegmentMemory, check_whole, segment_base, segment_name, stored_runs
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from mainstem._internal.clock import Clock
     from mainstem.recording.archive import DirectoryArchive
     from mainstem.recording.catalog import Catalog, RecordingDescriptor
+    from mainstem.recording.index import IndexEntry
     from mainstem.store.disk import Disk
 
 log = logging.getLogger(__name__)
@@ -116,16 +118,22 @@ def _checked_end(
         there = next(iter(archive.segments(descriptor)), descriptor.start_position)
         for number in range(first, count):
             entry = index.entry(number)
-            if at >= there and not _is_as_recorded(directory, descriptor, at, entry.position, entry.checksum):
+            before = index.entry(number - 1) if number else None
+            if at >= there and not _is_as_recorded(directory, descriptor, at, entry, before):
                 end = proven_end(directory, descriptor, at, entry.position)
                 return (end if end < entry.position else at), number
             at = entry.position
     return proven_end(directory, descriptor, max(at, min(there, limit)), limit), count
 
 
-def _is_as_recorded(directory: Path, descriptor: RecordingDescriptor, start: int, end: int, expected: int) -> bool:
+def _is_as_recorded(
+    directory: Path, descriptor: RecordingDescriptor, start: int, entry: IndexEntry, before: IndexEntry | None
+) -> bool:
+    sessions, may_mix = sessions_of(descriptor, entry, before)
     try:
-        return is_as_recorded(directory, descriptor, start, end, expected)
+        return is_as_recorded(
+            lambda: stored_runs(directory, descriptor, start, entry.position), entry.checksum, sessions, may_mix=may_mix
+        )
     except RecordingError:
         return False
 

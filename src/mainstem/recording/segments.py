@@ -18,7 +18,6 @@ from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
 from mainstem._internal.guarded_map import GuardedMap
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import MAX_POSITION
-from mainstem.recording.frame_checksums import with_session
 from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
@@ -151,24 +150,22 @@ def checksum(directory: Path, descriptor: RecordingDescriptor, start: int, end: 
     return value
 
 
-def is_as_recorded(directory: Path, descriptor: RecordingDescriptor, start: int, end: int, expected: int) -> bool:
-    """Whether ``[start, end)`` has this CRC-32, as it is or without checksums that a tool has put into its frames since.
-
-    Raises RecordingError when a file is missing or short.
-    """
-    if checksum(directory, descriptor, start, end) == expected:
-        return True
-    value, position = 0, start
+def stored_runs(directory: Path, descriptor: RecordingDescriptor, start: int, end: int) -> Iterator[memoryview]:
+    """The bytes ``[start, end)`` of a recording, a segment's at a time. Raises RecordingError if a file is missing or short."""
+    position = start
     while position < end:
         base = segment_base(descriptor, position)
+        stop = min(end, base + descriptor.segment_file_length)
         segment = SegmentMemory(directory / segment_name(descriptor.recording_id, base), base)
         try:
-            stop = min(end, base + descriptor.segment_file_length)
-            value = zlib.crc32(with_session(segment.read(position - base, stop - base), descriptor.session_id), value)
-            position = stop
+            if stop - base > segment.length:
+                raise RecordingError(f"{segment.name} ends before position {stop}")
+            with memoryview(segment.memory) as memory, memory[position - base : stop - base] as data:
+                yield data
+            check_whole(segment.memory, segment.name)
         finally:
             segment.close()
-    return value == expected
+        position = stop
 
 
 def _has_data(fd: int, offset: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,15 +14,15 @@ from mainstem._core.layout import (
     WALK_CORRUPT,
     WALK_TORN,
 )
-from mainstem._core.log.checksums import end_of_term
+from mainstem._core.log.checksums import end_of_same
 from mainstem._core.log.columns import FrameWalk
 from mainstem.aeron.logbuffer.descriptor import wrap_i32
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, find_catalog_problems, find_changed_entries, read_catalog
 from mainstem.recording.ends import find_end
 from mainstem.recording.fetching import CorruptRangeError
-from mainstem.recording.frame_checksums import FrameChecksums
-from mainstem.recording.index import damage_of
+from mainstem.recording.frame_checksums import FrameChecksums, is_as_recorded
+from mainstem.recording.index import damage_of, sessions_of
 from mainstem.recording.reading import REASONS, stop_reason
 from mainstem.recording.segments import CutShortError, all_segment_bases, segment_base
 
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mainstem.recording.catalog import RecordingDescriptor
+    from mainstem.recording.index import IndexEntry
     from mainstem.recording.reader import MappedRange, RecordingReader
 
+_STREAM_AND_TERM = struct.Struct("<ii")
 _KINDS = {WALK_AT_END: "unwritten", WALK_TORN: "torn", WALK_CORRUPT: "corrupt"}
 
 
@@ -138,7 +141,8 @@ def _first_foreign(descriptor: RecordingDescriptor, run: MappedRange, limit: int
         position = run.position + offset - run.offset
         term_length = descriptor.term_buffer_length
         end = min(limit, offset + term_length - position % term_length)
-        at = end_of_term(run.memory, offset, end, descriptor.stream_id, _term_id(descriptor, position))
+        ids = _STREAM_AND_TERM.pack(descriptor.stream_id, _term_id(descriptor, position))
+        at = end_of_same(run.memory, offset, end, FRAME_STREAM_ID_OFFSET, ids, True)
         run.check()
         if at < end:
             return at
@@ -172,6 +176,7 @@ def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Problem]
     if reader.index is None:
         return
     at, first = reader.descriptor.start_position, reader.start_position
+    before = None
     for entry in reader.index.around(start, end):
         if entry.position < at:
             text = f"the index has an entry at {entry.position} after one at {at}"
@@ -179,7 +184,7 @@ def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Problem]
             return
         if at >= first and entry.position > start:
             try:
-                same = reader.is_as_recorded(at, entry.position, entry.checksum)
+                same = _is_as_recorded(reader, at, entry, before)
             except CutShortError:
                 raise
             except RecordingError:
@@ -188,7 +193,18 @@ def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Problem]
             if not same:
                 text = f"the bytes of positions {at} to {entry.position} are not those that were recorded"
                 yield Problem(reader.descriptor.recording_id, max(at, start), "checksum", text)
-        at = entry.position
+        at, before = entry.position, entry
+
+
+def _is_as_recorded(reader: RecordingReader, start: int, entry: IndexEntry, before: IndexEntry | None) -> bool:
+    def runs() -> Iterator[memoryview]:
+        for run in reader.ranges(start, entry.position):
+            with memoryview(run.memory) as memory, memory[run.offset : run.limit] as data:
+                yield data
+            run.check()
+
+    sessions, may_mix = sessions_of(reader.descriptor, entry, before)
+    return is_as_recorded(runs, entry.checksum, sessions, may_mix=may_mix)
 
 
 def find_start_problem(reader: RecordingReader) -> Problem | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING
 
 from mainstem._core.layout import DATA_HEADER_LENGTH, WALK_AT_LIMIT, WALK_FULL
+from mainstem._core.log.checksums import CRC32, FrameChecksum
 from mainstem._core.log.columns import FrameWalk
 from mainstem.errors import RecordingError
+from mainstem.recording.frame_checksums import with_session
 from mainstem.recording.index import INDEX_INTERVAL, INDEX_INTERVAL_NS, IndexEntry, IndexWriter
 from mainstem.recording.life import NO_LIFE, StreamLife
-from mainstem.recording.segments import ZEROS, SegmentWriter, checksum
+from mainstem.recording.segments import ZEROS, SegmentWriter, checksum, stored_runs
 from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
@@ -20,16 +21,19 @@ if TYPE_CHECKING:
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem.recording.catalog import RecordingDescriptor
 
-# A run is written and released at once: enough to make a system call worth its price, and the index fine enough.
+# A run is written and released at once: enough to make a system call worth its price, and the index fine enough. It also stays in
+# the processor's cache from the copy to the write: writing from the log itself, or longer runs, takes longer.
 MIN_RUN_LENGTH, MAX_RUN_LENGTH = 4 << 10, 256 << 10
+_CRC32 = FrameChecksum(CRC32)
 
 
 class RecordingWriter:
     """Appends runs of frames to a recording from ``position`` on, and truncates the files there.
 
-    ``messages`` is the number of messages up to ``position``, and ``whole`` whether a message ends there. ``later`` has the
-    bases of the segments after it. With ``durable``, the recorded position moves only when frames are on the device, and a run
-    counts as written when the position is on the device too. That survives a power failure and costs two flushes per run.
+    ``messages`` is the number of messages up to ``position``, ``whole`` whether a message ends there, and ``session_id`` the
+    session before it, by default the descriptor's. ``later`` has the bases of the segments after it. With ``durable``, the recorded
+    position moves only when frames are on the device, and a run counts as written when the position is on the device too. That
+    survives a power failure and costs two flushes per run.
     """
 
     def __init__(
@@ -40,6 +44,7 @@ class RecordingWriter:
         *,
         messages: int = 0,
         whole: bool = True,
+        session_id: int | None = None,
         life: StreamLife = NO_LIFE,
         later: Iterable[int] = (),
         durable: bool = False,
@@ -67,8 +72,14 @@ class RecordingWriter:
         # Most of many recordings are slow, so it grows on demand.
         self._run = bytearray(MIN_RUN_LENGTH)
         last = self._index.last
-        since = last.position if last is not None else descriptor.start_position
-        self._checksum = checksum(directory, descriptor, since, position)
+        self._session_id = descriptor.session_id if session_id is None else session_id
+        if last is None:
+            self._checksum = checksum(directory, descriptor, descriptor.start_position, position)
+        else:
+            # A tool may have put checksums into these frames.
+            self._checksum = 0
+            for run in stored_runs(directory, descriptor, last.position, position):
+                self._checksum = _crc32(with_session(run, self._session_id), self._checksum)
 
     @property
     def position(self) -> int:
@@ -124,7 +135,7 @@ class RecordingWriter:
             self._segments.position, self._checksum = start, checksum
             raise
         self.messages += walk.messages
-        self._whole = walk.boundary == walk.offset
+        self._whole, self._session_id = walk.boundary == walk.offset, self.descriptor.session_id
         self._index.publish(self.position, time_ns)
         if self._durable:
             self._index.sync()
@@ -136,23 +147,24 @@ class RecordingWriter:
             last is None
             or self.position - last.position >= INDEX_INTERVAL
             or (time_ns - last.time_ns >= INDEX_INTERVAL_NS and self.position > last.position)
+            or (self._session_id != self.descriptor.session_id and self.position > last.position)
         ):
             # An index is in the order of its times even when the clock was set back.
-            since = last.time_ns if last else 0
-            self._index.append(IndexEntry(self.position, max(time_ns, since), self.messages, self._checksum))
+            since_ns = max(time_ns, last.time_ns if last else 0)
+            self._index.append(IndexEntry(self.position, since_ns, self.messages, self._checksum, self._session_id))
             self._checksum = 0
 
     def _append(self, frames: memoryview) -> None:
         self._segments.write(frames)
-        self._checksum = zlib.crc32(frames, self._checksum)
+        self._checksum = _crc32(frames, self._checksum)
 
     def _append_padding(self, header: memoryview, aligned: int) -> None:
         self._segments.write_padding(header, aligned)
-        self._checksum = zlib.crc32(header, self._checksum)
+        self._checksum = _crc32(header, self._checksum)
         # The file holds zeros there.
         left = aligned - DATA_HEADER_LENGTH
         while left > 0:
-            self._checksum = zlib.crc32(ZEROS[:left], self._checksum)
+            self._checksum = _crc32(ZEROS[:left], self._checksum)
             left -= len(ZEROS)
 
     def end_life(self) -> None:
@@ -164,3 +176,7 @@ class RecordingWriter:
         if self._durable:
             self._index.sync()
         self._index.close()
+
+
+def _crc32(data: memoryview | bytearray, value: int) -> int:
+    return _CRC32.update(data, 0, len(data), value)

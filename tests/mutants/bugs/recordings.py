@@ -9,8 +9,8 @@ BUGS = (
         name="an index entry is off by a frame",
         harm="a query that starts at a time begins in the middle of a message",
         file="recording/writer.py",
-        old="            self._index.append(IndexEntry(self.position, max(",
-        new="            self._index.append(IndexEntry(self.position + FRAME_ALIGNMENT, max(",
+        old="            self._index.append(IndexEntry(self.position, ",
+        new="            self._index.append(IndexEntry(self.position + DATA_HEADER_LENGTH, ",
         finder=Simulator(scenarios=("recorders",)),
     ),
     Bug(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import struct
 import zlib
 from typing import Any
 
@@ -29,6 +30,20 @@ def test_crc_32_is_that_of_zlib_at_every_length(checksums: Any) -> None:
             assert crc32.compute(data, start, end) == signed(zlib.crc32(data[start:end]))
 
 
+@pytest.mark.parametrize("polynomial", [compiled.CRC32, compiled.CRC32C])
+def test_a_long_run_has_the_checksum_of_its_parts_in_turn(polynomial: int) -> None:
+    """Long runs are folded, and short ones go through tables."""
+    data = random.Random(2).randbytes(1500)
+    checksum, by_bytes = compiled.FrameChecksum(polynomial), uncompiled.FrameChecksum(polynomial)
+    for start in (0, 4, 32):
+        expected = 0
+        for end in range(start, len(data)):
+            assert checksum.update(data, start, end) == expected
+            middle = (start + end) // 8 * 4
+            assert checksum.update(data, middle, end, checksum.update(data, start, middle)) == expected
+            expected = by_bytes.update(data[end : end + 1], 0, 1, expected)
+
+
 @pytest.mark.parametrize(
     ("data", "expected"),
     [  # RFC 3720, B.4
@@ -44,7 +59,12 @@ def test_crc_32c_is_that_of_the_standard(checksums: Any, data: bytes, expected: 
 
 def test_a_range_outside_the_memory_is_refused(checksums: Any) -> None:
     crc32 = checksums.FrameChecksum(checksums.CRC32)
-    for call in (crc32.compute, crc32.check, lambda *range_: checksums.end_of_session(*range_, 1)):
+    for call in (
+        crc32.compute,
+        crc32.update,
+        crc32.check,
+        lambda *span: checksums.end_of_same(*span, 12, b"1234", True),
+    ):
         for start, end in ((0, 101), (-4, 8), (8, 4)):
             with pytest.raises(IndexError):
                 call(bytes(100), start, end)
@@ -56,4 +76,17 @@ def test_a_length_that_leads_out_of_the_range_ends_the_check_there(checksums: An
         crc32 = checksums.FrameChecksum(checksums.CRC32)
         assert crc32.check(frame, 0, 64)
         assert crc32.offset == 0
-        assert checksums.end_of_session(frame, 0, 64, 0) == 64
+        assert checksums.end_of_same(frame, 0, 64, 12, bytes(4), True) == 64
+
+
+def test_ids_of_headers_end_where_a_frame_has_others(checksums: Any) -> None:
+    def frame(session: int, stream: int, term: int, kind: int) -> bytes:
+        return struct.pack("<iBBHiiii", 32, 0, 0xC0, kind, 0, session, stream, term) + bytes(8)
+
+    data = frame(-7, 1, -2, 1) + frame(-7, 1, -2, 0) + frame(9, 1, -2, 0) + frame(-7, 1, -3, 1) + frame(8, 1, -2, 1)
+    session = struct.pack("<i", -7)
+    assert checksums.end_of_same(data, 0, len(data), 12, session, False) == 128, "padding may have any"
+    assert checksums.end_of_same(data, 0, len(data), 12, session, True) == 64
+    assert checksums.end_of_same(data, 0, len(data), 16, struct.pack("<ii", 1, -2), True) == 96
+    assert checksums.end_of_same(data, 32, 96, 16, struct.pack("<ii", 1, -2), True) == 96
+    assert checksums.end_of_same(data, 0, len(data), 16, struct.pack("<ii", 2, -2), True) == 0

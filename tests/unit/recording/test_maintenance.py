@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.streams import Stream, record
 from typer.testing import CliRunner
 
 from mainstem._core.log.checksums import CRC32, CRC32C, FrameChecksum
+from mainstem.archive.server.files import ArchiveFiles
 from mainstem.cli.recordings import app
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, find_problems, messages, open_recording, read_catalog
 from mainstem.recording.catalog import CATALOG_FILE, Catalog, find_changed_entries, read_entries
 from mainstem.recording.index import index_file
 from mainstem.recording.maintenance import Maintenance, find_orphans
+from mainstem.recording.mark_file import RECORDER
 from mainstem.recording.recovery import SETTLED_NS
 from mainstem.recording.segments import segment_name
 
@@ -107,6 +110,66 @@ def test_a_loss_of_power_costs_nothing_that_has_checksums(tmp_path: Path) -> Non
     (tmp_path / "mainstem-recorder.lock").write_bytes(b"another start of the machine")
     Recorder(tmp_path).close()
     assert payloads(tmp_path) == PAYLOADS
+
+
+def image(session_id: int, position: int) -> Any:
+    return SimpleNamespace(
+        session_id=session_id,
+        stream_id=1001,
+        join_position=position,
+        initial_term_id=-5,
+        term_length=TERM,
+        mtu=1408,
+        source_identity="aeron:ipc",
+        driver_start_ms=1,
+        correlation_id=session_id,
+    )
+
+
+def make_extended(directory: Path, *, is_split: bool, is_summed: bool) -> list[bytes]:
+    """A recording that another session extends, as an archive does it; the payloads.
+
+    ``is_split``: within a message. ``is_summed``: the first session's frames have checksums by then.
+    """
+    stream = Stream(term_length=TERM, session_id=77)
+    with ArchiveFiles(directory, RECORDER, segment_length=SEGMENT) as files:
+        writer = files.begin(image(77, 0), stripped="aeron:ipc", original="aeron:ipc")
+        record(writer, stream, PAYLOADS[:150])
+        if is_split:
+            writer.write(memoryview(stream.frame(b"a" * 1376, 0x80)), 0)
+        files.stop(writer)
+    if is_summed:
+        store_checksums(directory)
+    with ArchiveFiles(directory, RECORDER, segment_length=SEGMENT) as files:
+        (descriptor,) = read_catalog(directory)
+        writer = files.extend(descriptor, image(78, stream.position))
+        stream.session_id = 78
+        if is_split:
+            writer.write(memoryview(stream.frame(b"b" * 40, 0x40)), 0)
+        record(writer, stream, PAYLOADS[150:])
+        files.stop(writer)
+    return [*PAYLOADS[:150], *[b"a" * 1376 + b"b" * 40] * is_split, *PAYLOADS[150:]]
+
+
+@pytest.mark.parametrize("is_split", [False, True])
+@pytest.mark.parametrize("is_summed", [False, True])
+def test_a_recording_of_two_sessions_may_get_checksums(tmp_path: Path, is_split: bool, is_summed: bool) -> None:
+    expected = make_extended(tmp_path, is_split=is_split, is_summed=is_summed)
+    assert found(tmp_path) == []
+    store_checksums(tmp_path)
+    assert payloads(tmp_path) == expected
+    assert found(tmp_path) == []
+    (tmp_path / "mainstem-recorder.lock").write_bytes(b"another start of the machine")
+    Recorder(tmp_path).close()
+    assert payloads(tmp_path) == expected, "a loss of power costs nothing"
+
+
+@pytest.mark.parametrize("base", [0, SEGMENT, 2 * SEGMENT])
+def test_a_header_that_changed_is_found_in_each_session_of_a_recording(tmp_path: Path, base: int) -> None:
+    make_extended(tmp_path, is_split=False, is_summed=False)
+    store_checksums(tmp_path)
+    flip(tmp_path / segment_name(0, base), 24)
+    assert found(tmp_path) == ["checksum"]
 
 
 def test_checksums_do_not_hide_damage(tmp_path: Path) -> None:

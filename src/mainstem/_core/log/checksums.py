@@ -1,4 +1,8 @@
-"""The checksums that Aeron Archive stores in the session id of recorded frames: CRC-32 or CRC-32C of what follows the header."""
+"""CRC-32 and CRC-32C: of runs of frames, and those that Aeron Archive stores in the session id of recorded frames.
+
+Where the processor multiplies without carries, a run is folded into sixteen bytes that have its checksum (``folding.pxd``); those
+bytes, short runs, and runs on other processors go through tables.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,11 @@ if TYPE_CHECKING:
 
 from mainstem._core.log.columns import Region
 
-if not cython.compiled:
+if cython.compiled:
+    from cython.cimports.mainstem._core.log.folding import can_fold, fold
+else:
+    from zlib import crc32
+
     from mainstem._core.layout import *
     from mainstem._core.memory.plain import *
 
@@ -22,64 +30,55 @@ CRC32 = 0xEDB88320
 CRC32C = 0x82F63B78
 
 
-def end_of_session(
-    source: Buffer | AtomicBuffer, offset: cython.longlong, limit: cython.longlong, session_id: cython.longlong
+def end_of_same(
+    source: Buffer | AtomicBuffer,
+    offset: cython.longlong,
+    limit: cython.longlong,
+    field: cython.int,
+    ids: bytes,
+    padding: cython.bint,
 ) -> int:
-    """Where the first of the whole frames in ``[offset, limit)`` starts that is not padding and has another session id.
+    """Where the first of the whole frames in ``[offset, limit)`` starts whose header has other ids at ``field``.
 
-    Returns ``limit`` if all have this one. Raises IndexError if the range is outside the memory.
+    ``ids`` are those 4 or 8 bytes of the header. Without ``padding``, padding frames may have any. Returns ``limit`` if all frames
+    have these. Raises IndexError if the range is outside the memory.
     """
     region: Region = Region(source)
     region.check(offset, limit)
     base = region.base
     length: cython.longlong = 0
+    expected: cython.longlong = int.from_bytes(ids, "little", signed=True)
+    is_long: cython.bint = len(ids) == 8
+    found: cython.longlong = 0
     while limit - offset >= DATA_HEADER_LENGTH:
         length = ld32(base, offset)
         if length < DATA_HEADER_LENGTH:
             break
-        if get16(base, offset + FRAME_TYPE_OFFSET) != TYPE_PAD:
-            if get32(base, offset + FRAME_SESSION_ID_OFFSET) != session_id:
+        if padding or get16(base, offset + FRAME_TYPE_OFFSET) != TYPE_PAD:
+            found = get64(base, offset + field) if is_long else get32(base, offset + field)
+            if found != expected:
                 return offset
         offset += (length + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1)
     return limit
 
 
-def end_of_term(
-    source: Buffer | AtomicBuffer,
-    offset: cython.longlong,
-    limit: cython.longlong,
-    stream_id: cython.longlong,
-    term_id: cython.longlong,
-) -> int:
-    """Where the first of the whole frames in ``[offset, limit)`` starts that is of another stream or term.
-
-    Returns ``limit`` if all are of these. Raises IndexError if the range is outside the memory.
-    """
-    region: Region = Region(source)
-    region.check(offset, limit)
-    base = region.base
-    length: cython.longlong = 0
-    while limit - offset >= DATA_HEADER_LENGTH:
-        length = ld32(base, offset)
-        if length < DATA_HEADER_LENGTH:
-            break
-        if (
-            get32(base, offset + FRAME_STREAM_ID_OFFSET) != stream_id
-            or get32(base, offset + FRAME_TERM_ID_OFFSET) != term_id
-        ):
-            return offset
-        offset += (length + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1)
-    return limit
+def power_of_x(exponent: cython.int, polynomial: cython.uint) -> cython.ulonglong:
+    """X to that power modulo the polynomial, its bits reversed in 33 bits."""
+    _i: cython.int = 0
+    value: cython.uint = 0x80000000
+    for _i in range(exponent):
+        value = (value >> 1) ^ (polynomial if value & 1 else 0)
+    return cython.cast(cython.ulonglong, value) << 1
 
 
 @cython.cclass
 class FrameChecksum:
-    """Computes one of the two checksums, eight bytes at a time, by tables of the polynomial.
-
-    ``offset`` is where the last ``check`` ended.
-    """
+    """Computes one of the two checksums. ``offset`` is where the last ``check`` ended."""
 
     table: cython.uint[2048]
+    powers: cython.ulonglong[4]
+    folds: cython.bint
+    is_crc32: cython.bint
     offset: readonly[cython.longlong]
 
     def __init__(self, polynomial: cython.uint) -> None:
@@ -89,6 +88,7 @@ class FrameChecksum:
         if not cython.compiled:
             self.table = [0] * 2048
         self.offset = 0
+        self.is_crc32 = polynomial == CRC32
         for i in range(256):
             value = i
             for _bit in range(8):
@@ -97,12 +97,25 @@ class FrameChecksum:
         for i in range(256, 2048):
             value = self.table[i - 256]
             self.table[i] = (value >> 8) ^ self.table[value & 0xFF]
+        if cython.compiled:
+            self.folds = can_fold()
+            for i in range(4):
+                self.powers[i] = power_of_x((544, 480, 160, 96)[i], polynomial)
+
+    def update(
+        self, source: Buffer | AtomicBuffer, offset: cython.longlong, limit: cython.longlong, value: cython.uint = 0
+    ) -> int:
+        """The checksum of what has the checksum ``value``, followed by ``[offset, limit)``. Raises IndexError like ``compute``."""
+        region: Region = Region(source)
+        region.check(offset, limit)
+        base = region.base
+        with cython.nogil:
+            value = self.sum(base, offset, limit, value)
+        return value
 
     def compute(self, source: Buffer | AtomicBuffer, offset: cython.longlong, limit: cython.longlong) -> int:
         """The checksum of ``[offset, limit)`` as a signed 32-bit integer. Raises IndexError if that is outside the memory."""
-        region: Region = Region(source)
-        region.check(offset, limit)
-        value: cython.longlong = self.sum(region.base, offset, limit)
+        value: cython.longlong = self.update(source, offset, limit)
         return value - (1 << 32) if value >= 1 << 31 else value
 
     def check(self, source: Buffer | AtomicBuffer, offset: cython.longlong, limit: cython.longlong) -> bool:
@@ -131,19 +144,36 @@ class FrameChecksum:
                 break
             if get16(base, o + FRAME_TYPE_OFFSET) != TYPE_PAD:
                 expected = le32(base, o + FRAME_SESSION_ID_OFFSET)
-                if self.sum(base, o + DATA_HEADER_LENGTH, end) != expected:
+                if self.sum(base, o + DATA_HEADER_LENGTH, end, 0) != expected:
                     self.offset = o
                     return False
             o = end
         self.offset = o
         return True
 
-    def sum(self, base: cython.p_uchar, offset: cython.longlong, limit: cython.longlong) -> cython.uint:
+    def sum(
+        self, base: cython.p_uchar, offset: cython.longlong, limit: cython.longlong, start: cython.uint
+    ) -> cython.uint:
+        ones: cython.uint = 0xFFFFFFFF
+        value: cython.uint = start ^ ones
+        if cython.compiled:
+            left = cython.declare(cython.uchar[16])
+            end: cython.longlong = limit - ((limit - offset) & 15)
+            if self.folds and end - offset >= 64:
+                fold(self.powers, base, offset, end - offset, value, left)
+                value = self.by_tables(left, 0, 16, 0)
+                offset = end
+        elif self.is_crc32:
+            return crc32(base.u8[offset:limit], start)
+        return self.by_tables(base, offset, limit, value) ^ ones
+
+    def by_tables(
+        self, base: cython.p_uchar, offset: cython.longlong, limit: cython.longlong, start: cython.uint
+    ) -> cython.uint:
         o: cython.longlong = offset
         low: cython.uint = 0
         high: cython.uint = 0
-        ones: cython.uint = 0xFFFFFFFF
-        value: cython.uint = ones
+        value: cython.uint = start
         while limit - o >= 8:
             low = value ^ le32(base, o)
             high = le32(base, o + 4)
@@ -161,4 +191,4 @@ class FrameChecksum:
         while o < limit:
             value = (value >> 8) ^ self.table[(value ^ get8(base, o)) & 0xFF]
             o += 1
-        return value ^ ones
+        return value

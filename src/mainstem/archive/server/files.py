@@ -124,8 +124,8 @@ class ArchiveFiles(Recorder):
         if descriptor.stop_position > descriptor.start_position:
             with RecordingReader(local_archive(self.directory), descriptor) as reader:
                 count = reader.count_before(descriptor.stop_position)
-        descriptor = self._catalog.set_session(descriptor, image.session_id)
-        return self._write(descriptor, descriptor.stop_position, count, _life(image))
+        extended = self._catalog.set_session(descriptor, image.session_id)
+        return self._write(extended, extended.stop_position, count, _life(image), descriptor.session_id)
 
     # -- what deletes ------------------------------------------------------------------------------------------------
 
