@@ -210,6 +210,16 @@ def test_more_sessions_than_the_limit_are_refused(tmp_path: Path) -> None:
         assert second.ask("StopReplayRequest", replay_session_id=1) == 0
 
 
+@pytest.mark.parametrize("archive_id", [-7777, -(1 << 63), 0, (1 << 63) - 1])
+def test_every_id_but_minus_one_is_an_archives_own(tmp_path: Path, archive_id: int) -> None:
+    with RunningArchive(tmp_path, id=archive_id) as archive:
+        assert archive.connected().ask("ArchiveIdRequest") == archive_id
+        with pytest.raises(ConfigurationError, match="another archive of this driver has that id"):
+            ArchiveServer.launch(
+                tmp_path / "other", archive.driver.directory, id=archive_id, driver_invoker=archive.work
+            )
+
+
 def test_sessions_end_with_their_client(archive: RunningArchive) -> None:
     clients = [archive.connected() for _ in range(3)]
     assert archive.server.stats().control_sessions == 3

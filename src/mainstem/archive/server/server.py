@@ -12,6 +12,7 @@ from mainstem.aeron.agent import AgentInvoker, AgentRunner
 from mainstem.aeron.client import Aeron
 from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.idle import BackoffIdle
+from mainstem.archive.messages import NULL
 from mainstem.archive.server.access import AcceptAll, Authenticator, Authorizer, allow_all
 from mainstem.archive.server.conductor import ArchiveConductor
 from mainstem.archive.server.counters import check_unused
@@ -95,7 +96,7 @@ class ArchiveServer:
             aeron = stack.enter_context(
                 Aeron.connect(aeron_directory, context=context, client_name="mainstem-archive", timeout=timeout)
             )
-            if settings.id < 0:
+            if settings.id == NULL:
                 settings = settings.replace(id=aeron.next_correlation_id())
             check_unused(aeron.counters, settings.id)
             files = ArchiveFiles(

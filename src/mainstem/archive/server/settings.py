@@ -63,7 +63,7 @@ class ArchiveSettings(Settings):
     SECTION: ClassVar[str] = "archive"
     ENV_PREFIX: ClassVar[str] = "AERON_ARCHIVE_"
 
-    id: int = integer(-1, "The archive's id; -1 for a new one.", low=-1, high=(1 << 63) - 1)
+    id: int = integer(-1, "The archive's id; -1 for a new one.", low=-(1 << 63), high=(1 << 63) - 1)
     threading_mode: ThreadingMode = choice(
         ThreadingMode.SHARED, "What runs the archive: SHARED for its own thread, INVOKER for the caller."
     )
