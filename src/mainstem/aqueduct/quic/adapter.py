@@ -49,6 +49,9 @@ DATAGRAM_OVERHEAD = 30
 """Packet and frame bytes around a datagram's payload: header, connection id, packet number, frame, authentication
 tag."""
 
+BULK = 1 << 12
+"""Bytes written to a stream at once from which on they are not a short message."""
+
 NO_VERIFICATION = 0
 """`ssl.CERT_NONE`, which both libraries take as a number."""
 
@@ -133,6 +136,9 @@ class QuicAdapter:
         self.on_cid_retired: Callable[[bytes], None] = _ignore
         # Streams whose bytes the engine waits to arrive, which `check_watched` looks for.
         self.watched: dict[int, object] = {}
+        # The stream of the bulk that was sent last; and whether, since packets were sent, a short message was sent beside it.
+        self._bulk_stream: int | None = None
+        self.has_short = False
         # Streams that the peer stopped, for which commands may still come.
         self._stopped: set[int] = set()
         self._error: Exception | None = None
@@ -343,6 +349,7 @@ class QuicAdapter:
     def execute(self, commands: Iterable[Command]) -> None:
         """Carry out the engine's commands."""
         quic, send_stream, send_datagram = self.quic, self.send_stream, self.send_datagram
+        shorts, last_short = 0, -1
         for command in commands:
             if self.terminated or self.closing:
                 return
@@ -350,6 +357,14 @@ class QuicAdapter:
             try:
                 if kind is SendStream:
                     send_stream(command.stream_id, command.data, command.fin)  # type: ignore[union-attr]
+                    stream_id = command.stream_id  # type: ignore[union-attr]
+                    if len(command.data) >= BULK:  # type: ignore[union-attr]
+                        # What came before it on its stream was the head of its message.
+                        shorts -= stream_id == last_short
+                        self._bulk_stream = stream_id
+                    elif stream_id != self._bulk_stream:
+                        shorts += 1
+                        last_short = stream_id
                 elif kind is SendDatagram:
                     send_datagram(command.data)  # type: ignore[union-attr]
                 elif kind is ResetStream:
@@ -371,6 +386,7 @@ class QuicAdapter:
                     raise ConnectionLost(f"the QUIC library failed: {error}") from error
 
         self._stopped.clear()
+        self.has_short = shorts > 0 and self._bulk_stream is not None
 
     def room(self) -> tuple[int, int, int, int, int, float | None]:
         """The peer's limits on streams of two directions and of one, how many were opened, room for datagrams, round-trip time."""

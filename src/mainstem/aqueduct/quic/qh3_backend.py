@@ -97,6 +97,9 @@ class Qh3Adapter(QuicAdapter):
         if self.closing or quic._close_event is not None:
             datagrams = super().transmit(now)
         else:
+            if self.has_short:
+                self.has_short = False
+                quic.share(now)
             datagrams = quic.datagrams_to_send(now)
         if not datagrams or self.is_client or self._home is not None or not paths.differ:
             return datagrams
@@ -231,6 +234,9 @@ class Qh3Adapter(QuicAdapter):
         bidi_limit, uni_limit, bidi_opened, uni_opened = core.stream_limits
         if not self.handshake_done:
             bidi_opened, uni_opened = quic._next_stream_id_bidi // 4, quic._next_stream_id_uni // 4
+        last_trip = core.latest_rtt
+        if last_trip is not None and last_trip < quic.shortest_trip:
+            quic.shortest_trip = last_trip
         # The core does not report how many datagrams wait in it; what is in flight is the estimate.
         datagrams = min(DATAGRAM_BACKLOG, max(0, (core.congestion_window - core.bytes_in_flight) // 64))
         return bidi_limit, uni_limit, bidi_opened, uni_opened, datagrams, core.smoothed_rtt

@@ -1,4 +1,4 @@
-"""The qh3 library's connection, with three things changed.
+"""The qh3 library's connection, with four things changed.
 
 * Its stream limits are fixed in its source; the two methods that pass them on run here with other values.
 * `Qh3Adapter` takes its events one by one, and not all at once as packets come. It extends flow control credit as its
@@ -7,6 +7,9 @@
   frame is a copy: after a probe timeout the library queues again what is not acknowledged. If the congestion window then
   fills, the copy waits, and the acknowledgment of the original ends the stream meanwhile. So after a probe timeout events
   are taken only while nothing is queued, until no copy can be left.
+* Bulk fills the buffers on its way for as long as credit allows: a megabyte a stream, behind which a short message waits for
+  milliseconds. While short messages share the connection with bulk, packets are held once `QUEUED_BYTES` more are in flight than
+  the path itself holds. The library sends the streams in turn, so that a short message is in the next packets.
 """
 
 from __future__ import annotations
@@ -31,6 +34,15 @@ _STREAM_LIMITS_AT = slice(21, 23)
 _LARGEST_PACKET = 1472
 """The largest UDP payload that the library may discover for the path. It sends nothing that is congestion controlled while
 there is room for less than one packet."""
+
+QUEUED_BYTES = 64 << 10
+"""Bytes in flight, beside those that the path holds, from which on packets are held while short messages share the connection."""
+
+FASTEST = 100_000_000
+"""Bytes per second that the path is assumed to carry: with its round trip, what it holds. No Python program reads much faster."""
+
+SHARED_SECONDS = 5.0
+"""For how long after a short message bulk keeps that limit."""
 
 _OPEN_STATES = ("first_flight", "connected")
 """States in which the core still sends what is queued."""
@@ -61,6 +73,14 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
     _probes = 0
     # The core may hold frames that it has queued and not sent.
     is_queued = False
+    # Short messages share the connection with bulk until then.
+    _shared_until = 0.0
+    shortest_trip = 1.0
+    _is_held = False
+
+    def share(self, now: float) -> None:
+        """A short message went out, and bulk does."""
+        self._shared_until = now + SHARED_SECONDS
 
     @property
     def may_take(self) -> bool:
@@ -113,13 +133,22 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
         core = self._core
         if core is None:
             return datagrams
-        is_empty, poll = True, core.poll_transmit
+        is_empty, poll, limit = True, core.poll_transmit, 1 << 60
+        if now < self._shared_until and self._copied is None:
+            limit = QUEUED_BYTES + int(self.shortest_trip * FASTEST)
+            if self._is_held and core.bytes_in_flight > limit // 2:
+                # One packet, which acknowledges what has come. The next is sent when there is room for several.
+                limit = 0
+        self._is_held = False
         try:
             while (transmit := poll(now)) is not None:
                 if self._quic_logger is not None:
                     self._log_datagram("datagrams_sent", transmit[0])
                     self._log_packets("packet_sent", transmit[0])
                 datagrams.append((transmit[0], transmit[1]))
+                if core.bytes_in_flight >= limit:
+                    self._is_held, is_empty = True, False
+                    break
         except RuntimeError:
             # This happens to a server in the middle of a flight, if it may not send more before the client has proven its
             # address. The library would drop the packets before it.
