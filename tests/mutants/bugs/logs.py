@@ -38,9 +38,9 @@ BUGS = (
         name="cleaning ends a frame short",
         harm="an old frame shows up three terms later",
         file="_core/log/term.py",
-        old="    clean_bytes(base, at, length, term_length >= FAR_TERM_LENGTH)\n",
+        old="    clean_bytes(base, at, length, is_far and term_length >= FAR_TERM_LENGTH)\n",
         new="    clean_bytes(base, at, length - FRAME_ALIGNMENT if length > FRAME_ALIGNMENT else length, False)\n",
-        finder=Simulator(scenarios=("unicast",)),
+        finder=Suite(selection=("tests/unit/_core/test_paths.py",)),
     ),
     Bug(
         name="a frame's end is not compared with the term's",

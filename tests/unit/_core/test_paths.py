@@ -94,6 +94,37 @@ def test_both_logs_become_the_same_whatever_the_network_does(core: Modules, seed
     assert seen == wanted
 
 
+@pytest.mark.parametrize("term_length", [TERM_LENGTH, 4 * TERM_LENGTH])
+def test_no_frame_of_an_earlier_term_is_left_where_a_subscriber_or_a_gap_scan_may_look(
+    core: Modules, term_length: int
+) -> None:
+    pair = Pair(core, term_length=term_length, window=term_length // 4)
+    pair.connect()
+    chance = random.Random(term_length)
+
+    def assert_current(start: int, end: int) -> None:
+        """Every frame that begins in the range belongs there, and the rest is zero."""
+        while start <= end:
+            at = (start // term_length % 3) * term_length + start % term_length
+            length = pair.in_log.get_i32(at)
+            if length:
+                term_id = INITIAL_TERM_ID + start // term_length
+                place = struct.pack("<i", start % term_length), struct.pack("<i", term_id)
+                assert (pair.in_log.get_bytes(at + 8, 4), pair.in_log.get_bytes(at + 20, 4)) == place
+            start += (length + 31) & ~31 or 32
+
+    end = 7 * term_length
+    while pair.value(RECEIVER_POSITION) < end:
+        for _ in range(8):
+            pair.writer.limit = pair.value(PUBLISHER_LIMIT)
+            pair.writer.append(bytes([chance.randrange(1, 256)]) * chance.randrange(1, 1300))
+        pair.deliver(chance, loss=0.05, duplicates=0.05, reorder=True)
+        pair.now_ns += MS
+        pair.cycle()
+        assert_current(pair.value(RECEIVER_POSITION), pair.value(HIGH_WATER_MARK))
+        pair.consume()
+
+
 def test_sends_a_setup_at_once_and_every_100_ms_until_a_receiver_reports(core: Modules) -> None:
     pair = Pair(core)
     due = []

@@ -194,7 +194,7 @@ class IpcPath:
             st64(self.cells, self.limit_at, backed)
             # Held back by the blocks that are there, the limit moves with each step that is taken of them.
             self.trip_limit = backed + (self.window_length // LIMIT_STEPS if backed == limit else 0)
-        self.clean_position = clean_to(self.base, self.term_length, self.clean_position, consumed)
+        self.clean_position = clean_to(self.base, self.term_length, self.clean_position, consumed, True)
         return 1
 
     def populate_ahead(self, produced: cython.longlong) -> cython.bint:

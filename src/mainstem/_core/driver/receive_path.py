@@ -28,11 +28,13 @@ Who writes what:
 Invariants:
 
 - ``rebuild position <= high-water mark``, and neither falls. The scheduled position, which the next status message
-  reports, does not fall either. Cleaning begins where the stream was joined and reaches to one term behind the
-  scheduled position.
-- A datagram is inserted only between the last status message's position and half a term beyond it. So it lies in memory
-  that was cleaned, and no subscriber is in it: before that it is an under-run, behind it an over-run, counted and
-  dropped. Padding that begins before that edge may end behind it: only its header is written.
+  reports, does not fall either.
+- The log is zero from the high-water mark to ``clean_limit``, at least. What lies beyond it is zeroed shortly before it is
+  written, so that the zeroes are still in the cache when the frames replace them. That is what was read three terms
+  earlier.
+- A datagram is inserted only between the last status message's position and half a term beyond it. So no subscriber is in
+  the memory: before that it is an under-run, behind it an over-run, counted and dropped. Padding that begins before that
+  edge may end behind it: only its header is written.
 - A datagram is checked whole before any of it is inserted: frames of one session, stream and term that follow one
   another, and do not run over the term. What is inserted once is never changed: repeats are dropped by
   ``insert_frames``.
@@ -40,8 +42,8 @@ Invariants:
 
 What may be reordered: ``insert_frames`` stores a frame's first word last, with release. A later frame may be visible
 before an earlier one, but subscribers walk in order. rcv-hwm and rcv-pos are for operators and flow control;
-subscribers do not read them. Subscribers' positions are loaded with acquire before the bytes behind them are zeroed,
-and a status message that lets the sender write there goes out after the zeroes.
+subscribers do not read them. Subscribers' positions are loaded with acquire before the status message that lets the
+sender write behind them. The zeroes are stored before the frame with whose release they become visible.
 
 Time: nothing here reads a clock but for timestamps in messages. ``now_ns`` is the time of the cycle.
 """
@@ -89,6 +91,8 @@ from mainstem._core.memory.buffer import AtomicBuffer
 
 NO_END = cython.declare(cython.longlong, -1)
 # How often a datagram from an unknown source is reported: often enough to connect at once, too seldom to be a burden.
+# So much more is cleaned at a time than the next frames need: few enough bytes to stay in the cache until they are replaced.
+CLEAN_AHEAD = cython.declare(cython.longlong, 64 * 1024)
 CONNECT_INTERVAL = cython.declare(cython.longlong, 1_000_000)
 FIRST_TRANSPORTS = 1
 FIRST_CONNECTIONS = 2
@@ -299,7 +303,7 @@ class ReceivePath:
     """One image's way from the network into its log (docs/protocols/aeron.md, 15.3 to 15.5).
 
     ``high_water_mark`` and ``receiver_position`` of the constructor are counter ids; the path sets both to ``join_position``. It
-    validates and inserts datagrams, asks for what is missing, moves rcv-hwm and rcv-pos, cleans behind the consumers,
+    validates and inserts datagrams, asks for what is missing, moves rcv-hwm and rcv-pos, cleans ahead of what it inserts,
     schedules and sends status messages, and writes the end of the stream into the log's metadata.
 
     ``draining`` puts the EOS flag into status messages, ``rejected`` stops insertion and status messages, ``status_events``
@@ -338,6 +342,7 @@ class ReceivePath:
     high_water_mark: readonly[cython.longlong]
     end_of_stream_position: readonly[cython.longlong]
     clean_position: readonly[cython.longlong]
+    clean_limit: cython.longlong
     last_status_position: readonly[cython.longlong]
     status_messages_sent: readonly[cython.longlong]
     connections: readonly[cython.int]
@@ -450,6 +455,7 @@ class ReceivePath:
         self.rebuild_position = self.join_position
         self.high_water_mark = self.join_position
         self.clean_position = self.join_position
+        self.clean_limit = self.clean_position + PARTITION_COUNT * self.term_length - FRAME_ALIGNMENT
         self.last_status_position = self.join_position
         self.scheduled_position = self.join_position
         self.scheduled_window = self.window_length
@@ -665,6 +671,8 @@ class ReceivePath:
             if self.channel_timestamp_offset != NO_TIMESTAMP:
                 moment = transport.epoch_ns(now_ns)
                 stamp_frames(base, at, transport.length, self.channel_timestamp_offset, moment)
+            if position + moved > self.clean_limit:
+                self.clean_for(position + moved)
             # In whatever order datagrams come: each has its place, and a repeat finds its place taken.
             insert_frames(self.base, self.term_at(position) + offset, base, at, transport.length)
             self.raise_mark(position + moved)
@@ -672,6 +680,14 @@ class ReceivePath:
         if row >= 0:
             self.conn_ns[row] = now_ns
         return True
+
+    def clean_for(self, position: cython.longlong) -> cython.void:
+        """Zero the log up to a position that is about to be written, and a little beyond."""
+        target: cython.longlong = position + CLEAN_AHEAD - PARTITION_COUNT * self.term_length
+        # ``clean_to`` stops at a term's end.
+        while self.clean_position < target:
+            self.clean_position = clean_to(self.base, self.term_length, self.clean_position, target, False)
+        self.clean_limit = self.clean_position + PARTITION_COUNT * self.term_length - FRAME_ALIGNMENT
 
     def raise_mark(self, position: cython.longlong) -> cython.void:
         # Datagrams overtake one another, so the mark may only rise.
@@ -693,7 +709,10 @@ class ReceivePath:
             self.conn_ns[row] = now_ns
         # A heartbeat says how far the sender is: what is missing before it was lost, and is asked for, as far as it would be
         # inserted.
-        self.raise_mark(min(position, self.last_status_position + self.term_length // 2))
+        position = min(position, self.last_status_position + self.term_length // 2)
+        if position > self.clean_limit:
+            self.clean_for(position)
+        self.raise_mark(position)
         if flags & FLAG_EOS:
             self.on_end(position, (flags & FLAG_REVOKED) != 0, row, now_ns)
 
@@ -826,11 +845,9 @@ class ReceivePath:
         self.detector.set_deadline()
 
     def schedule_status(self) -> cython.bint:
-        """Whether consumers moved far enough, or the window changed; cleans behind them first (docs/protocols/aeron.md, 15.4)."""
+        """Whether consumers moved far enough, or the window changed (docs/protocols/aeron.md, 15.4)."""
         # No subscriber has read what did not arrive: a counter that another process corrupted must not clean the log.
         consumed: cython.longlong = min(self.subscribers.lowest(self.scheduled_position), self.high_water_mark)
-        target: cython.longlong
-        before: cython.longlong
         if not (
             self.force_status
             or consumed > self.scheduled_position + self.scheduled_window // 4
@@ -841,12 +858,6 @@ class ReceivePath:
         # Subscribers may be gone, or one may have joined behind: what was announced is not taken back.
         if consumed < self.scheduled_position:
             consumed = self.scheduled_position
-        # Clean first, announce afterwards: the window of the next status message reaches into what is cleaned here.
-        target = consumed - self.term_length
-        # ``clean_to`` stops at a term's end, so this takes a second round at most in a stream that is consumed steadily.
-        while self.clean_position < target:
-            before = self.clean_position
-            self.clean_position = clean_to(self.base, self.term_length, before, target)
         self.scheduled_position = consumed
         self.scheduled_window = self.window_length
         return True

@@ -550,7 +550,7 @@ class SendPath:
         if limit > self.publisher_limit:
             # A whole term behind the consumers, so that NAKs for what was sent lately find it in the log.
             self.clean_position = clean_to(
-                self.base, self.term_length, self.clean_position, consumer - self.term_length
+                self.base, self.term_length, self.clean_position, consumer - self.term_length, True
             )
             # What a producer may write must not reach what is not clean yet, three terms behind it.
             ahead = (limit >> self.bits) - (self.clean_position >> self.bits)

@@ -351,9 +351,16 @@ def clean_bytes(base: cython.p_uchar, at: cython.longlong, length: cython.longlo
 
 
 def clean_to(
-    base: cython.p_uchar, term_length: cython.longlong, clean: cython.longlong, target: cython.longlong
+    base: cython.p_uchar,
+    term_length: cython.longlong,
+    clean: cython.longlong,
+    target: cython.longlong,
+    is_far: cython.bint,
 ) -> cython.longlong:
-    """Clean the log from position ``clean`` to ``target``, at most to the term's end; returns the position cleaned to."""
+    """Clean the log from position ``clean`` to ``target``, at most to the term's end; returns the position cleaned to.
+
+    With ``is_far`` the memory is not used again before a term or two have been written.
+    """
     offset: cython.longlong = clean & (term_length - 1)
     length: cython.longlong = target - clean
     if length <= 0:
@@ -361,7 +368,7 @@ def clean_to(
     if length > term_length - offset:
         length = term_length - offset
     at: cython.longlong = ((clean // term_length) % PARTITION_COUNT) * term_length + offset
-    clean_bytes(base, at, length, term_length >= FAR_TERM_LENGTH)
+    clean_bytes(base, at, length, is_far and term_length >= FAR_TERM_LENGTH)
     return clean + length
 
 
@@ -511,7 +518,7 @@ def fill_gap(
 def clean(log: AtomicBuffer, term_length: cython.longlong, position: cython.longlong, target: cython.longlong) -> int:
     """Zero from ``position`` to ``target`` or the term's end, header word last; returns the position reached."""
     log.check(0, 3 * term_length)
-    return clean_to(log.base, term_length, position, target)
+    return clean_to(log.base, term_length, position, target, True)
 
 
 def producer_position(log: AtomicBuffer, term_length: cython.longlong, initial_term_id: cython.int) -> int:
