@@ -37,8 +37,9 @@ class DecodedRows:
     """Turns batches of messages into batches of rows. It is pickled to Spark's workers, so it holds plain values.
 
     ``schema`` has the codec's columns, ``known`` the message's columns to keep, and ``payload`` names the column of the
-    messages. ``columns`` are the row columns to fill, perhaps with ``ROW``; None for all but ``ROW``. Raises ConfigurationError if
-    a name is used twice.
+    messages. ``columns`` are the row columns to fill, perhaps with ``ROW``; None for all but ``ROW``. ``skips`` names a column with
+    the reason why a message is not decoded, null if it is: the row has that problem, or none if the text is empty. Raises
+    ConfigurationError if a name is used twice.
     """
 
     def __init__(
@@ -48,12 +49,13 @@ class DecodedRows:
         known: Sequence[str],
         payload: str = "payload",
         columns: Collection[str] | None = None,
+        skips: str = "",
     ) -> None:
         check_names(schema.names, known)
         if columns is not None and RESCUE_COLUMNS[0] not in columns and isinstance(codec, RowCodec):
             codec = copy(codec)
             codec.rescues = False
-        self._codec, self._schema, self._known, self._payload = codec, schema, tuple(known), payload
+        self._codec, self._schema, self._known, self._payload, self._skips = codec, schema, tuple(known), payload, skips
         self._columns = None if columns is None else frozenset(columns)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -84,9 +86,16 @@ class DecodedRows:
     def _decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         import numpy as np
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         messages, total = batch.column(self._payload), batch.num_rows
-        decoded = within_limits(self._decode(messages), self._schema)
+        skipped: dict[int, str] = {}
+        decodable = messages
+        if self._skips:
+            texts = batch.column(self._skips)
+            skipped = {i: text for i, text in enumerate(texts.to_pylist()) if text is not None}
+            decodable = pc.if_else(texts.is_null(), messages, pa.scalar(None, messages.type))
+        decoded = within_limits(self._decode(decodable), self._schema)
         count, rescued = len(decoded.origins), decoded.rescued
         reasons: dict[int, str] = {}
         values: Any = None
@@ -94,11 +103,11 @@ class DecodedRows:
             values = messages.to_pylist()
             absent = set(range(total)).difference(decoded.origins)
             reasons = {i: NO_ROWS if values[i] else EMPTY if values[i] is not None else NULL_MESSAGE for i in absent}
-            reasons |= {i: text for i, text in decoded.problems.items() if values[i]}
+            reasons |= {i: text for i, text in decoded.problems.items() if values[i]} | skipped
         failed = sorted(reasons)
         made: dict[str, Any] = {
-            PROBLEM: _after_nulls(count, [_valid(reasons[i]) for i in failed], pa.string()),
-            RESCUE_COLUMNS[1]: _after_nulls(count, [values[i] for i in failed], pa.binary()),
+            PROBLEM: _after_nulls(count, [_valid(reasons[i]) or None for i in failed], pa.string()),
+            RESCUE_COLUMNS[1]: _after_nulls(count, [values[i] if reasons[i] else None for i in failed], pa.binary()),
             RESCUE_COLUMNS[0]: pa.array(map(rescued.get, range(count + len(failed))), pa.string())
             if rescued
             else pa.nulls(count + len(failed), pa.string()),
@@ -132,7 +141,7 @@ def _array_decoder(codec: Codec) -> Callable[[pa.Array, pa.Schema], Decoded] | N
 
 
 def _after_nulls(count: int, values: list[Any], kind: Any) -> Any:
-    """A column of so many nulls, and then these values."""
+    """A column of ``count`` nulls, then these values."""
     import pyarrow as pa
 
     if not values:

@@ -15,7 +15,7 @@ from mainstem.capture import remote_files
 from mainstem.capture.files import captures
 from mainstem.capture.remote_files import StoredPath
 from mainstem.errors import CaptureError
-from mainstem.spark.sources.capture import CaptureBatchReader, CaptureStreamReader
+from mainstem.spark.sources.capture import CaptureBatchReader, CapturedRows, CaptureStreamReader
 from mainstem.spark.sources.capture_options import parse_options
 from mainstem.store import files as stored_files
 from mainstem.store.files import StoredFileReader
@@ -49,7 +49,7 @@ def fields() -> StructType:
 
 def packets(path: str, **options: str) -> list[int]:
     checked = parse_options({"path": path, **options})
-    reader = CaptureBatchReader(checked, checked.wanted(fields()))
+    reader = CaptureBatchReader(checked, CapturedRows(checked.wanted(fields())))
     parts = pickle.loads(pickle.dumps(reader.partitions()))
     return [row["packet"] for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
 
@@ -84,7 +84,7 @@ def test_directories_and_patterns_are_listed(remote: Path) -> None:
 def test_a_growing_capture_in_a_store_is_followed(remote: Path) -> None:
     (remote / "a.pcap").write_bytes(make.pcap([PACKET] * 5))
     options = parse_options({"path": "remote://host/a.pcap", "access_key": "topsecret"})
-    reader = CaptureStreamReader(options, options.wanted(fields()))
+    reader = CaptureStreamReader(options, CapturedRows(options.wanted(fields())))
 
     def read(start: dict[str, int], end: dict[str, int]) -> int:
         return sum(batch.num_rows for part in reader.partitions(start, end) for batch in reader.read(part))

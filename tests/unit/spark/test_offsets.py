@@ -20,7 +20,7 @@ from mainstem.errors import CaptureError, ConfigurationError, RecordingError
 from mainstem.recording import Recorder
 from mainstem.recording.rows.schema import MESSAGE_COLUMNS
 from mainstem.spark.lags import _offsets
-from mainstem.spark.sources.capture import CaptureStreamReader
+from mainstem.spark.sources.capture import CapturedRows, CaptureStreamReader
 from mainstem.spark.sources.capture_options import parse_options as capture_options
 from mainstem.spark.sources.offsets import CaptureOffset, parse_capture_offset, parse_offset
 from mainstem.spark.sources.options import parse_options
@@ -135,7 +135,7 @@ PACKET = make.link(make.ip(make.udp(make.data_frame())), make.ETHERNET)
 
 def following(path: Path, **options: str) -> CaptureStreamReader:
     parsed = capture_options({"path": str(path), **options})
-    return CaptureStreamReader(parsed, parsed.wanted(StructType([StructField("packet", LongType())])))
+    return CaptureStreamReader(parsed, CapturedRows(parsed.wanted(StructType([StructField("packet", LongType())]))))
 
 
 def read_in(stream: CaptureStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:

@@ -8,22 +8,24 @@ query, or with ``failOnDataLoss=false`` is read from its beginning.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
 
 from mainstem.capture.files import captures
 from mainstem.capture.index import build, identity
 from mainstem.capture.planning import plan, plan_new, unreadable
 from mainstem.capture.reading import read
 from mainstem.capture.remote_files import StoredPath, is_remote, status_of
-from mainstem.capture.schema import columns, ddl
+from mainstem.capture.schema import columns
 from mainstem.capture.store import index_of
 from mainstem.errors import CaptureError
 from mainstem.spark.option_table import TriggerDelay, documents
 from mainstem.spark.sources.batches import freeze_gc
 from mainstem.spark.sources.capture_options import CaptureOptions, parse_options
+from mainstem.spark.sources.decoding import PAYLOAD, SKIP, PayloadDecoder, decoded_schema, decoder_of
 from mainstem.spark.sources.features import (
     ReadAllAvailable,
     ReadLimit,
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
     from mainstem.capture.chunks import FrameIndex
     from mainstem.capture.planning import CapturePartition, FrameSelection
@@ -53,17 +54,59 @@ class CaptureInputPartition(InputPartition):
     part: CapturePartition
 
 
-def _rows_of(partition: InputPartition | None, selection: FrameSelection) -> Iterator[pa.RecordBatch]:
-    freeze_gc()
-    # Where there are no partitions Spark starts one task all the same, for none.
-    return read(partition.part, selection) if isinstance(partition, CaptureInputPartition) else iter(())
+@dataclass(frozen=True)
+class CapturedRows:
+    """What a task reads, and what decodes it. Pickled to the workers."""
+
+    selection: FrameSelection
+    decoder: PayloadDecoder | None = None
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        freeze_gc()
+        # If there are no partitions, Spark still starts one task, with None.
+        if not isinstance(partition, CaptureInputPartition):
+            return iter(())
+        rows = read(partition.part, self.selection)
+        return rows if self.decoder is None else self.decoder(map(_with_skips, rows))
+
+
+# The columns that tell whether a frame holds a whole message.
+MESSAGE_COLUMNS = ("protocol", "frame_type", "flags", "frame_length", "length", PAYLOAD)
+UNFRAGMENTED = 0xC0
+FRAGMENT = "the frame is a fragment of a message"
+CUT = "the capture does not have the whole frame"
+
+
+def _with_skips(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The frames with the column ``SKIP``: only frames with a whole message of Aeron or Aqueduct are decoded."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    protocol, kind, flags, frame_length, length, payload = map(batch.column, MESSAGE_COLUMNS)
+    is_aqueduct = pc.and_(pc.equal(protocol, "aqueduct"), pc.equal(kind, "MESSAGE"))
+    # A heartbeat is a DATA frame of length 0.
+    is_data = pc.and_(pc.equal(protocol, "aeron"), pc.and_(pc.equal(kind, "DATA"), pc.greater(frame_length, 0)))
+    is_whole = pc.or_kleene(is_aqueduct, pc.equal(pc.bit_wise_and(flags, UNFRAGMENTED), UNFRAGMENTED))
+    is_captured = pc.equal(pc.binary_length(pc.fill_null(payload, b"")), length)
+    skips = pc.case_when(
+        pc.make_struct(
+            pc.invert(pc.or_(pc.fill_null(is_aqueduct, False), pc.fill_null(is_data, False))),
+            pc.invert(pc.fill_null(is_whole, False)),
+            pc.invert(pc.fill_null(is_captured, False)),
+        ),
+        "",
+        FRAGMENT,
+        CUT,
+        pa.scalar(None, pa.string()),
+    )
+    return pa.RecordBatch.from_arrays([*batch.columns, skips], names=[*batch.schema.names, SKIP])
 
 
 class CaptureBatchReader(DataSourceReader):
     """Reads what the files hold now."""
 
-    def __init__(self, options: CaptureOptions, selection: FrameSelection) -> None:
-        self._options, self._wanted = options, selection
+    def __init__(self, options: CaptureOptions, rows: CapturedRows) -> None:
+        self._options, self._rows = options, rows
 
     def partitions(self) -> Sequence[InputPartition]:
         options, parts = self._options, []
@@ -75,18 +118,18 @@ class CaptureBatchReader(DataSourceReader):
             except CaptureError as error:
                 parts.append(unreadable(file, str(error)))
                 continue
-            parts += plan(file, index, self._wanted, part_bytes=options.partition_bytes, min_parts=share)
+            parts += plan(file, index, self._rows.selection, part_bytes=options.partition_bytes, min_parts=share)
         return [CaptureInputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        return _rows_of(partition, self._wanted)
+        return self._rows.read(partition)
 
 
 class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads captures as they grow, and those that come. What needs history is read from its file's beginning each time."""
 
-    def __init__(self, options: CaptureOptions, selection: FrameSelection) -> None:
-        self._options, self._wanted = options, selection
+    def __init__(self, options: CaptureOptions, rows: CapturedRows) -> None:
+        self._options, self._rows = options, rows
         self._indexes: dict[str, FrameIndex] = {}
         self._same: dict[str, tuple[int, int, str]] = {}
         self._frozen: Ends | None = None
@@ -95,7 +138,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get a copy and need none of what the driver holds.
         nothing: dict[str, Any] = {"_indexes": {}, "_same": {}, "_frozen": None, "_delay": None}
-        return {"_options": self._options, "_wanted": self._wanted, **nothing}
+        return {"_options": self._options, "_rows": self._rows, **nothing}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return CaptureOffset().as_json()
@@ -233,11 +276,11 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except CaptureError as error:
                 parts.append(unreadable(file, str(error)))
                 continue
-            parts += plan_new(file, index, self._wanted, begin, stop, part_bytes=self._options.partition_bytes)
+            parts += plan_new(file, index, self._rows.selection, begin, stop, part_bytes=self._options.partition_bytes)
         return [CaptureInputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        return _rows_of(partition, self._wanted)
+        return self._rows.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         pass
@@ -257,19 +300,27 @@ class CaptureSource(DataSource):
     def name(cls) -> str:
         return "mainstem.capture"
 
-    def schema(self) -> str | StructType:
+    def schema(self) -> StructType:
         texts, is_table = user_options(self.name(), self.options)
-        payload = parse_options(texts).payload
-        if is_table:
-            known = struct_fields((column.name, column.type, True) for column in columns(payload=payload))
-            return table_schema(known, texts)
-        return ddl(payload=payload)
+        options = parse_options(texts)
+        known = struct_fields((column.name, column.type, True) for column in columns(payload=options.payload))
+        whole = decoded_schema(known, options) if options.codec else StructType(known)
+        return table_schema(whole.fields, texts) if is_table else whole
+
+    def _rows(self, schema: StructType, options: CaptureOptions) -> CapturedRows:
+        """What tasks read for a query's schema. Raises ConfigurationError."""
+        own = {column.name for column in columns(payload=True)}
+        read, decoder = decoder_of(schema, options, own.__contains__, skips=True)
+        selection = options.wanted(read)
+        if decoder is not None:
+            selection = replace(selection, names=tuple(dict.fromkeys((*selection.names, *MESSAGE_COLUMNS))))
+        return CapturedRows(selection, decoder)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(read_options(self.name(), self.options, schema))
-        return CaptureBatchReader(options, options.wanted(schema))
+        return CaptureBatchReader(options, self._rows(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         texts = read_options(self.name(), self.options, schema)
         options = parse_options(texts)
-        return stream_reader(CaptureStreamReader(options, options.wanted(schema)), texts, CaptureOptions)
+        return stream_reader(CaptureStreamReader(options, self._rows(schema, options)), texts, CaptureOptions)

@@ -18,6 +18,7 @@ from mainstem.spark.option_table import (
     positive,
     text,
 )
+from mainstem.spark.sources.decoding import CodecOptions, check_codec, codec_texts, is_codec_option
 from mainstem.store.options import is_store_option
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def _rows(value: str, name: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaptureOptions(TriggerOptions):
+class CaptureOptions(TriggerOptions, CodecOptions):
     """The options of ``mainstem.capture``, in the order of the documentation."""
 
     path: str = option(
@@ -110,11 +111,13 @@ class CaptureOptions(TriggerOptions):
 def parse_options(options: Mapping[str, str]) -> CaptureOptions:
     """Checked options. Raises ConfigurationError that names the option, its value and what would be accepted."""
     store_options = {name: value for name, value in options.items() if is_store_option(name)}
-    texts = {name: value for name, value in options.items() if name not in store_options}
-    made = CaptureOptions(store_options=store_options, **parsed(CaptureOptions, "mainstem.capture", texts))
+    texts = {name: value for name, value in options.items() if name not in store_options and not is_codec_option(name)}
+    values = parsed(CaptureOptions, "mainstem.capture", texts)
+    made = CaptureOptions(store_options=store_options, codec_options=codec_texts(options), **values)
     if not made.path:
         raise ConfigurationError(
             "mainstem.capture needs the option 'path': a capture, a directory of them, or a pattern"
         )
     check_trigger(texts, made)
+    check_codec(made)
     return made

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructField, StructType
 
-PAYLOAD = "payload"
+PAYLOAD, SKIP = "payload", "skip"
 PREFIX = "codec."
 # A codec's column hides the source's of the same name, which is still there by this prefix.
 QUALIFIER = "mainstem."
@@ -135,7 +135,7 @@ def _qualified(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def decoder_of(
-    schema: StructType, options: CodecOptions, is_own: Callable[[str], bool]
+    schema: StructType, options: CodecOptions, is_own: Callable[[str], bool], *, skips: bool = False
 ) -> tuple[StructType, PayloadDecoder | None]:
     """What is read of the messages for a query's schema, and what makes the rows of it; None without a codec.
 
@@ -143,6 +143,7 @@ def decoder_of(
         schema: The columns that the query asks for.
         options: The codec.
         is_own: Whether the source has a column of a name.
+        skips: Whether a column ``SKIP`` of the messages says why they are not decoded (``DecodedRows``).
 
     Raises:
         ConfigurationError: A column has the wrong type or is required, or the codec or one of its options is wrong.
@@ -179,7 +180,14 @@ def decoder_of(
     names = [QUALIFIER + name for name in known]
     check_distinct(kind.names, (*_RESERVED, *names, ROW))
     codec = find_codec(options.codec, options.codec_options)
-    rows = DecodedRows(codec, to_arrow_schema(kind, timezone="UTC"), names, QUALIFIER + PAYLOAD, columns=sources)
+    rows = DecodedRows(
+        codec,
+        to_arrow_schema(kind, timezone="UTC"),
+        names,
+        QUALIFIER + PAYLOAD,
+        columns=sources,
+        skips=QUALIFIER + SKIP if skips else "",
+    )
     known.setdefault(PAYLOAD, StructField(PAYLOAD, BinaryType()))
     return StructType(list(known.values())), PayloadDecoder(rows, sources, to_arrow_schema(schema, timezone="UTC"))
 
