@@ -82,7 +82,7 @@ def test_a_schema_is_inferred_or_given_and_an_invalid_one_is_refused(spark: Spar
     assert reasons == {"the message is not JSON", "there is no message"}
     with pytest.raises(ConfigurationError, match="no column 'body'"):
         decode(df, "json", payload="body")
-    with pytest.raises(ConfigurationError, match="'n' has the name of one of ours"):
+    with pytest.raises(ConfigurationError, match="'n' has a reserved name"):
         decode(df.selectExpr("payload", "1 as n"), "json", "n int")
     with pytest.raises(ConfigurationError, match="schema= says"):
         decode(spark.readStream.format("rate").load().selectExpr("string(value) as payload"), "json")

@@ -150,7 +150,7 @@ def test_columns_are_added_on_request_and_a_changed_schema_is_refused(spark: Spa
     log(tmp_path / "recordings", range(5, 7), extra={"place": "Brest"})
     # With it the new messages say what is new.
     ingest(spark, tmp_path, evolve=True, **delta)
-    with pytest.raises(ConfigurationError, match="n is bigint there and string here"):
+    with pytest.raises(ConfigurationError, match="n is bigint in the table and string here"):
         ingest(spark, tmp_path, schema="n string", evolve=True, **delta)
     rows = polars.read_delta(str(table)).sort("n")
     assert rows["place"].to_list() == [None] * 5 + ["Brest"] * 2

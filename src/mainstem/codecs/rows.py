@@ -157,7 +157,7 @@ def _valid(reason: str) -> str:
 def check_names(names: Sequence[str], known: Sequence[str]) -> None:
     own = (*known, PROBLEM, *RESCUE_COLUMNS)
     if reserved := sorted(set(names) & set(own)):
-        raise ConfigurationError(f"the codec's column {reserved[0]!r} has the name of one of ours: {', '.join(own)}")
+        raise ConfigurationError(f"the codec's column {reserved[0]!r} has a reserved name: {', '.join(own)}")
     if len(set(names)) < len(names):
         twice = next(name for name in names if list(names).count(name) > 1)
         raise ConfigurationError(f"the codec has two columns {twice!r}")

@@ -1,4 +1,4 @@
-"""Message streams as DataFrames: ``register(spark)``, or a session that is ready for them: ``create_session()``."""
+"""Message streams as DataFrames. Call ``register(spark)``, or ``create_session()`` for a session that has everything set up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columns of a codec as Spark can have them. What cannot be a column of Spark's is rescued."""
+"""A codec's columns with Spark types. Columns that Spark cannot represent are rescued."""
 
 from __future__ import annotations
 
@@ -47,25 +47,25 @@ def inferred_columns(codec: Codec, sample: Sequence[bytes], taken: Collection[st
 
 
 def folded(name: str) -> str:
-    """What Spark compares names by: it ignores case."""
+    """The form in which Spark compares names: it ignores case."""
     return name.upper().lower()
 
 
 def check_distinct(names: Sequence[str], taken: Collection[str]) -> None:
-    """Raises ConfigurationError for a name that is another one's, or one of ``taken``, if case is ignored."""
+    """Raise ConfigurationError if names equal each other or one of ``taken``, ignoring case."""
     own = {folded(name) for name in taken}
     seen: dict[str, str] = {}
     for name in names:
         key = folded(name)
         if key in own:
-            raise ConfigurationError(f"the codec's column {name!r} has the name of one of ours: {', '.join(taken)}")
+            raise ConfigurationError(f"the codec's column {name!r} has a reserved name: {', '.join(taken)}")
         if key in seen:
             raise ConfigurationError(f"the codec's columns {seen[key]!r} and {name!r} have the same name in Spark")
         seen[key] = name
 
 
 def as_nullable(columns: StructType) -> StructType:
-    """Columns that may be null at any depth, as those of problem rows are."""
+    """The columns, nullable at any depth: rows with a problem have nulls."""
 
     def nullable(value: Any) -> Any:
         if isinstance(value, dict):
@@ -103,7 +103,7 @@ def with_required(columns: StructType, given: StructType) -> StructType:
 
 
 def _column(item: pa.Field) -> Any:
-    """A field as Spark has it; None for a type that it lacks."""
+    """The field with its Spark type; None if Spark has none."""
     from pyspark.errors import PySparkTypeError
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import NullType, StructField
@@ -116,7 +116,7 @@ def _column(item: pa.Field) -> Any:
 
 
 def _signed(kind: Any) -> Any:
-    """A type of Spark's that holds the same values: Spark has no unsigned integers, dictionaries, or floats of 16 bits."""
+    """The Spark-compatible type for the same values: Spark has no unsigned integers, dictionaries or 16-bit floats."""
     import pyarrow as pa
     import pyarrow.types as is_
 

@@ -1,4 +1,4 @@
-"""The root cause in the text of a Spark error: Spark puts tracebacks before it, and a code or a plan after it."""
+"""Extracts the root cause from a Spark error, whose text has tracebacks before it and a code or a plan after it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from mainstem import errors
 
 _OWN = re.compile(r"\bmainstem\.errors\.(\w+): (.*)")
-# Where the query, its plan or the JVM's own stack begin.
+# Where the query, its plan or the JVM's stack begins.
 _APPENDIX = re.compile(r"^(?:JVM stacktrace|=== Streaming Query ===|== SQL )", re.MULTILINE)
 _TRACEBACK = "Traceback (most recent call last):"
 _STREAM_FAILED = re.compile(r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ")
@@ -21,7 +21,7 @@ def own_error(error: BaseException) -> errors.MainstemError | None:
         if match := _OWN.search(line):
             kind = getattr(errors, match[1], None)
             if isinstance(kind, type) and issubclass(kind, errors.MainstemError):
-                # What a later one was raised from comes before it.
+                # An error's cause comes before it.
                 wrapped = kind, match[2]
         elif wrapped is not None and line.startswith(("JVM stacktrace", "=== Streaming Query ===")):
             break
@@ -59,5 +59,5 @@ def root_cause(error: BaseException) -> str:
 
 
 def as_own_error(error: BaseException) -> errors.MainstemError:
-    """Return a Mainstem error that says what a Spark error says, and needs no JVM to be printed."""
+    """Return a Mainstem error with the text of a Spark error, which can be printed without a JVM."""
     return own_error(error) or errors.MainstemError(root_cause(error))

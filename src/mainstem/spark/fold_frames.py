@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def schema(fold: Fold) -> str:
-    """What ``apply`` returns, as Spark's DDL: the keys, a row's table, its revision, and a struct for each table."""
+    """The schema of ``apply`` as DDL: the keys, a row's table, its revision, and a struct for each table."""
     keys = [f"{column.name} {column.type}" for column, _ in fold.keys]
     kinds = [f"{k.name} struct<{', '.join(f'{c.name}: {c.type}' for c in k.columns)}>" for k in fold.kinds]
     return ", ".join([*keys, "kind string", f"{REVISION.name} {REVISION.type}", *kinds])
 
 
 def arrow_schema(fold: Fold) -> pa.Schema:
-    """The same for Arrow."""
+    """Like ``schema``, for Arrow."""
     types = arrow_kinds()
     keys = [pa.field(column.name, types[column.type]) for column, _ in fold.keys]
     kinds = [pa.field(k.name, pa.struct([pa.field(c.name, types[c.type]) for c in k.columns])) for k in fold.kinds]
@@ -59,11 +59,11 @@ def prepared(fold: Fold, frames: DataFrame) -> DataFrame:
 
 
 def apply(fold: Fold, frames: DataFrame, *kinds: str) -> DataFrame:
-    """Every row that ``fold`` (or only these tables of it) makes of ``frames``.
+    """Fold frames into the rows of all tables of ``fold``, or only of ``kinds``.
 
-    In batch every row comes once, in its final form; memory is bounded by what the fold remembers, as the rows of a key are
-    sorted on disk and read in pieces. In streaming a row comes again whenever a micro-batch changed it, with a higher
-    revision; frames must come in order of time from one micro-batch to the next.
+    In batch, each row appears once, in its final form. Memory is bounded by the fold's state, because the rows of a key are sorted
+    on disk and read in parts. In streaming, a row appears again with a higher revision whenever a micro-batch changed it; frames
+    must be ordered by time across micro-batches.
     """
     ready = prepared(fold, frames)
     return _stream(fold, ready, frozenset(kinds)) if frames.isStreaming else _batch(fold, ready, frozenset(kinds))
@@ -81,7 +81,7 @@ def _batch(fold: Fold, ready: DataFrame, kinds: frozenset[str]) -> DataFrame:
         yield rows_to_arrow(fold, values, _only(fold.pending_rows(state), kinds))
 
     order = [*keys, *(PREFIX + name for name in TIMES)]
-    # The grouping needs rows of a key together and keys in order: this gives it both, and the order of time within a key.
+    # Grouping needs the rows of a key together and keys in order. This gives both, with rows of a key ordered by time.
     ordered = ready.repartition(*keys).sortWithinPartitions(*order)
     return ordered.groupBy(*keys).applyInArrow(fold_batches, schema(fold))
 

@@ -1,9 +1,9 @@
-"""Functions for ``foreachBatch``: micro-batches of any streaming query into tables, or into a sink of one's own, once.
+"""Functions for ``foreachBatch``: write the micro-batches of any streaming query to tables or to your own sink, once.
 
-Spark runs a micro-batch again when the driver ended before the checkpoint was written. ``to_delta`` and ``to_iceberg`` write tables
-whose commits name the micro-batch; ``in_transaction`` keeps its number in the database that the rows go to; ``idempotent`` keeps it
-beside a sink that has no transactions. Each takes the query's id from its checkpoint, so a new checkpoint is a new query. One
-driver runs a query at a time.
+Spark repeats a micro-batch if the driver ended before the checkpoint was written. ``to_delta`` and ``to_iceberg`` write tables
+whose commits name the micro-batch. ``in_transaction`` stores its number in the database with the rows, and ``idempotent``
+stores it beside a sink without transactions. Each takes the query's id from its checkpoint, so a new checkpoint is a new query.
+Only one driver may run a query at a time.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def to_delta(
     compact_every: int = 0,
     query_id: str = "",
 ) -> Callable[[DataFrame, int], None]:
-    """Writes micro-batches to a Delta table: executors write data files, the driver commits, each micro-batch once.
+    """Write micro-batches to a Delta table. Executors write data files, and the driver commits each micro-batch once.
 
     Args:
-        url: The table, created if it does not exist: a directory that driver and executors share, or a URL.
+        url: A directory that driver and executors share, or a URL. The table is created if it does not exist.
         partition_by: The columns that a new table is partitioned by.
         options: Options of the store, by pyarrow's names or Hadoop's.
-        evolve: Whether columns that the table lacks are added to it; else they are refused.
+        evolve: Whether to add columns that the table lacks; otherwise they are refused.
         target_file_size: Bytes of a data file at which a task begins another.
         compact_every: Join small files after this many micro-batches, in the driver; 0 for never.
         query_id: What the commits name the query; empty for the id in its checkpoint.
@@ -85,16 +85,16 @@ def to_iceberg(
     compact_every: int = 0,
     query_id: str = "",
 ) -> Callable[[DataFrame, int], None]:
-    """Writes micro-batches to an Iceberg table: executors write data files, the driver commits, each micro-batch once.
+    """Write micro-batches to an Iceberg table. Executors write data files, and the driver commits each micro-batch once.
 
     Args:
-        table: Its name in the catalog, as in ``sea.tides``; created if it does not exist.
-        warehouse: Where new tables go. A directory has its catalog in a file, unless one is named.
-        catalog: A catalog of pyiceberg's own configuration.
-        catalog_options: Options of the catalog, as ``uri``.
+        table: The name in the catalog, such as ``sea.tides``; created if it does not exist.
+        warehouse: The location of new tables. Without ``catalog``, a directory keeps its catalog in a file.
+        catalog: The name of a catalog in pyiceberg's configuration.
+        catalog_options: Options of the catalog, such as ``uri``.
         partition_by: The columns that a new table is partitioned by.
         options: Options of the warehouse's store, by pyarrow's names or Hadoop's.
-        evolve: Whether columns that the table lacks are added to it, and types widened; else they are refused.
+        evolve: Whether to add columns that the table lacks and to widen types; otherwise both are refused.
         target_file_size: Bytes of a data file at which a task begins another.
         compact_every: Join small files after this many micro-batches, in the driver; 0 for never.
         query_id: What the commits name the query; empty for the id in its checkpoint.
@@ -131,14 +131,14 @@ def idempotent(
     options: Mapping[str, str] | None = None,
     query_id: str = "",
 ) -> Callable[[DataFrame, int], None]:
-    """Calls a function for each micro-batch, and not again for one for which it has returned.
+    """Call a function for each micro-batch, and not again once it has returned.
 
-    For a sink without transactions. A micro-batch is repeated only where the driver ended while the function ran, or in the moment
-    between its return and the ledger's entry: the function has to bear that, by keys for example.
+    Use it for a sink without transactions. A micro-batch is repeated only if the driver ended while the function ran, or
+    between its return and the ledger's entry, so the function must tolerate that, for example by writing keys.
 
     Args:
-        function: Gets the micro-batch and its number, as a function for ``foreachBatch`` does.
-        ledger: A directory or a URL with a file for each query: the number of its last micro-batch.
+        function: A function as for ``foreachBatch``, called with the micro-batch and its number.
+        ledger: A directory or a URL with a file for each query, which holds the number of its last micro-batch.
         options: Options of the ledger's store.
         query_id: The name of the file; empty for the query's id in its checkpoint.
 
@@ -171,15 +171,15 @@ def in_transaction(
     table: str = "mainstem_batches",
     query_id: str = "",
 ) -> Callable[[DataFrame, int], None]:
-    """Calls a function for each micro-batch in a transaction of a database, which keeps the number of the micro-batch too.
+    """Call a function for each micro-batch in a database transaction that also stores the micro-batch's number.
 
-    So the rows of a micro-batch are in the database once, whatever ended when, provided that the function writes them through the
-    connection that it gets. That is in the driver: ``batch.toLocalIterator()`` brings the rows there, not all at once.
+    So the rows of a micro-batch are in the database exactly once, if the function writes them through the connection that it is
+    given. It runs in the driver; ``batch.toLocalIterator()`` fetches the rows in parts.
 
     Args:
-        connect: Opens a connection (PEP 249) without autocommit; it is closed after the micro-batch.
-        function: Gets the micro-batch and the connection; it neither commits nor rolls back.
-        table: The table of the numbers, created if it does not exist: ``query_id``, ``batch_id``.
+        connect: Opens a connection (PEP 249) without autocommit. It is closed after the micro-batch.
+        function: Called with the micro-batch and the connection. It must not commit or roll back.
+        table: The table of numbers (``query_id``, ``batch_id``), created if it does not exist.
         query_id: What the table names the query; empty for the query's id in its checkpoint.
 
     Returns:
@@ -195,7 +195,7 @@ def in_transaction(
         >>> df.writeStream.foreachBatch(in_transaction(lambda: sqlite3.connect("tides.db"), insert)).start()
     """
     if not _TABLE.fullmatch(table):
-        raise ConfigurationError(f"{table!r} is not a plain table name")
+        raise ConfigurationError(f"{table!r} is not a plain table name: use letters, digits, '_' and '.'")
 
     def write(batch: DataFrame, batch_id: int) -> None:
         name = _checked(query_id or query_id_of(batch))
@@ -217,7 +217,7 @@ def in_transaction(
 
 
 def _claim(cursor: Any, table: str, query_id: str, batch_id: int) -> bool:
-    """Writes the number of a micro-batch in the transaction; False where it is there already."""
+    """Store the number of a micro-batch in the transaction; return False if it is already there."""
     cursor.execute(f"SELECT batch_id FROM {table} WHERE query_id = '{query_id}'")
     row = cursor.fetchone()
     if row is None:
@@ -225,12 +225,12 @@ def _claim(cursor: Any, table: str, query_id: str, batch_id: int) -> bool:
         return True
     if row[0] >= batch_id:
         return False
-    # Another driver of the query that came first has changed the row: this one's condition then holds for none.
+    # If another driver of the query was first, it has changed the row, and this condition matches none.
     cursor.execute(
         f"UPDATE {table} SET batch_id = {batch_id:d} WHERE query_id = '{query_id}' AND batch_id = {int(row[0])}"
     )
     if cursor.rowcount == 0:
-        raise MainstemError(f"another driver writes micro-batches of {query_id}")
+        raise MainstemError(f"another driver is writing micro-batches of query {query_id}")
     return True
 
 
@@ -292,17 +292,13 @@ class BatchWriter:
         try:
             self.compactions.append(self._table.compact())
         except Exception as error:
-            # The micro-batch is committed. Whatever the format's library raises, the next compaction joins these files too.
+            # The micro-batch is committed, and the next compaction joins these files too.
             log.warning("%s: cannot compact after micro-batch %d: %s", self._table.name, batch_id, error)
 
 
 def query_id_of(batch: DataFrame) -> str:
-    """The id of the streaming query that a micro-batch belongs to: the one in its checkpoint, the same after a restart.
-
-    Raises:
-        ConfigurationError: It is not a micro-batch of a streaming query.
-    """
+    """The id of a micro-batch's query, from its checkpoint. Raises ConfigurationError if there is none."""
     query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     if not query_id:
-        raise ConfigurationError("this is not a micro-batch of a streaming query: name one by query_id=")
+        raise ConfigurationError("this is not a micro-batch of a streaming query; pass query_id=")
     return str(query_id)

@@ -126,7 +126,7 @@ def test_rows_are_in_the_order_of_the_messages_and_a_null_is_a_problem() -> None
 
 
 def test_a_column_with_the_name_of_another_one_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="'id' has the name of one of ours"):
+    with pytest.raises(ConfigurationError, match="'id' has a reserved name"):
         DecodedRows(find_codec("json"), pa.schema([("id", pa.int64())]), ["id"])
 
 

@@ -110,7 +110,7 @@ def test_a_lazy_query_reads_only_the_messages_that_its_condition_allows(recordin
         ({"codec": "morse"}, "unknown codec 'morse'"),
         ({"codec": "json", "columns": ["m"]}, "no column 'm'; there are problem, n"),
         ({"codec": "json", "frames": True}, "messages, not frames"), ({"codec_options": {"a": "b"}}, "need a codec"),
-        ({"codec": "json", "schema": pa.schema([("position", pa.int64())])}, "'position' has the name of one of ours"),
+        ({"codec": "json", "schema": pa.schema([("position", pa.int64())])}, "'position' has a reserved name"),
         ({"codec": find_codec("json"), "codec_options": {"a": "b"}}, "this codec has its own"),
         ({"codec": "csv"}, "codec 'csv': CSV needs a schema"),
     ],

@@ -1,4 +1,4 @@
-"""What a table format provides, for the driver and for the tasks of a micro-batch."""
+"""The interface of a table format, for the driver and for the tasks of a micro-batch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from mainstem.spark.formats.data_files import ColumnBounds
 
 DEFAULT_FILE_SIZE = 128 << 20
-# Commits of others that one commit may meet before it gives up: each of them was a success of another writer.
+# Attempts to commit. Each failure is another writer's success.
 COMMIT_ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
 class Compaction:
-    """What a compaction did: how many data files it replaced, by how many, and how many unreferenced files it deleted."""
+    """The result of a compaction: data files replaced, data files written, and unreferenced files deleted."""
 
     replaced: int
     by: int
@@ -29,17 +29,17 @@ class Compaction:
 
 
 class DataFiles(Protocol):
-    """The data files of one table, for the tasks; pickled to them."""
+    """Writes the data files of one table in the tasks, to which it is pickled."""
 
     @property
     def schema(self) -> pa.Schema: ...
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[Hashable, pa.RecordBatch]]:
-        """The rows of each partition of the table, in the columns of the files."""
+        """Split rows by table partition, with the columns of the files."""
         ...
 
     def create(self, partition: Any) -> Any:
-        """A new file of a partition: ``name``, ``sink`` (a binary file to write to), ``close()`` and ``discard()``."""
+        """Create a file of a partition, with ``name``, ``sink`` (a binary file to write to), ``close()`` and ``discard()``."""
         ...
 
     @property
@@ -48,19 +48,19 @@ class DataFiles(Protocol):
         ...
 
     def describe(self, partition: Any, file: Any, metadata: Any, bounds: ColumnBounds) -> bytes:
-        """What the commit needs to know of a closed file, from its Parquet footer and the bounds of its columns."""
+        """Describe a closed file for the commit, from its Parquet footer and the bounds of its columns."""
         ...
 
 
 class ColumnRules:
-    """What a format does to Spark's columns: here nothing."""
+    """How a format changes Spark's columns. By default it does not."""
 
     def stored(self, columns: StructType) -> StructType:
         """Return the columns in the types that the format stores them in."""
         return columns
 
     def name_key(self, path: Path) -> Hashable:
-        """Return what distinguishes the name of a column or of a member."""
+        """Return the key by which names of columns and members must differ."""
         return path
 
     def widens(self, before: DataType, now: DataType) -> bool:  # noqa: ARG002

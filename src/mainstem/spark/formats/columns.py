@@ -1,4 +1,4 @@
-"""The columns of a table and those that are written to it: how they differ, and what comes of it when a table may grow."""
+"""Compares a table's columns with those being written, and merges them if the table may grow."""
 
 from __future__ import annotations
 
@@ -23,15 +23,10 @@ Path = tuple[str, ...]
 def split_by_name(
     columns: StructType, key: Callable[[Path], Hashable], before: StructType | None = None
 ) -> tuple[StructType, list[str]]:
-    """The columns and members of structs that a table can hold by their names, and the paths of the others.
+    """Split columns and members into those a table can hold and the paths of the others.
 
-    Args:
-        columns: The columns.
-        key: What the format tells names apart by.
-        before: The columns that the table has.
-
-    Returns:
-        The columns without those whose key another column has, or whose name has a NUL, which ends a name in Arrow's C interface.
+    Refused are names whose ``key`` another column has, of these or of the table's own (``before``), and names with a NUL, which
+    ends a name in Arrow's C interface.
     """
     seen: dict[Hashable, Path] = {}
     refused: list[str] = []
@@ -40,7 +35,7 @@ def split_by_name(
         return "\0" not in path[-1] and seen.setdefault(key(path), path) == path
 
     def held(kind: Any, path: Path) -> Any:
-        """The type without members that cannot be held; None if nothing of it can."""
+        """The type without refused members; None if nothing remains."""
         from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
         if isinstance(kind, StructType):
@@ -78,7 +73,7 @@ TYPES = (
 
 
 def check_types(columns: StructType, name_of_format: str) -> None:
-    """Raises ConfigurationError for a type that readers of a format do not have; names the column."""
+    """Raise ConfigurationError, with the column, for a type that a format does not have."""
 
     def check(kind: Any, name: str) -> None:
         if isinstance(kind, dict):
@@ -95,29 +90,29 @@ def check_types(columns: StructType, name_of_format: str) -> None:
 
 
 def check_names(columns: StructType, name_of_format: str, key: Callable[[Path], Hashable]) -> None:
-    """Raises ConfigurationError for a name that tables of a format cannot hold."""
+    """Raise ConfigurationError for a name that a format does not allow."""
     _, refused = split_by_name(columns, key)
     if refused:
         raise ConfigurationError(
-            f"the column {refused[0]!r} cannot be in {name_of_format} tables: its name has a NUL, or is that of another "
-            f"column or member; give it another name"
+            f"the column {refused[0]!r} cannot be in {name_of_format} tables: its name has a NUL, or another column or member "
+            f"has the same name; rename it"
         )
 
 
 def never(before: DataType, now: DataType) -> bool:  # noqa: ARG001
-    """The rule of formats that change no type of a column."""
+    """The rule of formats that never change a column's type."""
     return False
 
 
 def difference(before: StructType, now: StructType) -> str:
-    """How two schemas differ, in words; empty where they do not."""
+    """Describe how two schemas differ; empty if they do not."""
     old, new = ({item.name: item.dataType for item in kind.fields} for kind in (before, now))
     changes = [
-        f"{name} is {old[name].simpleString()} there and {new[name].simpleString()} here"
+        f"{name} is {old[name].simpleString()} in the table and {new[name].simpleString()} here"
         for name in old
         if name in new and plain(old[name]) != plain(new[name])
     ]
-    changes += [f"{name} {old[name].simpleString()} is only there" for name in old if name not in new]
+    changes += [f"{name} {old[name].simpleString()} is only in the table" for name in old if name not in new]
     changes += [f"{name} {new[name].simpleString()} is only here" for name in new if name not in old]
     return ", ".join(changes)
 
@@ -125,20 +120,11 @@ def difference(before: StructType, now: StructType) -> str:
 def united(
     before: StructType, now: StructType, widens: Callable[[DataType, DataType], bool] = never, *, strict: bool = True
 ) -> StructType:
-    """The columns of both: those of the table in their order, then the new ones; members of structs too.
+    """Merge a table's columns with those being written, which come last; members of structs too.
 
-    Args:
-        before: The table's columns.
-        now: Those that are written.
-        widens: Whether the format can change a column of the first type to the second, which holds all its values.
-        strict: Whether a column of another type is refused; else it keeps the table's.
-
-    Returns:
-        The columns of the table to be.
-
-    Raises:
-        ConfigurationError: A column has another type, to which the format cannot change it, or a name that differs only in
-            case; names the columns.
+    ``widens`` says whether the format can change a column from the first type to the second. Without ``strict``, a column of
+    another type keeps the table's. Raises ConfigurationError, with the columns, for a type that cannot change or a name that
+    differs only in case.
     """
     problems: list[str] = []
     whole = _united(before, now, widens, "", problems)
@@ -184,12 +170,12 @@ def _type(before: Any, now: Any, widens: Any, name: str, problems: list[str]) ->
     if widens(before, now):
         return now
     if not widens(now, before):
-        problems.append(f"{name} is {before.simpleString()} there and {now.simpleString()} here")
+        problems.append(f"{name} is {before.simpleString()} in the table and {now.simpleString()} here")
     return before
 
 
 def plain(kind: Any) -> Any:
-    """A type as JSON without nullability and metadata, which no difference is about."""
+    """A type as JSON, without nullability and metadata."""
     if isinstance(kind, str):
         return kind
     value = kind.jsonValue() if hasattr(kind, "jsonValue") else kind

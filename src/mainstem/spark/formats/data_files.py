@@ -1,8 +1,8 @@
-"""Data files in Parquet, written by one task: one at a time for each partition, and a new one at the target size.
+"""Writes the Parquet data files of one task: one open file per partition, and a new one at the target size.
 
-Rows are gathered in memory until they make a row group. What is gathered over all partitions has a bound, beyond which the
-largest is written; so has the number of open files, beyond which the one is closed that was not written to for longest. A task that
-fails deletes its files where it can; what it leaves is named by no commit.
+Rows stay in memory until they fill a row group. Memory over all partitions is bounded: beyond the limit, the largest group is
+written. So is the number of open files: beyond the limit, the least recently written one is closed. A task that fails deletes its
+files if it can; no commit names the rest.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BEFORE_SURROGATES, _AFTER_SURROGATES, _LAST = 0xD7FF, 0xE000, 0x10FFFF
 
 
 def upper_text(text: str, length: int) -> str | None:
-    """The text if it is no longer than ``length``, else a shorter text above it; None if none is above it."""
+    """The text, or a text of at most ``length`` characters above it, in order of code points; None if there is none."""
     if len(text) <= length:
         return text
     start = text[:length].rstrip(chr(_LAST))
@@ -47,16 +47,12 @@ def upper_text(text: str, length: int) -> str | None:
 
 
 class ColumnBounds:
-    """Bounds and null counts of columns over all rows of a file.
-
-    Args:
-        names: The columns. NaN is not a bound, so none of them is floating.
-    """
+    """Bounds and null counts of columns over all rows of a file. NaN has no place in bounds, so none of them is floating."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.rows = 0
         self.nulls = dict.fromkeys(names, 0)
-        # Arrow's values, because Python has none for a time after the year 9999.
+        # Arrow values, because Python has no times after the year 9999.
         self._ends: dict[str, Any] = {}
 
     def add(self, rows: pa.Table) -> None:
@@ -71,7 +67,7 @@ class ColumnBounds:
             self._ends[name] = pc.min_max(pa.array([end[key] for end in ends for key in ("min", "max")], column.type))
 
     def of(self, name: str) -> tuple[Any, Any] | None:
-        """The least and the greatest value of a column; None if it has only nulls. Raises OverflowError."""
+        """The minimum and maximum of a column; None if it has only nulls. Raises OverflowError."""
         if self.nulls[name] == self.rows:
             return None
         return self._ends[name]["min"].as_py(), self._ends[name]["max"].as_py()
@@ -79,10 +75,10 @@ class ColumnBounds:
 
 # -- the files of a task -----------------------------------------------------------------------------------------------
 
-# Memory of the rows of one row group, and of all that are gathered in a task.
+# Memory for the rows of one row group, and for all rows of a task.
 ROW_GROUP_BYTES = 32 << 20
 GATHERED_BYTES = 128 << 20
-# Files that are open at once: each has its buffers, and on a store an upload or a file on this machine.
+# Files open at once. Each has buffers, and for a store an upload or a temporary file.
 MAX_OPEN = 64
 COMPRESSION = "zstd"
 # The column that a task returns, one row a file.
@@ -91,19 +87,16 @@ FILE_DDL = f"{FILE_COLUMN} binary"
 
 
 class WriteFiles:
-    """Writes the batches of a task; the function of ``mapInArrow``. Pickled to the workers.
+    """Writes the batches of a task: the function for ``mapInArrow``, pickled to the workers.
 
-    Args:
-        files: The files of the table.
-        target_bytes: The size at which a file ends and another begins.
-        names: The columns of the batches in their order; None if the batches have these names.
+    ``names`` are the columns of the batches, in order; None keeps the names that the batches have.
     """
 
     def __init__(self, files: DataFiles, target_bytes: int, names: Sequence[str] | None = None) -> None:
         self._files, self._target, self._names = files, target_bytes, names
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches of rows into one row for each file."""
+        """Write rows, and return a row for each file."""
         import pyarrow as pa
 
         if self._names is not None:
@@ -113,7 +106,7 @@ class WriteFiles:
 
 
 def write(files: DataFiles, batches: Iterator[pa.RecordBatch], target_bytes: int) -> Iterator[bytes]:
-    """Writes batches to files of about the target size, and collects what a commit needs to know about each."""
+    """Write batches to files of about the target size, and return the description of each for the commit."""
     opened: OrderedDict[Hashable, _OpenFile] = OrderedDict()
     finished: list[_OpenFile] = []
     group_bytes = max(min(ROW_GROUP_BYTES, target_bytes), 1)
@@ -155,7 +148,7 @@ def _bound(opened: OrderedDict[Hashable, _OpenFile], finished: list[_OpenFile]) 
 
 
 def _columns_with_statistics(schema: pa.Schema) -> list[str]:
-    """The paths of all columns in a file but the floating ones: Arrow's bounds exclude NaN, and readers would skip its rows."""
+    """The paths of a file's columns except floats: Arrow's bounds exclude NaN, so readers would skip such rows."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -179,7 +172,7 @@ class _OpenFile:
         self.description = b""
         self._file = files.create(partition)
         try:
-            # The Arrow schema is not stored: readers would take its types in place of the table's.
+            # Without the Arrow schema: readers would use its types instead of the table's.
             self._writer = parquet.ParquetWriter(
                 self._file.sink,
                 files.schema,
@@ -197,7 +190,7 @@ class _OpenFile:
         self.gathered += rows.nbytes
 
     def flush(self) -> int:
-        """Writes the rows as a row group; the bytes of the file so far."""
+        """Write the rows as a row group, and return the bytes of the file so far."""
         import pyarrow as pa
 
         table = pa.Table.from_batches(self._rows, self._files.schema)
@@ -215,7 +208,7 @@ class _OpenFile:
         self.description = self._files.describe(self._partition, self._file, metadata, self._bounds)
 
     def discard(self) -> None:
-        # The footer is of no use, and a sink that fails may fail again.
+        # The footer is useless, and a sink that failed may fail again.
         with suppress(OSError):
             self._writer.close()
         self._file.discard()
@@ -225,12 +218,9 @@ class _OpenFile:
 
 
 class NewFile:
-    """One new file of a store. No reader knows its name before it is committed, so it need not appear at once.
+    """One new file of a store: written in place if it is local, else to a temporary file that is then put there.
 
-    Args:
-        store: Where it goes.
-        name: Its name there, which no other file has.
-        disk: What a file on this machine is written through.
+    No reader knows its name before the commit, so it need not appear atomically.
     """
 
     def __init__(self, store: Store, name: str, disk: Disk = DISK) -> None:
@@ -284,7 +274,7 @@ class NewFile:
 
 
 def split(batch: pa.RecordBatch, keys: Sequence[Any]) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
-    """The rows of a batch for each combination of the values of ``keys``, arrays as long as the batch; null is a value."""
+    """Split a batch by the values of ``keys``, arrays as long as the batch; null is a value."""
     import numpy as np
     import pyarrow as pa
 
@@ -306,7 +296,7 @@ def split(batch: pa.RecordBatch, keys: Sequence[Any]) -> Iterator[tuple[tuple[An
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch in the columns of a schema, by name; columns that it lacks are null. Raises where a value does not fit."""
+    """A batch with the columns of a schema, by name; missing columns are null. Raises if a value does not fit."""
     import pyarrow as pa
 
     names = set(batch.schema.names)

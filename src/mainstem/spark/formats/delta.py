@@ -1,9 +1,9 @@
-"""Delta tables, by ``deltalake`` (delta-rs): no JVM has a part in it.
+"""Delta tables with ``deltalake`` (delta-rs), without a JVM.
 
-A commit has a transaction: the id of the query and the number of the micro-batch. deltalake refuses a commit whose transaction
-another commit has changed since the table was read; the table is then read again, and the micro-batch is committed only where it
-is not there yet. Checkpoints of the log and compactions keep transactions. So the log is read once for a micro-batch, by
-``committed``, and what it said holds until the commit.
+A commit has a transaction: the query's id and the micro-batch's number. deltalake refuses a commit if another commit has
+changed that transaction since the table was read. Then the table is read again, and the micro-batch is committed only if it is
+not there yet. Checkpoints of the log and compactions keep transactions. So ``committed`` reads the log once per micro-batch,
+and its result is valid until the commit.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class DeltaFiles:
         keys = conform(batch, self.partition_schema)
         texts = [_texts(column) for column in keys.columns]
         for values, part in split(rows, texts):
-            # An empty text is null there: the format has one text for both.
+            # Delta stores an empty text as null.
             yield tuple(value or None for value in values), pa.RecordBatch.from_arrays(part.columns, schema=self.schema)
 
     def create(self, partition: tuple[str | None, ...]) -> NewFile:
@@ -95,18 +95,18 @@ def _quoted(text: str) -> str:
 
 
 def _directory_name(column: str) -> str:
-    """A column's name in the name of a directory, where readers such as Polars decode nothing."""
+    """A column's name as part of a directory name, which readers such as Polars do not decode."""
     return "".join(_quoted(each) if each in "/\\=%" or each < " " else each for each in column)
 
 
 def _texts(values: Any) -> Any:
-    """The values of a partition column as texts: as Delta's log writes them."""
+    """The values of a partition column as texts, as in Delta's log."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_timestamp(values.type):
         zoned = "" if values.type.tz is None else "Z"
-        # No zone in the text of a time that has none.
+        # A time without a zone has none in its text.
         return pa.array(
             [
                 None if v is None else v.replace(tzinfo=None).isoformat(timespec="microseconds") + zoned
@@ -115,18 +115,14 @@ def _texts(values: Any) -> Any:
             pa.string(),
         )
     if pa.types.is_binary(values.type) or pa.types.is_nested(values.type):
-        raise ConfigurationError(f"a table is not partitioned by a column of the type {values.type}")
+        raise ConfigurationError(f"a Delta table cannot be partitioned by a column of type {values.type}")
     return pc.cast(values, pa.string())
 
 
 class DeltaTable:
-    """A Delta table at a URL, or in a directory.
+    """A Delta table at a URL or in a directory.
 
-    Args:
-        url: Where it is, or is to be.
-        options: Options of the store, by pyarrow's names or Hadoop's.
-        partition_by: The columns that a new table is partitioned by; a table that exists keeps its own.
-        target_bytes: The size of files that a compaction makes.
+    ``partition_by`` applies to a new table; ``target_bytes`` is the size of files that a compaction writes.
     """
 
     # Delta's types are Spark's, and few readers know its wider types.
@@ -151,7 +147,7 @@ class DeltaTable:
         self._table: Any = None
 
     def _load(self) -> Any:
-        """The table as it is now; None if there is none."""
+        """The current table, or None."""
         import deltalake
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -192,19 +188,19 @@ class DeltaTable:
                     return
                 if not evolve:
                     raise ConfigurationError(
-                        f"{self.name} is another table than what is written: {change}; --evolve adds columns"
+                        f"{self.name} has other columns than the rows: {change}; --evolve adds columns"
                     )
                 old = {item.name: item.dataType for item in before.fields}
                 fields = [item for item in whole.fields if old.get(item.name) != item.dataType]
                 table.alter.add_columns([deltalake.Field.from_json(item.json()) for item in fields])
                 return
             except CommitFailedError:
-                # Another writer was first: what is left to do depends on what it did.
+                # Another writer was first: check again what is left to do.
                 table = None
             except (DeltaError, OSError) as error:
                 if table is not None or self._load() is None:
                     raise StoreError(self.name, f"cannot change the Delta table: {error}") from error
-        raise StoreError(self.name, f"{COMMIT_ATTEMPTS} commits of other writers came before this one")
+        raise StoreError(self.name, f"lost {COMMIT_ATTEMPTS} commits to other writers")
 
     def _create(self, columns: StructType) -> None:
         import deltalake
@@ -256,10 +252,10 @@ class DeltaTable:
         )
         error: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS):
-            # What failed may depend on what another writer has done since.
+            # After a failure, another writer may have changed the table.
             table, self._table = self._table or self._existing(), None
             if _version(table, query_id) >= batch_id:
-                # Before, by another driver of the query, or by an attempt here whose response was lost.
+                # Committed earlier, by another driver of the query, or by an attempt whose response was lost.
                 return False
             try:
                 table.create_write_transaction(
@@ -286,7 +282,7 @@ class DeltaTable:
             deleted: list[str] = []
             if keep_s is not None:
                 hours = ceil(max(keep_s, 0) / 3600)
-                # In full: files that no commit ever named, too.
+                # Also files that no commit ever named.
                 deleted = table.vacuum(
                     retention_hours=hours, enforce_retention_duration=False, dry_run=False, full=True
                 )
@@ -296,7 +292,7 @@ class DeltaTable:
 
 
 def _bounded_columns(table: Any) -> list[str]:
-    """The columns whose bounds are in the statistics of every file of a table, if the file has bounds at all."""
+    """The columns with bounds in the statistics of every file that has any bounds."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -317,7 +313,7 @@ def _bounded_columns(table: Any) -> list[str]:
 
 
 def _writer_properties(table: Any) -> Any:
-    """How a compaction writes files: as tasks do, without statistics of floating columns. deltalake takes no paths of members."""
+    """How a compaction writes files: like tasks, without statistics of floats. deltalake does not accept paths of members."""
     import pyarrow as pa
     from deltalake import ColumnProperties, WriterProperties
 
@@ -343,22 +339,22 @@ def _columns(table: Any) -> StructType:
 # -- statistics, by which readers skip files ---------------------------------------------------------------------------
 #
 # If a file has bounds for any column, deltalake assumes that no value matches in a column without bounds. So the table property
-# ``delta.dataSkippingStatsColumns`` lists columns for which every file has bounds, and a file that cannot state one of them states
-# none. The property omits columns whose bounds deltalake cannot write when it compacts: floats, because bounds exclude NaN, and
-# decimals that it would write with an exponent or fewer digits.
+# ``delta.dataSkippingStatsColumns`` lists columns for which every file has bounds, and a file that cannot state one of them
+# states none. The property omits columns whose bounds deltalake cannot write when it compacts: floats, because bounds exclude
+# NaN, and decimals that it would write with an exponent or fewer digits.
 
 
 PROPERTY = "delta.dataSkippingStatsColumns"
-# Every reader reads all statistics of the log, so it has those of the first columns and of the start of a text.
+# Every reader reads all statistics, so only the first columns and the beginnings of texts have some.
 MAX_COLUMNS = 32
 MAX_TEXT = 32
-# Decimals up to here go through a float and its shortest text unchanged.
+# Decimals within these limits survive the conversion to a float and its shortest text.
 MAX_DIGITS, MAX_SCALE = 15, 5
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def indexable(schema: Any) -> list[str]:
-    """The columns of an Arrow schema whose bounds can be stated whatever their values are."""
+    """The columns of an Arrow schema whose bounds can be stated for any values."""
     # deltalake splits the property at commas, quoted or not.
     return [item.name for item in schema if "," not in item.name and _is_indexable(item.type)]
 
@@ -382,7 +378,7 @@ def _is_indexable(kind: Any) -> bool:
 
 
 def property_of(names: Iterable[str]) -> str:
-    """The table's property that names these columns."""
+    """The value of the table property that lists these columns."""
     return ",".join(map(_property_entry, names))
 
 
@@ -391,7 +387,7 @@ def _property_entry(name: str) -> str:
 
 
 def indexed(schema: Any, properties: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns whose bounds each file of a table has to state; none if the table names others too, or no columns at all."""
+    """The columns whose bounds each file must state; none if the table lists other columns too, or none."""
     named = {_property_entry(name): name for name in indexable(schema)}
     entries = [each.strip() for each in properties.get(PROPERTY, "").split(",")]
     return tuple(named[entry] for entry in entries) if named.keys() >= set(entries) else ()
@@ -406,7 +402,7 @@ def file_statistics(bounds: ColumnBounds) -> str:
         try:
             values = bounds.of(name)
         except OverflowError:
-            # A time that the log has no text for.
+            # The log cannot represent such a time.
             return _json(counts)
         if values is None:
             continue
@@ -424,7 +420,7 @@ def _json(value: Any) -> str:
 
 
 def _lower(value: Any) -> Any:
-    """A value, or one below it, as the log has it."""
+    """The value, or one below it, as in the log."""
     if isinstance(value, datetime):
         return _time(value - timedelta(microseconds=value.microsecond % 1000))
     if isinstance(value, date):
@@ -433,7 +429,7 @@ def _lower(value: Any) -> Any:
 
 
 def _upper(value: Any) -> Any:
-    """A value, or one above it, as the log has it; None if there is none."""
+    """The value, or one above it, as in the log; None if there is none."""
     if isinstance(value, datetime):
         # Readers add a millisecond for writers that round down, as happens here at the end of the year 9999.
         with suppress(OverflowError):

@@ -1,9 +1,9 @@
-"""Iceberg tables, by ``pyiceberg``: no JVM has a part in it.
+"""Iceberg tables with ``pyiceberg``, without a JVM.
 
-A commit is a snapshot and a property of the table, changed together: the property's name has the query's id, its value is the
-number of the micro-batch. Snapshots expire, properties stay. A catalog takes a commit only where the table is as it was read; else
-the table is read again, and the micro-batch is committed only where it is not there yet. pyiceberg's own retries would leave out
-that second look-up, so they are off for these commits.
+A commit changes a snapshot and a table property together. The property's name contains the query's id, and its value is the
+number of the micro-batch: snapshots expire, properties stay. A catalog accepts a commit only if the table has not changed since
+it was read. Otherwise the table is read again, and the micro-batch is committed only if it is not there yet. pyiceberg's own
+retries would skip that check, so they are disabled for these commits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 COMMITTED = "mainstem.committed."
 QUERY, BATCH = "mainstem.query-id", "mainstem.batch-id"
-# Every commit rewrites the table's metadata. This many old versions are kept, and manifests are merged.
+# Every commit rewrites the metadata, so only some old versions are kept, and manifests are merged.
 NEW_TABLE = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
@@ -46,7 +46,7 @@ NO_RETRIES = {"commit.retry.num-retries": "0"}
 
 
 class IcebergFile:
-    """A new data file, written where it stays."""
+    """A new data file, written at its final location."""
 
     def __init__(self, io: Any, location: str) -> None:
         self.name, self.size = location, 0
@@ -74,7 +74,7 @@ class IcebergFiles:
     metadata: Any
     io_properties: dict[str, str]
     prefix: str
-    # pyiceberg takes bounds from the footer.
+    # pyiceberg reads bounds from the footer.
     bounded: tuple[str, ...] = ()
 
     @cached_property
@@ -147,7 +147,7 @@ def _member(rows: pa.RecordBatch, path: str) -> Any:
 
 
 def data_file(description: bytes) -> Any:
-    """The ``DataFile`` of what a task returned."""
+    """The ``DataFile`` from the description that a task returned."""
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.typedef import Record
 
@@ -165,7 +165,7 @@ def data_file(description: bytes) -> Any:
 
 
 class IcebergRules(ColumnRules):
-    """Iceberg has no integers of one or two bytes, names members with a dot, and promotes some types."""
+    """Iceberg has no 8-bit or 16-bit integers, joins names of members with a dot, and can widen some types."""
 
     def stored(self, columns: StructType) -> StructType:
         stored: StructType = _stored(columns)
@@ -183,13 +183,9 @@ class IcebergRules(ColumnRules):
 
 
 class IcebergTable:
-    """An Iceberg table of a catalog.
+    """An Iceberg table of a catalog, which is opened when it is first needed.
 
-    Args:
-        catalog: The catalog of pyiceberg, or what makes it when it is first needed.
-        identifier: The table's name there, with its namespace.
-        partition_by: The columns that a new table is partitioned by; a table that exists keeps its spec.
-        target_bytes: The size of files that a compaction makes.
+    ``partition_by`` applies to a new table; ``target_bytes`` is the size of files that a compaction writes.
     """
 
     rules: ColumnRules = IcebergRules()
@@ -204,7 +200,7 @@ class IcebergTable:
         with needs_extras():
             import pyiceberg  # noqa: F401
         if "." not in identifier.strip("."):
-            raise ConfigurationError(f"{identifier!r} names no namespace, as in sea.tides")
+            raise ConfigurationError(f"{identifier!r} has no namespace; name the table as in sea.tides")
         self._make_catalog, self.name = catalog, identifier
         self._partition_by, self._target = tuple(partition_by), target_bytes
 
@@ -215,8 +211,8 @@ class IcebergTable:
         except (ConfigurationError, StoreError):
             raise
         except Exception as error:
-            # A catalog is whatever its library raises.
-            raise StoreError(self.name, f"cannot open its catalog: {error}") from error
+            # Each kind of catalog raises its library's errors.
+            raise StoreError(self.name, f"cannot open the catalog: {error}") from error
 
     def _load(self) -> Any:
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
@@ -227,10 +223,10 @@ class IcebergTable:
             return None
 
     def existing(self) -> Any:
-        """The table as it is now. Raises ConfigurationError if there is none."""
+        """The current table. Raises ConfigurationError if there is none."""
         table = self._load()
         if table is None:
-            raise ConfigurationError(f"{self.name} is not a table of its catalog")
+            raise ConfigurationError(f"{self.name} is not in its catalog")
         return table
 
     def columns(self) -> StructType | None:
@@ -256,15 +252,15 @@ class IcebergTable:
                     return
                 if not evolve:
                     raise ConfigurationError(
-                        f"{self.name} is another table than what is written: {change}; --evolve adds columns"
+                        f"{self.name} has other columns than the rows: {change}; --evolve adds columns"
                     )
                 with table.update_schema() as update:
                     update.union_by_name(to_arrow_schema(whole, timezone="UTC"))
                 return
             except (CommitFailedException, TableAlreadyExistsError):
-                # Another writer was first: what is left to do depends on what it did.
+                # Another writer was first: check again what is left to do.
                 continue
-        raise StoreError(self.name, f"{COMMIT_ATTEMPTS} commits of other writers came before this one")
+        raise StoreError(self.name, f"lost {COMMIT_ATTEMPTS} commits to other writers")
 
     def _create(self, columns: StructType) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -296,7 +292,7 @@ class IcebergTable:
         for _ in range(COMMIT_ATTEMPTS):
             table = self.existing()
             if _committed(table, query_id) >= batch_id:
-                # Before, by another driver of the query, or by an attempt here whose response was lost.
+                # Committed earlier, by another driver of the query, or by an attempt whose response was lost.
                 return False
             try:
                 with without_retries(table).transaction() as transaction:
@@ -318,7 +314,7 @@ class IcebergTable:
 
 
 def without_retries(table: Any) -> Any:
-    """The table, whose commits fail at once where another one came first. The property is this process's alone."""
+    """The table, changed in this process only so that commits fail at once if another writer was first."""
     properties = {**table.metadata.properties, **NO_RETRIES}
     table.metadata = table.metadata.model_copy(update={"properties": properties})
     return table
@@ -354,18 +350,12 @@ def _stored(kind: Any) -> Any:
 
 # -- statistics, by which readers skip files ---------------------------------------------------------------------------
 #
-# pyiceberg computes them from the file's footer. It raises for times beyond Python's range and for texts whose bound would end in a
-# surrogate, and ignores row groups without bounds. A column with any of these gets no bounds in the manifest.
+# pyiceberg computes them from the file's footer. It raises for times beyond Python's range and for texts whose bound would end
+# in a surrogate, and ignores row groups without bounds. A column with any of these gets no bounds in the manifest.
 
 
 def file_statistics(metadata: Any, schema: Any, properties: Mapping[str, str]) -> dict[str, Any]:
-    """The statistics of a file as the arguments of a ``DataFile``.
-
-    Args:
-        metadata: The footer of the file.
-        schema: The table's schema.
-        properties: The table's properties, which choose what is stated of each column.
-    """
+    """The statistics of a file, from its footer, as arguments of a ``DataFile``. The table's properties choose them by column."""
     from pyiceberg.io.pyarrow import (
         compute_statistics_plan,
         data_file_statistics_from_parquet_metadata,
@@ -386,7 +376,7 @@ def file_statistics(metadata: Any, schema: Any, properties: Mapping[str, str]) -
 
 
 def _possible(collector: Any, metadata: Any, position: int) -> Any:
-    """What pyiceberg is to state of a column, reduced to what every row group of the file has."""
+    """Limit the statistics of a column to those that every row group of the file has."""
     from pyiceberg.io.pyarrow import MetricModeTypes, MetricsMode
 
     chunks = [metadata.row_group(i).column(position) for i in range(metadata.num_row_groups)]
@@ -410,9 +400,9 @@ def _has_bounds(chunk: Any) -> bool:
 
 # -- compaction --------------------------------------------------------------------------------------------------------
 #
-# Files are joined within their partition, in groups of about the target size; one commit replaces all of them. A catalog takes it
-# only where the table is as it was read, so no append is lost: where one came first, the same files are committed to the table as
-# it is then, provided that those which they replace are still in it.
+# Files are joined within their partition, in groups of about the target size; one commit replaces all of them. A catalog takes
+# it only where the table is as it was read, so no append is lost: where one came first, the same files are committed to the
+# table as it is then, provided that those which they replace are still in it.
 
 
 # A file above this part of the target size stays as it is.
@@ -422,12 +412,12 @@ OWN = re.compile(rf"(?:part-[^/]+|{PREFIX})-[0-9a-f]{{32}}\.parquet")
 
 
 def _groups(loaded: Any, target_bytes: int) -> list[list[Any]]:
-    """Scan tasks of small files of one partition that fit into one file."""
+    """Groups of scan tasks: small files of one partition that fit into one file."""
     open_groups: dict[tuple[Any, ...], list[Any]] = {}
     groups: list[list[Any]] = []
     for task in loaded.scan().plan_files():
         file = task.file
-        # Deletions of rows of others, or another partition spec: not ours to rewrite.
+        # Files with deleted rows, or of another partition spec, are left alone.
         if task.delete_files or file.spec_id != loaded.metadata.default_spec_id:
             continue
         if file.file_size_in_bytes >= target_bytes * SMALL:
@@ -452,13 +442,13 @@ def _join(table: IcebergTable, target_bytes: int) -> tuple[int, int]:
         return 0, 0
     scan = ArrowScan(loaded.metadata, loaded.io, loaded.schema(), AlwaysTrue())
     files = table.files_of(loaded, PREFIX)
-    # One group after the other: what is in memory is a batch and a row group.
+    # One group after the other, so memory holds a batch and a row group.
     written = [
         data_file(each) for group in groups for each in write(files, scan.to_record_batches(group), target_bytes)
     ]
     rows = sum(file.record_count for file in written), sum(task.file.record_count for group in groups for task in group)
     if rows[0] != rows[1]:
-        raise StoreError(table.name, f"{rows[0]} rows of {rows[1]} were read for the compaction; nothing is changed")
+        raise StoreError(table.name, f"the compaction read {rows[0]} of {rows[1]} rows; nothing was changed")
     replaced = {task.file.file_path: task.file for group in groups for task in group}
     error: Exception | None = None
     for _ in range(COMMIT_ATTEMPTS):
@@ -467,9 +457,7 @@ def _join(table: IcebergTable, target_bytes: int) -> tuple[int, int]:
         if written[0].file_path in present:
             return len(replaced), len(written)
         if not present.issuperset(replaced):
-            raise StoreError(
-                table.name, "another writer has replaced files that were being compacted; nothing is changed"
-            )
+            raise StoreError(table.name, "another writer replaced files during the compaction; nothing was changed")
         try:
             with (
                 without_retries(loaded).transaction() as transaction,
@@ -508,7 +496,7 @@ def _expire(table: IcebergTable, keep_s: float) -> int:
 
 
 def _path(location: str) -> str:
-    """A location as its file system names it."""
+    """A location's path in its file system."""
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
     return str(PyArrowFileIO.parse_location(location)[2])
@@ -524,16 +512,16 @@ CATALOG_FILE, LOCAL_NAME = "catalog.db", "mainstem"
 def open_catalog(
     warehouse: str, *, name: str = "", options: Mapping[str, str] | None = None, store: Mapping[str, str] | None = None
 ) -> Any:
-    """Opens a catalog of pyiceberg.
+    """Open a catalog of pyiceberg.
 
     Args:
-        warehouse: Where new tables go; empty for the place that the catalog chooses.
-        name: The catalog's name in pyiceberg's own configuration; empty with ``options`` only, or for a file in the warehouse.
-        options: Properties of the catalog, as ``uri``; they override those of the configuration.
+        warehouse: The location of new tables; empty if the catalog chooses it.
+        name: The catalog's name in pyiceberg's configuration; empty with ``options`` only, or for a file in the warehouse.
+        options: Properties of the catalog, such as ``uri``, which override the configuration.
         store: Options of the warehouse's store, by pyarrow's names or Hadoop's.
 
     Raises:
-        ConfigurationError: There is no catalog of that name, or none for a warehouse that is not a directory.
+        ConfigurationError: There is no such catalog, or none is named and the warehouse is not a directory.
         MissingExtraError: pyiceberg is not installed.
     """
     with needs_extras():
@@ -546,7 +534,7 @@ def open_catalog(
         return load_catalog(name or LOCAL_NAME, **{**properties, **(options or {})})
     if path is None:
         raise ConfigurationError(
-            f"{warehouse or 'the table'}: a warehouse that is not a directory has a catalog elsewhere: --catalog names it"
+            f"{warehouse or 'the table'}: --catalog is required because the warehouse is not a directory"
         )
     path.mkdir(parents=True, exist_ok=True)
     return load_catalog(LOCAL_NAME, type="sql", uri=f"sqlite:///{path.resolve() / CATALOG_FILE}", **properties)

@@ -1,4 +1,4 @@
-"""Options of stores, by Mainstem's names, as the libraries of the formats name them."""
+"""Translates store options from Mainstem's names to those of deltalake and pyiceberg."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _endpoint(values: Mapping[str, Any]) -> str | None:
 
 
 def _s3_proxy(values: Mapping[str, Any]) -> str:
-    """Arrow's client of S3, which pyiceberg uses, takes no proxy from the environment."""
+    """The proxy for Arrow's S3 client, which pyiceberg uses and which ignores the environment."""
     is_tls = values.get("scheme") != "http"
     host = urlsplit(_endpoint(values) or "https://s3.amazonaws.com").hostname or ""
     return proxy_for(host, is_tls=is_tls)

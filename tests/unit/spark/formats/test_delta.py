@@ -242,7 +242,7 @@ def test_columns_are_added_only_where_that_is_asked_for(table: DeltaTable, tmp_p
     # Before the change is known to a writer, it goes on with its own columns.
     table.commit(QUERY, 2, files(table, 2, [batch([3])]))
     assert [row["inner"] for row in rows(tmp_path / "table")] == [None, {"a": 5, "b": None}, None]
-    with pytest.raises(ConfigurationError, match="n is bigint there and string here"):
+    with pytest.raises(ConfigurationError, match="n is bigint in the table and string here"):
         table.prepare(columns(n=types.StringType()), evolve=True)
     assert [field.name for field in table.columns().fields] == ["n", "place", "inner"]
 
