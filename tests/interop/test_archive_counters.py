@@ -95,7 +95,7 @@ def test_recordings_and_replays_are_named(start_driver: DriverFactory, tmp_path:
         }
         (reasons,) = asked("why", "--dir", driver.directory, "--stream", 1001)["streams"]
         name = f"recording {event.recording_id} of archive {client.archive_id}"
-        assert f"{name} stands at {publication.position:,}" in reasons["sentence"]
+        assert f"{name} is at {publication.position:,}" in reasons["sentence"]
 
         client.start_replay(event.recording_id, "aeron:ipc", 1002)
         with aeron.add_subscription("aeron:ipc", 1002):  # which nobody reads

@@ -98,7 +98,7 @@ def test_an_archive_with_its_own_driver_ends_recordings_in_order(tmp_path: Path)
         assert recordings[0].descriptor.stop_position == 64
 
 
-def test_a_directory_that_another_archive_has_is_refused(tmp_path: Path) -> None:
+def test_a_directory_in_use_by_another_archive_is_refused(tmp_path: Path) -> None:
     words = ["--dir", str(tmp_path / "archive"), "--aeron-dir", str(tmp_path / "aeron")]
     with running(*words, "--control", f"aeron:udp?endpoint=localhost:{free_port()}", "--with-driver"):
         line = [sys.executable, "-m", "mainstem", "archive", *words]

@@ -27,7 +27,7 @@ ROWS = [json.loads(line) for line in LINES]
 CODEC = find_codec("msgpack")
 
 
-def test_pub_encodes_lines_and_names_the_one_that_does_not_fit() -> None:
+def test_pub_encodes_lines_and_names_an_invalid_one() -> None:
     with (
         MediaDriver.launch() as driver,
         Aeron.connect(driver.directory) as aeron,
@@ -43,7 +43,7 @@ def test_pub_encodes_lines_and_names_the_one_that_does_not_fit() -> None:
     assert "line 3: a line must be a JSON object" in done.stderr
 
 
-def test_sub_prints_rows_as_lines_and_what_is_none_with_its_problem() -> None:
+def test_sub_prints_rows_and_problems_as_json_lines() -> None:
     with (
         MediaDriver.launch() as driver,
         Aeron.connect(driver.directory) as aeron,

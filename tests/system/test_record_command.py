@@ -33,7 +33,7 @@ def recorded(path: Path) -> list[bytes]:
         return [payload for _, payload in messages(reader, 0, reader.end_position())]
 
 
-def test_a_stream_of_aeron_is_recorded_until_its_publisher_ends(tmp_path: Path) -> None:
+def test_an_aeron_stream_is_recorded_until_its_publisher_ends(tmp_path: Path) -> None:
     with MediaDriver.launch() as driver, Aeron.connect(driver.directory) as aeron:
         arguments = command(
             "aeron:ipc", "--stream", 1001, "--out", tmp_path, "--exit-at-end", "--dir", driver.directory
@@ -49,7 +49,7 @@ def test_a_stream_of_aeron_is_recorded_until_its_publisher_ends(tmp_path: Path) 
     assert recorded(tmp_path) == SENT
 
 
-def test_a_server_of_bymux_records_what_comes_and_goes_on_after_a_restart(tmp_path: Path) -> None:
+def test_a_bymux_server_records_messages_and_continues_after_a_restart(tmp_path: Path) -> None:
     for part in (SENT[:600], SENT[600:]):
         arguments = command("bymux://127.0.0.1:0", "--out", tmp_path)
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -70,7 +70,7 @@ def numbers(reader: RecordingReader) -> Iterator[int]:
         yield int(payload)
 
 
-def test_recordings_are_read_over_tls_with_a_token_that_is_in_no_argument(directory: Path, tmp_path: Path) -> None:
+def test_recordings_are_read_over_tls_with_a_token_from_a_file(directory: Path, tmp_path: Path) -> None:
     from mainstem.aqueduct import make_certificates
 
     files = make_certificates(tmp_path / "certs")
@@ -85,7 +85,7 @@ def test_recordings_are_read_over_tls_with_a_token_that_is_in_no_argument(direct
 
 
 @pytest.mark.long
-def test_a_server_that_is_killed_and_started_again_loses_and_repeats_nothing(directory: Path) -> None:
+def test_a_restarted_server_loses_and_repeats_nothing(directory: Path) -> None:
     port = free_port()
     process, url = start(directory, "--listen", f"127.0.0.1:{port}")
     store = HttpStore(url, retry=Retry(attempts=60, first_wait_s=0.1, max_wait_s=0.5))
@@ -110,7 +110,7 @@ def test_a_server_that_is_killed_and_started_again_loses_and_repeats_nothing(dir
 
 
 @pytest.mark.long
-def test_a_live_reader_waits_at_the_server_for_new_messages(tmp_path: Path) -> None:
+def test_a_live_reader_long_polls_for_new_messages(tmp_path: Path) -> None:
     stream = Stream()
     with Recorder(tmp_path / "rec", segment_length=65536) as recorder, serving(tmp_path / "rec", "-l", ":0") as url:
         writer = recorder.start(

@@ -71,7 +71,7 @@ def check(place: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
-def test_a_shipper_that_is_killed_again_and_again_ships_each_message_once(tmp_path: Path, seed: int) -> None:
+def test_a_repeatedly_killed_shipper_ships_each_message_once(tmp_path: Path, seed: int) -> None:
     rng, place = random.Random(seed), tmp_path / "place"
     station = Station(tmp_path / "recorder", ManualClock(SYSTEM_CLOCK.epoch_ns()))
     for round_number in range(6):
@@ -105,7 +105,7 @@ def publishing(tmp_path: Path) -> Iterator[MediaDriver]:
         yield driver
 
 
-def test_a_recorder_ships_what_it_records_until_its_end(tmp_path: Path, publishing: MediaDriver) -> None:
+def test_a_recorder_ships_everything_before_it_exits(tmp_path: Path, publishing: MediaDriver) -> None:
     out, place = tmp_path / "recorder", tmp_path / "place"
     command = [
         sys.executable, "-m", "mainstem", "record", "aeron:ipc", "--stream", "1001", "--out", str(out), "--exit-at-end",
@@ -159,7 +159,7 @@ def _recorded(out: Path) -> int:
         return reader.messages_before(reader.end_position())
 
 
-def test_a_url_that_cannot_be_shipped_to_keeps_the_recorder_from_starting(tmp_path: Path) -> None:
+def test_a_recorder_does_not_start_with_an_unusable_ship_target(tmp_path: Path) -> None:
     command = [
         sys.executable, "-m", "mainstem", "record", "bymux://127.0.0.1:0", "--out", str(tmp_path), "--ship-to", "gopher://x",
     ]  # fmt: skip
@@ -170,7 +170,7 @@ def test_a_url_that_cannot_be_shipped_to_keeps_the_recorder_from_starting(tmp_pa
     assert "Traceback" not in done.stderr
 
 
-def test_a_signal_ends_a_shipper_whose_store_is_away(tmp_path: Path) -> None:
+def test_a_signal_stops_a_shipper_whose_store_is_unreachable(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow.fs")
     station = Station(tmp_path / "recorder", ManualClock(SYSTEM_CLOCK.epoch_ns()))
     station.send(payloads(50))

@@ -90,7 +90,7 @@ def test_a_template_shows_position_and_message(directory: str) -> None:
 
 
 @pytest.mark.long
-def test_waiting_calls_name_what_they_wait_for(directory: str) -> None:
+def test_a_waiting_command_says_what_it_waits_for(directory: str) -> None:
     with running("sub", "aeron:ipc", "79", "--dir", directory) as sub, DirectoryReader(directory) as reader:
         assert sub.stderr
         assert sub.stderr.readline() == b"mainstem: no publisher on aeron:ipc stream 79 yet; waiting\n"
@@ -113,7 +113,7 @@ def test_closing_the_pipe_of_sub_is_not_an_error(directory: str) -> None:
         assert sub.wait(timeout=PATIENCE_S) == 0
 
 
-def test_without_a_driver_those_that_run_are_named(directory: str, tmp_path: Path) -> None:
+def test_without_a_driver_running_ones_are_suggested(directory: str, tmp_path: Path) -> None:
     place = str(tmp_path / "none")
     with running("pub", "aeron:ipc", "1", "--dir", place, environ={"AERON_DRIVER_TIMEOUT": "1500ms"}) as pub:
         lines = pub.communicate(timeout=PATIENCE_S)[1].decode().splitlines()
@@ -127,7 +127,7 @@ def test_without_a_driver_those_that_run_are_named(directory: str, tmp_path: Pat
         assert "chooses one that runs: /" in line
 
 
-def test_a_message_that_is_too_long_is_named(directory: str) -> None:
+def test_a_message_that_is_too_long_is_reported(directory: str) -> None:
     channel = "aeron:ipc?term-length=64k"
     with (
         running("sub", channel, "80", "--dir", directory),

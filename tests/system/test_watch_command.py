@@ -26,7 +26,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", long_after(2, COMMANDS), ids=lambda command: command[0])
-def test_watch_goes_on_until_a_signal(command: list[str]) -> None:
+def test_watch_runs_until_a_signal(command: list[str]) -> None:
     arguments = [sys.executable, "-m", "mainstem", *command, "--watch", "--interval", "50ms"]
     with (
         MediaDriver.launch(threads=True) as driver,

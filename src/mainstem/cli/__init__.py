@@ -145,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # Of the socket module, for a host name that it cannot encode.
         if "'idna'" not in str(error):
             raise
-        _end("a host name is not valid: between its dots must be 1 to 63 characters")
+        _end("invalid host name: each part between dots must have 1 to 63 characters")
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except SystemExit as end:

@@ -212,8 +212,8 @@ def check_length(length: int, publication: Publication | ExclusivePublication) -
     longest = publication.max_message_length
     if length > longest:
         raise ConfigurationError(
-            f"--size must be at most {format_size(longest)} on this channel (got {format_size(length)}): an eighth of a term, and "
-            "16m at most; a longer term allows longer messages (term-length=64m in the channel)"
+            f"--size must be at most {format_size(longest)} on this channel (got {format_size(length)}): an eighth of a term, at "
+            "most 16m; use a longer term for longer messages (term-length=64m in the channel)"
         )
 
 

@@ -60,7 +60,7 @@ def write_secret(path: Path, text: str) -> None:
     try:
         descriptor = os.open(path, flags, 0o600)
     except FileExistsError:
-        raise ConfigurationError(f"{path} exists already: name a new file, or delete it first") from None
+        raise ConfigurationError(f"{path} already exists; name a new file, or delete it first") from None
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
     try:

@@ -117,7 +117,7 @@ def id_option(names: str, text: str, shown: str = "") -> Any:
 def finite(value: float) -> float:
     """Return a number; a callback of options. Raises BadParameter for nan, infinity and what no one means."""
     if not abs(value) <= MAX_NUMBER:  # nan compares with nothing
-        raise BadParameter(f"{value} is not a number up to {MAX_NUMBER:,.0f}")
+        raise BadParameter(f"must be a number of at most {MAX_NUMBER:,.0f} (got {value})")
     return value
 
 
@@ -167,7 +167,7 @@ SpinOption = Annotated[bool, flag("--spin", "Poll without pause, using a whole p
 SIZE_HELP = "Bytes in each generated message."
 SizeOption = Annotated[int, size("--size", SIZE_HELP)]
 ExitAtEndOption = Annotated[bool, flag("--exit-at-end -e", "Stop when every publisher has ended its stream.")]
-FollowOption = Annotated[bool, flag("--follow", "Go on until Ctrl-C, with what is recorded meanwhile.")]
+FollowOption = Annotated[bool, flag("--follow", "Continue until Ctrl-C, with data that is recorded meanwhile.")]
 StatsOption = Annotated[bool, flag("--stats", "Print the rate every second.")]
 
 
@@ -183,11 +183,11 @@ class StreamId:
         """The id. Raises ConfigurationError unless exactly one is there."""
         if self.stream is not None and self.stream_option is not None:
             raise ConfigurationError(
-                f"the stream is {self.stream} and --stream {self.stream_option}: one of them is enough"
+                f"the stream id is given twice ({self.stream} and --stream {self.stream_option}); omit one"
             )
         chosen = self.stream if self.stream is not None else self.stream_option
         if chosen is None:
-            raise ConfigurationError("which stream? add its id, as in --stream 1001")
+            raise ConfigurationError("a stream id is required, as in --stream 1001")
         return chosen
 
 
@@ -397,8 +397,8 @@ def token_file(variable: str) -> Any:
 
 def max_connections(per: str = "") -> Any:
     """Declare ``--max-connections``, or with ``per`` that of each address or the like."""
-    name, of_each = (f"--max-connections-per-{per}", f" of each {per}") if per else ("--max-connections", "")
-    return integer(name, f"The most connections at a time{of_each}.", minimum=1)
+    name, of_each = (f"--max-connections-per-{per}", f" from each {per}") if per else ("--max-connections", "")
+    return integer(name, f"At most N connections at a time{of_each}.", minimum=1)
 
 
 # -- command lines of other commands ---------------------------------------------------------------------------------

@@ -32,10 +32,7 @@ def dump(
     """
     from mainstem.aqueduct.observe import dump_frames, dump_log
 
-    try:
-        data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"{file}: {error.strerror}") from None
+    data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     if data[:1] == b"{":
         lines = dump_log(iter(data.decode(errors="replace").splitlines()))
     else:

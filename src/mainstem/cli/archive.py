@@ -112,11 +112,10 @@ class Driver:
             yield self.aeron_dir
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Connection:
     """How a command reaches a running archive."""
 
-    driver: Driver
     control: ControlOption = CONTROL
     response_channel: Annotated[
         str,
@@ -128,6 +127,7 @@ class Connection:
         ),
     ] = ""
     credentials_file: CredentialsOption = None
+    driver: Driver
     timeout: TimeoutOption = 10.0
 
     @property
@@ -166,9 +166,9 @@ def serve(
 ) -> None:
     """Run an archive: Aeron's own clients record streams into a directory, list and replay them.
 
-    Whoever reaches --control may record, replay and delete everything, unless --credentials-file says who may connect. It
-    listens on localhost by default. Settings come from the defaults, the table `archive` of the TOML file, the environment
-    (AERON_ARCHIVE_...), then these options.
+    Anyone who can reach --control can record, replay and delete everything, unless --credentials-file restricts who may
+    connect. It listens on localhost by default. Settings come from the defaults, the table `archive` of the TOML file,
+    the environment (AERON_ARCHIVE_...), then these options.
 
     Example: mainstem archive serve --dir tides --control 'aeron:udp?endpoint=localhost:8010'
     """
@@ -268,7 +268,7 @@ def stop(
     Example: mainstem archive stop --recording 7
     """
     if (bool(channel), recording is not None, subscription is not None).count(True) != 1:
-        raise ConfigurationError("what should stop? name a channel and stream, a --recording, or a --subscription")
+        raise ConfigurationError("stop needs exactly one of: a channel and stream, --recording, --subscription")
     own_stream = stream.chosen if channel else 0
     with connection.open() as client:
         if recording is not None:
@@ -306,7 +306,7 @@ def replay(
 ) -> None:
     """Print the messages of a recording, as `mainstem sub` prints those of a stream.
 
-    It ends where the recording ends, or has come to by now; with --follow it goes on until the recording stops.
+    It stops at the current end of the recording; with --follow it continues until the recording stops.
 
     Example: mainstem archive replay 7 --control localhost:8010 --output json
 

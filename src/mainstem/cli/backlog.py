@@ -29,8 +29,8 @@ ROOMS = {"publisher": "before back pressure", "sender": "in the receivers' windo
 def run(inspection: Inspection) -> None:
     """Show how many bytes wait between one stage of each stream and the next.
 
-    "behind" are the bytes that the stage before has and this one has not; "room" those that it may advance before
-    something stops it.
+    "behind" is how many bytes a stage is behind the one before it; "room" is how far it can advance before something
+    stops it.
 
     Example: mainstem backlog --stream 1001 --watch
     """

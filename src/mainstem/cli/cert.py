@@ -38,7 +38,7 @@ def run(
     ]
     there = [path for path in names if (directory / path).exists()]
     if there and not force:
-        raise ConfigurationError(f"{directory}: {', '.join(there)} exist already; --force overwrites them")
+        raise ConfigurationError(f"{directory}: {', '.join(there)} already exist; --force overwrites them")
     files = make_certificates(
         directory, names=name or ("localhost", "127.0.0.1", "::1"), days=int(valid_for // DAY_S), clients=client or ()
     )

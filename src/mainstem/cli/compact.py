@@ -10,8 +10,9 @@ from mainstem.cli._process import say
 
 
 def run(
-    table: TableChoice,
+    *,
     location: Annotated[str, argument("Path or URL of a Delta table; with --table, of an Iceberg warehouse.")] = "",
+    table: TableChoice,
     delete_older_than: Annotated[
         float | None,
         duration(
@@ -23,7 +24,7 @@ def run(
 ) -> None:
     """Join the small files of a Delta or Iceberg table, and delete those that no reader needs.
 
-    Readers and writers go on meanwhile. It needs no Spark; --table names an Iceberg table, else it is a Delta table.
+    Readers and writers are not interrupted, and Spark is not needed. With --table it is an Iceberg table, otherwise a Delta table.
 
     Example: mainstem compact tides --delete-older-than 7d
     """

@@ -71,8 +71,8 @@ def run(
 ) -> None:
     """Check this machine: shared memory, socket buffers, multicast, processors, clock, Java, extras, and what to type.
 
-    Nothing is changed and nothing is sent. The exit code is 1 where something will not work at all; a warning will be felt,
-    and a note may not matter to you.
+    It changes nothing and sends nothing. The exit code is 1 if something will not work at all. A warning costs performance;
+    a note may not matter to you.
 
     Example: mainstem doctor
 

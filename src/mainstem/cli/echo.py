@@ -111,15 +111,15 @@ def serve(
     base_port: Annotated[
         int | None, option("--base-port", "PORT", "The first of two ports for each client.", "10 above --port")
     ] = None,
-    max_clients: Annotated[int, integer("--max-clients", "The most clients at a time.", minimum=1)] = 64,
+    max_clients: Annotated[int, integer("--max-clients", "At most N clients at a time.", minimum=1)] = 64,
     max_clients_per_address: Annotated[
         int,
         integer(
-            "--max-clients-per-address", "The most clients at a time of one IPv4 address or IPv6 prefix.", minimum=1
+            "--max-clients-per-address", "At most N clients at a time from one IPv4 address or IPv6 prefix.", minimum=1
         ),
     ] = 4,
     ipv6_prefix: Annotated[
-        int, option("--ipv6-prefix", "BITS", "How many bits are the prefix of an IPv6 address.")
+        int, option("--ipv6-prefix", "BITS", "The number of bits in the prefix of an IPv6 address.")
     ] = 64,
     join_timeout: Annotated[float, duration("--join-timeout", "Drop a client that takes longer to join.")] = 5.0,
     idle_timeout: IdleTimeoutOption = 60.0,

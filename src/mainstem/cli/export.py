@@ -42,7 +42,7 @@ def run(
     until: UntilOption = "",
     rows: Annotated[str, choice("--rows", ROWS, "What a row is.")] = "messages",
     payload_encoding: Annotated[
-        str, choice("--payload-encoding", PAYLOADS, "How CSV and JSON lines have payloads.")
+        str, choice("--payload-encoding", PAYLOADS, "How payloads are written in CSV and JSON lines.")
     ] = "base64",
     strict: Annotated[
         bool, flag("--strict/--no-strict", "Fail at corrupt or missing data, instead of skipping it.")

@@ -56,7 +56,9 @@ def run(
         ),
     ] = None,
     stream: StreamsOption = None,
-    record_to: Annotated[str, option("--record-to", "PATH", "Record a live channel here, for exactly once.")] = "",
+    record_to: Annotated[
+        str, option("--record-to", "PATH", "Record a live channel here, so that each message is loaded exactly once.")
+    ] = "",
     timestamp_from: Annotated[
         str,
         option(
@@ -83,9 +85,9 @@ def run(
 ) -> None:
     """Load recordings or a live channel into a typed table, once or continuously.
 
-    The table is Parquet, Delta or Iceberg. The same command started again continues where it was; each message comes once.
-    What the codec cannot read becomes a row with the reason in the column `problem` and the message in `payload`; fields
-    beyond the schema are in `rescued`.
+    The table is Parquet, Delta or Iceberg. Started again, the same command continues where it stopped, with each message
+    once. A message that the codec cannot read becomes a row with the reason in `problem` and the message in `payload`;
+    fields beyond the schema are in `rescued`.
 
     Example: mainstem ingest recordings --out tables --codec json --schema 'id bigint, price double'
     """

@@ -28,7 +28,7 @@ def run(
 ) -> None:
     """Show a log buffer file: its metadata, its tails, its frames.
 
-    The file may be in use; it is read without being mapped, so that a sparse one takes no storage for it.
+    The file may be in use. It is read without being mapped, so that a sparse file stays sparse.
 
     Example: mainstem log 7 --tail --payload-bytes 64
     """

@@ -22,7 +22,7 @@ COLUMNS = (
 
 
 def run(which: StreamFilter, as_csv: CsvOption = False, as_json: JsonOption = False) -> None:
-    """Show what a driver's receivers lost and requested again, one line an image, from its loss report.
+    """Show what a driver's receivers lost and requested again, one line per image, from its loss report.
 
     A gap counts once, however often it was requested: "bytes" are the bytes of all gaps.
 

@@ -31,7 +31,7 @@ FRAGMENTS = 10
 def run(
     which: PingPong,
     count: CountOption = 10_000,
-    warm_up: Annotated[int, integer("--warm-up", "Send N messages before, unmeasured.")] = 1_000,
+    warm_up: Annotated[int, integer("--warm-up", "Send N messages first, without measuring them.")] = 1_000,
     size: SizeOption = 32,
     timeout: TimeoutOption = 10.0,
     as_json: JsonOption = False,

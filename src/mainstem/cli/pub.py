@@ -71,11 +71,11 @@ def run(
     """Publish lines of standard input, or generated messages, to a stream.
 
     --input says how messages are read: `lines` (without their line feed), `json` (lines as `mainstem sub --output json` prints
-    them: message or message_base64, reserved_value) or `length-prefixed` (each behind its length in four bytes, big-endian).
+    them: message or message_base64, reserved_value) or `length-prefixed` (each after its length in four bytes, big-endian).
     With --codec a line is a JSON object, which is encoded.
 
-    With --size messages are generated instead, and begin with their index (int64, little-endian) where they are long enough.
-    It waits for slow subscribers. Rates go to standard error.
+    With --size, messages are generated instead; each begins with its index (int64, little-endian) if it is long enough. It
+    waits for slow subscribers. Rates go to standard error.
 
     Example: echo high water | mainstem pub 'aeron:udp?endpoint=localhost:20121' 1001
 

@@ -94,11 +94,11 @@ def run(
 ) -> None:
     """Record a stream: into a directory that replays, Spark and `mainstem ingest` read.
 
-    CHANNEL is one of Aeron's; or bymux://HOST:PORT, jmux://HOST:PORT or aqueduct://HOST:PORT, to listen there as a server and
-    record each message that comes. --flush-interval, --local-retention and --store-option are for --ship-to.
+    CHANNEL is an Aeron channel, or bymux://HOST:PORT, jmux://HOST:PORT or aqueduct://HOST:PORT to listen there as a server
+    and record each message that arrives. --flush-interval, --local-retention and --store-option are for --ship-to.
 
-    Killed and started again it continues where it was, each message once, while the driver still holds the stream for it
-    (client liveness timeout, 10 s by default) or a RecorderSlot runs.
+    If it is killed and started again, it continues where it stopped, with each message once, as long as the driver still
+    holds the stream for it (client liveness timeout, 10 s by default) or a RecorderSlot runs.
 
     Example: mainstem record 'aeron:udp?endpoint=localhost:20121' --stream 1001 --out tides
     """
@@ -143,7 +143,7 @@ def run(
             seconds = max(done["seconds"], 1e-9)
             rate = amount(done["messages"] / seconds, done["bytes"] / seconds).strip()
             if done.get("delayed"):
-                say(f"{done['delayed']:,} streams had to wait, of which {done['unrecorded']:,} were not recorded")
+                say(f"{done['delayed']:,} streams were delayed, {done['unrecorded']:,} of which were not recorded")
             say(f"recorded {done['messages']:,} messages, {done['bytes']:,} bytes of the stream: {rate}")
 
 
@@ -213,7 +213,7 @@ def _parse(channel: str) -> tuple[SplitResult, int]:
         return parts, parts.port or 0
     except ValueError as error:
         is_v6 = "[" not in channel and channel.partition("://")[2].partition("/")[0].count(":") > 1
-        reason = "an IPv6 address stands in brackets, as in [::1]:4000" if is_v6 else error
+        reason = "an IPv6 address must be in brackets, as in [::1]:4000" if is_v6 else error
         raise ConfigurationError(f"channel {channel!r}: {reason}") from None
 
 
@@ -264,7 +264,7 @@ class ShipProcess:
                 self._restart_ns = None
                 self._start()
         elif self._process is not None and self._process.poll() is not None:
-            say(f"mainstem record: the shipper has ended with status {self._process.returncode}; it is started again")
+            say(f"mainstem record: the shipper exited with status {self._process.returncode}; restarting it")
             self._process = None
             self._restart_ns = now_ns + self._pause_ns
             self._pause_ns = min(self._pause_ns * 2, MAX_RESTART_NS)

@@ -172,11 +172,11 @@ def verify(
     where: Archives,
     recording: RecordingOption = None,
     check_frames: Annotated[
-        bool, flag("--check-frames", "Check every frame and the checksums of the index, too.")
+        bool, flag("--check-frames", "Also check every frame, and the checksums of the index.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Read everything and compare the checksums; exit 1 where something is missing or changed.
+    """Read everything and compare the checksums; the exit code is 1 if something is missing or has changed.
 
     Example: mainstem recordings verify tides
     """
@@ -214,9 +214,9 @@ def remove_recordings(
     grace_period: GracePeriodOption = 3600.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove whole segments from the beginning of shipped recordings: what is old, and what no query reads any more.
+    """Remove whole segments from the beginning of shipped recordings: old ones, or those that no query reads any more.
 
-    With --older-than and --consumed-by, what both allow. The segment that a recording grows in stays.
+    With both --older-than and --consumed-by, both must allow it. The segment that is being recorded is kept.
 
     Example: mainstem recordings rm s3://bucket/tides --older-than 30d
     """
@@ -249,7 +249,7 @@ def compact_recordings(
     where: Archives,
     grace_period: GracePeriodOption = 3600.0,
     remove_orphans: Annotated[
-        bool, flag("--remove-orphans", "Delete objects that nothing refers to and that are older than a day, too.")
+        bool, flag("--remove-orphans", "Also delete objects that nothing refers to and that are older than a day.")
     ] = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
@@ -257,7 +257,7 @@ def compact_recordings(
     """Join the small objects of each shipped segment into one, and delete those that were replaced.
 
     In a recorder's or an archive's directory, delete the recordings that are marked as invalid or deleted, with their files
-    and their entries in the catalog; --dry-run says which.
+    and their entries in the catalog; --dry-run lists them.
 
     Example: mainstem recordings compact s3://bucket/tides
 
@@ -353,10 +353,10 @@ def checksum(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Store checksums in the frames of recordings and in their entries, as Aeron Archive does that is configured so.
+    """Store checksums in the frames and catalog entries of recordings, as an Aeron Archive with checksums does.
 
     An archive with `aeron.archive.replay.checksum` replays only frames that have them; `verify` compares them. Each recording
-    is verified first, and stays as it is if it is damaged; then the exit status is 1.
+    is verified first. A corrupt one is left unchanged, and the exit code is 1.
 
     Example: mainstem recordings checksum tides --algorithm crc-32 --all-segments
     """
@@ -382,7 +382,7 @@ def checksum(
 
 @app.command("mark-invalid")
 def mark_invalid(directory: DirectoryArgument, recording: RecordingArgument) -> None:
-    """Mark a recording as invalid: archives and readers leave it out, and its files stay until `compact`.
+    """Mark a recording as invalid: archives and readers skip it, and its files stay until `compact`.
 
     Example: mainstem recordings mark-invalid tides 3
     """

@@ -53,8 +53,8 @@ def run(
 ) -> None:
     """Replay a recording onto a channel, at its original pace or at full speed.
 
-    Each message comes once, in order, with its reserved value. Where there are several recordings, --recording chooses one. The
-    pace is that of the index: exact to 100 ms, and steady in between. A slower subscriber slows the replay down.
+    Each message is sent once, in order, with its reserved value. If there are several recordings, choose one with
+    --recording. The pace follows the index: exact to 100 ms, and steady in between. A slower subscriber slows the replay down.
 
     Example: mainstem replay tides 'aeron:udp?endpoint=localhost:20121' --stream 1001 --speed 10
     """

@@ -38,9 +38,9 @@ def run(
 ) -> None:
     """Serve recordings over HTTP, read-only, so that other machines read them while they grow.
 
-    Everything that reads a directory of recordings reads the URL that it prints: the Spark source, ingest, the readers. Only the
-    files of recordings are served, by range; nothing is written. To listen on other addresses than this machine's own it needs
-    --tls-cert, --tls-key and a token. The token file has one token a line; each is accepted.
+    Everything that reads a directory of recordings also reads the URL that this prints: the Spark source, ingest and the
+    readers. Only files of recordings are served, by range, and nothing is written. To listen beyond loopback, it needs
+    --tls-cert, --tls-key and a token. The token file has one token per line; each is accepted.
 
     Example: mainstem serve tides --listen 0.0.0.0:8480 --tls-cert cert.pem --tls-key key.pem --token-file token
     """

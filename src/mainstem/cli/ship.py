@@ -73,7 +73,7 @@ def run(
         int,
         size(
             "--chunk-size",
-            "The most bytes that an object of a growing segment has.",
+            "The maximum size of an object of a growing segment.",
             minimum=MIN_CHUNK_SIZE,
             maximum=MAX_CHUNK_SIZE,
         ),
@@ -89,9 +89,9 @@ def run(
 ) -> None:
     """Ship recordings: copy them to an object store or another directory while they grow.
 
-    It runs until Ctrl-C and retries when the store is unreachable; with --once it fails instead. Killed and started again it
-    continues where it was. `mainstem recordings ls TARGET` lists what is there, and everything that reads recordings reads
-    TARGET.
+    It runs until Ctrl-C and retries when the store is unreachable; with --once it fails instead. If it is killed and
+    started again, it continues where it stopped. `mainstem recordings ls TARGET` lists what is there, and everything
+    that reads recordings reads TARGET.
 
     Example: mainstem ship tides s3://bucket/tides
     """

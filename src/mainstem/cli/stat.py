@@ -29,8 +29,8 @@ def run(
 ) -> None:
     """Show a driver's counters.
 
-    Reads any driver's directory, Mainstem's or the reference's; it needs read permission only. With --watch each counter has
-    its rate, too.
+    Reads any driver's directory, Mainstem's or the reference's; it needs read permission only. With --watch, each counter also
+    has its rate.
 
     Example: mainstem stat --watch
 

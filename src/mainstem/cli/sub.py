@@ -48,13 +48,13 @@ OUTPUTS: dict[str, Callable[[Message], bytes] | None] = {
 }
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Printing:
     """How messages are printed, or only counted."""
 
-    codec: CodecChoice
     output: Annotated[str, choice("--output", tuple(OUTPUTS), "How messages are printed.")] = "text"
     template: Annotated[str, option("--template", "TEXT", TEMPLATE_HELP)] = ""
+    codec: CodecChoice
     stats: StatsOption = False
 
     def layout(self) -> Callable[[Message], bytes] | None:
@@ -79,7 +79,7 @@ def run(
     """Print the messages of a stream, one a line, or their rate.
 
     --output says how messages are printed: `text` (as they are, each with a line feed after it), `hex`, `json` (a line with
-    the message, its position, session, time and reserved value) or `length-prefixed` (each behind its length in four bytes,
+    the message, its position, session, time and reserved value) or `length-prefixed` (each after its length in four bytes,
     big-endian). `mainstem pub --input` reads `json` and `length-prefixed`. With --stats the rate is printed instead. With
     --codec the rows of a message are printed as JSON lines; one that cannot be read is a line with `problem` and `payload`.
     Rates and totals go to standard error.

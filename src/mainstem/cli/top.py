@@ -21,7 +21,7 @@ def run(
     """A live view of drivers, clients and streams, in the whole terminal.
 
     Streams with their lag as a bar, rates, NAKs and losses with their last minutes; clients by name; errors. Enter opens a
-    stream: where its bytes wait, and what stalls it. It only reads, any driver's directory, and `?` lists the keys.
+    stream: where its bytes wait, and what stalls it. It reads any driver's directory, and changes nothing; `?` lists the keys.
 
     Example: mainstem top
 

@@ -77,10 +77,10 @@ def serve(
     tls_key: TlsKeyOption = None,
     max_streams: Annotated[int, max_connections()] = MAX_STREAMS,
 ) -> None:
-    """Accept tunnels, and connect what comes out of them to --target.
+    """Accept tunnels, and forward their connections to --target.
 
-    Addresses are HOST:PORT, :PORT or unix:PATH. To listen on other addresses than this machine's own it needs --tls-cert,
-    --tls-key and a token: whoever can open a tunnel reaches --target.
+    Addresses are HOST:PORT, :PORT or unix:PATH. To listen beyond loopback, it needs --tls-cert, --tls-key and a
+    token: anyone who can open a tunnel reaches --target.
 
     Example: mainstem tunnel serve --listen :9443 --target localhost:5432 --token-file secret --tls-cert cert.pem --tls-key key.pem
     """
@@ -108,15 +108,15 @@ def serve(
 def connect(
     end: End,
     server: Annotated[str, option("--server", "ADDRESS", "Where the tunnel is served.")],
-    tls: Annotated[bool, flag("--tls", "Use TLS, as always to another machine.")] = False,
+    tls: Annotated[bool, flag("--tls", "Use TLS, which is always used to another machine.")] = False,
     tls_ca: Annotated[
         str, option("--tls-ca", "FILE", "Trust this certificate (PEM), and use TLS.", "this machine's")
     ] = "",
     tls_name: Annotated[str, option("--tls-name", "NAME", "The name in the server's certificate.", "its host")] = "",
 ) -> None:
-    """Listen here, and carry each connection through the tunnel; the tunnel is reconnected.
+    """Listen here, and forward each connection through a tunnel that reconnects when it breaks.
 
-    Addresses are HOST:PORT, :PORT or unix:PATH. Whoever can connect to --listen uses the tunnel, without a token. To another
+    Addresses are HOST:PORT, :PORT or unix:PATH. Anyone who can connect to --listen can use the tunnel, without a token. To another
     machine it uses TLS, unless --insecure: then others can read and change everything.
 
     Example: mainstem tunnel connect --listen localhost:5432 --server gateway:9443 --token-file secret

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -11,39 +12,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Call:
-    """A function on a thread of its own."""
+class Call(Future[Any]):
+    """A function on a thread of its own: a daemon, so that a call that never returns does not keep the process from ending."""
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
-        self._function, self._arguments = function, arguments
-        self._result: Any = None
-        self._error: BaseException | None = None
-        self._done = threading.Event()
-        # A daemon: a call that never returns does not keep the process from ending.
-        threading.Thread(target=self._run, name="mainstem-store", daemon=True).start()
+        super().__init__()
+        threading.Thread(target=self._run, args=(function, arguments), name="mainstem-store", daemon=True).start()
 
-    def _run(self) -> None:
+    def _run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         try:
-            self._result = self._function(*self._arguments)
+            self.set_result(function(*arguments))
         except BaseException as error:  # raised where the result is asked for
-            self._error = error
-        finally:
-            self._done.set()
+            self.set_exception(error)
 
     def wait(self, seconds: float | None = None) -> bool:
-        return self._done.wait(seconds)
-
-    def result(self) -> Any:
-        if self._error is not None:
-            raise self._error
-        return self._result
+        return bool(wait([self], seconds).done)
 
 
 def interruptible(function: Callable[[], T]) -> T:
     """The result of ``function``. In the main thread Ctrl-C ends the wait for it at once."""
     if threading.current_thread() is not threading.main_thread():
         return function()
-    call = Call(function)
-    call.wait()
-    result: T = call.result()
+    result: T = Call(function).result()
     return result

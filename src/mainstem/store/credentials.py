@@ -7,7 +7,7 @@ profiles, single sign-on and roles it needs boto3, and to impersonate a Google s
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,50 +28,39 @@ _GCS_SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 
 def of_s3(values: Mapping[str, Any]) -> Callable[[], Any] | None:
     """What obstore asks for credentials; None where it finds them itself. Raises ConfigurationError where boto3 is missing."""
-    key, secret, token = (values.get(name) for name in ("access_key", "secret_key", "session_token"))
-    if values.get("role_arn"):
-        return _Boto3Credentials(values)
-    if key:
+    key, secret, token, role = (values.get(name) for name in ("access_key", "secret_key", "session_token", "role_arn"))
+    if key and not role:
         return lambda: {"access_key_id": key, "secret_access_key": secret, "token": token, "expires_at": None}
-    if any(map(os.environ.get, _AWS_VARIABLES)) or not _has_profiles():
+    if not role and (any(map(os.environ.get, _AWS_VARIABLES)) or not _has_profiles()):
         return None
-    return _Boto3Credentials(values)
+    try:
+        from boto3 import Session
+        from obstore.auth.boto3 import Boto3CredentialProvider, StsCredentialProvider
+    except ImportError:
+        raise ConfigurationError("role_arn and the profiles of ~/.aws need boto3: pip install boto3") from None
+    session = Session(key, secret, token, values.get("region"))
+    if not role:
+        return Boto3CredentialProvider(session, ttl=_KEPT)  # type: ignore[no-any-return]
+    arguments = {
+        "RoleSessionName": values.get("session_name", "mainstem"),
+        "ExternalId": values.get("external_id"),
+        "DurationSeconds": values.get("load_frequency"),
+    }
+    given = {name: value for name, value in arguments.items() if value}
+
+    class Role(StsCredentialProvider):  # type: ignore[misc]
+        """Its times are those of boto3, of which obstore takes only those in UTC."""
+
+        def __call__(self) -> dict[str, Any]:
+            found = super().__call__()
+            return {**found, "expires_at": found["expires_at"].astimezone(UTC)}
+
+    return Role(session, RoleArn=role, **given)
 
 
 def _has_profiles() -> bool:
     path = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
     return bool(os.environ.get("AWS_PROFILE")) or Path(path).expanduser().exists()
-
-
-class _Boto3Credentials:
-    """The credentials of a profile, or of a role. obstore reads ``config`` too."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        try:
-            from boto3 import Session
-        except ImportError:
-            raise ConfigurationError("role_arn and the profiles of ~/.aws need boto3: pip install boto3") from None
-        self._session = Session(*map(values.get, ("access_key", "secret_key", "session_token", "region")))
-        role = {
-            "RoleArn": values.get("role_arn"),
-            "RoleSessionName": values.get("session_name", "mainstem"),
-            "ExternalId": values.get("external_id"),
-            "DurationSeconds": values.get("load_frequency"),
-        }
-        self._role = {name: value for name, value in role.items() if value} if role["RoleArn"] else None
-        self.config = {"region": self._session.region_name} if self._session.region_name else {}
-
-    def __call__(self) -> dict[str, Any]:
-        if self._role:
-            found = self._session.client("sts").assume_role(**self._role)["Credentials"]
-            names, expires_at = ("AccessKeyId", "SecretAccessKey", "SessionToken"), found["Expiration"].astimezone(UTC)
-            key, secret, token = (found[name] for name in names)
-        else:
-            credentials = self._session.get_credentials()
-            if credentials is None:
-                raise ConfigurationError("the profile has no credentials")
-            (key, secret, token, *_), expires_at = credentials.get_frozen_credentials(), datetime.now(UTC) + _KEPT
-        return {"access_key_id": key, "secret_access_key": secret, "token": token, "expires_at": expires_at}
 
 
 def of_gcs(values: Mapping[str, Any]) -> Callable[[], Any] | None:

@@ -54,7 +54,7 @@ def test_dump_reads_hexadecimal_digits_too(run: Callable[..., object], tmp_path:
     assert "no hexadecimal digits" in err
 
 
-def test_dump_says_where_the_frames_stop_making_sense(run: Callable[..., object], tmp_path: Path) -> None:
+def test_dump_says_where_the_frames_become_invalid(run: Callable[..., object], tmp_path: Path) -> None:
     file = tmp_path / "stream"
     file.write_bytes(FinishSender(1).encode() + b"\x63")
     assert "unknown frame type 99 (frame type)" in run("aqueduct", "dump", str(file))[1]
@@ -70,13 +70,13 @@ def test_dump_reads_standard_input(run: Callable[..., object], monkeypatch: pyte
     assert run("aqueduct", "dump", "-")[1].split() == ["0", "FinishSender", "7"]
 
 
-def test_dump_of_a_file_that_is_not_there_says_so(run: Callable[..., object], tmp_path: Path) -> None:
+def test_dump_reports_a_missing_file(run: Callable[..., object], tmp_path: Path) -> None:
     code, _, err = run("aqueduct", "dump", str(tmp_path / "nothing"))
     assert code == 1
     assert "No such file" in err
 
 
-def test_cert_makes_what_a_server_and_its_clients_need(run: Callable[..., object], tmp_path: Path) -> None:
+def test_cert_makes_certificates_for_a_server_and_its_clients(run: Callable[..., object], tmp_path: Path) -> None:
     x509 = pytest.importorskip("cryptography.x509")
     folder = tmp_path / "certs"
     code, out, _ = run("cert", str(folder), "--name", "gauge.example", "--name", "127.0.0.1", "--valid-for", "3d")
@@ -91,7 +91,7 @@ def test_cert_makes_what_a_server_and_its_clients_need(run: Callable[..., object
     assert (folder / "key.pem").stat().st_mode & 0o077 == 0
 
 
-def test_cert_overwrites_nothing_unless_it_is_told_to(run: Callable[..., object], tmp_path: Path) -> None:
+def test_cert_overwrites_files_only_with_force(run: Callable[..., object], tmp_path: Path) -> None:
     pytest.importorskip("cryptography")
     assert run("cert", str(tmp_path))[0] == 0
     before = (tmp_path / "key.pem").read_bytes()

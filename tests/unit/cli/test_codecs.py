@@ -34,7 +34,7 @@ def codec(tmp_path: Path) -> Codec:
     return chosen
 
 
-def test_a_line_of_json_becomes_a_message_and_a_message_lines(codec: Codec) -> None:
+def test_json_lines_are_encoded_and_messages_decoded_to_lines(codec: Codec) -> None:
     line = b'{"id": 5, "at": "2026-01-31T12:00:00Z", "fee": "1.25", "raw": "x", "m": {"a": 1}}\n'
     message = LineEncoder(codec).encode(line)
     assert codec.decode(message) == [
@@ -50,13 +50,13 @@ def test_a_line_of_json_becomes_a_message_and_a_message_lines(codec: Codec) -> N
     assert two == b'{"a": 1}\n{"a": 2}\n'
 
 
-def test_a_field_that_a_line_lacks_has_its_default(codec: Codec) -> None:
+def test_a_missing_field_gets_its_default(codec: Codec) -> None:
     message = LineEncoder(codec).encode(b'{"id": 5, "at": "2026-01-31T12:00:00Z"}')
     (row,) = codec.decode(message)
     assert (row["fee"], row["raw"], row["m"]) == (Decimal("0.01"), b"", {})
 
 
-def test_a_line_of_a_format_without_types_is_what_json_says() -> None:
+def test_a_format_without_types_keeps_the_types_of_json() -> None:
     assert find_codec("msgpack").decode(LineEncoder(find_codec("msgpack")).encode(b'{"a": [1, "x"]}')) == [
         {"a": [1, "x"]}
     ]
@@ -70,7 +70,7 @@ def test_a_line_of_a_format_without_types_is_what_json_says() -> None:
         (b'{"id": 1, "at": "soon"}', "line 2: at: "),
     ],
 )  # fmt: skip
-def test_a_line_that_does_not_fit_is_named(codec: Codec, line: bytes, reason: str) -> None:
+def test_an_invalid_line_is_reported_by_its_number(codec: Codec, line: bytes, reason: str) -> None:
     encoder = LineEncoder(codec)
     encoder.encode(b'{"id": 1, "at": "2026-01-31T12:00:00Z"}')
     with pytest.raises(ConfigurationError, match=reason):
@@ -94,6 +94,6 @@ def test_a_number_that_would_be_rounded_is_not_published() -> None:
     ("name", "message"),
     [("msgpack", b"\x81\xa1v\xc7\x01\x05x"), ("json", b'{"v": "\\ud800"}'), ("json", b'{"\\ud800": {}, "\\ud800": 1}')],
 )
-def test_a_message_without_a_form_in_json_is_printed_as_a_problem(name: str, message: bytes) -> None:
+def test_an_undecodable_message_is_printed_as_a_problem(name: str, message: bytes) -> None:
     line = json.loads(decoded_lines(find_codec(name), message))
     assert b64decode(line["payload"]) == message

@@ -53,7 +53,7 @@ def test_a_dedicated_driver_needs_more_processors_than_agents(
 
 
 @pytest.mark.parametrize(("current", "state"), [("tsc", State.OK), ("kvm-clock", State.OK), ("hpet", State.WARN)])
-def test_a_slow_clock_is_noticed(current: str, state: State, tmp_path: Path) -> None:
+def test_a_slow_clock_is_reported(current: str, state: State, tmp_path: Path) -> None:
     write(tmp_path, f"{doctor.CLOCKS}/current_clocksource", f"{current}\n")
     write(tmp_path, f"{doctor.CLOCKS}/available_clocksource", "hpet kvm-clock acpi_pm\n")
     check = doctor.time_source(tmp_path)
@@ -61,14 +61,14 @@ def test_a_slow_clock_is_noticed(current: str, state: State, tmp_path: Path) -> 
     assert check.remedy.startswith("echo kvm-clock > /sys/") is (state is State.WARN)
 
 
-def test_what_cannot_be_read_is_a_note_and_no_shared_memory_a_failure(tmp_path: Path) -> None:
+def test_unreadable_files_are_notes_and_missing_shared_memory_fails(tmp_path: Path) -> None:
     assert doctor.time_source(tmp_path).state is State.NOTE
     assert doctor.socket_buffer("wmem", 0, tmp_path).state is State.NOTE
     missing = doctor.shared_memory(tmp_path)
     assert (missing.state, missing.remedy.startswith("mount -t tmpfs")) == (State.FAIL, True)
 
 
-def test_a_java_that_is_too_old_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_java_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher = write(tmp_path, "bin/java", "#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n") / "bin/java"
     os.chmod(launcher, 0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -78,7 +78,7 @@ def test_a_java_that_is_too_old_is_noticed(tmp_path: Path, monkeypatch: pytest.M
     assert "mainstem[spark]" in check.remedy
 
 
-def test_a_missing_extra_comes_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_reported_with_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_has", lambda module: module != "qh3")
     check = next(check for check in doctor.extras() if check.name == "extra quic")
     assert (check.state, check.figure, check.remedy) == (State.NOTE, "without qh3", "pip install 'mainstem[quic]'")
@@ -90,7 +90,7 @@ def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, 
     return int(str(end.value.code)), json.loads(capsys.readouterr().out)
 
 
-def test_doctor_lists_every_check_and_fails_where_nothing_can_work(
+def test_doctor_lists_every_check_and_exits_with_1_on_failure(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     code, checks = document(capsys, "--dir", str(tmp_path))

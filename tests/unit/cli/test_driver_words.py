@@ -60,7 +60,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("line", PLAIN)
-def test_plain_words_are_read_as_the_other_commands_words_are(line: str, runs: list[dict[str, Any]]) -> None:
+def test_plain_driver_options_are_parsed_as_typer_would(line: str, runs: list[dict[str, Any]]) -> None:
     words = line.split()
     with pytest.raises(SystemExit) as end:
         cli.main(["driver", *words])
@@ -72,7 +72,7 @@ def test_plain_words_are_read_as_the_other_commands_words_are(line: str, runs: l
 
 
 @pytest.mark.parametrize("line", OTHER)
-def test_other_words_are_left_to_what_reads_all_commands(line: str) -> None:
+def test_other_driver_options_are_left_to_typer(line: str) -> None:
     assert driver.read(line.split()) is None
 
 
@@ -138,7 +138,7 @@ finally:
 """
 
 
-def test_a_start_loads_no_more_than_a_driver_needs(tmp_path: Path) -> None:
+def test_starting_a_driver_imports_only_what_it_needs(tmp_path: Path) -> None:
     # -S and -I leave out what an environment of packages loads for itself.
     program = f"import sys; sys.path[:0] = {[str(Path(cli.__file__).parents[2])]!r}\n{PROGRAM}"
     result = subprocess.run(

@@ -16,7 +16,7 @@ from mainstem import cli
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_every_command_has_examples_that_it_takes(words: str) -> None:
+def test_the_examples_of_every_command_are_valid(words: str) -> None:
     command = COMMANDS[words]
     examples = re.findall(r"Example: (.*)", command.help or "")
     assert examples, f"the help of mainstem {words} has no example"

@@ -67,7 +67,7 @@ def document(text: str) -> Any:
     return json.loads(text)
 
 
-def test_stat_prints_every_counter_under_who_the_driver_is(run: Callable[..., str]) -> None:
+def test_stat_prints_the_driver_and_every_counter(run: Callable[..., str]) -> None:
     lines = run("stat").splitlines()
     assert "CnC v0.2.0" in lines[0]
     assert "pid 77" in lines[0]
@@ -76,14 +76,14 @@ def test_stat_prints_every_counter_under_who_the_driver_is(run: Callable[..., st
     assert [line.split()[:2] for line in lines[2:]] == [["0", "4,096"], ["1", "1,024"], ["2", "1,024"], ["3", "4,096"]]
 
 
-def test_stat_as_json_has_the_rows_that_were_chosen(run: Callable[..., str]) -> None:
+def test_stat_as_json_has_the_selected_counters(run: Callable[..., str]) -> None:
     found = document(run("stat", "--json", "--type", "snd-pos"))
     assert found["pid"] == 77
     (row,) = found["counters"]
     assert (row["type"], row["value"], row["session_id"], row["stream_id"]) == ("snd-pos", 1024, 3, 4)
 
 
-def test_stat_refuses_an_expression_that_is_none(driver: DriverFiles, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stat_rejects_an_invalid_regular_expression(driver: DriverFiles, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         cli.main(["stat", "--label", "(", "--dir", driver.directory])
     assert end.value.code == cli.EXIT_ERROR
@@ -98,7 +98,7 @@ def test_streams_gives_each_stream_one_line(run: Callable[..., str]) -> None:
     assert stream["publication"]["is_connected"] is True
 
 
-def test_backlog_names_the_stations_and_what_waits(run: Callable[..., str]) -> None:
+def test_backlog_shows_each_stage_and_its_backlog(run: Callable[..., str]) -> None:
     (stream,) = document(run("backlog", "--json"))["streams"]
     assert [(s["stage"], s["behind"], s["room"]) for s in stream["stages"]] == [
         ("publisher", None, 0),
@@ -107,15 +107,15 @@ def test_backlog_names_the_stations_and_what_waits(run: Callable[..., str]) -> N
     assert "in the receivers' window" in run("backlog")
 
 
-def test_streams_that_were_not_asked_for_are_left_out(run: Callable[..., str]) -> None:
+def test_filters_select_streams(run: Callable[..., str]) -> None:
     assert "no streams" in run("streams", "--stream", "99")
     assert "no streams" in run("backlog", "--session", "99")
     assert "no streams" in run("why", "--samples", "1", "--channel", "elsewhere")
 
 
-def test_why_says_it_in_words_and_in_json(run: Callable[..., str]) -> None:
+def test_why_prints_sentences_and_json(run: Callable[..., str]) -> None:
     said = run("why", "--samples", "2", "--duration", "0.05")
-    assert "FLOW-CONTROL WINDOW: the receiver lets the sender go no further" in " ".join(said.split())
+    assert "FLOW-CONTROL WINDOW: the receiver's window holds the sender back" in " ".join(said.split())
     assert "remote-window in 2 of 2 samples" in " ".join(said.split())
     (found,) = document(run("why", "--samples", "2", "--duration", "0.05", "--json"))["streams"]
     assert (found["stalled"], found["cause"], found["rule"]) == (True, "flow-control window", "remote-window")
@@ -136,7 +136,7 @@ def test_errors_are_shown_once_each(run: Callable[..., str], driver: DriverFiles
     assert rows[0]["text"] == "(1) first\nwith a second line"
 
 
-def test_errors_are_read_from_any_file(run: Callable[..., str], driver: DriverFiles) -> None:
+def test_errors_are_read_from_a_log_file(run: Callable[..., str], driver: DriverFiles) -> None:
     DistinctErrorLog(driver.cnc.error_log).record("kept", now_ms=STAMP_MS)
     offset = driver.cnc.layout.content_length - driver.cnc.layout.error_log_length
     copy = Path(driver.directory) / "copy"
@@ -178,7 +178,7 @@ def test_config_shows_where_each_value_comes_from(
     assert rows == {"term_buffer_length": ("64k", "environment"), "mtu_length": ("4k", "toml")}
 
 
-def test_config_shows_what_set_gives_and_the_origin_of_each_value(
+def test_config_shows_values_of_set_and_their_origin(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AERON_TERM_BUFFER_LENGTH", "64k")
@@ -212,7 +212,7 @@ def test_config_explains_a_setting_by_either_name(capsys: pytest.CaptureFixture[
         assert "mtu_length = " in capsys.readouterr().out
 
 
-def test_config_says_when_there_is_no_such_setting(capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_rejects_an_unknown_setting(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         cli.main(["config", "explain", "mtu_lenght"])
     assert end.value.code == cli.EXIT_ERROR
@@ -220,7 +220,7 @@ def test_config_says_when_there_is_no_such_setting(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("command", ["stat", "streams", "backlog", "errors", "loss", "why"])
-def test_every_command_says_where_no_driver_is(
+def test_every_command_reports_a_missing_driver(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as end:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_fifo_is_written_to_and_stays_one(tmp_path: Path) -> None:
+def test_a_fifo_is_written_in_place(tmp_path: Path) -> None:
     fifo = tmp_path / "rows"
     os.mkfifo(fifo)
     with ThreadPoolExecutor() as pool:
@@ -79,12 +79,12 @@ def test_a_secret_goes_to_a_new_file_or_a_pipe(
     assert file.stat().st_mode & 0o777 == 0o600
     capsys.readouterr()
     assert run(file) == 1
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert run(tmp_path / "none" / "secret") == 1
     assert "cannot be written: No such file" in capsys.readouterr().err
 
 
-def test_a_reader_that_has_enough_is_no_error() -> None:
+def test_a_reader_that_stops_early_is_not_an_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:

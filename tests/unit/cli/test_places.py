@@ -81,7 +81,7 @@ def test_every_command_is_tried() -> None:
 
 
 @pytest.mark.parametrize("arguments", [each for cases in COMMANDS.values() for each in cases], ids=" ".join)
-def test_a_place_that_cannot_be_used_is_one_sentence(
+def test_an_unusable_location_is_reported_in_one_line(
     arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AERON_DRIVER_TIMEOUT", "20ms")
@@ -132,7 +132,7 @@ def python(code: str, *, file_limit: int | None = None, stdout: int = subprocess
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_a_full_place_is_one_sentence(arguments: list[str], tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_in_one_line(arguments: list[str], tmp_path: Path) -> None:
     words = [argument.format(folder=tmp_path) for argument in arguments]
     status, text = python(f"from mainstem import cli; cli.main({words!r})", file_limit=0)
     assert status == cli.EXIT_ERROR, text
@@ -141,7 +141,7 @@ def test_a_full_place_is_one_sentence(arguments: list[str], tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("arguments", [["config", "show"], ["--help"], ["--version"]], ids=" ".join)
-def test_a_full_output_is_one_sentence(arguments: list[str]) -> None:
+def test_a_full_output_is_reported_in_one_line(arguments: list[str]) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     try:
         status, text = python(f"from mainstem import cli; cli.main({arguments!r})", stdout=full)
@@ -159,7 +159,7 @@ def test_a_full_output_is_one_sentence(arguments: list[str]) -> None:
         ("opentelemetry", "cli", "from mainstem.metrics.opentelemetry import Collector; Collector(None, None)"),
     ],
 )
-def test_a_missing_extra_names_itself(module: str, extra: str, code: str) -> None:
+def test_a_missing_extra_is_named(module: str, extra: str, code: str) -> None:
     status, text = python(f"import sys; sys.modules[{module!r}] = None; {code}")
     assert status == 1
     assert text.splitlines()[-1].endswith(

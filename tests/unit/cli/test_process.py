@@ -31,7 +31,7 @@ def own_handlers() -> Iterator[None]:
         root.setLevel(level)
 
 
-def test_a_line_of_json_has_what_a_line_of_text_has(
+def test_json_log_lines_have_the_fields_of_text_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(_process.VARIABLE, "JSON")
@@ -66,7 +66,7 @@ def test_text_is_the_default(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(("options", "variable"), [(["--json-logs"], ""), ([], "json")], ids=["option", "variable"])
-def test_an_error_of_a_command_is_an_object_too(options: list[str], variable: str) -> None:
+def test_command_errors_are_json_objects(options: list[str], variable: str) -> None:
     environment = os.environ | {_process.VARIABLE: variable, "AERON_DIR": "/nowhere/at/all"}
     command = [sys.executable, "-m", "mainstem", *options, "stat"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -76,7 +76,7 @@ def test_an_error_of_a_command_is_an_object_too(options: list[str], variable: st
     assert "/nowhere/at/all" in json.loads(line)["message"]
 
 
-def test_a_format_that_there_is_not_is_refused_in_a_sentence() -> None:
+def test_an_unknown_log_format_is_refused() -> None:
     environment = os.environ | {_process.VARIABLE: "xml"}
     command = [sys.executable, "-m", "mainstem", "stat"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -68,7 +68,7 @@ def test_ls_and_show_list_a_store_and_a_directory(
     assert archive["recordings"][0]["objects"] > 8
 
 
-def test_verify_exits_with_1_where_an_object_has_changed(
+def test_verify_exits_with_1_if_an_object_has_changed(
     places: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, place = places
@@ -84,7 +84,7 @@ def test_verify_exits_with_1_where_an_object_has_changed(
     assert (code, [row["kind"] for row in json.loads(out)]) == (1, ["checksum"])
 
 
-def test_compact_and_rm_change_what_is_there(places: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_compact_and_rm_change_the_store(places: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     directory, place = places
     code, out, _ = run(capsys, "recordings", "compact", place, "--json", "--grace-period", "0s", "--remove-orphans")
     (row,) = json.loads(out)
@@ -107,7 +107,9 @@ def test_compact_and_rm_change_what_is_there(places: tuple[Path, Path], capsys: 
     assert json.loads(run(capsys, "ship", directory, place, "--once", "--json")[1])["objects"] == 0
 
 
-def test_keep_deletes_what_is_shipped_and_old(places: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_local_retention_deletes_old_shipped_segments(
+    places: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     directory, place = places
     before = len(list(directory.glob("*.rec")))
     code, out, _ = run(capsys, "ship", directory, place, "--once", "--local-retention", "0s", "--json")
@@ -143,7 +145,7 @@ def test_keep_deletes_what_is_shipped_and_old(places: tuple[Path, Path], capsys:
         (["recordings", "capacity", "{recorder}", "--grow-to", "1"], "the capacity must be from"),
     ],
 )
-def test_what_cannot_be_done_is_a_sentence(
+def test_a_failure_is_reported_in_one_line(
     places: tuple[Path, Path], capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
 ) -> None:
     names = {"recorder": places[0], "place": places[1], "none": places[0].parent / "none"}
@@ -153,7 +155,7 @@ def test_what_cannot_be_done_is_a_sentence(
     assert "Traceback" not in err
 
 
-def test_a_store_that_cannot_be_used_ends_once_with_a_sentence(
+def test_ship_once_reports_an_unusable_store(
     places: tuple[Path, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("no directory")
@@ -172,7 +174,7 @@ def test_a_store_that_cannot_be_used_ends_once_with_a_sentence(
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="this system has no idle tasks")
-def test_a_shipper_beside_a_recorder_that_runs_as_an_idle_task_starts() -> None:
+def test_a_shipper_starts_beside_a_recorder_in_the_idle_class() -> None:
     # Only root may take such a process out of its class.
     code = (
         "import os; from mainstem.cli.ship import _give_way; os.geteuid() or os.setuid(65534); os.nice(19); "

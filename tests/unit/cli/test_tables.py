@@ -139,7 +139,7 @@ def numbers_of(document: Any, keys: set[str]) -> set[str]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("command", SHOWN)
-def test_every_number_of_json_is_in_the_text_at_every_width(
+def test_text_has_every_number_of_json_at_every_width(
     command: str, driver: DriverFiles, show: Callable[[int, Callable[[], object]], str]
 ) -> None:
     document = json.loads(show(PIPE, lambda: run(command, driver, "--json")))

@@ -39,7 +39,7 @@ def test_an_age_has_its_largest_units(milliseconds: float, text: str) -> None:
     assert age(milliseconds) == text
 
 
-def test_an_archive_has_a_line_in_which_errors_stand_out() -> None:
+def test_an_archive_line_highlights_errors() -> None:
     quiet = archive_line(ArchiveState(archive_id=42, recordings=1, replays=2))
     assert quiet.plain == "\n  archive 42  1 recording  2 replays  0 clients  0 errors"
     assert not any(span.style for span in quiet.spans)

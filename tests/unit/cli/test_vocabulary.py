@@ -74,7 +74,7 @@ def test_a_value_is_described_and_every_option_has_a_help_text() -> None:
 
 @pytest.mark.parametrize("words", COMMANDS)
 @pytest.mark.parametrize("columns", long_after(2, [60, 80, 120, 200]))
-def test_a_help_text_is_as_wide_as_the_terminal(
+def test_help_fits_the_terminal(
     words: str, columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -92,7 +92,7 @@ def test_a_help_text_is_as_wide_as_the_terminal(
         assert f"  {example}\n" in examples
 
 
-def test_the_help_of_all_commands_has_their_first_lines_whole(
+def test_the_main_help_shows_first_lines_in_full(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "70")
@@ -110,7 +110,7 @@ def test_a_usage_error_shows_how_the_command_is_used(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err.startswith("Usage: mainstem pub [OPTIONS] CHANNEL [STREAM]\n")
 
 
-def test_values_that_a_shell_would_expand_are_quoted() -> None:
+def test_examples_quote_values_that_a_shell_would_expand() -> None:
     for command in COMMANDS.values():
         texts = [command.help or "", *(getattr(each, "help", "") or "" for each in command.params)]
         for text in texts:
@@ -118,7 +118,7 @@ def test_values_that_a_shell_would_expand_are_quoted() -> None:
             assert not re.search(r"\w[?\[]\w", unquoted), text
 
 
-def test_the_words_of_another_command_come_from_its_options() -> None:
+def test_options_of_another_command_are_built_from_its_declaration() -> None:
     words = words_of(
         "ship", flush_interval=2.5, local_retention="", store_option=["a=b", "c=d"], once=True, verify=False
     )

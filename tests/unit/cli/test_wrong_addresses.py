@@ -19,7 +19,7 @@ PORTS = (70_000, -1, 65_536)
 
 @pytest.mark.parametrize("family", [bymux, jmux, aqueduct, duologue], ids=lambda each: each.__name__)
 @pytest.mark.parametrize("call", ["connect", "serve"])
-def test_a_wrong_address_is_an_error_of_mainstem(family: ModuleType, call: str) -> None:
+def test_an_invalid_address_raises_a_mainstem_error(family: ModuleType, call: str) -> None:
     function: Any = getattr(family, call)
     arguments: tuple[Any, ...] = () if call == "connect" else (lambda *_: None,)
     for host, port in (*((host, 9) for host in HOSTS), *(("127.0.0.1", port) for port in PORTS)):

@@ -359,12 +359,12 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     files.cnc.close()
 
 
-def test_there_are_two_hundred_of_them() -> None:
+def test_there_are_many_invalid_inputs() -> None:
     assert len(set(WRONG)) >= 250
 
 
 @pytest.mark.parametrize("line", WRONG)
-def test_a_wrong_input_is_a_sentence(
+def test_an_invalid_input_is_reported_in_one_line(
     line: str, places: dict[str, str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AERON_DIR", places["driver"])
@@ -393,7 +393,7 @@ def test_a_wrong_input_is_a_sentence(
         ("export {recordings} --format csv --since yesterday", "--since: 'yesterday' is neither a time"),
         ("export {recordings} --format csv --out /nowhere/x.csv", "--out: /nowhere/x.csv cannot be written: No such file"),
         ("recordings show {recordings} --recording 9", "{recordings} has no recording 9; `mainstem recordings ls"),
-        ("record bymux://::1:80 --out {out}", "an IPv6 address stands in brackets, as in [::1]:4000"),
+        ("record bymux://::1:80 --out {out}", "an IPv6 address must be in brackets, as in [::1]:4000"),
         ("serve {folder} --listen a..b:1", "'a..b' is not a host name: label empty or too long"),
         ("ship {folder} http://localhost:1/x", "http(s):// is read-only; ship to a directory or an object store"),
         ("demo --data {jsonl} --out /dev/null", "--out: /dev/null is not a directory"),
@@ -407,7 +407,7 @@ def test_a_wrong_input_is_a_sentence(
         ("record aeron:ipc -s 1 --out {out} --store-option a=b", "--store-option needs --ship-to"),
     ],
 )  # fmt: skip
-def test_a_wrong_input_is_blamed_by_its_name(
+def test_an_invalid_input_is_named(
     line: str, reason: str, places: dict[str, str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AERON_DIR", places["driver"])
@@ -417,5 +417,5 @@ def test_a_wrong_input_is_blamed_by_its_name(
 
 
 @pytest.mark.parametrize("text", ["::1", "[::1]", "[::1:80]", "2001:db8::5", "127.0.0.1", "localhost"])
-def test_an_address_that_has_one_meaning_is_taken(text: str) -> None:
+def test_an_unambiguous_address_is_accepted(text: str) -> None:
     assert _host(text) == text.strip("[]")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mainstem._core import layout
@@ -142,29 +142,22 @@ class LogFile:
         header = self._read(partition, offset, layout.DATA_HEADER_LENGTH)
         if len(header) < layout.DATA_HEADER_LENGTH:
             return None
-        length, version, flags, kind, term_offset, session_id, stream_id, term_id, reserved = _HEADER.unpack(header)
-        if length == 0 or offset + abs(length) > self.state.term_length:
+        frame = decode_frame(header, 0, 0, 0)
+        if frame.length == 0 or offset + abs(frame.length) > self.state.term_length:
             return None
-        if length > 0 and term_offset != offset:
+        if frame.length > 0 and frame.term_offset != offset:
             return None
-        if length < 0:
-            term_id = self.tails()[partition][0]  # the rest of the header may not be written yet
-        payload_length = min(length - layout.DATA_HEADER_LENGTH, payload_limit) if kind == layout.TYPE_DATA else 0
-        payload = (
-            self._read(partition, offset + layout.DATA_HEADER_LENGTH, payload_length) if payload_length > 0 else b""
-        )
+        # The rest of the header of an open claim may not be written yet.
+        term_id = frame.term_id if frame.length > 0 else self.tails()[partition][0]
         bits = descriptor.position_bits(self.state.term_length)
-        return LogFrame(
+        nbytes = (
+            min(frame.length - layout.DATA_HEADER_LENGTH, payload_limit) if frame.type_id == layout.TYPE_DATA else 0
+        )
+        return replace(
+            frame,
             position=descriptor.position_of(term_id, offset, self.state.initial_term_id, bits),
             partition=partition,
             term_id=term_id,
             term_offset=offset,
-            length=length,
-            version=version,
-            flags=flags,
-            type_id=kind,
-            session_id=session_id,
-            stream_id=stream_id,
-            reserved_value=reserved,
-            payload=payload,
+            payload=self._read(partition, offset + layout.DATA_HEADER_LENGTH, nbytes) if nbytes > 0 else b"",
         )

@@ -131,7 +131,7 @@ def _driver_gone(status: PublicationStatus | ImageStatus) -> str:
     age = status.snapshot.heartbeat_age_ms
     if age is None:
         return "the driver has shut down: nothing moves"
-    return f"the driver (pid {status.snapshot.pid})'s last heartbeat was {age / 1000:.1f} s ago: nothing moves"
+    return f"the driver (pid {status.snapshot.pid}) last wrote a heartbeat {age / 1000:.1f} s ago: nothing moves"
 
 
 @_of_both(
@@ -144,7 +144,7 @@ def _disk_full(status: PublicationStatus | ImageStatus) -> str:
     needed = status.log.unallocated if status.log else 0
     return (
         f"the file system of {status.snapshot.directory} is full: {_count(status.snapshot.free_space or 0)} are free, and "
-        f"this log may still need {_count(needed)}; the process that writes the next new page of it is killed"
+        f"this log may need {_count(needed)} more; the next process that writes to a new page of it is killed"
     )
 
 
@@ -303,8 +303,8 @@ def _receiver_window(status: PublicationStatus) -> str:
     image = status.limiting_image
     assert image is not None
     return (
-        f"the receiver's window of {_count(image.window or 0)} is used up though its subscribers have read all but "
-        f"{_count(image.unread)}: what is on the way fills it. A larger one (rcv-wnd, with so-rcvbuf to match) lets more "
+        f"the receiver's window of {_count(image.window or 0)} is full, although its subscribers have read all but "
+        f"{_count(image.unread)}: data in flight fills it. A larger window (rcv-wnd, with so-rcvbuf to match) lets more "
         f"through; {_count(status.backlog)} wait at the sender"
     )
 
@@ -321,9 +321,9 @@ def _late_status_message(status: PublicationStatus) -> str:
     assert image is not None
     granted = image.consumed + (image.window or 0)
     return (
-        f"the subscribers have read up to {image.consumed:,}, which lets the sender go to {granted:,}, and the sender still "
-        f"takes {status.publication.sender_limit or 0:,} for its limit: the status message is late, lost, or not "
-        f"processed yet; {_count(status.backlog)} wait at the sender"
+        f"the subscribers have read up to {image.consumed:,}, which allows the sender to reach {granted:,}, but the sender's "
+        f"limit is still {status.publication.sender_limit or 0:,}: the status message is late, lost, or not processed yet; "
+        f"{_count(status.backlog)} wait at the sender"
     )
 
 
@@ -335,9 +335,9 @@ def _late_status_message(status: PublicationStatus) -> str:
 )
 def _group_window(status: PublicationStatus) -> str:
     return (
-        f"the slowest of {status.publication.receivers} receivers lets the sender go no further: "
-        f"{_count(status.sender_room or 0)} of window left, {_count(status.backlog)} waiting. Which one, only the counters "
-        f"where the receivers run show{_not_here(status)}"
+        f"the slowest of {status.publication.receivers} receivers holds the sender back: "
+        f"{_count(status.sender_room or 0)} of window left, {_count(status.backlog)} waiting. To see which one, run this "
+        f"command where the receivers are{_not_here(status)}"
     )
 
 
@@ -349,8 +349,8 @@ def _group_window(status: PublicationStatus) -> str:
 )
 def _remote_window(status: PublicationStatus) -> str:
     return (
-        f"the receiver lets the sender go no further: {_count(status.sender_room or 0)} of window left, "
-        f"{_count(status.backlog)} waiting. A slow subscriber or too small a window: run this command where the receiver is"
+        f"the receiver's window holds the sender back: {_count(status.sender_room or 0)} left, {_count(status.backlog)} "
+        "waiting. Either a subscriber is slow or the window is too small: run this command where the receiver is"
         f"{_not_here(status)}"
     )
 
@@ -361,7 +361,7 @@ def _remote_window(status: PublicationStatus) -> str:
 def _slow_sender(status: PublicationStatus) -> str:
     longest = status.snapshot.system(SystemCounter.SENDER_MAX_CYCLE_TIME) / 1e6
     text = (
-        f"the driver's sender has {_count(status.backlog)} to send and {_count(status.sender_room or 0)} of window to do it: "
+        f"the driver's sender has {_count(status.backlog)} to send and {_count(status.sender_room or 0)} of window left: "
         f"its duty cycle is late (longest cycle so far: {longest:.1f} ms"
     )
     return f"{text}; the socket did not take {status.short_sends} batches)" if status.short_sends else f"{text})"
@@ -377,8 +377,8 @@ def _limit_not_raised(status: PublicationStatus) -> str:
     ahead = status.consumer - (status.implied_consumer or 0)
     longest = status.snapshot.system(SystemCounter.CONDUCTOR_MAX_CYCLE_TIME) / 1e6
     return (
-        f"every consumer is {_count(ahead)} further than the publisher's limit allows for: the driver's conductor has not "
-        f"raised it (longest cycle so far: {longest:.1f} ms)"
+        f"every consumer is {_count(ahead)} ahead of the position that the publisher's limit is based on: the driver's "
+        f"conductor has not raised the limit (longest cycle so far: {longest:.1f} ms)"
     )
 
 
@@ -386,13 +386,13 @@ def _limit_not_raised(status: PublicationStatus) -> str:
 def _flowing(status: PublicationStatus) -> str:
     room = max(0, status.publication.limit - status.publication.position)
     return (
-        f"flows: {_count(status.backlog)} wait, {_count(room)} may be written before back pressure{_left_out(status)}"
+        f"flowing: {_count(status.backlog)} wait, {_count(room)} can be written before back pressure{_left_out(status)}"
     )
 
 
 @PUBLICATION_RULES.row("idle", Cause.NONE, "otherwise", lambda _: True)
 def _idle(status: PublicationStatus) -> str:
-    return f"nothing waits: the publisher may write{_recorded(status.publication.subscribers)}{_left_out(status)}"
+    return f"nothing waits: the publisher can write{_recorded(status.publication.subscribers)}{_left_out(status)}"
 
 
 @IMAGE_RULES.row(
@@ -412,7 +412,9 @@ def _image_ended(status: ImageStatus) -> str:
     lambda f: f.log is not None and f.log.active_transports == 0,
 )
 def _sender_gone(status: ImageStatus) -> str:
-    return f"no connection feeds this image: its sender is silent, {_count(status.unread)} that came before are unread"
+    return (
+        f"the sender is silent: no connection feeds this image; {_count(status.unread)} that arrived before are unread"
+    )
 
 
 @IMAGE_RULES.row(
@@ -445,7 +447,7 @@ def _image_slow(status: ImageStatus) -> str:
     who = status.slowest
     assert who is not None
     return (
-        f"{_reader(who)} has {_count(status.unread)} unread of the receiver's window of {_count(status.window or 0)}: its "
+        f"{_reader(who)} has {_count(status.unread)} unread of the receiver's window of {_count(status.window or 0)}: the "
         f"sender can hardly send{_silent(status, who.client)}"
     )
 
@@ -465,13 +467,13 @@ def _image_congestion(status: ImageStatus) -> str:
 
 @IMAGE_RULES.row("receiving", Cause.NONE, "rcv-pos has moved since the sample before", lambda f: f.has_moved)
 def _receiving(status: ImageStatus) -> str:
-    return f"data comes in; the slowest subscriber has {_count(status.unread)} unread"
+    return f"data is arriving; the slowest subscriber has {_count(status.unread)} unread"
 
 
 @IMAGE_RULES.row("quiet", Cause.NONE, "otherwise", lambda _: True)
 def _quiet(status: ImageStatus) -> str:
     unread = f"; {_count(status.unread)} are unread" if status.unread else ""
-    return f"nothing comes in: the sender sends nothing{unread}{_recorded(status.image.subscribers)}"
+    return f"nothing is arriving: the sender sends nothing{unread}{_recorded(status.image.subscribers)}"
 
 
 def _count(value: int) -> str:
@@ -492,19 +494,19 @@ def _recorder(who: Subscriber | None) -> str:
     assert who is not None
     assert who.recording is not None
     recording = who.recording
-    text = f"it writes {recording.name}, which has come to {recording.position:,}"
+    text = f"it writes {recording.name}, which is at {recording.position:,}"
     if not recording.write_bytes:
         return f"{text}: check the disk first (counters cannot tell a slow disk from a busy CPU)"
     rate = recording.write_bytes / max(recording.write_ns, 1) * 1e3
     return (
-        f"{text}; while it wrote, this archive's recorder has written {rate:,.0f} MB/s, and its longest write took "
+        f"{text}; while writing, this archive's recorder wrote {rate:,.0f} MB/s, and its longest write took "
         f"{recording.max_write_ns / 1e6:,.1f} ms"
     )
 
 
 def _recorded(readers: tuple[Subscriber, ...]) -> str:
     """Return how far archives have recorded a stream that stands still."""
-    return "".join(f"; {s.recording.name} stands at {s.recording.position:,}" for s in readers if s.recording)
+    return "".join(f"; {s.recording.name} is at {s.recording.position:,}" for s in readers if s.recording)
 
 
 def _number(value: int, one: str, several: str) -> str:
@@ -513,8 +515,8 @@ def _number(value: int, one: str, several: str) -> str:
 
 def _gap(image: ImageStatus) -> str:
     return (
-        f"data is missing at the receiver from position {image.image.position:,}: up to {_count(image.missing)} behind the "
-        f"gap wait for its repair ({_number(image.naks_sent, 'NAK', 'NAKs')} since the sample before)"
+        f"data is missing at the receiver from position {image.image.position:,}: up to {_count(image.missing)} after the "
+        f"gap wait until it is repaired ({_number(image.naks_sent, 'NAK', 'NAKs')} since the previous sample)"
     )
 
 

@@ -97,14 +97,14 @@ def test_a_slow_recorder_is_named_with_the_speed_of_its_writes() -> None:
     made.archive(ArchiveCounterType.RECORDER_WRITE_TIME, 10_000_000_000)
     made.archive(ArchiveCounterType.RECORDER_MAX_WRITE_TIME, 812_000_000)
     assert sentence(made).endswith(
-        "while it wrote, this archive's recorder has written 50 MB/s, and its longest write took 812.0 ms"
+        "while writing, this archive's recorder wrote 50 MB/s, and its longest write took 812.0 ms"
     )
 
 
 def test_a_stalled_recording_reports_its_position() -> None:
     made = MadeUpDirectory().image(FAR).subscriber(FAR)
     made.recording(FAR)
-    assert sentence(made).endswith(f"; recording 7 of archive 42 stands at {FAR:,}")
+    assert sentence(made).endswith(f"; recording 7 of archive 42 is at {FAR:,}")
 
 
 def test_a_replay_that_its_subscriber_stalls_is_called_a_replay() -> None:
