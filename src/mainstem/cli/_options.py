@@ -251,18 +251,25 @@ StoreOption = Annotated[
     list[str] | None,
     option("--store-option", "NAME=VALUE", "An option of the location's store, as in region=eu-west-1."),
 ]
-LocalRetentionOption = Annotated[
-    str,
-    option(
-        "--local-retention",
-        "DURATION|SIZE",
-        "Delete local segments that are shipped and older than this (24h), or beyond this size (100g).",
-        "keep all",
-    ),
-]
-FlushIntervalOption = Annotated[
-    float, duration("--flush-interval", "Ship what is recorded after this time, even if its segment is not full.")
-]
+
+
+@dataclass
+class Shipping:
+    """How recordings are shipped, by `mainstem ship` or `mainstem record --ship-to`."""
+
+    flush_interval: Annotated[
+        float, duration("--flush-interval", "Ship what is recorded after this time, even if its segment is not full.")
+    ] = 10.0
+    local_retention: Annotated[
+        str,
+        option(
+            "--local-retention",
+            "DURATION|SIZE",
+            "Delete local segments that are shipped and older than this (24h), or beyond this size (100g).",
+            "keep all",
+        ),
+    ] = ""
+    store_option: StoreOption = None
 
 
 @dataclass

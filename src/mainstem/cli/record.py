@@ -1,4 +1,4 @@
-"""Record a stream: into a directory that replays, Spark and `mainstem ingest` read."""
+"""Record a stream into a directory that `mainstem replay`, Spark and `mainstem ingest` read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 from urllib.parse import SplitResult, urlsplit
@@ -22,12 +23,10 @@ from mainstem.cli._options import (
     STREAM_HELP,
     DirectoryOption,
     ExitAtEndOption,
-    FlushIntervalOption,
     JsonOption,
-    LocalRetentionOption,
     OutDirectoryOption,
+    Shipping,
     StatsOption,
-    StoreOption,
     TlsCertOption,
     TlsKeyOption,
     argument,
@@ -61,6 +60,7 @@ MAX_RESTART_NS = 60 * NS_PER_SECOND
 
 
 def run(
+    *,
     channel: Annotated[
         str, argument("The channel to listen on, as in 'aeron:udp?endpoint=localhost:20121' or jmux://0.0.0.0:7000.")
     ],
@@ -87,12 +87,10 @@ def run(
     ship_to: Annotated[
         str, option("--ship-to", "TARGET", "Ship the recordings here meanwhile, as mainstem ship does.")
     ] = "",
-    flush_interval: FlushIntervalOption = 10.0,
-    local_retention: LocalRetentionOption = "",
-    store_option: StoreOption = None,
+    shipping: Shipping,
     as_json: JsonOption = False,
 ) -> None:
-    """Record a stream: into a directory that replays, Spark and `mainstem ingest` read.
+    """Record a stream into a directory that `mainstem replay`, Spark and `mainstem ingest` read.
 
     CHANNEL is an Aeron channel, or bymux://HOST:PORT, jmux://HOST:PORT or aqueduct://HOST:PORT to listen there as a server
     and record each message that arrives. --flush-interval, --local-retention and --store-option are for --ship-to.
@@ -112,31 +110,25 @@ def run(
     with ExitStack() as stack:
         stop = stack.enter_context(stopping())
         # Left last: the recordings are closed then, and it ships their ends.
-        shipping = None
-        if store_option and not ship_to:
+        shipper = None
+        if ship_to:
+            words = words_of("ship", **asdict(shipping), beside_recorder=True)
+            shipper = stack.enter_context(ShipProcess(out, ship_to, words))
+        elif shipping.store_option:
             raise ConfigurationError(
                 "--store-option needs --ship-to: it is for the store that recordings are shipped to"
             )
-        if ship_to:
-            words = words_of(
-                "ship",
-                flush_interval=flush_interval,
-                local_retention=local_retention,
-                store_option=store_option,
-                beside_recorder=True,
-            )
-            shipping = stack.enter_context(ShipProcess(out, ship_to, words))
         if channel.startswith("aeron:"):
             aeron = stack.enter_context(connect(directory, "record"))
             subscriptions = [stack.enter_context(aeron.add_subscription(channel, each)) for each in streams]
             recorder = stack.enter_context(Recorder(out, segment_length=segment_length, durable=durable, **access))
             say(f"listening on {channel}, stream {', '.join(map(str, streams))}")
-            done = _record(recorder, subscriptions, stop, exit_at_end, stats, shipping)
+            done = _record(recorder, subscriptions, stop, exit_at_end, stats, shipper)
         else:
             recorder = stack.enter_context(Recorder(out, segment_length=segment_length, durable=durable, **access))
             log = MessageLog(recorder, stream_id=streams[0] if streams else 0, channel=channel)
             options = {"certificate": str(tls_cert), "key": str(tls_key or "")} if tls_cert else {}
-            done = _listen(channel, recorder, log, stop, keyed, options, shipping)
+            done = _listen(channel, recorder, log, stop, keyed, options, shipper)
         if as_json:
             print_json(done)
         else:
@@ -153,7 +145,7 @@ def _record(
     stop: Stop,
     exit_at_end: bool,
     stats: bool,
-    shipping: ShipProcess | None,
+    shipper: ShipProcess | None,
 ) -> dict[str, Any]:
     for subscription in subscriptions:
         recorder.add_subscription(subscription)
@@ -168,8 +160,8 @@ def _record(
             for subscription in subscriptions:
                 raise_error_of(subscription)
             time.sleep(IDLE_S)
-        if shipping is not None:
-            shipping.poll()
+        if shipper is not None:
+            shipper.poll()
         now_ns = SYSTEM_CLOCK.monotonic_ns()
         if stats and now_ns - last_ns >= REPORT_NS:
             waiting = f"  {recorder.unrecorded:,} streams not recorded" if recorder.unrecorded else ""
@@ -187,7 +179,7 @@ def _listen(
     stop: Stop,
     keyed: bool,
     options: dict[str, str],
-    shipping: ShipProcess | None,
+    shipper: ShipProcess | None,
 ) -> dict[str, Any]:
     parts, port = _parse(channel)
     begin_ns, begin, before = SYSTEM_CLOCK.monotonic_ns(), log.position, log.writer.messages
@@ -199,8 +191,8 @@ def _listen(
         while not stop.requested:
             time.sleep(POLL_S)
             recorder.do_work()  # has no subscription: keeps its mark on the directory fresh
-            if shipping is not None:
-                shipping.poll()
+            if shipper is not None:
+                shipper.poll()
         thread.run(server.close())
     finally:
         thread.stop()

@@ -15,11 +15,9 @@ import typer
 
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK, seconds_ns
 from mainstem.cli._options import (
-    FlushIntervalOption,
     JsonOption,
-    LocalRetentionOption,
     MetricsListenOption,
-    StoreOption,
+    Shipping,
     argument,
     flag,
     integer,
@@ -63,9 +61,8 @@ def run(
         Path, argument("A local directory of recordings, of Mainstem's recorder or Aeron Archive.", "LOCATION")
     ],
     url: Annotated[str, argument("Path or URL to copy them to, as in s3://bucket/tides or /mnt/archive.", "TARGET")],
-    flush_interval: FlushIntervalOption = 10.0,
+    shipping: Shipping,
     once: Annotated[bool, flag("--once", "Ship what is recorded now, and exit.")] = False,
-    local_retention: LocalRetentionOption = "",
     bandwidth_limit: Annotated[
         int | None, size("--bandwidth-limit", "Upload at most this many bytes a second.", "no limit", minimum=1024)
     ] = None,
@@ -83,7 +80,6 @@ def run(
     ] = DEFAULT_UPLOADS,
     verify: Annotated[bool, flag("--verify/--no-verify", "Read each object back and compare its checksum.")] = True,
     metrics_listen: MetricsListenOption = "",
-    store_option: StoreOption = None,
     as_json: JsonOption = False,
     beside_recorder: Annotated[bool, typer.Option("--beside-recorder", hidden=True)] = False,
 ) -> None:
@@ -98,12 +94,13 @@ def run(
     if bandwidth_limit is not None:
         # A chunk goes out at once: none is longer than a second's worth.
         chunk_size = max(min(chunk_size, bandwidth_limit), MIN_CHUNK_SIZE)
+    retention = shipping.local_retention
     options = ShippingOptions(
-        roll_after_ns=seconds_ns(flush_interval),
+        roll_after_ns=seconds_ns(shipping.flush_interval),
         chunk_size=chunk_size,
         uploads=upload_concurrency,
         bytes_per_second=bandwidth_limit,
-        keep=LocalRetention.parse(local_retention, name="--local-retention") if local_retention else None,
+        keep=LocalRetention.parse(retention, name="--local-retention") if retention else None,
         verify=verify,
     )
     if not directory.is_dir():
@@ -114,7 +111,7 @@ def run(
     with ExitStack() as stack:
         stop = stack.enter_context(stopping())
         deadline = ShutdownDeadline(stop)
-        store = open_store(url, store_options(store_option, url))
+        store = open_store(url, store_options(shipping.store_option, url))
         stack.callback(store.close)
         retrying = RetryingStore(
             store,

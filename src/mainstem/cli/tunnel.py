@@ -33,7 +33,8 @@ from mainstem.cli._options import (
 )
 from mainstem.cli._process import configure, say, stop_event
 from mainstem.errors import ConfigurationError
-from mainstem.metrics import Endpoints, MetricsServer
+from mainstem.metrics import Endpoints, render_families
+from mainstem.metrics.page_server import PageServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -167,11 +168,7 @@ def _exporting(listen: str, endpoint: Endpoint) -> Iterator[None]:
         return
     endpoints = Endpoints()
     endpoints.add("tunnel", endpoint)
-    try:
-        server = MetricsServer(listen, endpoints.families)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"--metrics-listen: {error}") from None
-    with server:
+    with PageServer(listen, lambda: render_families(endpoints.families()), name="--metrics-listen") as server:
         say(f"serving {server.url}")
         yield
 
