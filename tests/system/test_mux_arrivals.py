@@ -280,7 +280,7 @@ async def test_a_handshake_that_completes_after_the_stop_is_not_served(
 async def test_connections_accepted_during_a_stop_are_not_served(
     with_tls: bool, tls: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
-    admission = ConnectionAdmission(lambda: pytest.fail("nothing is served"))
+    admission = ConnectionAdmission(lambda: pytest.fail("nothing is served"), bymux.Settings(), pytest.fail)
     accepted, peer = socket.socketpair()
     pending = PendingConnection(admission, accepted, tls[0] if with_tls else None)
     admission.stop()
@@ -305,7 +305,9 @@ async def test_a_handshake_that_is_dropped_before_it_began_is_counted_once(
     tls: tuple[ssl.SSLContext, ssl.SSLContext],
 ) -> None:
     timeout = 0.05
-    admission = ConnectionAdmission(lambda: pytest.fail("nothing is served"), handshake_timeout=timeout)
+    admission = ConnectionAdmission(
+        lambda: pytest.fail("nothing is served"), bymux.Settings(handshake_timeout=timeout), pytest.fail
+    )
     accepted, peer = socket.socketpair()
     pending = PendingConnection(admission, accepted, tls[0])
     pending.start()

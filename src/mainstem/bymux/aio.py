@@ -27,9 +27,8 @@ from mainstem.bymux.settings import InitialStream, Settings
 from mainstem.bymux.state import HalfState, Role
 from mainstem.mux.aio_stream import StreamStats
 from mainstem.mux.connection import connection_stats
-from mainstem.mux.settings import MAX_CONNECTIONS
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Address, Server
-from mainstem.mux.tls import client_context, server_context
+from mainstem.mux.tls import client_context
 from mainstem.mux.transports import Publication, PublicationTransport, StreamPairTransport, Subscription
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ class Connection:
         on_connection: ConnectionHandler | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._runner = runner = Runner(self, role, settings, handler, on_connection, clock)
+        self._runner = runner = Runner(self, role, settings or Settings(), handler, on_connection, clock)
         self._accepted: deque[Stream] = deque()
         self._initial = [runner.add_stream(state) for state in runner.open_streams]  # until they are asked for
 
@@ -239,26 +238,13 @@ def serve(
     """
     settings = Settings.of(settings, overrides)
 
-    context = server_context(ssl, settings)
-
     def accept() -> Runner:
         connection = Connection(Role.REACTIVE, settings, handler=handler, on_connection=on_connection)
         connection._runner.view = connection
         return connection._runner
 
-    async def open_server() -> Server[Any]:
-        server = Server(
-            accept,
-            protocol=BymuxEngine.PROTOCOL,
-            max_connections=settings.max_connections or MAX_CONNECTIONS,
-            max_connections_per_address=settings.max_connections_per_address,
-            handshake_timeout=settings.handshake_timeout,
-            close_timeout=settings.close_timeout,
-        )
-        await server._start(host, port, path=path, sock=sock, ssl=context)
-        return server
-
-    return Opening(open_server, "bymux.aio.serve")
+    server = Server(accept, BymuxEngine.PROTOCOL, settings, ssl)
+    return Opening(lambda: server._started(host, port, path, sock), "bymux.aio.serve")
 
 
 def attach(

@@ -13,8 +13,6 @@ from typing import NamedTuple
 INFINITE = 2**64 - 1
 MAX_FINITE_CREDIT = 2**64 - 2
 MAX_STREAM_ID = 2**64 - 1
-# Header byte, eight bytes of id, eight bytes of amount.
-MAX_HEADER_LENGTH = 17
 GLOBAL_BIT = 0x10
 # In a stream's Close, a bit that the document leaves unused: the data before it is incomplete (docs/protocols/bymux.md, 10).
 ABORT_BIT = 0x01

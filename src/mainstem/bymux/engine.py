@@ -378,10 +378,8 @@ class BymuxEngine(Lifecycle):
             or length > stream.send_credit
             or self._control
             or self._grants
-            or self._ready.waiting
-            or stream.queue.size
+            or self._ready.waiting  # so this stream has nothing queued, since what is queued and has no turn has no credit
             or stream.local & HalfState.CLOSED
-            or stream.close_wanted
             or self.failure is not None
         ):
             return b""

@@ -41,12 +41,13 @@ class Runner(BaseConnection):
     """The connection that ``connection`` shows to users."""
 
     engine: BymuxEngine
+    settings: Settings
 
     def __init__(
         self,
         connection: Connection,
         role: Role,
-        settings: Settings | None,
+        settings: Settings,
         handler: Callable[[Stream], Awaitable[object]] | None,
         on_connection: Callable[[Connection], Awaitable[object]] | None,
         clock: Clock,
@@ -54,7 +55,7 @@ class Runner(BaseConnection):
         # Weak, so that a connection that the program drops open is noticed. A server keeps it in ``view``.
         self._view = weakref.ref(connection)
         self.view: Connection | None = None
-        super().__init__(BymuxEngine(role, settings, now_ns=clock.monotonic_ns()), clock)
+        super().__init__(BymuxEngine(role, settings, now_ns=clock.monotonic_ns()), settings, clock)
         self.engine.holds_streams = True
         self._handler = None if handler is None else as_coroutine_function(handler)
         self._on_connection = None if on_connection is None else as_coroutine_function(on_connection)
@@ -214,7 +215,7 @@ class Runner(BaseConnection):
                 logger.warning("the connection to %s was closed with %d streams active", self.peer_name, len(active))
             self.end(abort=True)
         await self.wait_ended()
-        await cancel_and_wait(self.tasks, self.close_timeout if timeout is None else timeout)
+        await cancel_and_wait(self.tasks, self.settings.close_timeout if timeout is None else timeout)
         if unsent:
             error = ClosedError(f"the connection was closed here; {unsent} bytes of its streams were not sent")
             error.unsent = unsent
@@ -222,12 +223,12 @@ class Runner(BaseConnection):
 
     async def _wait_streams_ended(self, timeout: float | None) -> None:
         """Wait for the orderly end of the connection, at most as long as :meth:`close` says."""
-        if await self._ends_within(self.close_timeout if timeout is None else timeout) or timeout is not None:
+        if await self._ends_within(self.settings.close_timeout if timeout is None else timeout) or timeout is not None:
             return
         progress, since = self._progress(), self.loop.time()
         # A peer that pauses may not have read yet what was written and closed here.
         while any(stream.local & HalfState.CLOSED for stream in self.open_streams):
-            if await self._ends_within(self.close_timeout) or self.loop.time() - since >= self.stall_timeout:
+            if await self._ends_within(self.settings.close_timeout) or self.loop.time() - since >= self.stall_timeout:
                 return
             if self._progress() != progress:
                 progress, since = self._progress(), self.loop.time()
@@ -249,11 +250,11 @@ class Runner(BaseConnection):
             for state in self.open_streams:
                 stream = state.owner() or Stream(self, state)
                 with contextlib.suppress(MainstemError):
-                    await stream.flush(timeout=max(0.0, min(deadline - self.loop.time(), self.close_timeout)))
+                    await stream.flush(timeout=max(0.0, min(deadline - self.loop.time(), self.settings.close_timeout)))
         else:
             for stream in list(self.streams):
                 stream.abort()
-            await cancel_and_wait(self.tasks, self.close_timeout)
+            await cancel_and_wait(self.tasks, self.settings.close_timeout)
         self.end(ClosedError("the server was shut down"))
         await self.wait_ended()
 
@@ -314,7 +315,7 @@ class Runner(BaseConnection):
 
     def _on_stream_timed_out(self, event: events.StreamTimedOut) -> None:
         if (stream := event.stream.owner()) is not None:
-            seconds = self.engine.settings.stream_ping_timeout
+            seconds = self.settings.stream_ping_timeout
             stream._set_exception(Timeout(f"stream {stream.id} showed no sign of life", timeout=seconds))
 
     def _on_pong(self, event: events.PongReceived) -> None:

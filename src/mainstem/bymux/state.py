@@ -31,50 +31,25 @@ PONG_AFTER_BOTH = Rule("pong-after-close-and-stop-read")
 
 OPEN, CLOSED, STOPPED, DONE = HalfState
 
-# (half of the sender, packet it sends) -> the half afterwards, or the rule that forbids it.
+# What an endpoint sends: its half afterwards, or the rule that forbids it, by its half OPEN, CLOSED, STOPPED and DONE.
 # For the connection's half, Write means creating a stream and Credit means credit for creating streams.
-SENDS: dict[tuple[HalfState, Packet], HalfState | Rule] = {
-    (OPEN, Packet.CREDIT): OPEN,
-    (OPEN, Packet.WRITE): OPEN,
-    (OPEN, Packet.PING): OPEN,
-    (OPEN, Packet.PONG): OPEN,
-    (OPEN, Packet.CLOSE): CLOSED,
-    (OPEN, Packet.STOP_READ): STOPPED,
-    (CLOSED, Packet.CREDIT): CLOSED,
-    (CLOSED, Packet.WRITE): WRITE_AFTER_CLOSE,
-    (CLOSED, Packet.PING): CLOSED,
-    (CLOSED, Packet.PONG): CLOSED,
-    (CLOSED, Packet.CLOSE): CLOSE_AFTER_CLOSE,
-    (CLOSED, Packet.STOP_READ): DONE,
-    (STOPPED, Packet.CREDIT): CREDIT_AFTER_STOP_READ,
-    (STOPPED, Packet.WRITE): STOPPED,
-    (STOPPED, Packet.PING): STOPPED,
-    (STOPPED, Packet.PONG): STOPPED,
-    (STOPPED, Packet.CLOSE): DONE,
-    (STOPPED, Packet.STOP_READ): STOP_READ_AFTER_STOP_READ,
-    (DONE, Packet.CREDIT): CREDIT_AFTER_STOP_READ,
-    (DONE, Packet.WRITE): WRITE_AFTER_CLOSE,
-    (DONE, Packet.PING): PING_AFTER_BOTH,
-    (DONE, Packet.PONG): PONG_AFTER_BOTH,
-    (DONE, Packet.CLOSE): CLOSE_AFTER_CLOSE,
-    (DONE, Packet.STOP_READ): STOP_READ_AFTER_STOP_READ,
+ROWS: dict[Packet, tuple[HalfState | Rule, ...]] = {
+    Packet.CREDIT: (OPEN, CLOSED, CREDIT_AFTER_STOP_READ, CREDIT_AFTER_STOP_READ),
+    Packet.WRITE: (OPEN, WRITE_AFTER_CLOSE, STOPPED, WRITE_AFTER_CLOSE),
+    Packet.PING: (OPEN, CLOSED, STOPPED, PING_AFTER_BOTH),
+    Packet.PONG: (OPEN, CLOSED, STOPPED, PONG_AFTER_BOTH),
+    Packet.CLOSE: (CLOSED, CLOSE_AFTER_CLOSE, DONE, CLOSE_AFTER_CLOSE),
+    Packet.STOP_READ: (STOPPED, DONE, STOP_READ_AFTER_STOP_READ, STOP_READ_AFTER_STOP_READ),
 }
+SENDS = {(half, packet): row[half] for half in HalfState for packet, row in ROWS.items()}
 
-# (our own half, packet received) -> the packet that must follow, or None where none is due (or none is allowed any more).
-RESPONSES: dict[tuple[HalfState, Packet], Packet | None] = {
-    (OPEN, Packet.CLOSE): Packet.STOP_READ,
-    (CLOSED, Packet.CLOSE): Packet.STOP_READ,
-    (STOPPED, Packet.CLOSE): None,
-    (DONE, Packet.CLOSE): None,
-    (OPEN, Packet.STOP_READ): Packet.CLOSE,
-    (CLOSED, Packet.STOP_READ): None,
-    (STOPPED, Packet.STOP_READ): Packet.CLOSE,
-    (DONE, Packet.STOP_READ): None,
-    (OPEN, Packet.PING): Packet.PONG,
-    (CLOSED, Packet.PING): Packet.PONG,
-    (STOPPED, Packet.PING): Packet.PONG,
-    (DONE, Packet.PING): None,
+# The packet that must follow a received one, by the local half; None where none is due, or none is allowed any more.
+RESPONSE_ROWS: dict[Packet, tuple[Packet | None, ...]] = {
+    Packet.PING: (Packet.PONG, Packet.PONG, Packet.PONG, None),
+    Packet.CLOSE: (Packet.STOP_READ, Packet.STOP_READ, None, None),
+    Packet.STOP_READ: (Packet.CLOSE, None, Packet.CLOSE, None),
 }
+RESPONSES = {(half, packet): row[half] for half in HalfState for packet, row in RESPONSE_ROWS.items()}
 
 # The same tables by position: NEXT[half][packet] and RESPONSE[half][packet], for the path that runs once a packet.
 NEXT: tuple[tuple[HalfState | Rule, ...], ...] = tuple(

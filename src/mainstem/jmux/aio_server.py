@@ -18,9 +18,7 @@ from mainstem.jmux.session_stream import JmuxConnection, SessionStream
 from mainstem.jmux.settings import Settings
 from mainstem.jmux.state import HalfState
 from mainstem.mux.connection import cancel_and_wait, logger, nobody, wait_for_tasks
-from mainstem.mux.settings import MAX_CONNECTIONS
 from mainstem.mux.sockets import Server
-from mainstem.mux.tls import server_context
 
 if TYPE_CHECKING:
     import socket
@@ -166,10 +164,10 @@ class ServerSession(SessionStream):
         """End the guarantee that nothing of the request was processed, as a program is about to see it."""
         self._handle.processing = True
 
-    async def _run(self, handler: Callable[[ServerSession], Awaitable[object]], begins: bool) -> None:
+    async def _run(self, handler: Callable[[ServerSession], Awaitable[object]], processes_at_once: bool) -> None:
         """Run a handler and end the session as its outcome requires. Raises what it raised, but for the end of the session."""
         try:
-            if begins:
+            if processes_at_once:
                 self._begin()
             await handler(self)
             await self.close()
@@ -200,11 +198,11 @@ class ServerConnection(JmuxConnection):
         settings: Settings | None = None,
         clock: Clock = SYSTEM_CLOCK,
         *,
-        begins: bool = False,
+        processes_at_once: bool = False,
     ) -> None:
         super().__init__(ServerEngine(settings, now_ns=clock.monotonic_ns()), clock)
         self._handler = handler
-        self._begins = begins  # its call is the program's first sight of a request; else the handler calls `_begin`
+        self._processes_at_once = processes_at_once
         self._draining = False
         self._running = 0
         self._waiting: deque[ServerSession] = deque()
@@ -220,14 +218,14 @@ class ServerConnection(JmuxConnection):
                 stream = session.owner()
                 if stream is not None and session.processing and session.server is not HalfState.TERMINATED:
                     stream.abort("shutting down")
-            await cancel_and_wait(self.tasks, self.close_timeout)
+            await cancel_and_wait(self.tasks, self.settings.close_timeout)
         if self.failure is None:
             if self.engine.established:
                 self.engine.shut_down(b"shutting down")
                 self.dispatch()
             self.end(ClosedError("the server was shut down"))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(0.1, min(deadline - self.loop.time(), self.close_timeout))):
+            async with asyncio.timeout(max(0.1, min(deadline - self.loop.time(), self.settings.close_timeout))):
                 await self.wait_ended()
         if self.transport is not None:
             self.transport.abort()
@@ -277,7 +275,7 @@ class ServerConnection(JmuxConnection):
 
     def _start_handler(self, session: ServerSession) -> None:
         self._running += 1
-        session._task = task = start_task(session._run(self._handler, self._begins), self.loop)
+        session._task = task = start_task(session._run(self._handler, self._processes_at_once), self.loop)
         self.tasks.add(task)
         task.add_done_callback(self._on_handler_done)
         self._started_handler = True
@@ -309,30 +307,6 @@ class ServerConnection(JmuxConnection):
             stream._acknowledgment_received(event.positive)
 
 
-async def start_server(
-    handler: Callable[[ServerSession], Awaitable[object]],
-    host: str | Sequence[str] | None,
-    port: int | None,
-    *,
-    path: str | None,
-    sock: socket.socket | Sequence[socket.socket] | None,
-    ssl: ssl_module.SSLContext | None,
-    settings: Settings,
-    begins: bool = False,
-) -> Server[Any]:
-    """Listen, and call ``handler`` with each session, where it ``begins``; else it calls the session's ``_begin`` later."""
-    server = Server(
-        lambda: ServerConnection(handler, settings, begins=begins),
-        protocol=ServerEngine.PROTOCOL,
-        max_connections=settings.max_connections or MAX_CONNECTIONS,
-        max_connections_per_address=settings.max_connections_per_address,
-        handshake_timeout=settings.handshake_timeout,
-        close_timeout=settings.close_timeout,
-    )
-    await server._start(host, port, path=path, sock=sock, ssl=server_context(ssl, settings))
-    return server
-
-
 def serve(
     handler: Callable[[ServerSession], Awaitable[object]],
     host: str | Sequence[str] | None = "127.0.0.1",
@@ -349,9 +323,21 @@ def serve(
     ``handler`` is a coroutine function, called in a task of its own. It is cancelled when the client aborts the session, when the
     connection ends, and when the server closes.
     """
-    server_settings = Settings.of(settings, overrides)
-    awaited = as_coroutine_function(handler)
-    return Opening(
-        lambda: start_server(awaited, host, port, path=path, sock=sock, ssl=ssl, settings=server_settings, begins=True),
-        "jmux.aio.serve()",
+    server = make_server(as_coroutine_function(handler), Settings.of(settings, overrides), ssl, processes_at_once=True)
+    return Opening(lambda: server._started(host, port, path, sock), "jmux.aio.serve()")
+
+
+def make_server(
+    handler: Callable[[ServerSession], Awaitable[object]],
+    settings: Settings,
+    ssl: ssl_module.SSLContext | None,
+    *,
+    processes_at_once: bool = False,
+) -> Server[ServerConnection]:
+    """A server that calls ``handler`` with each session; it calls ``_begin`` itself unless it ``processes_at_once``."""
+    return Server(
+        lambda: ServerConnection(handler, settings, processes_at_once=processes_at_once),
+        ServerEngine.PROTOCOL,
+        settings,
+        ssl,
     )

@@ -270,9 +270,7 @@ def serve(
             session._begin()
             return ServerSession(thread, session)
 
-        adapted = threads.adapt(handler, view)
-        return Server(
-            thread, await aio_server.start_server(adapted, host, port, path=path, sock=sock, ssl=ssl, settings=made)
-        )
+        server = aio_server.make_server(threads.adapt(handler, view), made, ssl)
+        return Server(thread, await server._started(host, port, path, sock))
 
     return LoopThread.running(start, _abort)

@@ -130,11 +130,6 @@ def bad_header(data: bytes | bytearray | memoryview, offset: int) -> str:
     return f"bad message header: {bytes(data[offset : offset + 4]).hex().upper()}"
 
 
-def encode_data(session_id: int, flags: int, length: int) -> bytes:
-    """The header of a Data message; ``length`` bytes follow."""
-    return HEADER.pack(DATA | flags, session_id, length)
-
-
 def encode_session(kind: Kind, session_id: int, *, flags: int = 0, body: bytes = b"") -> bytes:
     """Close, Acknowledgment or Abort."""
     return HEADER.pack(kind.value | flags, session_id, len(body)) + body

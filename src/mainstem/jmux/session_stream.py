@@ -6,7 +6,6 @@ import copy
 from typing import TYPE_CHECKING, TypeVar
 
 from mainstem._internal.callbacks import ends_connection_on_error
-from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.errors import Aborted, ClosedError, Delivery, MainstemError
 from mainstem.jmux import events
 from mainstem.jmux.state import HalfState
@@ -107,8 +106,8 @@ class JmuxConnection(BaseConnection):
 
     engine: ClientEngine | ServerEngine
 
-    def __init__(self, engine: ClientEngine | ServerEngine, clock: Clock = SYSTEM_CLOCK) -> None:
-        super().__init__(engine, clock)
+    def __init__(self, engine: ClientEngine | ServerEngine, clock: Clock) -> None:
+        super().__init__(engine, engine.settings, clock)
         engine.joins_events = True
         self._handlers = {
             events.DataReceived: self._on_data,

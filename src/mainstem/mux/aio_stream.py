@@ -286,7 +286,7 @@ class BaseStream:
     def _more_than(self, count: int | None) -> asyncio.Future[None]:
         """The same for a read of ``count`` bytes (``None``: of all), which takes none before they are there."""
         if size := self._buffer.size:
-            if count is None and size > (limit := self._connection.read_limit):
+            if count is None and size > (limit := self._connection.settings.read_limit):
                 text = f"{self._KIND} {self.id} has more than {limit} bytes, the limit of one read"
                 raise LimitExceeded(text, limit=limit)
             if size > self._credited:

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from mainstem._internal.clock import Clock
     from mainstem.mux.engine import BaseEngine
+    from mainstem.mux.settings import ConnectionSettings
     from mainstem.mux.transports import Transport
 
 logger = logging.getLogger("mainstem.mux")
@@ -77,10 +78,11 @@ class BaseConnection:
 
     engine: BaseEngine[Any]
 
-    def __init__(self, engine: BaseEngine[Any], clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, engine: BaseEngine[Any], settings: ConnectionSettings, clock: Clock = SYSTEM_CLOCK) -> None:
         self.loop = asyncio.get_running_loop()
         self._clock = clock
         self.engine = engine
+        self.settings = settings
         self._handlers: dict[type, Callable[[Any], None]] = {}
         self.transport: Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -134,19 +136,9 @@ class BaseConnection:
         return None if self.transport is None else self.transport.get_extra_info("ssl_object")
 
     @property
-    def read_limit(self) -> int:
-        """Bytes that one ``read(-1)`` collects at most."""
-        return self.engine.settings.read_limit
-
-    @property
     def stall_timeout(self) -> float:
         """Seconds without progress after which a stream that is being closed is given up; ``inf`` for no limit."""
-        return self.engine.settings.stall_timeout or math.inf
-
-    @property
-    def close_timeout(self) -> float:
-        """Seconds that closing waits: for streams without progress, and for handlers that were cancelled."""
-        return self.engine.settings.close_timeout
+        return self.settings.stall_timeout or math.inf
 
     @property
     def peer_name(self) -> str:

@@ -36,10 +36,9 @@ from typing import TYPE_CHECKING, cast
 from mainstem._internal.address_prefixes import owner_of
 from mainstem._internal.listening import name_of
 from mainstem._internal.tasks import start_task
-from mainstem._internal.validation import check_seconds
 from mainstem.errors import Timeout
 from mainstem.mux.admission import Admission
-from mainstem.mux.settings import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
+from mainstem.mux.settings import MAX_CONNECTIONS
 from mainstem.mux.tls import describe, handshake
 from mainstem.mux.transports import SocketTransport
 
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mainstem.mux.connection import BaseConnection
+    from mainstem.mux.settings import ConnectionSettings
 
 
 class ConnectionAdmission:
@@ -57,20 +57,16 @@ class ConnectionAdmission:
     def __init__(
         self,
         connection_factory: Callable[[], BaseConnection],
-        *,
-        max_connections: int = MAX_CONNECTIONS,
-        max_connections_per_address: int = MAX_CONNECTIONS_PER_ADDRESS,
-        handshake_timeout: float | None = HANDSHAKE_TIMEOUT_S,
-        on_refused: Callable[[str], object] = lambda _: None,
+        settings: ConnectionSettings,
+        on_refused: Callable[[str], object],
     ) -> None:
         self.on_refused = on_refused
         self.places: Admission[PendingConnection] = Admission(
-            max_connections=max_connections, max_connections_per_address=max_connections_per_address
+            max_connections=settings.max_connections or MAX_CONNECTIONS,
+            max_connections_per_address=settings.max_connections_per_address,
         )
-        if handshake_timeout is not None:
-            check_seconds({"handshake_timeout": handshake_timeout})
         self.connection_factory = connection_factory
-        self.handshake_timeout = handshake_timeout
+        self.handshake_timeout = settings.handshake_timeout
         self.tasks: set[asyncio.Task[None]] = set()  # of sockets that have no connection yet
 
     def __len__(self) -> int:

@@ -20,8 +20,7 @@ from mainstem.errors import ConfigurationError, ConnectionLost, Delivery, Remote
 from mainstem.mux.connection import cancel_and_wait, cancel_tasks, connection_stats, logger
 from mainstem.mux.listening import ListeningSockets
 from mainstem.mux.pending_connections import ConnectionAdmission, PendingConnection
-from mainstem.mux.settings import CLOSE_TIMEOUT_S, HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
-from mainstem.mux.tls import describe, handshake
+from mainstem.mux.tls import describe, handshake, server_context
 from mainstem.mux.transports import SocketTransport
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from mainstem._internal.eyeballs import HostAddress
     from mainstem.errors import MainstemError
     from mainstem.mux.connection import BaseConnection
+    from mainstem.mux.settings import ConnectionSettings
     from mainstem.mux.transports import TransportHandler
 
 CONNECT_TIMEOUT_S = 10.0
@@ -189,26 +189,17 @@ class Server(Generic[E]):
     def __init__(
         self,
         factory: Callable[[], E],
-        *,
         protocol: str,
-        max_connections: int = MAX_CONNECTIONS,
-        max_connections_per_address: int = MAX_CONNECTIONS_PER_ADDRESS,
-        handshake_timeout: float | None = HANDSHAKE_TIMEOUT_S,
-        close_timeout: float = CLOSE_TIMEOUT_S,
+        settings: ConnectionSettings,
+        ssl: ssl_module.SSLContext | None,
     ) -> None:
         self._factory = factory
-        self._close_timeout = close_timeout
+        self._settings = settings
         self._protocol = protocol
         self._traffic = EndpointCounters()
         self._closed = asyncio.Event()
-        self._admission = ConnectionAdmission(
-            self._make_connection,
-            max_connections=max_connections,
-            max_connections_per_address=max_connections_per_address,
-            handshake_timeout=handshake_timeout,
-            on_refused=self._log_refusal,
-        )
-        self._ssl: ssl_module.SSLContext | None = None
+        self._ssl = server_context(ssl, settings)
+        self._admission = ConnectionAdmission(self._make_connection, settings, self._log_refusal)
         self._sockets = ListeningSockets(
             lambda accepted: PendingConnection(self._admission, accepted, self._ssl).start()
         )
@@ -218,18 +209,16 @@ class Server(Generic[E]):
         self._logged = 0
         self._suppressed = 0
 
-    async def _start(
+    async def _started(
         self,
         host: str | Sequence[str] | None,
         port: int | None,
-        *,
         path: str | None,
         sock: socket.socket | Sequence[socket.socket] | None,
-        ssl: ssl_module.SSLContext | None,
-    ) -> None:
-        """Begin to listen. Raises ``ConfigurationError`` if the address cannot be listened on."""
-        self._ssl = ssl
+    ) -> Self:
+        """Begin to listen, and return the server. Raises ``ConfigurationError`` if the address cannot be listened on."""
         await self._sockets.start(host, port, path, sock)
+        return self
 
     def stats(self) -> EndpointStats:
         """Return what the server has now and has counted, ended connections included; may be called in any thread."""
@@ -310,7 +299,7 @@ class Server(Generic[E]):
 
         What was written and not sent yet is dropped; :meth:`shutdown` sends it.
         """
-        timeout = self._close_timeout if timeout is None else timeout
+        timeout = self._settings.close_timeout if timeout is None else timeout
         ending = self._end()
         await cancel_and_wait(self._admission.tasks.union(*(connection.tasks for connection in ending)), timeout)
         for connection in ending:

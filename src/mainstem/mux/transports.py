@@ -184,7 +184,7 @@ class SocketTransport(asyncio.BufferedProtocol):
             self.paused = True
         elif self._fd < 0:
             transport.write(b"".join(segments))
-        elif rest := self._gather(segments if len(segments) <= GATHER_LIMIT else [b"".join(segments)]):
+        elif rest := self._gather(segments):
             self._pending = rest
             self.paused = True
             self._loop.add_writer(self._fd, self._on_writable)
@@ -192,7 +192,14 @@ class SocketTransport(asyncio.BufferedProtocol):
     def _gather(self, segments: list[bytes | memoryview]) -> list[bytes | memoryview]:
         """Write what the kernel takes; return the rest."""
         try:
-            sent = os.write(self._fd, segments[0]) if len(segments) == 1 else os.writev(self._fd, segments)
+            if len(segments) == 1:
+                sent = os.write(self._fd, segments[0])
+                if sent == len(segments[0]):
+                    return []
+            else:
+                if len(segments) > GATHER_LIMIT:
+                    segments = [b"".join(segments)]
+                sent = os.writev(self._fd, segments)
         except BlockingIOError:
             return segments
         except OSError as error:

@@ -11,7 +11,7 @@ from tests.unit._core.uncompiled import load
 
 from mainstem._core.mux import packets as compiled
 from mainstem.bymux.codec import Packet, decode_header, encode_global, encode_stream
-from mainstem.jmux.codec import Kind, decode_message, encode_data
+from mainstem.jmux.codec import DATA, HEADER, Kind, decode_message
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -88,7 +88,7 @@ def test_any_bytes_are_read_within_their_bounds(module: ModuleType, data: bytes,
 def test_a_data_message_is_taken_if_it_is_whole(
     module: ModuleType, session_id: int, flags: int, body: bytes, cut: int, first: int
 ) -> None:
-    message = bytearray(b"?" + encode_data(session_id, flags, len(body)) + body)
+    message = bytearray(b"?" + HEADER.pack(DATA | flags, session_id, len(body)) + body)
     message[1] = first | flags
     data = bytes(message[: len(message) - cut])
     taken = module.take_data(data, 1)

@@ -70,7 +70,7 @@ def test_every_first_byte_is_its_message_or_a_bad_header_whatever_its_session_an
 def test_each_flag_of_data_is_read_as_it_is_written(flags: int) -> None:
     bits = (codec.OPEN, codec.CLOSE, codec.EOF, codec.ACK_REQUIRED)
     chosen = sum(bit for place, bit in enumerate(bits) if flags >> place & 1)
-    data = codec.encode_data(5, chosen, 0x1234)
+    data = codec.HEADER.pack(codec.DATA | chosen, 5, 0x1234)
     assert data == bytes((0x80 | chosen, 5, 0x12, 0x34))
     assert decode_message(data) == codec.Message(Kind.DATA, 5, chosen, 0x1234)
 

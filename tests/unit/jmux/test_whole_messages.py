@@ -6,7 +6,7 @@ import pytest
 
 from mainstem.errors import RemoteProtocolError
 from mainstem.jmux import Settings, events
-from mainstem.jmux.codec import CLOSE, EOF, OPEN, encode_data
+from mainstem.jmux.codec import CLOSE, DATA, EOF, HEADER, OPEN
 from mainstem.mux.engine import LONE_BYTES
 
 from .helpers import client, drain, pair, server
@@ -57,10 +57,10 @@ def test_rations_and_states_hold_for_whole_messages() -> None:
     for end, flags in ((server(small), OPEN | EOF), (client(small), EOF | CLOSE)):
         end.joins_events = True
         with pytest.raises(RemoteProtocolError):
-            end.receive_data(encode_data(0, flags, 257) + bytes(257))
+            end.receive_data(HEADER.pack(DATA | flags, 0, 257) + bytes(257))
     _us, them = pair()
     them.joins_events = True
-    whole = encode_data(0, OPEN | EOF, 1) + b"x"
+    whole = HEADER.pack(DATA | OPEN | EOF, 0, 1) + b"x"
     them.receive_data(whole)
     with pytest.raises(RemoteProtocolError) as caught:
         them.receive_data(whole)  # the response to the first one is still due
