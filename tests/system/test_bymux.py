@@ -59,7 +59,7 @@ async def connection() -> AsyncIterator[bymux.aio.Connection]:
         yield connection
 
 
-async def test_carries_many_streams_at_once(connection: bymux.aio.Connection) -> None:
+async def test_many_streams_share_a_connection(connection: bymux.aio.Connection) -> None:
     rng = random.Random(1)
     datas = [rng.randbytes(size) for size in (0, 1, 63, 70_000, 1_000_000, *(rng.randrange(5000) for _ in range(100)))]
     answers = await asyncio.gather(*(exchange(connection, data) for data in datas))
@@ -81,13 +81,13 @@ async def test_hundreds_of_handlers_started_together_respond_at_once() -> None:
         assert await asyncio.gather(*(stream.read(-1) for stream in streams)) == [b"tide"] * 400
 
 
-async def test_pings_the_connection_and_a_stream(connection: bymux.aio.Connection) -> None:
+async def test_connections_and_streams_can_be_pinged(connection: bymux.aio.Connection) -> None:
     assert 0 < await connection.ping() < 10
     async with connection.open_stream() as stream:
         assert 0 < await stream.ping() < 10
 
 
-async def test_readexactly_says_what_came_before_the_end(connection: bymux.aio.Connection) -> None:
+async def test_readexactly_reports_the_partial_bytes_at_the_end(connection: bymux.aio.Connection) -> None:
     async with connection.open_stream() as stream:
         stream.write(b"abcdef")
         stream.finish()
@@ -98,7 +98,7 @@ async def test_readexactly_says_what_came_before_the_end(connection: bymux.aio.C
         assert stream.at_eof()
 
 
-async def test_a_write_larger_than_credit_waits_in_drain() -> None:
+async def test_a_write_larger_than_the_credit_waits_in_drain() -> None:
     release = asyncio.Event()
     received = 0
 
@@ -125,7 +125,7 @@ async def test_a_write_larger_than_credit_waits_in_drain() -> None:
         await until(lambda: received == 1_000_000, progress=lambda: received)
 
 
-async def test_a_peer_that_stops_reading_breaks_the_write_and_says_how_much_was_lost() -> None:
+async def test_a_write_fails_with_unsent_when_the_peer_stops_reading() -> None:
     async def refuse(stream: bymux.aio.Stream) -> None:
         await stream.readexactly(10)
         stream.stop_read()
@@ -144,7 +144,7 @@ async def test_a_peer_that_stops_reading_breaks_the_write_and_says_how_much_was_
         connection.abort()
 
 
-async def test_open_stream_waits_for_the_peers_leave() -> None:
+async def test_open_stream_waits_for_stream_credit() -> None:
     async with (
         bymux.aio.serve(echo, "127.0.0.1", 0, settings=bymux.Settings(peer_streams=2)) as listener,
         bymux.aio.connect("127.0.0.1", listener.port) as connection,
@@ -256,7 +256,7 @@ async def test_over_a_pair_of_publications() -> None:
     await asyncio.gather(a.close(), b.close())
 
 
-async def test_a_lost_connection_is_an_error_on_every_stream_that_had_not_ended() -> None:
+async def test_a_lost_connection_fails_every_active_stream() -> None:
     async with bymux.aio.serve(echo, "127.0.0.1", 0) as listener:
         connection = await bymux.aio.connect("127.0.0.1", listener.port)
         complete = await exchange(connection, b"done")
@@ -273,7 +273,7 @@ async def test_a_lost_connection_is_an_error_on_every_stream_that_had_not_ended(
         await connection.close()
 
 
-async def test_a_peer_that_breaks_the_protocol_is_named() -> None:
+async def test_a_protocol_error_names_the_peer() -> None:
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"\xc0")
         await reader.read()
@@ -288,7 +288,7 @@ async def test_a_peer_that_breaks_the_protocol_is_named() -> None:
         assert str(port) in connection.error.peer
 
 
-async def test_a_dead_peer_is_an_error_in_time() -> None:
+async def test_a_dead_peer_times_out() -> None:
     async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         await reader.read()
@@ -301,7 +301,7 @@ async def test_a_dead_peer_is_an_error_in_time() -> None:
         assert isinstance(connection.error, Timeout)
 
 
-async def test_a_peer_that_sends_one_byte_at_a_time_is_understood() -> None:
+async def test_packets_may_arrive_one_byte_at_a_time() -> None:
     engine = BymuxEngine(bymux.Role.PROACTIVE)
 
     async with bymux.aio.serve(echo, "127.0.0.1", 0) as listener:
@@ -323,7 +323,7 @@ async def test_a_peer_that_sends_one_byte_at_a_time_is_understood() -> None:
         writer.close()
 
 
-async def test_a_peer_that_never_grants_credit_holds_up_only_its_own_stream() -> None:
+async def test_a_stream_without_credit_does_not_block_others() -> None:
     settings = bymux.Settings(stream_window=0)
     async with (
         bymux.aio.serve(echo, "127.0.0.1", 0, settings=settings) as listener,
@@ -337,7 +337,7 @@ async def test_a_peer_that_never_grants_credit_holds_up_only_its_own_stream() ->
         stream.abort()
 
 
-async def test_a_peer_that_grants_infinite_credit_and_never_reads_costs_bounded_memory() -> None:
+async def test_a_peer_with_infinite_credit_that_never_reads_uses_bounded_memory() -> None:
     async def hoard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(bytes.fromhex("1001"))  # one stream
         await reader.readexactly(2)
@@ -375,7 +375,7 @@ async def test_a_peer_that_grants_infinite_credit_and_never_reads_costs_bounded_
     assert peak < 4 * 1024 * 1024
 
 
-async def test_neither_a_ping_nor_a_byte_waits_behind_bulk() -> None:
+async def test_pings_and_small_messages_do_not_wait_behind_bulk() -> None:
     """The bound: a packet of each other stream, and what transport and kernel hold (at most 64 KiB and 128 KiB)."""
     released = asyncio.Event()
 
@@ -419,7 +419,7 @@ async def test_neither_a_ping_nor_a_byte_waits_behind_bulk() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads and bounds the buffers of Linux")
-async def test_the_kernel_holds_a_bounded_number_of_unread_bytes_of_a_nearby_peer() -> None:
+async def test_the_kernel_buffers_a_bounded_amount_from_a_nearby_peer() -> None:
     """However many streams send. Their windows are 16 MiB together, and a small message would wait behind as much as is unread."""
 
     async def swallow(stream: bymux.aio.Stream) -> None:

@@ -90,7 +90,7 @@ def test_streams_are_served_in_threads() -> None:
         bymux.connect("127.0.0.1", server.port)
 
 
-def test_no_more_handlers_run_than_allowed_and_the_others_wait() -> None:
+def test_handlers_beyond_max_handlers_wait() -> None:
     waiting = Waiting()
     with (
         bymux.serve(waiting, "127.0.0.1", 0, max_handlers=3) as server,
@@ -115,7 +115,7 @@ def test_no_more_handlers_run_than_allowed_and_the_others_wait() -> None:
 
 
 @pytest.mark.parametrize("way", ["abort", "connection", "close", "abort of the server", "shutdown"])
-def test_a_handlers_wait_ends_with_its_stream(way: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_handler_stops_waiting_when_its_stream_ends(way: str, caplog: pytest.LogCaptureFixture) -> None:
     waiting = Waiting()
     server = bymux.serve(waiting, "127.0.0.1", 0)
     connection = bymux.connect("127.0.0.1", server.port)
@@ -169,7 +169,7 @@ def test_shutdown_lets_handlers_finish_and_sends_what_they_wrote() -> None:
 
 
 @pytest.mark.parametrize("verb", ["close", "shutdown", "abort"])
-def test_a_handler_may_end_its_own_server(verb: str) -> None:
+def test_a_handler_may_close_its_server(verb: str) -> None:
     ended = threading.Event()
 
     def handler(stream: bymux.Stream) -> None:
@@ -256,13 +256,13 @@ def test_attaches_to_sockets_and_pipes(make: Callable[[], Any]) -> None:
     wait_for(lambda: len(os.listdir("/proc/self/fd")) == before)
 
 
-def test_a_socket_and_a_pipe_are_no_pair() -> None:
+def test_attach_rejects_a_socket_with_a_pipe() -> None:
     (here, _), (there, _) = socket_pair()
     with here, there, pytest.raises(ValueError, match="a socket is both reader and writer"):
         bymux.attach(here, there, role=bymux.Role.PROACTIVE)
 
 
-def test_a_dead_peer_is_noticed_by_the_heartbeats_that_are_on_by_default() -> None:
+def test_heartbeats_are_on_by_default_and_detect_a_dead_peer() -> None:
     assert bymux.Settings().ping_interval is not None
     with socket.create_server(("127.0.0.1", 0)) as silent:
         connection = bymux.connect("127.0.0.1", silent.getsockname()[1], ping_interval=0.05, ping_timeout=0.1)

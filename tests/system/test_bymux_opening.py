@@ -18,7 +18,7 @@ async def echo(stream: bymux.aio.Stream) -> None:
         await stream.drain()
 
 
-async def test_openings_are_awaited_or_entered() -> None:
+async def test_an_opening_may_be_awaited_or_entered() -> None:
     server = await bymux.aio.serve(echo, "127.0.0.1", 0)
     connection = await bymux.aio.connect("127.0.0.1", server.port)
     assert await connection.ping() >= 0
@@ -41,7 +41,7 @@ async def test_openings_are_awaited_or_entered() -> None:
     other.abort()
 
 
-async def test_an_opening_that_is_dropped_warns() -> None:
+async def test_an_opening_that_is_never_awaited_warns() -> None:
     with pytest.warns(RuntimeWarning, match="bymux.aio.connect was never awaited"):
         bymux.aio.connect("127.0.0.1", 1)
 
@@ -67,7 +67,7 @@ async def test_shutdown_lets_handlers_finish_and_sends_what_they_wrote() -> None
     assert server.closed
 
 
-async def test_shutdown_cancels_handlers_that_take_too_long() -> None:
+async def test_shutdown_cancels_handlers_after_the_timeout() -> None:
     begun, cancelled = asyncio.Event(), asyncio.Event()
 
     async def endless(_: bymux.aio.Stream) -> None:

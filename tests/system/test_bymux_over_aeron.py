@@ -23,7 +23,7 @@ async def echo(stream: bymux.aio.Stream) -> None:
 
 
 @pytest.mark.parametrize("medium", ["ipc", "udp"])
-async def test_streams_go_through_publications(medium: str) -> None:
+async def test_streams_work_over_publications(medium: str) -> None:
     channels = [f"aeron:udp?endpoint=localhost:{free_port()}" if medium == "udp" else "aeron:ipc" for _ in range(2)]
     data = random.Random(1).randbytes(500_000)
     with (

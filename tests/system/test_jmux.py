@@ -84,7 +84,7 @@ async def test_a_response_may_be_read_before_anything_was_written() -> None:
         assert await session.read(-1) == b""
 
 
-async def test_opens_another_connection_when_128_sessions_are_busy_and_waits_when_there_may_be_no_more() -> None:
+async def test_a_client_opens_more_connections_up_to_max_connections() -> None:
     release = asyncio.Event()
     held = 0
 
@@ -139,7 +139,7 @@ async def test_acknowledgments_positive_and_negative() -> None:
         assert await soon(heard.get()) is False
 
 
-async def test_what_may_be_retried() -> None:
+async def test_errors_report_whether_a_request_may_be_retried() -> None:
     async def judge(session: jmux.ServerSession) -> None:
         how = await session.readexactly(1)
         if how == b"a":
@@ -173,7 +173,7 @@ async def test_what_may_be_retried() -> None:
             await refused.request(b"x", attempts=3)
 
 
-async def test_a_server_that_closes_early_ends_the_request_in_order() -> None:
+async def test_a_response_before_the_end_of_the_request_is_complete() -> None:
     async def early(session: jmux.ServerSession) -> None:
         await session.readexactly(1)
         session.write(b"enough")
@@ -194,7 +194,7 @@ async def test_a_server_that_closes_early_ends_the_request_in_order() -> None:
         assert client.stats().connections == 1
 
 
-async def test_graceful_shutdown_lets_work_finish_and_the_rest_be_retried() -> None:
+async def test_graceful_shutdown_finishes_running_requests_and_lets_others_be_retried() -> None:
     started, release = asyncio.Event(), asyncio.Event()
 
     async def work(session: jmux.ServerSession) -> None:
@@ -254,7 +254,7 @@ async def test_over_unix_and_tls(tmp_path: Path) -> None:
         assert await client.request(bytes(200_000)) == bytes(200_000)
 
 
-async def test_a_server_of_another_protocol_and_a_silent_one() -> None:
+async def test_connect_fails_if_the_server_does_not_speak_jmux() -> None:
     async def rude(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n")
         await reader.read()
@@ -284,7 +284,7 @@ async def test_a_server_of_another_protocol_and_a_silent_one() -> None:
 
 
 @pytest.mark.parametrize("ends", ["client", "server"])
-async def test_a_connection_that_ends_between_requests_was_closed_and_not_lost(ends: str) -> None:
+async def test_a_connection_that_ends_between_requests_counts_as_closed(ends: str) -> None:
     async with jmux.serve(echo) as listener, jmux.connect("127.0.0.1", listener.port) as client:
         assert await client.request(b"tide") == b"tide"
         await (client.close() if ends == "client" else listener.close())
@@ -293,7 +293,7 @@ async def test_a_connection_that_ends_between_requests_was_closed_and_not_lost(e
             assert (endpoint.stats().connections_closed, endpoint.stats().connections_lost) == (1, 0)
 
 
-async def test_a_connection_that_ends_within_a_request_was_lost() -> None:
+async def test_a_connection_that_ends_during_a_request_counts_as_lost() -> None:
     async def wait_forever(_: jmux.ServerSession) -> None:
         await asyncio.Event().wait()
 

@@ -163,7 +163,7 @@ def test_shutdown_lets_handlers_finish() -> None:
 
 
 @pytest.mark.parametrize("how", ["the server closes", "the client aborts", "the client goes"])
-def test_a_handlers_wait_ends_with_its_session(how: str) -> None:
+def test_a_handler_stops_waiting_when_its_session_ends(how: str) -> None:
     waits: list[Callable[[jmux.ServerSession], object]] = [
         lambda session: session.read(-1),
         lambda session: session.readexactly(100),
@@ -202,7 +202,7 @@ def test_a_busy_handler_can_check_whether_the_client_waits() -> None:
         assert asked.wait(STALL_S)
 
 
-def test_a_handler_that_raises_aborts_its_session_and_counts(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_handler_that_raises_aborts_its_session_and_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     def fail(session: jmux.ServerSession) -> None:
         session.read(-1)
         raise ValueError("a fault of the handler")
@@ -254,7 +254,7 @@ def test_a_handler_may_close_its_server() -> None:
 
 
 @pytest.mark.parametrize("what", ["wait", "shutdown"])
-def test_an_exception_of_a_signal_handler_ends_a_wait_and_the_block_ends_the_server(what: str) -> None:
+def test_a_signal_handler_that_raises_ends_a_wait_and_closes_the_server(what: str) -> None:
     class Interrupted(Exception):
         pass
 
@@ -279,7 +279,7 @@ def test_an_exception_of_a_signal_handler_ends_a_wait_and_the_block_ends_the_ser
     wait_for(lambda: not handler.running)
 
 
-def test_errors_say_what_may_be_retried() -> None:
+def test_errors_have_may_retry() -> None:
     with pytest.raises(ConnectionLost, match="Connection refused") as refused:
         jmux.connect("127.0.0.1", 1)
     assert refused.value.may_retry
@@ -323,7 +323,7 @@ def test_opening_a_session_times_out_while_all_are_busy() -> None:
         assert client.request(b"x", timeout=STALL_S) == b"X"
 
 
-async def test_an_opening_is_awaited_or_entered() -> None:
+async def test_an_opening_may_be_awaited_or_entered() -> None:
     async def handler(session: aio.ServerSession) -> None:
         session.write((await session.read(-1)).upper())
 

@@ -159,7 +159,7 @@ def test_no_socket_is_at_the_path(tmp_path: Path) -> None:
 
 
 @BOTH
-def test_what_listens_does_not_answer(api: Any) -> None:
+def test_a_listener_that_does_not_answer(api: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         assert failure_of(lambda: api(port, timeout=0.05), Timeout) == (
@@ -168,7 +168,7 @@ def test_what_listens_does_not_answer(api: Any) -> None:
         )
 
 
-def test_what_listens_hangs_up_before_its_header() -> None:
+def test_a_listener_that_closes_before_its_header() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
 
@@ -225,7 +225,7 @@ def test_a_server_that_is_killed_while_it_handles_a_request(api: Any, program: P
 
 @pytest.mark.long
 @BOTH
-def test_a_server_that_is_stopped_and_goes_on(api: Any, program: Program) -> None:
+def test_a_server_that_is_stopped_and_resumed(api: Any, program: Program) -> None:
     address = f"127.0.0.1:{program.port}"
     client = api(program.port)
     os.kill(program.process.pid, signal.SIGSTOP)
@@ -273,7 +273,7 @@ def test_all_sessions_are_busy() -> None:
     )
 
 
-def test_a_read_that_takes_too_long_names_the_session() -> None:
+def test_a_read_timeout_names_the_session() -> None:
     with (
         jmux.serve(lambda session: session.read(-1), "127.0.0.1", 0) as server,
         jmux.connect("127.0.0.1", server.port) as client,

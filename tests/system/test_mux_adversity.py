@@ -53,7 +53,7 @@ async def pour(write: Callable[[bytes], object], drain: Callable[[], Awaitable[o
     return sent
 
 
-async def test_a_jmux_peer_that_sends_one_byte_at_a_time_is_understood() -> None:
+async def test_jmux_messages_may_arrive_one_byte_at_a_time() -> None:
     engine = ClientEngine()
     async with jmux.serve(echo, "127.0.0.1", 0) as listener:
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
@@ -76,7 +76,7 @@ async def test_a_jmux_peer_that_sends_one_byte_at_a_time_is_understood() -> None
         writer.close()
 
 
-async def test_a_jmux_server_that_never_raises_a_ration_holds_up_only_its_own_session() -> None:
+async def test_a_jmux_session_without_a_ration_does_not_block_others() -> None:
     release = asyncio.Event()
 
     async def hold(session: jmux.ServerSession) -> None:
@@ -101,7 +101,7 @@ async def test_a_jmux_server_that_never_raises_a_ration_holds_up_only_its_own_se
 
 
 @pytest.mark.long
-async def test_a_jmux_server_that_grants_infinite_rations_and_never_reads_costs_bounded_memory() -> None:
+async def test_a_jmux_server_with_infinite_rations_that_never_reads_uses_bounded_memory() -> None:
     async def hoard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(8)
         writer.write(b"Jmux\x01\0\0\0")  # an initial ration of 0 is an infinite one
@@ -126,7 +126,7 @@ async def test_a_jmux_server_that_grants_infinite_rations_and_never_reads_costs_
     assert peak < 4 * 1024 * 1024
 
 
-async def test_a_jmux_client_that_asks_and_never_reads_costs_a_server_bounded_memory() -> None:
+async def test_a_jmux_client_that_never_reads_responses_uses_bounded_memory() -> None:
     poured = 0
 
     async def answer(session: jmux.ServerSession) -> None:
@@ -165,7 +165,7 @@ def read_until(raw: socket.socket, engine: BymuxEngine, wanted: bytes) -> int:
         before += len(data)
 
 
-async def test_a_byte_waits_behind_a_bounded_number_of_others() -> None:
+async def test_a_small_message_waits_behind_a_bounded_number_of_bytes() -> None:
     """The bound: a packet of the other stream, a batch that the socket did not take, and what the kernel holds."""
     receive_buffer = 64 * 1024
     settings = bymux.Settings(stream_window=bymux.INFINITE)
@@ -195,7 +195,7 @@ async def test_a_byte_waits_behind_a_bounded_number_of_others() -> None:
     assert before <= bound
 
 
-async def test_a_message_flushed_by_itself_leaves_nothing_behind_in_the_loop() -> None:
+async def test_flushing_each_message_leaves_no_callbacks_in_the_loop() -> None:
     async def swallow(stream: bymux.aio.Stream) -> None:
         while await stream.read():
             pass
@@ -228,7 +228,7 @@ async def test_a_message_flushed_by_itself_leaves_nothing_behind_in_the_loop() -
 
 @pytest.mark.parametrize("verb", ["close", "abort"])
 @pytest.mark.parametrize("blocks", [True, False], ids=["blocking", "asyncio"])
-async def test_an_attached_connection_gives_its_socket_back_though_the_peer_does_not_read(
+async def test_an_attached_connection_closes_its_socket_even_if_the_peer_does_not_read(
     blocks: bool, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mainstem.mux.connection.LINGER_S", 0.1)
@@ -267,7 +267,7 @@ def send(stream: bymux.Stream | bymux.aio.Stream, blocks: bool) -> Any:
 
 
 @pytest.mark.long
-async def test_a_flooder_that_is_ended_for_responses_it_does_not_read_is_read_no_further() -> None:
+async def test_a_disconnected_flooder_is_not_read_any_further() -> None:
     pings = bytes.fromhex("50") * 100_000
 
     async def handler(stream: bymux.aio.Stream) -> None: ...

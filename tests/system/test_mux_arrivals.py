@@ -78,7 +78,7 @@ def silent(port: int, count: int, *, address: str = "127.0.0.1") -> Iterator[lis
 
 @pytest.mark.parametrize("protocol", [bymux.aio, jmux], ids=["bymux", "jmux"])
 @pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
-async def test_silent_connections_make_room_for_one_that_speaks(
+async def test_silent_connections_are_replaced_by_active_ones(
     protocol: Any, with_tls: bool, tls: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
     server, client = tls if with_tls else (None, None)
@@ -92,7 +92,7 @@ async def test_silent_connections_make_room_for_one_that_speaks(
 
 @pytest.mark.parametrize("protocol", [bymux.aio, jmux], ids=["bymux", "jmux"])
 @pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
-async def test_a_peer_must_send_its_first_byte_in_time(
+async def test_a_peer_must_send_its_first_byte_within_handshake_timeout(
     protocol: Any, with_tls: bool, tls: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
     server, _ = tls if with_tls else (None, None)
@@ -105,7 +105,7 @@ async def test_a_peer_must_send_its_first_byte_in_time(
 
 
 @pytest.mark.parametrize("protocol", [bymux.aio, jmux], ids=["bymux", "jmux"])
-async def test_a_peer_that_has_spoken_stays_without_a_deadline(protocol: Any) -> None:
+async def test_a_peer_that_sent_data_has_no_deadline(protocol: Any) -> None:
     async with (
         listening(protocol, handshake_timeout=1.0) as listener,
         await protocol.connect("127.0.0.1", listener.port) as client,
@@ -139,7 +139,7 @@ async def test_handshakes_that_fail_leave_no_connection(
 
 @pytest.mark.parametrize("protocol", [bymux.aio, jmux], ids=["bymux", "jmux"])
 @pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
-async def test_one_address_has_its_share_and_no_more(
+async def test_connections_from_one_address_are_limited(
     protocol: Any, with_tls: bool, tls: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
     server, client = tls if with_tls else (None, None)
@@ -151,7 +151,7 @@ async def test_one_address_has_its_share_and_no_more(
 
 
 @pytest.mark.parametrize("limit", [{"max_connections": 2}, {"max_connections_per_address": 2}], ids=["all", "address"])
-async def test_full_of_connections_that_spoke_refuses_the_next(limit: dict[str, int]) -> None:
+async def test_a_server_full_of_active_connections_refuses_the_next(limit: dict[str, int]) -> None:
     async with listening(jmux, **limit) as listener, contextlib.AsyncExitStack() as clients:
         for _ in range(2):
             client = await clients.enter_async_context(await jmux.connect("127.0.0.1", listener.port))
@@ -176,7 +176,7 @@ async def test_close_ends_handshakes_in_progress(tls: tuple[ssl.SSLContext, ssl.
 
 @pytest.mark.parametrize("protocol", [bymux.aio, jmux], ids=["bymux", "jmux"])
 @pytest.mark.parametrize("limit", [{"max_connections": 4}, {"max_connections_per_address": 4}], ids=["all", "address"])
-async def test_a_peer_that_reconnects_has_no_more_handlers_than_places(protocol: Any, limit: dict[str, int]) -> None:
+async def test_reconnecting_does_not_raise_the_number_of_handlers(protocol: Any, limit: dict[str, int]) -> None:
     release = asyncio.Event()
     running = most = started = 0
 
@@ -216,7 +216,7 @@ async def test_a_peer_that_reconnects_has_no_more_handlers_than_places(protocol:
 
 
 @pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
-async def test_a_newcomer_waits_until_what_was_dropped_for_it_has_ended(
+async def test_a_new_connection_waits_until_the_one_it_replaces_has_ended(
     with_tls: bool, tls: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
     server, client = tls if with_tls else (None, None)
@@ -301,7 +301,7 @@ async def test_a_limit_below_its_minimum_is_refused(name: str, value: float) -> 
             pass
 
 
-async def test_a_handshake_that_is_dropped_before_it_began_is_counted_once(
+async def test_a_handshake_cancelled_before_it_began_is_counted_once(
     tls: tuple[ssl.SSLContext, ssl.SSLContext],
 ) -> None:
     timeout = 0.05

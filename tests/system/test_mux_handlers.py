@@ -68,7 +68,7 @@ async def test_close_does_not_wait_forever(protocol: Any, caplog: pytest.LogCapt
     await client.close()
 
 
-async def test_a_handler_whose_stream_ended_in_order_is_cancelled_with_the_listener() -> None:
+async def test_closing_a_server_cancels_handlers_whose_streams_have_ended() -> None:
     waits, cancelled = asyncio.Event(), asyncio.Event()
 
     async def after(stream: bymux.aio.Stream) -> None:

@@ -47,7 +47,7 @@ def garbage(port: int, data: bytes) -> None:
     ("protocol", "data", "rule"),
     [(bymux.aio, b"\xc0", "undefined-packet-type"), (jmux, b"Jmux\x01\0\x80\0\x80\x05\0\0", "inactive-session")],
 )
-async def test_a_broken_rule_is_logged_once_with_the_peer_and_the_rule(
+async def test_a_protocol_error_is_logged_once_with_the_peer_and_the_rule(
     protocol: Any, data: bytes, rule: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with await protocol.serve(hold, "127.0.0.1", 0) as listener:
@@ -67,7 +67,9 @@ async def test_a_broken_rule_is_logged_once_with_the_peer_and_the_rule(
 
 @pytest.mark.parametrize("protocol", [bymux.aio, jmux])
 @pytest.mark.parametrize("how", ["early end", "reset", "abort", "inside a message"])
-async def test_a_peer_that_goes_away_is_no_error(protocol: Any, how: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_peer_that_disconnects_is_not_logged_as_an_error(
+    protocol: Any, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     begun = asyncio.Event()
 

@@ -36,7 +36,7 @@ def example() -> ModuleType:
     return module
 
 
-async def test_the_example_authorises_by_certificate(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_example_authorizes_by_certificate(capsys: pytest.CaptureFixture[str]) -> None:
     await example().main()
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "ada.example from 127.0.0.1 sent 7 bytes"
@@ -98,7 +98,7 @@ async def echo(stream: Any) -> None:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_the_blocking_apis_show_the_peer_too(tls: bool, tmp_path: Path) -> None:
+def test_the_blocking_api_has_the_peers_address_and_certificate(tls: bool, tmp_path: Path) -> None:
     serving: dict[str, Any] = {}
     connecting: dict[str, Any] = {}
     if tls:
@@ -141,7 +141,7 @@ def test_the_blocking_apis_show_the_peer_too(tls: bool, tmp_path: Path) -> None:
             assert certificate is None
 
 
-async def test_a_client_without_a_certificate_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_without_a_certificate_is_rejected(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def handler(session: jmux.ServerSession) -> None:
         await session.read(-1)
 

@@ -80,7 +80,7 @@ async def test_a_server_listens_on_the_sockets_that_it_is_given(family: Any, blo
 
 @FAMILIES
 @EACH
-async def test_sockets_that_cannot_be_listened_on_are_refused(family: Any, blocks: bool) -> None:
+async def test_unusable_sockets_are_rejected(family: Any, blocks: bool) -> None:
     package = family if blocks else family.aio
     with socket.socket(type=socket.SOCK_DGRAM) as datagrams, socket.socket() as unbound:
         for given in ({"sock": datagrams}, {"sock": unbound}, {"sock": []}, {"sock": unbound, "port": 1}, {"sock": 7}):
@@ -109,7 +109,9 @@ WRONG = [
 @FAMILIES
 @EACH
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: repr(wrong)[:40])
-async def test_a_wrong_address_is_one_documented_error(family: Any, blocks: bool, wrong: dict[str, Any]) -> None:
+async def test_an_unusable_address_raises_the_documented_error(
+    family: Any, blocks: bool, wrong: dict[str, Any]
+) -> None:
     package = family if blocks else family.aio
     before = descriptors()
     with pytest.raises((ConfigurationError, ConnectionLost)) as caught:
@@ -149,14 +151,14 @@ def test_an_invalid_tunnel_address_is_refused(text: str) -> None:
         TunnelAddress.parse(text)
 
 
-def test_addresses_of_ipv6_have_brackets() -> None:
+def test_ipv6_addresses_are_shown_in_brackets() -> None:
     with pytest.raises(ConnectionLost, match=r"cannot connect to \[::1\]:9"):
         bymux.connect("::1", 9)
 
 
 @FAMILIES
 @EACH
-async def test_both_ends_say_why_tls_was_refused(
+async def test_both_ends_report_why_tls_failed(
     family: Any, blocks: bool, files: CertificateFiles, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     package = family if blocks else family.aio
@@ -205,7 +207,7 @@ def few_descriptors(count: int) -> Iterator[None]:
 
 @FAMILIES
 @pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
-async def test_a_server_without_descriptors_pauses_and_serves_again(
+async def test_a_server_out_of_file_descriptors_pauses_and_resumes(
     family: Any,
     with_tls: bool,
     files: CertificateFiles,
@@ -233,7 +235,7 @@ async def test_a_server_without_descriptors_pauses_and_serves_again(
 
 @FAMILIES
 @EACH
-async def test_connecting_without_descriptors_is_an_error_and_leaves_nothing(family: Any, blocks: bool) -> None:
+async def test_connecting_without_file_descriptors_raises_and_leaks_nothing(family: Any, blocks: bool) -> None:
     package = family if blocks else family.aio
     async with family.aio.serve(handler(False), "127.0.0.1", 0) as server:
         client = await run(blocks, lambda: package.connect("127.0.0.1", server.port))

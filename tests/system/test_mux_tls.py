@@ -61,9 +61,7 @@ async def ask_without_certificate(family: Any, package: Any, port: int, blocks: 
 
 @FAMILIES
 @EACH
-async def test_files_make_a_connection_that_is_verified_both_ways(
-    family: Any, blocks: bool, files: CertificateFiles
-) -> None:
+async def test_certificate_files_give_mutual_tls(family: Any, blocks: bool, files: CertificateFiles) -> None:
     package = family if blocks else family.aio
     tls = {"certificate": files.certificate, "key": files.key, "client_ca": files.ca}
     async with asyncio.timeout(STALL_S):
@@ -89,7 +87,9 @@ async def test_files_make_a_connection_that_is_verified_both_ways(
         ({"certificate": "cert.pem", "ssl": True}, "not both"),
     ],
 )
-def test_files_that_cannot_be_used_are_refused_with_the_reason(family: Any, wrong: dict[str, Any], reason: str) -> None:
+def test_unusable_certificate_files_are_rejected_with_the_reason(
+    family: Any, wrong: dict[str, Any], reason: str
+) -> None:
     if "ssl" in wrong:
         wrong = wrong | {"ssl": ssl.create_default_context()}
     with pytest.raises(ConfigurationError, match=reason):

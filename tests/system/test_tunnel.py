@@ -186,7 +186,7 @@ def test_a_tunnel_may_open_as_many_files_as_the_system_allows() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_a_reset_at_the_target_does_not_look_like_an_end(target: Address) -> None:
+async def test_a_reset_by_the_target_does_not_look_like_an_end(target: Address) -> None:
     async with TunnelServer(target) as server:
         await server.start(LOOPBACK)
         async with TunnelClient(Address("127.0.0.1", server.port)) as client:
@@ -255,7 +255,7 @@ ENDS = sorted(product([False, True], repeat=3), key=lambda each: len(set(each)))
 
 
 @pytest.mark.parametrize(("upload", "near_unix", "far_unix"), long_after(2, ENDS))
-async def test_a_transfer_to_a_slow_reader_is_whole(
+async def test_a_transfer_to_a_slow_reader_is_complete(
     tmp_path: Path, upload: bool, near_unix: bool, far_unix: bool
 ) -> None:
     for size in (1, 20_000, 120_000, 8_000_000):
@@ -307,7 +307,7 @@ async def test_a_tunnel_beyond_loopback_needs_a_token_and_tls(target: Address, t
         await server.start(Address(None, 0), ssl=context, insecure=True)
 
 
-async def test_a_target_that_cannot_be_reached_is_a_reset() -> None:
+async def test_an_unreachable_target_resets_the_connection() -> None:
     async with TunnelServer(Address("127.0.0.1", 1)) as server:
         await server.start(LOOPBACK)
         async with TunnelClient(Address("127.0.0.1", server.port)) as client:
@@ -336,7 +336,7 @@ async def test_refused_tunnels_do_not_fill_the_log(target: Address, caplog: pyte
     assert caplog.text.count("a tunnel was refused") == 1
 
 
-async def test_a_server_that_does_not_know_the_token_is_not_trusted(target: Address) -> None:
+async def test_a_server_without_the_token_is_rejected(target: Address) -> None:
     async with TunnelServer(target, token=b"") as server:
         await server.start(LOOPBACK)
         client = TunnelClient(Address("127.0.0.1", server.port), token=TOKEN)
@@ -345,7 +345,7 @@ async def test_a_server_that_does_not_know_the_token_is_not_trusted(target: Addr
         await client.close()
 
 
-async def test_a_stranger_gets_no_proof_from_the_server(target: Address) -> None:
+async def test_a_client_without_the_token_gets_no_proof_from_the_server(target: Address) -> None:
     """Before a client's proof, a server sends nothing that depends on its token."""
     sent = []
     for token in (TOKEN, TOKEN[::-1]):
@@ -364,7 +364,7 @@ async def test_a_stranger_gets_no_proof_from_the_server(target: Address) -> None
     assert sent[0] == sent[1]
 
 
-async def test_a_proof_is_not_accepted_from_its_receiver(target: Address) -> None:
+async def test_a_proof_cannot_be_reflected(target: Address) -> None:
     """A server that sends a client's proof back has not proved that it has the token."""
     accepted: list[Any] = []
 
@@ -387,13 +387,13 @@ async def test_a_proof_is_not_accepted_from_its_receiver(target: Address) -> Non
 
 
 @pytest.mark.parametrize("token", [b"short", b"x" * 15, b"x" * 4097])
-def test_a_token_that_is_not_secret_is_refused(token: bytes) -> None:
+def test_a_token_of_the_wrong_length_is_rejected(token: bytes) -> None:
     for make in (TunnelServer, TunnelClient):
         with pytest.raises(ConfigurationError, match="16 to 4096 bytes"):
             make(Address("127.0.0.1", 1), token=token)
 
 
-async def test_a_client_goes_to_another_machine_with_tls_only() -> None:
+async def test_a_client_needs_tls_for_a_remote_server() -> None:
     client = TunnelClient(Address("gateway.invalid", 1), token=TOKEN)
     with pytest.raises(ConfigurationError, match="needs TLS"):
         await client.start(LOOPBACK)
@@ -403,7 +403,9 @@ async def test_a_client_goes_to_another_machine_with_tls_only() -> None:
 
 
 @pytest.mark.parametrize("way", ["file", "no file", "variable"])
-def test_an_empty_token_opens_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def test_an_empty_token_does_not_open_a_protected_tunnel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
     (tmp_path / "empty").write_text("\n")
     words = ["tunnel", "serve", "--listen", "127.0.0.1:0", "--target", "127.0.0.1:1"]
     if way == "file":
@@ -418,7 +420,7 @@ def test_an_empty_token_opens_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     assert ("token file" if way == "no file" else "16 to 4096 bytes") in done.stderr
 
 
-def test_a_token_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+def test_a_token_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     command = [sys.executable, "-m", "mainstem", "tunnel", "token", str(file)]
     subprocess.run(command, check=True, timeout=STALL_S)
@@ -427,7 +429,7 @@ def test_a_token_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     assert subprocess.run(command, capture_output=True, timeout=STALL_S).returncode != 0  # it overwrites none
 
 
-async def test_reconnects_after_the_tunnel_broke(target: Address) -> None:
+async def test_a_broken_tunnel_reconnects(target: Address) -> None:
     async with TunnelServer(target) as server:
         await server.start(LOOPBACK)
         async with TunnelClient(Address("127.0.0.1", server.port)) as client:
@@ -464,7 +466,7 @@ async def test_over_tls_and_unix_sockets(target: Address, tmp_path: Path) -> Non
             assert right(b"unix" * 1000, await ask(client.port, b"unix" * 1000))
 
 
-def test_reads_addresses() -> None:
+def test_addresses_are_parsed() -> None:
     assert Address.parse("localhost:80") == Address("localhost", 80)
     assert Address.parse(":80") == Address(None, 80)
     assert Address.parse("[::1]:80") == Address("::1", 80)
@@ -474,7 +476,7 @@ def test_reads_addresses() -> None:
             Address.parse(wrong)
 
 
-async def test_a_signal_ends_the_command_while_it_connects(tmp_path: Path) -> None:
+async def test_a_signal_stops_the_command_while_it_connects(tmp_path: Path) -> None:
     pytest.importorskip("typer")
     asked = asyncio.Event()
 

@@ -26,7 +26,7 @@ def vectors() -> list[tuple[bytes, Packet, int | None, int | None]]:
 
 
 @pytest.mark.parametrize(("wire", "packet", "stream_id", "value"), vectors())
-def test_writes_and_reads_each_vector(wire: bytes, packet: Packet, stream_id: int | None, value: int | None) -> None:
+def test_encodes_and_decodes_each_vector(wire: bytes, packet: Packet, stream_id: int | None, value: int | None) -> None:
     encoded = encode_global(packet, value) if stream_id is None else encode_stream(packet, stream_id, value)
     assert encoded == wire
     header = decode_header(wire)
@@ -53,15 +53,13 @@ def test_writes_and_reads_each_vector(wire: bytes, packet: Packet, stream_id: in
         ("03000000000000000064", Packet.CREDIT, 0, 100),
     ],
 )
-def test_reads_what_is_wider_than_needed_and_ignores_unused_bits(
-    wire: str, packet: Packet, stream_id: int, amount: int
-) -> None:
+def test_accepts_wide_fields_and_ignores_unused_bits(wire: str, packet: Packet, stream_id: int, amount: int) -> None:
     header = decode_header(bytes.fromhex(wire))
     assert header == (packet, stream_id < 0, stream_id, amount, len(wire) // 2)
 
 
 @pytest.mark.parametrize("byte", range(0xC0, 0x100))
-def test_refuses_the_undefined_types(byte: int) -> None:
+def test_rejects_undefined_packet_types(byte: int) -> None:
     assert HEADER_LENGTHS[byte] == 0
     with pytest.raises(ValueError, match="undefined"):
         decode_header(bytes([byte]) + bytes(16))
@@ -83,7 +81,7 @@ def test_every_stream_packet_survives_the_round_trip_in_the_fewest_bytes(
 
 
 @given(data=st.binary(max_size=20))
-def test_asks_for_more_bytes_exactly_while_a_header_is_incomplete(data: bytes) -> None:
+def test_an_incomplete_header_needs_more_bytes(data: bytes) -> None:
     if data and HEADER_LENGTHS[data[0]] == 0:
         with pytest.raises(ValueError):
             decode_header(data)

@@ -41,7 +41,7 @@ def pair(settings: Settings | None = None, other: Settings | None = None) -> tup
     return a, b
 
 
-def test_vanilla_starts_without_streams_and_without_credit() -> None:
+def test_a_default_connection_starts_without_streams_or_credit() -> None:
     a = BymuxEngine(Role.PROACTIVE, MANUAL)
     assert not a.can_open
     assert a.data_to_send() == b""
@@ -67,7 +67,7 @@ def test_each_role_creates_ids_of_its_parity_and_takes_the_lowest_free_one() -> 
     assert caught.value.rule == "create-active-id"
 
 
-def test_data_waits_for_credit_and_leaves_as_it_comes() -> None:
+def test_data_waits_for_credit() -> None:
     a, b = pair(MANUAL)
     b.allow_streams(1)
     shuttle(a, b)
@@ -86,7 +86,7 @@ def test_data_waits_for_credit_and_leaves_as_it_comes() -> None:
     assert (stream.send_credit, opened.stream.receive_credit) == (98, 98)
 
 
-def test_restores_credit_once_the_amount_reaches_what_the_peer_has_left() -> None:
+def test_credit_is_granted_once_it_reaches_what_the_peer_has_left() -> None:
     settings = Settings(stream_window=100)
     a, b = pair(settings)
     stream = a.open_stream()
@@ -102,7 +102,7 @@ def test_restores_credit_once_the_amount_reaches_what_the_peer_has_left() -> Non
     assert peer.receive_credit == 100
 
 
-def test_never_grants_what_is_still_held() -> None:
+def test_unread_bytes_are_never_granted() -> None:
     settings = Settings(stream_window=100)
     a, b = pair(settings)
     stream = a.open_stream()
@@ -118,7 +118,7 @@ def test_never_grants_what_is_still_held() -> None:
         b.consume(peer, 101)
 
 
-def test_infinite_credit_is_given_by_an_explicit_zero_and_cannot_be_added_to() -> None:
+def test_infinite_credit_is_an_explicit_zero_and_cannot_grow() -> None:
     a, b = pair(Settings(stream_window=INFINITE))
     stream = a.open_stream()
     a.write(stream, bytes(10_000_000))
@@ -133,7 +133,7 @@ def test_infinite_credit_is_given_by_an_explicit_zero_and_cannot_be_added_to() -
     assert b.data_to_send() == b""
 
 
-def test_never_reaches_infinity_by_a_sum() -> None:
+def test_a_sum_of_grants_never_becomes_infinite() -> None:
     a, b = pair(MANUAL)
     b.allow_streams(1)
     shuttle(a, b)
@@ -146,7 +146,7 @@ def test_never_reaches_infinity_by_a_sum() -> None:
     assert caught.value.rule == "credit-overflow"
 
 
-def test_streams_take_turns_of_one_bounded_packet() -> None:
+def test_streams_take_turns_one_packet_at_a_time() -> None:
     settings = Settings(stream_window=INFINITE, packet_limit=1000)
     a, b = pair(settings)
     bulk, other, small = a.open_stream(), a.open_stream(), a.open_stream()
@@ -165,7 +165,7 @@ def test_streams_take_turns_of_one_bounded_packet() -> None:
     assert sum(len(e.data) for e in b_events if isinstance(e, events.DataReceived)) == 102_001
 
 
-def test_answers_go_before_data() -> None:
+def test_responses_precede_data() -> None:
     a, b = pair(Settings(stream_window=INFINITE))
     stream = a.open_stream()
     shuttle(a, b)
@@ -176,7 +176,7 @@ def test_answers_go_before_data() -> None:
     assert a.data_to_send(1)[:1] == b"\x70"
 
 
-def test_close_follows_the_last_byte_and_stop_read_answers_it() -> None:
+def test_close_follows_the_last_byte_and_is_answered_by_stop_read() -> None:
     a, b = pair()
     stream = a.open_stream()
     a.write(stream, b"last")
@@ -207,7 +207,7 @@ def test_close_follows_the_last_byte_and_stop_read_answers_it() -> None:
     ]
 
 
-def test_stop_read_lets_the_credited_bytes_go_and_says_how_many_are_lost() -> None:
+def test_after_stop_read_credited_bytes_are_sent_and_the_rest_is_reported_lost() -> None:
     a, b = pair(Settings(stream_window=10))
     stream = a.open_stream()
     shuttle(a, b)
@@ -223,7 +223,7 @@ def test_stop_read_lets_the_credited_bytes_go_and_says_how_many_are_lost() -> No
         a.write(stream, b"x")
 
 
-def test_the_right_to_create_comes_back_once_an_ended_stream_was_consumed() -> None:
+def test_stream_credit_is_restored_once_an_ended_stream_was_read() -> None:
     a, b = pair(Settings(peer_streams=1))
     stream = a.open_stream()
     a.write(stream, b"held")
@@ -239,7 +239,7 @@ def test_the_right_to_create_comes_back_once_an_ended_stream_was_consumed() -> N
     assert a.can_open
 
 
-def test_starting_credit_lets_the_creator_write_at_once() -> None:
+def test_initial_credit_allows_writing_at_once() -> None:
     ours = Settings(local_initial_credit=5, peer_initial_credit=INFINITE, initial_local_streams=1)
     theirs = Settings(local_initial_credit=INFINITE, peer_initial_credit=5, initial_peer_streams=1, stream_window=5)
     a, b = BymuxEngine(Role.PROACTIVE, ours), BymuxEngine(Role.REACTIVE, theirs)
@@ -253,7 +253,7 @@ def test_starting_credit_lets_the_creator_write_at_once() -> None:
     assert mine.send_credit == INFINITE
 
 
-def test_streams_and_global_ends_may_exist_from_the_start() -> None:
+def test_initial_streams_and_half_states_are_configurable() -> None:
     initial = Settings(
         initial_streams=(InitialStream(4, local_credit=3, peer_credit=300_000),),
         initial_local_state=HalfState.DONE,
@@ -294,7 +294,7 @@ def test_finish_ends_the_connection_after_its_last_stream() -> None:
     assert drain(a) == [events.ConnectionEnded(True)]
 
 
-def test_the_end_of_the_bytes_before_the_end_of_the_protocol_is_not_clean() -> None:
+def test_eof_before_the_protocol_ends_is_not_clean() -> None:
     a, b = pair()
     a.open_stream()
     shuttle(a, b)
@@ -303,7 +303,7 @@ def test_the_end_of_the_bytes_before_the_end_of_the_protocol_is_not_clean() -> N
     assert drain(b) == [events.ConnectionEnded(False)]
 
 
-def test_a_silent_peer_is_pinged_and_then_given_up() -> None:
+def test_a_silent_peer_is_pinged_and_then_presumed_dead() -> None:
     settings = Settings(ping_interval=5, ping_timeout=2)
     a, b = pair(settings)
     assert a.next_timeout_ns() == 5 * SECOND
@@ -317,7 +317,7 @@ def test_a_silent_peer_is_pinged_and_then_given_up() -> None:
 
 
 @pytest.mark.parametrize("streams", [0, 1])
-def test_a_peer_that_owes_its_last_packets_is_given_up_without_a_ping(streams: int) -> None:
+def test_a_peer_that_owes_its_last_packets_is_presumed_dead_without_a_ping(streams: int) -> None:
     a, b = pair(Settings(ping_interval=5, ping_timeout=2))
     for _ in range(streams):
         stream = a.open_stream()
@@ -332,7 +332,7 @@ def test_a_peer_that_owes_its_last_packets_is_given_up_without_a_ping(streams: i
     assert b.failure is None
 
 
-def test_an_end_that_finished_is_not_given_up_for_its_silence() -> None:
+def test_a_finished_peer_may_be_silent() -> None:
     a, b = pair(Settings(ping_interval=5, ping_timeout=2))
     a.finish()
     shuttle(a, b)
@@ -343,7 +343,7 @@ def test_an_end_that_finished_is_not_given_up_for_its_silence() -> None:
     assert a.failure is None
 
 
-def test_halves_that_count_as_sent_make_no_peer_owe_a_packet() -> None:
+def test_initial_half_states_leave_no_packet_owed() -> None:
     agreed = Settings(ping_interval=5, ping_timeout=2, initial_local_state=HalfState.DONE, allow_at_start=False)
     a = BymuxEngine(Role.PROACTIVE, agreed)
     for second in range(5, 60):
@@ -351,7 +351,7 @@ def test_halves_that_count_as_sent_make_no_peer_owe_a_packet() -> None:
     assert a.failure is None
 
 
-def test_finish_is_refused_once_the_connection_is_over() -> None:
+def test_finish_raises_once_the_connection_has_ended() -> None:
     a, b = pair()
     a.finish()
     shuttle(a, b)
@@ -360,7 +360,7 @@ def test_finish_is_refused_once_the_connection_is_over() -> None:
         a.finish()
 
 
-def test_a_pong_tells_the_round_trip_and_keeps_the_peer_alive() -> None:
+def test_a_pong_reports_the_round_trip_and_counts_as_a_heartbeat() -> None:
     a, b = pair(Settings(ping_interval=5, ping_timeout=2))
     a.handle_timeout(5 * SECOND)
     b.receive_data(a.data_to_send(), 5 * SECOND)
@@ -400,7 +400,7 @@ def test_pings_are_bounded_and_unsolicited_pongs_ignored() -> None:
     assert caught.value.rule == "ping-limit"
 
 
-def test_tells_when_a_queue_fell_to_the_level_asked_for() -> None:
+def test_an_event_reports_that_a_queue_has_drained() -> None:
     a, b = pair(Settings(stream_window=1000))
     stream = a.open_stream()
     a.write(stream, bytes(3000))
@@ -413,7 +413,7 @@ def test_tells_when_a_queue_fell_to_the_level_asked_for() -> None:
     assert stream.queued == 1000
 
 
-def test_what_was_written_may_change_afterwards_if_it_was_mutable() -> None:
+def test_mutable_data_is_copied_when_written() -> None:
     a, b = pair()
     stream = a.open_stream()
     data = bytearray(b"before")
@@ -432,12 +432,12 @@ def test_what_was_written_may_change_afterwards_if_it_was_mutable() -> None:
         {"initial_streams": (InitialStream(1), InitialStream(1))},
     ],
 )
-def test_refuses_settings_that_cannot_be(wrong: dict) -> None:
+def test_invalid_settings_are_rejected(wrong: dict) -> None:
     with pytest.raises(ConfigurationError):
         Settings(**wrong)
 
 
-def test_idle_streams_ask_for_nothing_however_many_there_are() -> None:
+def test_idle_streams_send_nothing() -> None:
     a, b = pair(Settings(peer_streams=2000, ping_interval=None))
     streams = [a.open_stream() for _ in range(1000)]
     shuttle(a, b)
@@ -455,7 +455,7 @@ def test_idle_streams_ask_for_nothing_however_many_there_are() -> None:
     assert len(streams) + 1 == len(b.streams)
 
 
-def test_credit_comes_back_for_as_long_as_a_stream_lasts() -> None:
+def test_credit_is_restored_throughout_a_stream() -> None:
     a, b = pair(Settings(stream_window=1 << 16))
     stream = a.open_stream()
     received = 0
@@ -470,7 +470,7 @@ def test_credit_comes_back_for_as_long_as_a_stream_lasts() -> None:
     assert received == 80 << 15
 
 
-def test_an_aborted_stream_has_a_marked_close() -> None:
+def test_aborting_a_stream_sets_the_abort_bit_of_its_close() -> None:
     a, b = pair()
     stream = a.open_stream()
     a.write(stream, b"never sent")
@@ -481,7 +481,7 @@ def test_an_aborted_stream_has_a_marked_close() -> None:
     assert events.StreamFinished(b.streams[stream.id], aborted=True) in drain(b)
 
 
-def test_an_abort_is_an_ordinary_close_where_marks_are_off() -> None:
+def test_aborting_sends_an_ordinary_close_without_mark_aborts() -> None:
     a, b = pair(Settings(mark_aborts=False))
     stream = a.open_stream()
     a.close(stream, discard=True)
@@ -491,7 +491,7 @@ def test_an_abort_is_an_ordinary_close_where_marks_are_off() -> None:
     assert events.StreamFinished(b.streams[stream.id]) in drain(b)
 
 
-def test_a_held_stream_counts_after_its_end() -> None:
+def test_a_held_stream_counts_against_the_limit_after_it_ended() -> None:
     a, b = pair(Settings(peer_streams=1))
     b.holds_streams = True
     stream = a.open_stream()
@@ -509,7 +509,7 @@ def test_a_held_stream_counts_after_its_end() -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 255, 256, 1000, 1001, LONE_BYTES, LONE_BYTES + 1])
 @pytest.mark.parametrize("credit", [0, 1000, INFINITE])
-def test_the_packet_of_a_lone_write_is_what_write_would_have_sent(length: int, credit: int) -> None:
+def test_a_lone_write_is_encoded_as_a_queued_one(length: int, credit: int) -> None:
     settings = Settings(stream_window=credit)
     data = bytearray(length)
     ends = [pair(settings)[0] for _ in range(2)]

@@ -22,7 +22,7 @@ def public_names(kind: type) -> set[str]:
     return {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
 
 
-def test_the_asyncio_variant_has_names_of_the_blocking_one() -> None:
+def test_the_asyncio_api_has_the_names_of_the_blocking_one() -> None:
     assert mainstem.bymux.aio is aio
     assert {*aio.__all__, "aio"} == set(bymux.__all__)
 
@@ -30,7 +30,7 @@ def test_the_asyncio_variant_has_names_of_the_blocking_one() -> None:
 @pytest.mark.parametrize(
     "name", ["INFINITE", "EndpointStats", "HalfState", "InitialStream", "Role", "Settings", "StreamStats"]
 )
-def test_types_that_do_not_wait_are_the_same(name: str) -> None:
+def test_types_that_never_wait_are_shared(name: str) -> None:
     assert getattr(aio, name) is getattr(bymux, name)
 
 
@@ -63,7 +63,7 @@ def test_methods_take_the_same_arguments(kind: str, name: str) -> None:
     assert parameters(blocking, *left_out) == parameters(asynchronous)
 
 
-def test_a_setting_may_be_given_by_itself() -> None:
+def test_settings_may_be_passed_by_name() -> None:
     misspelt = "'stream_windw' is not a setting of Settings; did you mean stream_window"
     with pytest.raises(ConfigurationError, match=misspelt):
         aio.connect("127.0.0.1", 1, stream_windw=5)

@@ -50,14 +50,14 @@ def in_half(half: HalfState, *, ours: bool) -> BymuxEngine:
     return connection
 
 
-def test_the_tables_name_every_pair() -> None:
+def test_the_tables_cover_every_pair() -> None:
     assert set(SENDS) == set(PAIRS)
     assert set(RESPONSES) == set(product(HalfState, (Packet.CLOSE, Packet.STOP_READ, Packet.PING)))
     assert all(NEXT[half][packet] == SENDS[half, packet] for half, packet in PAIRS)
 
 
 @pytest.mark.parametrize(("half", "packet"), PAIRS)
-def test_a_half_moves_as_the_specification_says(half: HalfState, packet: Packet) -> None:
+def test_transitions_follow_the_specification(half: HalfState, packet: Packet) -> None:
     following = SENDS[half, packet]
     assert isinstance(following, Rule) == forbidden(half, packet)
     if isinstance(following, HalfState):
@@ -66,7 +66,7 @@ def test_a_half_moves_as_the_specification_says(half: HalfState, packet: Packet)
 
 
 @pytest.mark.parametrize(("half", "packet"), PAIRS)
-def test_a_packet_that_the_peers_half_forbids_ends_the_connection(half: HalfState, packet: Packet) -> None:
+def test_a_packet_forbidden_by_the_peers_half_ends_the_connection(half: HalfState, packet: Packet) -> None:
     connection = in_half(half, ours=False)
     amount = {Packet.CREDIT: 1, Packet.WRITE: 0}.get(packet)
     wire = encode_stream(packet, 0, amount)
@@ -81,7 +81,7 @@ def test_a_packet_that_the_peers_half_forbids_ends_the_connection(half: HalfStat
 
 
 @pytest.mark.parametrize(("half", "packet"), PAIRS)
-def test_a_global_packet_that_the_peers_half_forbids_ends_the_connection(half: HalfState, packet: Packet) -> None:
+def test_a_global_packet_forbidden_by_the_peers_half_ends_the_connection(half: HalfState, packet: Packet) -> None:
     connection = in_half(half, ours=False)
     if not connection.local & HalfState.STOPPED:
         connection.allow_streams(1)
@@ -98,7 +98,7 @@ def test_a_global_packet_that_the_peers_half_forbids_ends_the_connection(half: H
 
 
 @pytest.mark.parametrize(("half", "packet"), PAIRS)
-def test_what_our_own_half_forbids_is_refused_and_nothing_is_sent(half: HalfState, packet: Packet) -> None:
+def test_a_call_forbidden_by_the_local_half_raises_and_sends_nothing(half: HalfState, packet: Packet) -> None:
     connection = in_half(half, ours=True)
     stream = connection.streams[0]
     act = {
@@ -122,7 +122,7 @@ def test_what_our_own_half_forbids_is_refused_and_nothing_is_sent(half: HalfStat
 
 
 @pytest.mark.parametrize(("half", "packet"), sorted(RESPONSES))
-def test_answers_what_it_owes(half: HalfState, packet: Packet) -> None:
+def test_packets_are_answered_as_the_table_says(half: HalfState, packet: Packet) -> None:
     connection = in_half(half, ours=True)
     connection.receive_data(encode_stream(packet, 0))
     answer = RESPONSES[half, packet]
@@ -130,7 +130,7 @@ def test_answers_what_it_owes(half: HalfState, packet: Packet) -> None:
 
 
 @pytest.mark.parametrize(("half", "packet"), sorted(RESPONSES))
-def test_answers_global_packets_alike(half: HalfState, packet: Packet) -> None:
+def test_global_packets_are_answered_as_the_table_says(half: HalfState, packet: Packet) -> None:
     connection = in_half(half, ours=True)
     connection.receive_data(encode_global(packet))
     answer = RESPONSES[half, packet]

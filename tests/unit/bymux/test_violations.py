@@ -122,7 +122,7 @@ CASES = [
 
 @pytest.mark.parametrize("cut", ["whole", "byte by byte"])
 @pytest.mark.parametrize(("setup", "wire", "rule"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_a_forbidden_sequence_ends_the_connection_and_names_the_rule(setup, wire: str, rule: str, cut: str) -> None:
+def test_a_protocol_error_ends_the_connection_and_names_the_rule(setup, wire: str, rule: str, cut: str) -> None:
     connection = setup()
     data = bytes.fromhex(wire)
     pieces = [data] if cut == "whole" else [data[i : i + 1] for i in range(len(data))]
@@ -134,7 +134,7 @@ def test_a_forbidden_sequence_ends_the_connection_and_names_the_rule(setup, wire
         connection.receive_data(b"\x50")
 
 
-def test_the_end_of_the_stream_inside_a_packet_is_an_error() -> None:
+def test_eof_inside_a_packet_is_an_error() -> None:
     for wire in ("2000056162", "0300ff"):
         connection = s1()
         connection.receive_data(bytes.fromhex(wire))
@@ -158,14 +158,14 @@ LEGAL = [
 
 
 @pytest.mark.parametrize(("setup", "wire", "answer"), [case[1:] for case in LEGAL], ids=[case[0] for case in LEGAL])
-def test_what_is_odd_but_legal_is_taken(setup, wire: str, answer: str) -> None:
+def test_unusual_but_legal_sequences_are_accepted(setup, wire: str, answer: str) -> None:
     connection = setup()
     connection.data_to_send()
     connection.receive_data(bytes.fromhex(wire))
     assert connection.data_to_send() == bytes.fromhex(answer)
 
 
-def test_a_write_after_our_stop_read_is_legal_within_the_credit_that_is_left() -> None:
+def test_a_write_after_our_stop_read_is_legal_within_the_remaining_credit() -> None:
     connection = s1()
     connection.stop_read(connection.streams[0])
     connection.receive_data(bytes.fromhex("20000a" + "41" * 10))
@@ -173,7 +173,7 @@ def test_a_write_after_our_stop_read_is_legal_within_the_credit_that_is_left() -
         connection.receive_data(bytes.fromhex("20000141"))
 
 
-def test_a_ping_after_we_sent_both_is_swallowed() -> None:
+def test_a_ping_after_our_close_and_stop_read_is_ignored() -> None:
     connection = s1()
     stream = connection.streams[0]
     connection.close(stream)
@@ -183,7 +183,7 @@ def test_a_ping_after_we_sent_both_is_swallowed() -> None:
     assert connection.data_to_send() == b""
 
 
-def test_a_peer_that_pings_and_never_reads_is_given_up_at_a_limit() -> None:
+def test_a_peer_that_pings_and_never_reads_is_disconnected_at_control_limit() -> None:
     connection = BymuxEngine(Role.REACTIVE, Settings(control_limit=100))
     with pytest.raises(RemoteProtocolError) as caught:
         feed(connection, [b"\x50"] * 200)

@@ -51,7 +51,7 @@ def decoded(data: bytes) -> codec.Message | str | None:
 
 
 @pytest.mark.parametrize("first", range(256))
-def test_every_first_byte_is_its_message_or_a_bad_header_whatever_its_session_and_value(first: int) -> None:
+def test_every_first_byte_is_a_message_or_a_bad_header(first: int) -> None:
     kind = kind_of(first)
     for second in (0, 1, 2, 64, 126, 127, 128, 129, 192, 255):
         for value in (0, 1, 0x8000, 0xFFFF):
@@ -67,7 +67,7 @@ def test_every_first_byte_is_its_message_or_a_bad_header_whatever_its_session_an
 
 
 @pytest.mark.parametrize("flags", range(16))
-def test_each_flag_of_data_is_read_as_it_is_written(flags: int) -> None:
+def test_data_flags_survive_a_round_trip(flags: int) -> None:
     bits = (codec.OPEN, codec.CLOSE, codec.EOF, codec.ACK_REQUIRED)
     chosen = sum(bit for place, bit in enumerate(bits) if flags >> place & 1)
     data = codec.HEADER.pack(codec.DATA | chosen, 5, 0x1234)
@@ -76,13 +76,13 @@ def test_each_flag_of_data_is_read_as_it_is_written(flags: int) -> None:
 
 
 @pytest.mark.parametrize("shift", range(8))
-def test_an_increment_counts_in_steps_of_its_shift(shift: int) -> None:
+def test_an_increment_is_scaled_by_its_shift(shift: int) -> None:
     message = decode_message(bytes((0x10 | shift << 1, 127, 0x01, 0x02)))
     assert message is not None
     assert message.increment == 0x0102 << 2 * shift
 
 
-def test_an_abort_says_whether_anything_was_processed() -> None:
+def test_an_abort_tells_whether_anything_was_processed() -> None:
     for partial, first in ((0, 0x20), (codec.PARTIAL, 0x22)):
         data = codec.encode_session(Kind.ABORT, 3, flags=partial, body=b"why")
         assert data == bytes((first, 3, 0, 3)) + b"why"
@@ -91,12 +91,12 @@ def test_an_abort_says_whether_anything_was_processed() -> None:
 
 
 @given(ration=st.integers(0, 0xFFFF), version=st.integers(0, 255), reserved=st.integers(0, 255))
-def test_a_connection_header_keeps_version_ration_and_reserved_bits(ration: int, version: int, reserved: int) -> None:
+def test_a_connection_header_survives_a_round_trip(ration: int, version: int, reserved: int) -> None:
     data = b"Jmux" + bytes((version,)) + ration.to_bytes(2, "big") + bytes((reserved,))
     assert codec.decode_connection_header(data) == (version, ration * 256, reserved)
     assert codec.encode_connection_header(ration * 256) == b"Jmux\x01" + ration.to_bytes(2, "big") + b"\0"
 
 
 @given(st.binary(max_size=3))
-def test_asks_for_more_while_a_header_is_incomplete(data: bytes) -> None:
+def test_an_incomplete_header_needs_more_bytes(data: bytes) -> None:
     assert decode_message(data) is None

@@ -23,7 +23,7 @@ from .helpers import client, drain, pair, server, shuttle
 SECOND = 1_000_000_000
 
 
-def test_at_most_128_sessions_and_the_lowest_free_id_first() -> None:
+def test_at_most_128_sessions_are_open_and_the_lowest_free_id_is_next() -> None:
     us, them = pair()
     sessions = [us.open_session() for _ in range(128)]
     assert [session.id for session in sessions] == list(range(128))
@@ -58,7 +58,7 @@ def test_data_waits_for_the_ration() -> None:
     assert session.client.name == "FINISHED"
 
 
-def test_bytes_that_a_header_has_announced_are_part_of_the_ration() -> None:
+def test_announced_bytes_count_against_the_ration() -> None:
     us, them = pair(Settings(), Settings(initial_ration=256))
     session = us.open_session()
     us.write(session, bytes(1000))
@@ -76,7 +76,7 @@ def test_bytes_that_a_header_has_announced_are_part_of_the_ration() -> None:
     assert (session.queued, session.sent) == (0, 1000)
 
 
-def test_a_server_says_nothing_before_it_has_the_client_s_header() -> None:
+def test_a_server_sends_nothing_before_the_client_header() -> None:
     for begun in (b"", b"Jmu"):
         them = ServerEngine()
         them.receive_data(begun)
@@ -105,7 +105,7 @@ def test_a_ration_of_zero_is_infinite() -> None:
         them.increment(theirs, 4)
 
 
-def test_increments_choose_the_smallest_shift_that_is_exact() -> None:
+def test_increments_use_the_smallest_exact_shift() -> None:
     assert encode_increment(0, 65535) == bytes.fromhex("1000ffff")
     assert encode_increment(5, 65536) == bytes.fromhex("12054000")
     assert encode_increment(0, 0xFFFF << 14) == bytes.fromhex("1e00ffff")
@@ -120,7 +120,7 @@ def test_increments_choose_the_smallest_shift_that_is_exact() -> None:
     assert caught.value.rule == "increment-not-expressible"
 
 
-def test_sessions_take_turns_of_one_bounded_message() -> None:
+def test_sessions_take_turns_one_message_at_a_time() -> None:
     us, them = pair(Settings(fragment_limit=1000))
     bulk, small = us.open_session(), us.open_session()
     us.write(bulk, bytes(100_000))
@@ -131,7 +131,7 @@ def test_sessions_take_turns_of_one_bounded_message() -> None:
     assert sum(len(event.data) for event in received[:position]) <= 1000
 
 
-def test_a_lost_connection_fails_what_was_not_complete_and_says_what_may_be_retried() -> None:
+def test_a_lost_connection_fails_incomplete_sessions_and_reports_which_may_be_retried() -> None:
     us, them = pair()
     complete, sent, unsent = (us.open_session() for _ in range(3))
     for session in (complete, sent):
@@ -160,7 +160,7 @@ def test_an_abort_before_anything_was_sent_sends_nothing() -> None:
     assert us.busy == 0
 
 
-def test_a_client_that_aborts_waits_for_the_answer_before_the_id_is_free() -> None:
+def test_an_aborted_id_is_free_once_the_server_has_answered() -> None:
     us, them = pair()
     session = us.open_session()
     us.write(session, b"x")
@@ -190,7 +190,7 @@ def test_data_that_crosses_an_abort_is_dropped() -> None:
     assert us.busy == 0
 
 
-def test_a_requested_acknowledgment_that_can_no_longer_come_is_negative() -> None:
+def test_an_acknowledgment_that_can_no_longer_arrive_is_negative() -> None:
     for end in ("abort", "connection"):
         us, them = pair()
         session = us.open_session()
@@ -209,7 +209,7 @@ def test_a_requested_acknowledgment_that_can_no_longer_come_is_negative() -> Non
         assert events.Acknowledged(theirs, False) in drain(them)
 
 
-def test_pings_carry_cookies_and_tell_the_round_trip() -> None:
+def test_pings_carry_cookies_and_report_the_round_trip() -> None:
     us, them = pair(Settings(ping_interval=5, ping_timeout=1))
     assert us.next_timeout_ns() == 5 * SECOND
     us.handle_timeout(5 * SECOND)
@@ -230,7 +230,7 @@ def test_pings_are_bounded() -> None:
         us.ping()
 
 
-def test_a_header_that_does_not_come_is_given_up() -> None:
+def test_a_missing_header_times_out() -> None:
     for end in (ClientEngine, ServerEngine):
         connection = end(Settings(handshake_timeout=15), now_ns=SECOND)
         assert connection.next_timeout_ns() == 16 * SECOND
@@ -245,7 +245,7 @@ def test_a_no_operation_never_has_a_body() -> None:
     assert us.data_to_send() == bytes(4)
 
 
-def test_nothing_that_was_consumed_twice_is_believed() -> None:
+def test_consuming_bytes_twice_raises() -> None:
     us = server()
     us.receive_data(bytes.fromhex("90000001 41"))
     with pytest.raises(LocalProtocolError):
@@ -256,6 +256,6 @@ def test_nothing_that_was_consumed_twice_is_believed() -> None:
     "wrong",
     [{"initial_ration": 255}, {"initial_ration": 256 * 65536}, {"fragment_limit": 65536}, {"fragment_limit": 0}],
 )
-def test_refuses_settings_that_cannot_be(wrong: dict) -> None:
+def test_invalid_settings_are_rejected(wrong: dict) -> None:
     with pytest.raises(ConfigurationError):
         Settings(**wrong)

@@ -64,7 +64,7 @@ async def busy(client: Client) -> list[jmux.ClientSession]:
 
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["refused", "hangs"])
-async def test_calls_wait_for_a_free_session_where_the_server_accepts_no_other_connection(hangs: bool) -> None:
+async def test_calls_wait_for_a_session_if_the_server_accepts_no_more_connections(hangs: bool) -> None:
     gate = Gate(accepts=1)
     gate.hangs = hangs
     client = client_of(gate)
@@ -79,7 +79,7 @@ async def test_calls_wait_for_a_free_session_where_the_server_accepts_no_other_c
     assert not gate.connecting
 
 
-async def test_another_connection_is_tried_again_while_a_call_waits() -> None:
+async def test_connecting_is_retried_while_a_call_waits() -> None:
     gate = Gate(accepts=1)
     client = client_of(gate)
     _sessions = await busy(client)
@@ -91,7 +91,7 @@ async def test_another_connection_is_tried_again_while_a_call_waits() -> None:
     await client.close()
 
 
-async def test_calls_that_wait_connect_at_once_when_the_only_connection_is_lost() -> None:
+async def test_waiting_calls_reconnect_when_the_only_connection_is_lost() -> None:
     gate = Gate(accepts=1)
     client = client_of(gate)
     _sessions = await busy(client)
@@ -105,7 +105,7 @@ async def test_calls_that_wait_connect_at_once_when_the_only_connection_is_lost(
     await client.close()
 
 
-async def test_every_call_fails_where_no_connection_can_be_opened() -> None:
+async def test_every_call_fails_if_no_connection_can_be_opened() -> None:
     gate = Gate(accepts=0)
     client = client_of(gate)
     outcomes = await soon(asyncio.gather(*(client.open_session() for _ in range(3)), return_exceptions=True))
@@ -116,7 +116,7 @@ async def test_every_call_fails_where_no_connection_can_be_opened() -> None:
 
 
 @pytest.mark.parametrize("how", ["open", "add"])
-async def test_closing_ends_the_connection_that_is_being_opened(how: str) -> None:
+async def test_close_cancels_connecting(how: str) -> None:
     gate = Gate(accepts=1)
     client = client_of(gate)
     _sessions = await busy(client)
@@ -133,7 +133,7 @@ async def test_closing_ends_the_connection_that_is_being_opened(how: str) -> Non
     assert all(server.over for server in gate.servers)
 
 
-async def test_closing_ends_a_connection_whose_header_is_awaited() -> None:
+async def test_close_cancels_waiting_for_the_header() -> None:
     gate = Gate(accepts=1)
     client = client_of(gate)
     _sessions = await busy(client)
@@ -148,7 +148,7 @@ async def test_closing_ends_a_connection_whose_header_is_awaited() -> None:
         await soon(waiting)
 
 
-async def test_the_last_call_that_is_cancelled_ends_the_connection_that_is_being_opened() -> None:
+async def test_connecting_is_cancelled_with_the_last_waiting_call() -> None:
     gate = Gate(accepts=0)
     gate.hangs = True
     client = client_of(gate)

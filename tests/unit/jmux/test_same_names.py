@@ -16,7 +16,7 @@ CLASSES = ("Client", "ClientSession", "Server", "ServerSession")
 ONLY_ASYNCIO = {"ClientSession": {"drain"}, "ServerSession": {"drain"}}
 
 
-def test_the_asyncio_variant_has_the_names_of_the_blocking_one() -> None:
+def test_the_asyncio_api_has_the_names_of_the_blocking_one() -> None:
     assert mainstem.jmux.aio is aio
     assert set(aio.__all__) == set(jmux.__all__) - {"aio"}
     assert not [name for name in jmux.__all__ if name.startswith(("Async", "Blocking", "Jmux"))]
@@ -49,7 +49,7 @@ def test_classes_have_the_same_members(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_what_holds_a_resource_is_a_context_manager_with_the_words_for_its_end(name: str) -> None:
+def test_resources_are_context_managers_with_the_usual_closing_methods(name: str) -> None:
     words = {"closed", "error", "close", "abort"}
     words |= {"wait", "shutdown", "stats"} if name == "Server" else {"peer_address", "peer_certificate"}
     for module, enters in ((jmux, "__enter__"), (aio, "__aenter__")):
@@ -59,7 +59,7 @@ def test_what_holds_a_resource_is_a_context_manager_with_the_words_for_its_end(n
 
 
 @pytest.mark.parametrize("module", [jmux, aio])
-def test_any_setting_may_be_given_by_its_name(module: object) -> None:
+def test_settings_may_be_passed_by_name(module: object) -> None:
     connect, serve = module.connect, module.serve  # type: ignore[attr-defined]
     with pytest.raises(ConfigurationError, match="fragment_limit=0"):
         connect("127.0.0.1", 1, fragment_limit=0)

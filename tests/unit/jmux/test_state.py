@@ -66,7 +66,7 @@ def after(half: HalfState, sent: Input) -> HalfState:
     return half
 
 
-def test_the_tables_name_every_pair() -> None:
+def test_the_tables_cover_every_pair() -> None:
     assert set(CLIENT_SENDS) == set(SERVER_SENDS) == set(PAIRS)
     for role, table in zip(Role, SENDS, strict=True):
         assert all(NEXT[role][half][sent] == table[half, sent] for half, sent in PAIRS)
@@ -75,7 +75,7 @@ def test_the_tables_name_every_pair() -> None:
 
 @pytest.mark.parametrize(("half", "sent"), PAIRS)
 @pytest.mark.parametrize("role", Role)
-def test_a_half_moves_as_the_specification_says(role: Role, half: HalfState, sent: Input) -> None:
+def test_transitions_follow_the_specification(role: Role, half: HalfState, sent: Input) -> None:
     following = SENDS[role][half, sent]
     may = (client_may if role is Role.CLIENT else server_may)(half, sent)
     assert isinstance(following, Rule) == (not may)
@@ -84,7 +84,7 @@ def test_a_half_moves_as_the_specification_says(role: Role, half: HalfState, sen
 
 
 @pytest.mark.parametrize(("half", "sent"), PAIRS)
-def test_a_server_takes_from_a_client_what_the_table_allows(half: HalfState, sent: Input) -> None:
+def test_a_server_accepts_what_the_table_allows(half: HalfState, sent: Input) -> None:
     connection = server()
     if half is not HalfState.NONE:
         connection.receive_data(bytes.fromhex(WIRE[Input.OPEN_EOF if half is HalfState.FINISHED else Input.OPEN]))
@@ -109,7 +109,7 @@ def test_a_server_takes_from_a_client_what_the_table_allows(half: HalfState, sen
 
 @pytest.mark.parametrize("server_half", [HalfState.OPEN, HalfState.FINISHED, HalfState.TERMINATED])
 @pytest.mark.parametrize("client_half", [HalfState.OPEN, HalfState.FINISHED])
-def test_an_id_is_opened_again_exactly_where_the_pair_allows_it(client_half: HalfState, server_half: HalfState) -> None:
+def test_an_id_may_be_reused_exactly_when_both_halves_allow_it(client_half: HalfState, server_half: HalfState) -> None:
     connection = server()
     connection.receive_data(bytes.fromhex(WIRE[Input.OPEN_EOF if client_half is HalfState.FINISHED else Input.OPEN]))
     session = drain(connection)[0].session  # type: ignore[attr-defined]
@@ -131,7 +131,7 @@ def test_an_id_is_opened_again_exactly_where_the_pair_allows_it(client_half: Hal
 
 
 @pytest.mark.parametrize(("half", "sent"), PAIRS)
-def test_a_client_takes_from_a_server_what_the_table_allows(half: HalfState, sent: Input) -> None:
+def test_a_client_accepts_what_the_table_allows(half: HalfState, sent: Input) -> None:
     connection = client()
     if half is not HalfState.NONE:
         session = connection.open_session()
@@ -152,7 +152,7 @@ def test_a_client_takes_from_a_server_what_the_table_allows(half: HalfState, sen
         assert caught.value.rule == following
 
 
-def test_a_client_is_refused_what_its_own_half_forbids() -> None:
+def test_a_client_call_forbidden_by_its_half_raises() -> None:
     connection = client()
     session = connection.open_session()
     with pytest.raises(LocalProtocolError, match="inactive"):
@@ -172,7 +172,7 @@ def test_a_client_is_refused_what_its_own_half_forbids() -> None:
         connection.increment(session, 4)
 
 
-def test_a_server_is_refused_what_its_own_half_forbids() -> None:
+def test_a_server_call_forbidden_by_its_half_raises() -> None:
     connection = server()
     connection.receive_data(bytes.fromhex("94000001 41"))
     session = drain(connection)[0].session  # type: ignore[attr-defined]

@@ -50,7 +50,7 @@ def test_server_answers_a_whole_request_in_one_message() -> None:
     assert connection.data_to_send() == X("8c00000a") + RESPONSE
 
 
-def test_client_takes_a_response_and_may_use_the_id_again() -> None:
+def test_client_accepts_a_response_and_may_reuse_the_id() -> None:
     connection = client()
     session = connection.open_session()
     connection.write(session, REQUEST)
@@ -92,7 +92,7 @@ def test_acknowledgment_of_a_response() -> None:
     assert theirs.ack is Acknowledgment.SENT
 
 
-def test_a_long_request_leaves_in_fragments() -> None:
+def test_a_long_request_is_sent_in_fragments() -> None:
     connection = client()
     session = connection.open_session()
     connection.write(session, bytes(1024 + 1024 + 908))
@@ -101,7 +101,7 @@ def test_a_long_request_leaves_in_fragments() -> None:
     assert sent == X("90000400") + bytes(1024) + X("80000400") + bytes(1024) + X("8400038c") + bytes(908)
 
 
-def test_an_empty_open_when_the_response_is_wanted_first() -> None:
+def test_reading_before_writing_sends_an_empty_open() -> None:
     connection = client()
     session = connection.open_session()
     connection.flush(session)
@@ -111,7 +111,7 @@ def test_an_empty_open_when_the_response_is_wanted_first() -> None:
     assert connection.data_to_send() == X("8400000a") + RESPONSE
 
 
-def test_restores_the_ration_at_half_as_java_does() -> None:
+def test_the_ration_is_restored_at_half_as_in_java() -> None:
     connection = server()
     connection.receive_data(X("90000400") + bytes(1024))
     session = drain(connection)[0].session
@@ -127,7 +127,7 @@ def test_restores_the_ration_at_half_as_java_does() -> None:
     assert connection.data_to_send() == X("10006000")
 
 
-def test_increments_with_every_shift_are_read() -> None:
+def test_increments_with_any_shift_are_accepted() -> None:
     for wire, amount in (("10006000", 24576), ("10004000", 16384), ("12000040", 256), ("1e00ffff", 1073725440)):
         connection = client()
         session = connection.open_session()
@@ -145,7 +145,7 @@ def test_both_roles_answer_a_ping_before_any_session() -> None:
         assert connection.data_to_send() == X("06001234")
 
 
-def test_an_abort_of_the_server_is_answered() -> None:
+def test_a_server_abort_is_answered() -> None:
     for wire, delivery in (("22000000", Delivery.PARTIAL), ("20000000", Delivery.NONE)):
         us = client()
         session = us.open_session()
@@ -192,7 +192,7 @@ def test_a_response_that_ends_before_its_request() -> None:
     assert us.busy == 0
 
 
-def test_the_same_id_again_needs_no_abort_after_eof() -> None:
+def test_an_id_may_be_reused_without_an_abort_after_eof() -> None:
     them = server()
     them.receive_data(X("9400000e") + REQUEST)
     first = drain(them)[0].session
@@ -203,7 +203,7 @@ def test_the_same_id_again_needs_no_abort_after_eof() -> None:
     assert (first.client, first.server) == (HalfState.TERMINATED, HalfState.TERMINATED)
 
 
-def test_shutdown_means_that_nothing_was_processed() -> None:
+def test_shutdown_guarantees_that_nothing_was_processed() -> None:
     us = client()
     sent, complete = us.open_session(), us.open_session()
     for session in (sent, complete):
@@ -219,7 +219,7 @@ def test_shutdown_means_that_nothing_was_processed() -> None:
     assert them.data_to_send() == X("02000000")
 
 
-def test_an_unknown_version_is_answered_with_header_and_error() -> None:
+def test_an_unknown_version_is_answered_with_a_header_and_an_error() -> None:
     connection = ServerEngine(JAVA)
     with pytest.raises(RemoteProtocolError) as caught:
         connection.receive_data(X("4a6d7578 00 0080 00"))
@@ -227,7 +227,7 @@ def test_an_unknown_version_is_answered_with_header_and_error() -> None:
     assert connection.data_to_send() == JAVA_HEADER + X("08000017") + b"bad protocol version: 0"
 
 
-def test_the_smallest_ration_cuts_data_and_is_restored_after_every_fragment() -> None:
+def test_the_smallest_ration_limits_each_fragment_and_is_restored_after_it() -> None:
     settings = Settings(initial_ration=256)
     them = server(settings)
     them.receive_data(X("90000100") + bytes(256))

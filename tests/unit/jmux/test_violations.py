@@ -104,7 +104,7 @@ def feed(connection: JmuxEngine, pieces: list[bytes]) -> None:
 
 @pytest.mark.parametrize("cut", ["whole", "byte by byte"])
 @pytest.mark.parametrize(("setup", "wire", "rule", "report"), CASES, ids=[f"{c[0].__name__} {c[1]}" for c in CASES])
-def test_a_violation_ends_the_connection_with_an_error_message(
+def test_a_protocol_error_ends_the_connection_with_an_error_message(
     setup, wire: str, rule: str, report: str, cut: str
 ) -> None:
     connection = setup()
@@ -120,7 +120,7 @@ def test_a_violation_ends_the_connection_with_an_error_message(
 
 @pytest.mark.parametrize("first", [b"G", b"Jm ", b"Jmuy", b"GET / HTTP"])
 @pytest.mark.parametrize("end", [ClientEngine, ServerEngine])
-def test_what_is_not_jmux_is_dropped_without_a_word(end, first: bytes) -> None:
+def test_a_peer_that_does_not_speak_jmux_is_disconnected_without_a_reply(end, first: bytes) -> None:
     connection = end(JAVA)
     connection.data_to_send()
     with pytest.raises(RemoteProtocolError) as caught:
@@ -129,7 +129,7 @@ def test_what_is_not_jmux_is_dropped_without_a_word(end, first: bytes) -> None:
     assert connection.data_to_send() == b""
 
 
-def test_a_client_refuses_another_version_and_says_so() -> None:
+def test_a_client_rejects_another_version_with_an_error_message() -> None:
     connection = ClientEngine(JAVA)
     connection.data_to_send()
     with pytest.raises(RemoteProtocolError) as caught:
@@ -138,7 +138,7 @@ def test_a_client_refuses_another_version_and_says_so() -> None:
     assert connection.data_to_send() == bytes.fromhex("0800001e") + b"unexpected protocol version: 2"
 
 
-def test_a_newer_client_that_would_negotiate_is_served_as_version_one() -> None:
+def test_a_newer_client_that_negotiates_is_served_as_version_1() -> None:
     connection = ServerEngine(JAVA)
     connection.receive_data(bytes.fromhex("4a6d7578 02 0080 01"))
     assert connection.data_to_send() == JAVA_HEADER
@@ -164,7 +164,7 @@ def test_reserved_bits_of_messages_are_ignored() -> None:
     assert session.server.name == "TERMINATED"
 
 
-def test_the_end_of_the_stream_inside_a_message_is_an_error() -> None:
+def test_eof_inside_a_message_is_an_error() -> None:
     for wire in ("9000", "90000005 41"):
         connection = server()
         connection.receive_data(bytes.fromhex(wire))
@@ -173,7 +173,7 @@ def test_the_end_of_the_stream_inside_a_message_is_an_error() -> None:
         assert caught.value.rule == "truncated-message"
 
 
-def test_an_error_of_the_peer_ends_every_session() -> None:
+def test_an_error_message_from_the_peer_ends_every_session() -> None:
     connection = open_client()
     session = connection.sessions[0]
     connection.receive_data(bytes.fromhex("08000003") + b"why")
@@ -189,7 +189,7 @@ def test_a_no_operation_is_ignored_with_and_without_a_body() -> None:
         assert connection.data_to_send() == b""
 
 
-def test_a_peer_that_pings_and_never_reads_is_given_up_at_a_limit() -> None:
+def test_a_peer_that_pings_and_never_reads_is_disconnected_at_control_limit() -> None:
     connection = ServerEngine(replace(JAVA, control_limit=100))
     connection.receive_data(encode_connection_header(0))
     with pytest.raises(RemoteProtocolError) as caught:

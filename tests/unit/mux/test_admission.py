@@ -38,7 +38,7 @@ def full(places: int = 2) -> tuple[Admission[Visitor], list[Visitor]]:
     return admission, there
 
 
-def test_a_newcomer_begins_when_the_silent_one_that_was_dropped_for_it_has_left() -> None:
+def test_a_new_connection_starts_once_the_silent_one_it_replaces_has_ended() -> None:
     admission, (oldest, other) = full()
     newcomer = Visitor(admission)
     assert admission.admit(newcomer)
@@ -50,7 +50,7 @@ def test_a_newcomer_begins_when_the_silent_one_that_was_dropped_for_it_has_left(
     assert len(admission) == 1
 
 
-def test_one_that_spoke_is_not_dropped() -> None:
+def test_a_connection_that_sent_data_is_not_replaced() -> None:
     admission, (oldest, other) = full()
     oldest.is_silent = other.is_silent = False
     assert not admission.admit(Visitor(admission))
@@ -58,7 +58,7 @@ def test_one_that_spoke_is_not_dropped() -> None:
     assert not oldest.dropped
 
 
-def test_a_newcomer_that_waits_may_be_dropped_and_its_heir_has_the_same_place() -> None:
+def test_a_waiting_connection_may_be_replaced_and_its_successor_keeps_the_place() -> None:
     admission, (oldest, other) = full()
     other.is_silent = False
     newcomers = [Visitor(admission) for _ in range(3)]
@@ -69,7 +69,7 @@ def test_a_newcomer_that_waits_may_be_dropped_and_its_heir_has_the_same_place() 
     assert [each.begun for each in newcomers] == [False, False, True]
 
 
-def test_a_newcomer_that_gives_up_leaves_the_place_to_the_next() -> None:
+def test_a_waiting_connection_that_closes_frees_its_place() -> None:
     admission, (oldest, other) = full()
     newcomer, next_one = Visitor(admission), Visitor(admission)
     other.is_silent = False
@@ -81,7 +81,7 @@ def test_a_newcomer_that_gives_up_leaves_the_place_to_the_next() -> None:
     assert next_one.begun
 
 
-def test_nobody_is_admitted_after_the_stop() -> None:
+def test_no_connection_is_admitted_after_stop() -> None:
     admission, there = full()
     there[0].leave()
     assert admission.stop() == there[1:]
@@ -93,7 +93,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["comes", "speaks", "leaves"]), st.in
 
 
 @given(steps=STEPS, places=st.integers(1, 4), share=st.integers(1, 3))
-def test_the_limits_hold_whatever_happens(steps: list[tuple[str, int]], places: int, share: int) -> None:
+def test_limits_hold_for_any_order_of_events(steps: list[tuple[str, int]], places: int, share: int) -> None:
     admission: Admission[Visitor] = Admission(max_connections=places, max_connections_per_address=share)
     known: list[Visitor] = []
     for what, number in steps:

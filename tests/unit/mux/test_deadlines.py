@@ -66,7 +66,7 @@ async def test_the_timeout_of_a_call_covers_all_attempts() -> None:
     assert attempts == 3
 
 
-async def test_pauses_between_attempts_have_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_retry_delays_have_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(session: jmux.ServerSession) -> None:
         session.reject("busy")
 
@@ -100,7 +100,7 @@ class SilentEndpoint:
         handler.transport_ready(self.transport)
 
 
-async def test_connecting_ends_with_the_header_or_an_error() -> None:
+async def test_connect_returns_after_the_header_or_raises() -> None:
     endpoint = SilentEndpoint()
     client = Client(endpoint, timeout=0.05)  # type: ignore[arg-type]
     with pytest.raises(Timeout, match="header"):
@@ -122,7 +122,7 @@ async def test_connecting_ends_with_the_header_or_an_error() -> None:
     assert endpoint.transport.ended, "a cancelled connect leaves no connection behind"
 
 
-async def test_closing_waits_as_long_as_the_settings_say() -> None:
+async def test_close_waits_for_close_timeout() -> None:
     async def endless(stream: bymux.aio.Stream) -> None:
         await asyncio.Event().wait()
 

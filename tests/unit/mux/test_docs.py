@@ -25,7 +25,7 @@ def tool() -> ModuleType:
     return module
 
 
-def test_the_drawings_are_those_of_the_tables() -> None:
+def test_state_diagrams_match_the_tables() -> None:
     text = (ROOT / "docs" / "mux.md").read_text()
     drawing = tool()
     assert drawing.drawn(text) == text, "run tools/draw_mux_states.py"
@@ -34,7 +34,7 @@ def test_the_drawings_are_those_of_the_tables() -> None:
     )
 
 
-def test_every_move_of_a_table_is_an_arrow() -> None:
+def test_every_transition_in_a_table_is_drawn() -> None:
     drawing = tool()
     for name, table in drawing.TABLES.items():
         picture = drawing.picture(name, table)

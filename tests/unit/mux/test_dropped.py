@@ -31,7 +31,7 @@ def block(stream: Any) -> None:
     stream.read(-1)
 
 
-async def test_calls_that_time_out_leave_no_waiter() -> None:
+async def test_timed_out_calls_leave_no_waiters() -> None:
     client, server = bymux_pair(settings=bymux.Settings(peer_streams=1, close_timeout=0.1))
     await settle()
     async with client.open_stream():
@@ -52,7 +52,7 @@ async def _awaited(opening: Any) -> Any:
     return await opening
 
 
-async def test_dropped_bymux_streams_are_aborted() -> None:
+async def test_garbage_collected_bymux_streams_are_aborted() -> None:
     whole: list[bytes] = []
 
     async def handler(stream: bymux.aio.Stream) -> None:
@@ -71,7 +71,7 @@ async def test_dropped_bymux_streams_are_aborted() -> None:
     await asyncio.gather(client.close(), server.close())
 
 
-async def test_a_dropped_stream_that_was_finished_is_sent_whole() -> None:
+async def test_a_garbage_collected_stream_that_was_finished_is_sent_completely() -> None:
     received: list[bytes] = []
 
     async def handler(stream: bymux.aio.Stream) -> None:
@@ -89,7 +89,7 @@ async def test_a_dropped_stream_that_was_finished_is_sent_whole() -> None:
     await asyncio.gather(client.close(), server.close())
 
 
-async def test_a_stream_that_was_closed_may_be_dropped() -> None:
+async def test_a_closed_stream_may_be_garbage_collected() -> None:
     async def handler(stream: bymux.aio.Stream) -> None:
         await stream.read(-1)
         stream.write(bytes(1000))
@@ -104,7 +104,7 @@ async def test_a_stream_that_was_closed_may_be_dropped() -> None:
     await asyncio.gather(client.close(), server.close())
 
 
-async def test_dropped_jmux_sessions_give_their_ids_back() -> None:
+async def test_garbage_collected_jmux_sessions_free_their_ids() -> None:
     client, endpoint = jmux_pair(echo)
     for _ in range(300):
         session = await client.open_session()
@@ -117,7 +117,7 @@ async def test_dropped_jmux_sessions_give_their_ids_back() -> None:
     await client.close()
 
 
-async def test_streams_keep_what_they_belong_to() -> None:
+async def test_streams_keep_their_connection_alive() -> None:
     """The connection of a stream, or the client of a session, may be dropped before it."""
     client, server = bymux_pair(echo)
     client._runner.view = None  # as `connect` leaves it
@@ -141,7 +141,7 @@ async def test_streams_keep_what_they_belong_to() -> None:
 
 
 @pytest.mark.parametrize("family", [bymux.aio, jmux.aio], ids=["bymux", "jmux"])
-async def test_a_dropped_connection_gives_its_descriptors_back(family: Any) -> None:
+async def test_a_garbage_collected_connection_closes_its_file_descriptors(family: Any) -> None:
     async with family.serve(echo, "127.0.0.1", 0) as server:
         await (await family.connect("127.0.0.1", server.port)).close()
         await until(lambda: not server._connections)
@@ -155,7 +155,7 @@ async def test_a_dropped_connection_gives_its_descriptors_back(family: Any) -> N
 
 
 @pytest.mark.parametrize("family", [bymux, jmux], ids=["bymux", "jmux"])
-def test_what_blocks_ends_its_thread_when_it_is_dropped(family: Any) -> None:
+def test_garbage_collected_blocking_objects_stop_their_threads(family: Any) -> None:
     before, threads = descriptors(), threading.active_count()
     server = family.serve(block, "127.0.0.1", 0)
     client = family.connect("127.0.0.1", server.port)
@@ -170,7 +170,7 @@ def test_what_blocks_ends_its_thread_when_it_is_dropped(family: Any) -> None:
 
 
 @pytest.mark.parametrize("family", [bymux, jmux], ids=["bymux", "jmux"])
-def test_blocking_streams_keep_what_they_belong_to(family: Any) -> None:
+def test_blocking_streams_keep_their_connection_alive(family: Any) -> None:
     with family.serve(block, "127.0.0.1", 0) as server:
         client = family.connect("127.0.0.1", server.port)
         stream = client.open_stream() if family is bymux else client.open_session()
@@ -185,7 +185,7 @@ def test_blocking_streams_keep_what_they_belong_to(family: Any) -> None:
             gc.collect()
 
 
-async def test_a_peer_that_opens_streams_on_a_dropped_connection_is_refused() -> None:
+async def test_streams_opened_by_the_peer_on_a_garbage_collected_connection_are_refused() -> None:
     client, server = bymux_pair()
     client._runner.view = None
     stream = await server.open_stream()

@@ -72,7 +72,7 @@ class Broken:
         self.lost.set_result(error)
 
 
-async def test_a_transport_that_cannot_be_prepared_is_lost_with_the_error() -> None:
+async def test_a_transport_that_fails_during_setup_reports_the_error() -> None:
     loop = asyncio.get_running_loop()
     logged: list[dict[str, Any]] = []
     loop.set_exception_handler(lambda _, context: logged.append(context))

@@ -54,7 +54,7 @@ async def test_a_bymux_handler_is_cancelled_when_its_peer_aborts_the_stream(comp
     assert await handler.ended() == "cancelled"
 
 
-async def test_a_jmux_handler_is_cancelled_when_its_client_aborts_and_can_ask_whether_it_waits() -> None:
+async def test_a_jmux_handler_is_cancelled_when_its_client_aborts() -> None:
     handler = Handler(read_first=True)
     client, _ = jmux_pair(handler)
     calling = asyncio.ensure_future(client.request(b"request"))
@@ -65,7 +65,7 @@ async def test_a_jmux_handler_is_cancelled_when_its_client_aborts_and_can_ask_wh
     assert not handler.stream.caller_waiting
 
 
-async def test_a_jmux_handler_that_computes_in_a_thread_can_ask() -> None:
+async def test_a_jmux_handler_in_a_thread_can_check_caller_waiting() -> None:
     seen: list[bool] = []
     go_on = asyncio.Event()
 
@@ -113,7 +113,7 @@ async def test_handlers_are_cancelled_when_the_connection_ends(how: str) -> None
     assert await jmux_handler.ended() == "cancelled"
 
 
-async def test_a_handler_that_cleans_up_is_not_cancelled_again() -> None:
+async def test_a_handler_is_not_cancelled_again_during_cleanup() -> None:
     cleaning, go_on, cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def careful(stream: bymux.aio.Stream) -> None:
@@ -138,7 +138,7 @@ async def test_a_handler_that_cleans_up_is_not_cancelled_again() -> None:
     assert cleaned.is_set()
 
 
-async def test_a_stream_that_was_written_and_left_is_read_to_its_end() -> None:
+async def test_data_written_before_leaving_the_block_is_read_completely() -> None:
     received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     left = asyncio.Event()
 
@@ -159,7 +159,7 @@ async def test_a_stream_that_was_written_and_left_is_read_to_its_end() -> None:
     assert len(await soon(received)) == 20_000
 
 
-async def test_what_a_handler_does_after_it_closed_its_stream_is_not_cancelled() -> None:
+async def test_a_handler_that_closed_its_stream_is_not_cancelled() -> None:
     left, done = asyncio.Event(), asyncio.Event()
 
     async def respond(stream: bymux.aio.Stream) -> None:
@@ -178,7 +178,7 @@ async def test_what_a_handler_does_after_it_closed_its_stream_is_not_cancelled()
     await soon(done.wait())
 
 
-async def test_a_writer_whose_reader_left_is_stopped() -> None:
+async def test_a_writer_is_stopped_when_the_reader_leaves() -> None:
     stopped = asyncio.Event()
 
     async def pour(stream: bymux.aio.Stream) -> None:
@@ -200,7 +200,7 @@ async def test_a_writer_whose_reader_left_is_stopped() -> None:
     await soon(stopped.wait())
 
 
-async def test_a_foreign_peer_that_closes_and_stops_at_once_loses_no_upload() -> None:
+async def test_an_upload_survives_a_peer_that_sends_close_and_stop_read_together() -> None:
     """Close and StopRead in one piece, as peers send that want nothing back."""
     received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
@@ -214,7 +214,7 @@ async def test_a_foreign_peer_that_closes_and_stops_at_once_loses_no_upload() ->
     assert await soon(received) == b"hi"
 
 
-async def test_an_empty_response_is_a_response() -> None:
+async def test_an_empty_response_completes_a_request() -> None:
     async def silent(session: jmux.ServerSession) -> None:
         await session.read(-1)
 
@@ -237,7 +237,7 @@ async def test_a_handler_that_is_cancelled_aborts_its_session() -> None:
         await client.request(b"x")
 
 
-async def test_a_jmux_client_that_stalls_is_cut_off_after_the_limit(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stalled_jmux_client_is_cut_off_after_stall_timeout(caplog: pytest.LogCaptureFixture) -> None:
     done = asyncio.Event()
 
     async def respond(session: jmux.ServerSession) -> None:
@@ -268,7 +268,7 @@ UPSTREAM_FAILURES = [
 
 @pytest.mark.parametrize("error", UPSTREAM_FAILURES, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("protocol", ["bymux", "jmux"])
-async def test_a_failed_handler_is_logged_counted_and_seen_by_its_peer(
+async def test_a_failed_handler_is_logged_and_counted_and_its_peer_sees_an_abort(
     protocol: str, error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(stream: Any) -> None:
@@ -306,7 +306,7 @@ async def pass_on_in_a_group(stream: Any) -> None:
 
 @pytest.mark.parametrize("handler", [pass_on, pass_on_in_a_group])
 @pytest.mark.parametrize("how", ["ended early", "aborted", "lost"])
-async def test_the_end_of_its_own_stream_is_no_failure_of_a_handler(
+async def test_a_handler_does_not_fail_because_its_own_stream_ended(
     handler: Any, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     client, server = bymux_pair(handler)
@@ -334,7 +334,7 @@ async def test_the_end_of_its_own_stream_is_no_failure_of_a_handler(
 @pytest.mark.parametrize(
     "error", [MainstemError("no"), ValueError("no"), asyncio.CancelledError(), ConnectionLost("no")], ids=repr
 )
-async def test_whatever_on_connection_raises_ends_the_connection(error: BaseException) -> None:
+async def test_an_exception_in_on_connection_ends_the_connection(error: BaseException) -> None:
     served: list[bymux.aio.Stream] = []
 
     async def handler(stream: bymux.aio.Stream) -> None:
@@ -355,7 +355,7 @@ async def test_whatever_on_connection_raises_ends_the_connection(error: BaseExce
     assert server._runner.traffic.handlers_failed == 1
 
 
-async def test_a_bymux_abort_without_the_mark_is_an_end_of_data() -> None:
+async def test_a_bymux_abort_without_the_abort_bit_is_an_end_of_data() -> None:
     client, server = bymux_pair(settings=bymux.Settings(mark_aborts=False))
     stream = await client.open_stream()
     stream.write(b"half")
@@ -366,7 +366,7 @@ async def test_a_bymux_abort_without_the_mark_is_an_end_of_data() -> None:
     assert await accepted.read(-1) == b"half"
 
 
-async def test_a_bymux_stream_without_progress_is_cut_off_and_marked(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stalled_bymux_stream_is_aborted_with_the_abort_bit(caplog: pytest.LogCaptureFixture) -> None:
     settings = bymux.Settings(stream_window=1000, stall_timeout=0.1)
     client, server = bymux_pair(settings=settings)
     stream = await client.open_stream()
@@ -397,7 +397,7 @@ async def answers_early(heard: list[bool | BaseException], session: jmux.ServerS
         raise
 
 
-async def test_an_acknowledgment_counts_though_an_abort_follows_it_in_the_same_read() -> None:
+async def test_an_acknowledgment_counts_even_if_an_abort_arrives_with_it() -> None:
     heard: list[bool | BaseException] = []
     client, endpoint = jmux_pair(functools.partial(answers_early, heard))
     session = await client.open_session()
@@ -412,7 +412,7 @@ async def test_an_acknowledgment_counts_though_an_abort_follows_it_in_the_same_r
     await client.close()
 
 
-async def test_an_abort_or_the_end_of_the_connection_without_an_acknowledgment_is_a_negative_one() -> None:
+async def test_an_abort_or_lost_connection_is_a_negative_acknowledgment() -> None:
     for lost in (False, True):
         heard: list[bool | BaseException] = []
         client, endpoint = jmux_pair(functools.partial(answers_early, heard))

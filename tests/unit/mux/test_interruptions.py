@@ -91,7 +91,7 @@ PROTOCOLS = pytest.mark.parametrize("protocol", ["bymux", "jmux"])
 
 @PROTOCOLS
 @pytest.mark.parametrize("error", ERRORS)
-def test_an_interrupted_read_leaves_the_bytes_to_the_next(
+def test_an_interrupted_read_leaves_its_bytes_for_the_next_read(
     thread: LoopThread, protocol: str, error: type[BaseException], interrupt: Callable[..., None]
 ) -> None:
     stream = opened(thread, protocol)
@@ -104,7 +104,7 @@ def test_an_interrupted_read_leaves_the_bytes_to_the_next(
 
 
 @PROTOCOLS
-def test_a_read_that_was_interrupted_while_it_waited_does_not_keep_others_out(
+def test_a_read_interrupted_while_waiting_does_not_block_other_reads(
     thread: LoopThread, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = opened(thread, protocol)
@@ -122,9 +122,7 @@ def test_a_read_that_was_interrupted_while_it_waited_does_not_keep_others_out(
     assert stream.read(timeout=STALL_S) == b"x"
 
 
-def test_the_last_bytes_of_a_stream_are_left_to_the_next_read(
-    thread: LoopThread, interrupt: Callable[..., None]
-) -> None:
+def test_the_last_bytes_of_a_stream_stay_for_the_next_read(thread: LoopThread, interrupt: Callable[..., None]) -> None:
     stream = opened(thread, "bymux")
     stream.write(b"last")
     thread.call(stream._inner.finish)
@@ -135,7 +133,7 @@ def test_the_last_bytes_of_a_stream_are_left_to_the_next_read(
 
 
 @PROTOCOLS
-def test_what_was_put_back_is_not_granted_to_the_peer_again(
+def test_bytes_put_back_do_not_grant_credit_twice(
     thread: LoopThread, protocol: str, interrupt: Callable[..., None]
 ) -> None:
     stream = opened(thread, protocol)
@@ -172,7 +170,7 @@ def pair(thread: LoopThread) -> tuple[bymux.aio.Connection, bymux.Connection]:
     return peer, bymux.Connection(thread, connection)
 
 
-def test_an_interrupted_accept_leaves_the_stream_to_the_next(
+def test_an_interrupted_accept_leaves_the_stream_for_the_next_accept(
     thread: LoopThread,
     pair: tuple[bymux.aio.Connection, bymux.Connection],
     interrupt: Callable[..., None],
@@ -206,7 +204,7 @@ def test_an_interrupted_open_leaves_no_stream(
         stream.write(b"x")
 
 
-def test_a_block_that_is_interrupted_at_its_end_aborts_its_stream(
+def test_an_interrupt_while_leaving_the_block_aborts_the_stream(
     pair: tuple[bymux.aio.Connection, bymux.Connection], interrupt: Callable[..., None]
 ) -> None:
     _, connection = pair
@@ -215,7 +213,7 @@ def test_a_block_that_is_interrupted_at_its_end_aborts_its_stream(
     wait_for(lambda: stream._inner._broken)
 
 
-def test_an_interrupted_request_gives_its_session_back(thread: LoopThread, interrupt: Callable[..., None]) -> None:
+def test_an_interrupted_request_frees_its_session(thread: LoopThread, interrupt: Callable[..., None]) -> None:
     async def connect() -> jmux_blocking.Client:
         return jmux_blocking.Client(thread, jmux_pair(echo)[0])
 
@@ -257,7 +255,7 @@ def test_an_interrupted_connect_and_close_leave_no_connection_and_no_thread(
     thread.run(listener.close())
 
 
-def test_whatever_a_signal_handler_raises_no_byte_is_lost() -> None:
+def test_no_bytes_are_lost_when_a_signal_handler_raises() -> None:
     """The exceptions come at any instruction of the calls; the handler is armed only there."""
     rng = random.Random(1)
     is_armed = False

@@ -30,7 +30,7 @@ class Stubborn:
             self.running -= 1
 
 
-async def test_aborted_bymux_streams_count_until_their_handlers_end() -> None:
+async def test_aborted_bymux_streams_count_against_the_limit_until_their_handlers_end() -> None:
     handler = Stubborn()
     client, _ = bymux_pair(handler, settings=bymux.Settings(peer_streams=4))
 
@@ -51,7 +51,7 @@ async def test_aborted_bymux_streams_count_until_their_handlers_end() -> None:
     await until(lambda: handler.started == 40 and not handler.running)
 
 
-async def test_streams_that_nobody_accepts_count_after_their_peer_aborted_them() -> None:
+async def test_unaccepted_streams_count_against_the_limit_after_the_peer_aborts_them() -> None:
     client, server = bymux_pair(settings=bymux.Settings(peer_streams=4))
     for _ in range(4):
         (await client.open_stream()).abort()
@@ -62,7 +62,7 @@ async def test_streams_that_nobody_accepts_count_after_their_peer_aborted_them()
     assert client._runner.engine.can_open
 
 
-async def test_aborted_jmux_sessions_count_until_their_handlers_end() -> None:
+async def test_aborted_jmux_sessions_count_against_the_limit_until_their_handlers_end() -> None:
     handler = Stubborn()
     client, endpoint = jmux_pair(handler)
     for _ in range(5 * MAX_HANDLERS):
@@ -83,7 +83,7 @@ async def test_aborted_jmux_sessions_count_until_their_handlers_end() -> None:
     assert handler.most == MAX_HANDLERS
 
 
-async def test_jmux_sessions_that_wait_for_a_handler_may_be_retried_after_a_shutdown() -> None:
+async def test_jmux_requests_waiting_for_a_handler_can_be_retried_after_shutdown() -> None:
     handler = Stubborn()
     client, endpoint = jmux_pair(handler)
     for _ in range(MAX_HANDLERS):

@@ -145,7 +145,7 @@ async def table(open_stream: Callable[[str], Awaitable[Any]], calls: dict[str, A
 @pytest.mark.parametrize(
     ("name", "open_stream", "calls"), [("bymux", bymux_stream, BYMUX_CALLS), ("jmux", jmux_session, JMUX_CALLS)]
 )
-async def test_the_table_of_the_guide_is_what_the_calls_raise(name: str, open_stream: Any, calls: Any) -> None:
+async def test_calls_raise_what_the_guide_says(name: str, open_stream: Any, calls: Any) -> None:
     expected = await table(open_stream, calls)
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()

@@ -42,7 +42,7 @@ OPEN = pytest.mark.parametrize("open_stream", [bymux_stream, jmux_session])
 
 
 @OPEN
-async def test_readexactly_that_timed_out_lost_nothing(open_stream: Callable[[], Awaitable[BaseStream]]) -> None:
+async def test_a_timed_out_readexactly_loses_nothing(open_stream: Callable[[], Awaitable[BaseStream]]) -> None:
     stream = await open_stream()
     stream.write(b"ab")
     with pytest.raises(TimeoutError):
@@ -52,7 +52,7 @@ async def test_readexactly_that_timed_out_lost_nothing(open_stream: Callable[[],
 
 
 @OPEN
-async def test_reading_everything_that_was_cancelled_lost_nothing(
+async def test_a_cancelled_read_of_everything_loses_nothing(
     open_stream: Callable[[], Awaitable[BaseStream]],
 ) -> None:
     stream = await open_stream()
@@ -63,7 +63,7 @@ async def test_reading_everything_that_was_cancelled_lost_nothing(
 
 
 @OPEN
-async def test_reads_larger_than_the_window_are_granted_credit_and_lose_nothing_either(
+async def test_a_cancelled_read_larger_than_the_window_grants_credit_and_loses_nothing(
     open_stream: Callable[[], Awaitable[BaseStream]],
 ) -> None:
     stream = await open_stream()
@@ -84,7 +84,7 @@ async def test_reads_larger_than_the_window_are_granted_credit_and_lose_nothing_
 
 
 @OPEN
-async def test_a_cancelled_reader_and_data_in_the_same_turn(
+async def test_data_that_arrives_as_its_reader_is_cancelled_is_kept(
     open_stream: Callable[[], Awaitable[BaseStream]],
 ) -> None:
     stream = await open_stream()
@@ -100,7 +100,7 @@ async def test_a_cancelled_reader_and_data_in_the_same_turn(
 
 
 @OPEN
-def test_blocking_reads_that_timed_out_lost_nothing(open_stream: Callable[[], Awaitable[BaseStream]]) -> None:
+def test_timed_out_blocking_reads_lose_nothing(open_stream: Callable[[], Awaitable[BaseStream]]) -> None:
     with LoopThread() as thread:
         stream = blocking.BaseStream(thread, thread.run(open_stream()))
         stream.write(b"ab")
@@ -115,7 +115,7 @@ def test_blocking_reads_that_timed_out_lost_nothing(open_stream: Callable[[], Aw
 
 
 @pytest.mark.parametrize("protocol", ["bymux", "jmux"])
-async def test_reading_everything_has_a_limit(protocol: str) -> None:
+async def test_reading_everything_is_limited_by_read_limit(protocol: str) -> None:
     stream: BaseStream
     if protocol == "bymux":
         client, _ = bymux_pair(echo, settings=bymux.Settings(stream_window=1000, read_limit=5000))
@@ -132,7 +132,7 @@ async def test_reading_everything_has_a_limit(protocol: str) -> None:
         received += len(await soon(stream.read()))
 
 
-async def test_a_session_that_is_waited_for_is_not_lost_with_a_cancelled_waiter() -> None:
+async def test_a_free_session_goes_to_the_next_waiter_if_one_is_cancelled() -> None:
     release = asyncio.Event()
 
     async def hold(session: jmux.ServerSession) -> None:
@@ -150,7 +150,7 @@ async def test_a_session_that_is_waited_for_is_not_lost_with_a_cancelled_waiter(
     release.set()
 
 
-def test_a_call_that_meets_the_end_of_the_loop_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_after_the_loop_ended_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     thread = LoopThread()
     thread.stop()
     # As it was when the call began.
@@ -166,7 +166,7 @@ def test_a_call_that_meets_the_end_of_the_loop_is_refused(monkeypatch: pytest.Mo
     assert not ran
 
 
-def test_a_call_that_waits_while_its_thread_is_stopped_is_told() -> None:
+def test_a_waiting_call_raises_when_its_thread_is_stopped() -> None:
     thread, waits = LoopThread(), threading.Event()
 
     async def wait() -> None:
@@ -185,7 +185,7 @@ def test_a_call_that_waits_while_its_thread_is_stopped_is_told() -> None:
 
 
 @pytest.mark.parametrize("way", ["leave", "abort", "stop_read"])
-async def test_a_stream_that_is_dropped_unread_makes_room_for_the_next_one(way: str) -> None:
+async def test_closing_an_unread_stream_frees_its_place(way: str) -> None:
     client, server = bymux_pair(settings=bymux.Settings(peer_streams=1))
     first = await client.open_stream()
     first.write(b"never read")
@@ -207,7 +207,7 @@ async def test_a_stream_that_is_dropped_unread_makes_room_for_the_next_one(way: 
 
 @pytest.mark.parametrize("way", ["leave", "abort"])
 @OPEN
-async def test_a_read_after_the_end_does_not_pass_dropped_data_off_as_the_end_of_data(
+async def test_a_read_after_dropped_data_raises_instead_of_returning_the_end_of_data(
     open_stream: Callable[[], Awaitable[BaseStream]], way: str
 ) -> None:
     """The data was complete, and some of it was not read."""

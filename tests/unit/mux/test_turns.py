@@ -62,7 +62,7 @@ def pieces_of(transport: MemoryTransport) -> list[int]:
     return lengths
 
 
-async def test_a_request_of_jmux_takes_two_turns_of_the_loop_at_each_end() -> None:
+async def test_a_jmux_request_takes_two_loop_iterations_at_each_end() -> None:
     client, _ = jmux_pair(respond)
     async with client:
 
@@ -74,7 +74,7 @@ async def test_a_request_of_jmux_takes_two_turns_of_the_loop_at_each_end() -> No
         assert await turns_of(requests) <= 4 * ROUNDS + 1
 
 
-async def test_a_message_of_bymux_and_its_response_take_two_turns_of_the_loop_at_each_end() -> None:
+async def test_a_bymux_round_trip_takes_two_loop_iterations_at_each_end() -> None:
     client, _ = bymux_pair(echo_stream)
     async with client, await client.open_stream() as stream:
 
@@ -87,7 +87,7 @@ async def test_a_message_of_bymux_and_its_response_take_two_turns_of_the_loop_at
         assert await turns_of(messages) <= 4 * ROUNDS + 1
 
 
-async def test_requests_and_responses_of_one_turn_leave_together() -> None:
+async def test_requests_and_responses_of_one_loop_iteration_are_sent_together() -> None:
     client, endpoint = jmux_pair(respond)
     async with client:
         await client.request(MESSAGE)
@@ -99,7 +99,7 @@ async def test_requests_and_responses_of_one_turn_leave_together() -> None:
         assert [sum(lengths) for lengths in ends] == [10 * ROUNDS * 68] * 2
 
 
-async def test_a_message_written_in_parts_leaves_in_one_piece_from_the_second_on() -> None:
+async def test_messages_written_in_parts_are_sent_together_from_the_second_one_on() -> None:
     client, _ = bymux_pair(echo_stream)
     async with client, await client.open_stream() as stream:
         for _ in range(2):
@@ -113,7 +113,7 @@ async def test_a_message_written_in_parts_leaves_in_one_piece_from_the_second_on
         assert lengths == [5, 6, 8, 8]
 
 
-async def test_what_is_alone_waits_behind_what_is_queued() -> None:
+async def test_a_lone_write_is_sent_after_queued_bytes() -> None:
     """A large write without credit for all of it, then a small one: they arrive in order."""
     received = bytearray()
 
@@ -133,7 +133,7 @@ async def test_what_is_alone_waits_behind_what_is_queued() -> None:
     assert received == b"a" * 1500 + b"b"
 
 
-async def test_a_lone_write_to_a_transport_without_room_is_kept() -> None:
+async def test_a_lone_write_to_a_paused_transport_is_queued() -> None:
     client, _ = bymux_pair(echo_stream)
     async with client, await client.open_stream() as stream:
         await settle()
@@ -148,7 +148,7 @@ async def test_a_lone_write_to_a_transport_without_room_is_kept() -> None:
         assert await stream.readexactly(len(MESSAGE)) == MESSAGE
 
 
-async def test_a_ping_that_was_answered_is_followed_by_the_next_one_in_time() -> None:
+async def test_the_next_ping_is_sent_on_time_after_a_pong() -> None:
     """The interval is shorter than the time a pong may take: the timer has to move back when the pong comes."""
     settings = bymux.Settings(ping_interval=0.01, ping_timeout=60)
     client, _ = bymux_pair(settings=settings)
@@ -164,7 +164,7 @@ async def test_a_ping_that_was_answered_is_followed_by_the_next_one_in_time() ->
 
 
 @pytest.mark.parametrize("early", [False, True])
-async def test_handlers_of_jmux_that_ended_are_forgotten(early: bool) -> None:
+async def test_finished_jmux_handlers_are_forgotten(early: bool) -> None:
     """A handler's task does not wait for a callback at its end; one that is cancelled before its first step needs it."""
     client, endpoint = jmux_pair(respond)
     async with client:

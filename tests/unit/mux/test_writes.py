@@ -28,7 +28,7 @@ async def hold(stream: object) -> None:
     await asyncio.Event().wait()
 
 
-async def test_leaving_the_block_after_the_peer_stopped_reading_raises_with_the_bytes_not_sent() -> None:
+async def test_leaving_the_block_after_the_peer_stopped_reading_raises_with_unsent() -> None:
     client, _ = bymux_pair(stop_reading, settings=WINDOW)
     with pytest.raises(ClosedError, match="bytes were not sent") as caught:
         async with await client.open_stream() as stream:
@@ -38,7 +38,7 @@ async def test_leaving_the_block_after_the_peer_stopped_reading_raises_with_the_
     assert 0 < caught.value.unsent < 50_000
 
 
-async def test_flush_finish_and_close_raise_also_when_the_peer_stopped_before_them() -> None:
+async def test_flush_finish_and_close_raise_if_the_peer_stopped_reading_earlier() -> None:
     client, _ = bymux_pair(stop_reading, settings=WINDOW)
     stream = await client.open_stream()
     await settle()
@@ -71,7 +71,7 @@ async def test_leaving_the_block_after_the_connection_ended_raises(how: str) -> 
     assert caught.value.delivery == "partial"
 
 
-async def test_what_left_completely_is_unknown_and_what_never_left_is_none() -> None:
+async def test_delivery_is_unknown_if_all_was_sent_and_none_if_nothing_was() -> None:
     client, server = bymux_pair(hold, settings=WINDOW)
     sent, unsent = await client.open_stream(), await client.open_stream()
     await settle()
@@ -92,7 +92,7 @@ async def test_what_left_completely_is_unknown_and_what_never_left_is_none() -> 
         assert caught.value.unsent == count
 
 
-async def test_nothing_of_a_stream_that_was_not_written_reached_the_peer() -> None:
+async def test_delivery_is_none_for_a_stream_that_was_never_written() -> None:
     client, server = bymux_pair(hold)
     stream = await client.open_stream()
     await settle()
@@ -103,7 +103,7 @@ async def test_nothing_of_a_stream_that_was_not_written_reached_the_peer() -> No
     assert caught.value.delivery == "none"
 
 
-async def test_nothing_is_raised_when_the_block_is_left_by_another_error_or_when_it_was_raised_before() -> None:
+async def test_a_failure_is_not_raised_twice_and_does_not_replace_another_error() -> None:
     client, server = bymux_pair(hold, settings=WINDOW)
     with pytest.raises(KeyError):
         async with await client.open_stream() as stream:
@@ -120,7 +120,7 @@ async def test_nothing_is_raised_when_the_block_is_left_by_another_error_or_when
             await stream.drain()
 
 
-async def test_a_stream_that_was_closed_in_order_raises_nothing_when_the_connection_ends_later() -> None:
+async def test_a_cleanly_closed_stream_raises_nothing_when_the_connection_ends() -> None:
     client, server = bymux_pair(hold)
     async with await client.open_stream() as stream:
         await settle()
@@ -130,7 +130,7 @@ async def test_a_stream_that_was_closed_in_order_raises_nothing_when_the_connect
         await settle()
 
 
-async def test_closing_a_stream_whose_peer_gives_no_credit_has_a_time_limit() -> None:
+async def test_close_times_out_if_the_peer_grants_no_credit() -> None:
     client, _ = bymux_pair(hold, settings=bymux.Settings(stream_window=0))
     stream = await client.open_stream()
     stream.write(b"abc")
@@ -141,7 +141,7 @@ async def test_closing_a_stream_whose_peer_gives_no_credit_has_a_time_limit() ->
     assert stream.queued == 0
 
 
-async def test_closing_a_stream_that_makes_progress_takes_longer_than_the_limit() -> None:
+async def test_close_does_not_time_out_while_bytes_are_sent() -> None:
     async def slow(stream: bymux.aio.Stream) -> None:
         while await stream.readexactly(100):
             await asyncio.sleep(0.05)
@@ -155,7 +155,7 @@ async def test_closing_a_stream_that_makes_progress_takes_longer_than_the_limit(
     assert loop.time() - began > 0.5
 
 
-async def test_closing_a_connection_with_unsent_bytes_of_its_streams_raises() -> None:
+async def test_closing_a_connection_with_unsent_stream_bytes_raises() -> None:
     client, _ = bymux_pair(hold, settings=bymux.Settings(stream_window=0))
     stream = await client.open_stream()
     stream.write(b"abc")
@@ -180,7 +180,7 @@ def test_the_blocking_api_raises_when_the_block_is_left() -> None:
         assert caught.value.unsent == 4000
 
 
-async def test_leaving_a_request_that_failed_raises() -> None:
+async def test_leaving_the_block_of_a_failed_request_raises() -> None:
     async def refuse(session: jmux.ServerSession) -> None:
         session.abort("no")
 
@@ -201,7 +201,7 @@ async def test_leaving_a_request_that_failed_raises() -> None:
 
 
 @pytest.mark.parametrize("inside", [False, True])
-async def test_the_end_of_tcp_is_a_lost_connection(inside: bool) -> None:
+async def test_a_connection_closed_in_the_middle_of_a_request_is_lost(inside: bool) -> None:
     """In the middle of a request, and in the middle of a message."""
     client, endpoint = jmux_pair(hold)
     session = await client.open_session()
