@@ -55,6 +55,22 @@ BUGS = (
         finder=Suite(selection=("tests/unit/archive/test_hostile_requests.py",)),
     ),
     Bug(
+        name="a replay that ends because its archive was killed counts as whole",
+        harm="a program takes the first part of a recording for all of it",
+        file="archive/calls.py",
+        old="        if why:\n",
+        new="        if False:\n",
+        finder=Suite(selection=("tests/system/test_archive_client.py",)),
+    ),
+    Bug(
+        name="an archive sends errors as long as the channels that they quote",
+        harm="one client's request ends the duty cycle, and requests of others are lost",
+        file="archive/server/control_session.py",
+        old="text[:MAX_TEXT_LENGTH]",
+        new="text",
+        finder=Suite(selection=("tests/unit/archive/test_hostile_requests.py",)),
+    ),
+    Bug(
         name="a durable recorder does not flush the name of a new segment",
         harm="messages that were taken from a publisher are gone after a loss of power",
         file="recording/segments.py",
