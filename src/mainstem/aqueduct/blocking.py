@@ -23,7 +23,6 @@ from mainstem._internal.handler_threads import HandlerThreads
 from mainstem._internal.loop_thread import LoopThread
 from mainstem._internal.overrides import apply_overrides
 from mainstem.aqueduct import aio
-from mainstem.aqueduct.channels import DEFAULT_MAX_MESSAGES
 from mainstem.aqueduct.events import Mode
 from mainstem.aqueduct.limits import DEFAULT_LIMITS
 from mainstem.aqueduct.serializers import RAW, Handle
@@ -303,7 +302,10 @@ class Server(Facade["aio.Server"]):
 
 
 def channel(
-    *, mode: Mode = Mode.ORDERED, max_messages: int = DEFAULT_MAX_MESSAGES, max_bytes: int = DEFAULT_LIMITS.send_bytes
+    *,
+    mode: Mode = Mode.ORDERED,
+    max_messages: int = DEFAULT_LIMITS.send_messages,
+    max_bytes: int = DEFAULT_LIMITS.send_bytes,
 ) -> tuple[Sender[Any], Receiver[Any]]:
     """Make a channel. The mode and limits apply once it is networked; within the process messages keep their order.
 

@@ -57,9 +57,6 @@ if TYPE_CHECKING:
 
 M = TypeVar("M")
 
-DEFAULT_MAX_MESSAGES = 1024
-"""Messages that a sender may have queued and unacknowledged."""
-
 YIELD_EVERY = 256
 """Sends that go through at once before the event loop gets a turn, so that a tight loop does not starve the rest."""
 
@@ -94,14 +91,7 @@ class Pipe:
         "sent",
     )
 
-    def __init__(
-        self,
-        *,
-        mode: Mode,
-        max_messages: int = DEFAULT_MAX_MESSAGES,
-        max_bytes: int = DEFAULT_LIMITS.send_bytes,
-        oneshot: bool = False,
-    ) -> None:
+    def __init__(self, mode: Mode, max_messages: int, max_bytes: int, *, oneshot: bool = False) -> None:
         self.mode, self.max_messages, self.max_bytes, self.oneshot = mode, max_messages, max_bytes, oneshot
         self.queue: deque[Any] = deque()
         self.finished = self.aborted = self.closed = False
@@ -882,7 +872,9 @@ def _check_attachable(handle: Any, others: list[Sender[Any] | Receiver[Any]]) ->
 
 def make_handle(runner: Runner, half: Half) -> Sender[Any] | Receiver[Any]:
     """Return a handle for a half that came attached to a message, or for the entrypoint's."""
-    pipe = Pipe(mode=Mode.UNORDERED if half.oneshot else Mode.ORDERED, oneshot=half.oneshot)
+    limits = runner.engine.limits
+    mode = Mode.UNORDERED if half.oneshot else Mode.ORDERED
+    pipe = Pipe(mode, limits.send_messages, limits.send_bytes, oneshot=half.oneshot)
     pipe.connect(runner, half)
     return Sender(pipe) if half.is_sender else Receiver(pipe)
 
@@ -904,11 +896,11 @@ def _send_away(runner: Runner, handle: Sender[Any] | Receiver[Any], half: Half) 
 def channel(
     *,
     mode: Mode = Mode.ORDERED,
-    max_messages: int = DEFAULT_MAX_MESSAGES,
+    max_messages: int = DEFAULT_LIMITS.send_messages,
     max_bytes: int = DEFAULT_LIMITS.send_bytes,
 ) -> tuple[Sender[Any], Receiver[Any]]:
     """Make a channel, as :func:`mainstem.aqueduct.channel` does."""
-    pipe = Pipe(mode=mode)
+    pipe = Pipe(mode, max_messages, max_bytes)
     pipe.configure(mode, max_messages, max_bytes)
     return Sender(pipe), Receiver(pipe)
 
@@ -920,7 +912,7 @@ def oneshot(*, mode: Mode = Mode.UNORDERED) -> tuple[Sender[Any], Receiver[Any]]
     """
     if not isinstance(mode, Mode):
         raise _not_a_mode(mode)
-    pipe = Pipe(mode=mode, max_messages=1, oneshot=True)
+    pipe = Pipe(mode, 1, DEFAULT_LIMITS.send_bytes, oneshot=True)
     return Sender(pipe), Receiver(pipe)
 
 

@@ -122,7 +122,7 @@ class _Attempt:
         try:
             runner.expect_headers(self.settings.handshake_timeout)
             if len(self.serializers) > 1:
-                await runner.wait_for(connection.headers(), timeout)
+                await connection.headers(timeout)
         except BaseException:
             connection.abort()
             await runner.wait_over(0)

@@ -69,7 +69,7 @@ class Limits:
     receive_bytes: int = 1 << 20
     """Unread bytes of one receiver, after which its streams are paused. A receiver that nobody reads may hold less."""
 
-    send_messages: int = 4096
+    send_messages: int = 1024
     """Queued and unacknowledged reliable messages of one sender."""
 
     send_bytes: int = 4 << 20

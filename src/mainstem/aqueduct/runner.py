@@ -35,7 +35,7 @@ from mainstem.aqueduct.frames import EXPLICIT_CLOSE, HANDLER_FAILED, HANDSHAKE_T
 from mainstem.errors import ConnectionLost, Delivery, LostInTransit, Timeout
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from mainstem.aqueduct.engine import AqueductEngine
     from mainstem.aqueduct.events import Event
@@ -446,17 +446,6 @@ class Runner:
         self.engine.connection_lost(error, self.now_ns)
         self._deliver(self.now_ns)
         self.wake()
-
-    async def wait_for(self, step: Awaitable[Any], timeout: float | None) -> None:
-        """Wait for a step of connecting. Raises Timeout if it takes too long, and ends the connection."""
-        try:
-            await asyncio.wait_for(step, timeout)
-        except TimeoutError:
-            error = Timeout(
-                f"no response from {self.address[0]}:{self.address[1]} within {timeout:g} s", timeout=timeout
-            )
-            self.fail(error)
-            raise error from None
 
     async def wait_over(self, timeout: float) -> None:
         """Wait until the QUIC connection is closed and forgotten on this side, for at most ``timeout`` seconds."""

@@ -97,7 +97,7 @@ class Message:
     attachments: Sequence[Any] = ()
 
 
-class RawSerializer:
+class RawSerializer(Serializer):
     """Messages are bytes, or a `Message` if handles go with them. The default.
 
     Example:
@@ -107,21 +107,6 @@ class RawSerializer:
     header = ""
 
     def encode(self, message: Any, attach: AttachFunction) -> bytes:
-        """Encode a message.
-
-        Args:
-            message: What the application sends.
-            attach: Called with each handle in the message; returns the handle's index.
-
-        Returns:
-            The payload.
-
-        Raises:
-            LocalProtocolError: The message is neither bytes nor a `Message`.
-
-        Example:
-            >>> payload = RawSerializer().encode(b"tide", attach)
-        """
         payload = message.payload if isinstance(message, Message) else message
         if not isinstance(payload, bytes | bytearray | memoryview):
             raise LocalProtocolError(
@@ -134,18 +119,6 @@ class RawSerializer:
         return bytes(payload)
 
     def decode(self, payload: bytes, detach: DetachFunction) -> Any:
-        """Decode a message.
-
-        Args:
-            payload: What `encode` returned at the peer.
-            detach: Called with an index; returns the handle.
-
-        Returns:
-            What the application receives.
-
-        Example:
-            >>> message = RawSerializer().decode(payload, detach)
-        """
         handles: list[Any] = []
         while True:
             try:
@@ -159,7 +132,7 @@ _SENDER_EXTENSION = 1
 _RECEIVER_EXTENSION = 2
 
 
-class MsgspecSerializer:
+class MsgspecSerializer(Serializer):
     """MessagePack by msgspec: any value that msgspec encodes, with handles anywhere in it.
 
     A handle is an extension value: type 1 for a sender, 2 for a receiver, holding the index as four bytes, big-endian.
@@ -184,18 +157,6 @@ class MsgspecSerializer:
         self._type = type
 
     def encode(self, message: Any, attach: AttachFunction) -> bytes:
-        """Encode a message.
-
-        Args:
-            message: What the application sends.
-            attach: Called with each handle in the message; returns the handle's index.
-
-        Returns:
-            The payload.
-
-        Example:
-            >>> payload = MsgspecSerializer().encode({"text": "tide"}, attach)
-        """
         ext = self._msgspec.msgpack.Ext
 
         def hook(value: Any) -> Any:
@@ -207,18 +168,6 @@ class MsgspecSerializer:
         return bytes(self._msgspec.msgpack.Encoder(enc_hook=hook).encode(message))
 
     def decode(self, payload: bytes, detach: DetachFunction) -> Any:
-        """Decode a message.
-
-        Args:
-            payload: What `encode` returned at the peer.
-            detach: Called with an index; returns the handle.
-
-        Returns:
-            What the application receives.
-
-        Example:
-            >>> message = MsgspecSerializer().decode(payload, detach)
-        """
 
         def hook(code: int, data: memoryview) -> Any:
             if code not in (_SENDER_EXTENSION, _RECEIVER_EXTENSION):
@@ -240,7 +189,7 @@ _SENDER_TAG = 40_961
 _RECEIVER_TAG = 40_962
 
 
-class CborSerializer:
+class CborSerializer(Serializer):
     """CBOR by cbor2: a handle is its index under tag 40961 for a sender, 40962 for a receiver.
 
     Raises:
@@ -259,18 +208,6 @@ class CborSerializer:
         self._cbor2 = cbor2
 
     def encode(self, message: Any, attach: AttachFunction) -> bytes:
-        """Encode a message.
-
-        Args:
-            message: What the application sends.
-            attach: Called with each handle in the message; returns the handle's index.
-
-        Returns:
-            The payload.
-
-        Example:
-            >>> payload = CborSerializer().encode({"text": "tide"}, attach)
-        """
         tag = self._cbor2.CBORTag
 
         def default(encoder: Any, value: Any) -> None:
@@ -282,18 +219,6 @@ class CborSerializer:
         return bytes(self._cbor2.dumps(message, default=default))
 
     def decode(self, payload: bytes, detach: DetachFunction) -> Any:
-        """Decode a message.
-
-        Args:
-            payload: What `encode` returned at the peer.
-            detach: Called with an index; returns the handle.
-
-        Returns:
-            What the application receives.
-
-        Example:
-            >>> message = CborSerializer().decode(payload, detach)
-        """
 
         def hook(tag: Any, _immutable: Any = False) -> Any:
             if tag.tag not in (_SENDER_TAG, _RECEIVER_TAG):

@@ -11,7 +11,7 @@ from tests.support.waiting import soon
 from mainstem import aqueduct
 from mainstem.aqueduct import CborSerializer, Message, MsgspecSerializer
 from mainstem.aqueduct.aio import Connection, Sender, channel
-from mainstem.errors import Aborted, LostInTransit, RemoteProtocolError
+from mainstem.errors import Aborted, LostInTransit, RemoteProtocolError, Timeout
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.certificates import CertificateFiles
@@ -124,3 +124,21 @@ async def test_attachments_of_an_unread_message_are_lost_in_transit(
         assert isinstance(inner, Sender)
         connection.abort()
         await connection.close()
+
+
+async def test_connecting_times_out_while_the_server_has_not_chosen_a_serializer(
+    certificates: CertificateFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def handler(connection: Connection) -> None:
+        raise AssertionError("it was not accepted")
+
+    monkeypatch.setattr(aqueduct.aio.Server, "_accept", lambda *_: None)
+    async with aqueduct.aio.serve(handler, certificate=certificates.certificate, key=certificates.key) as server:
+        with pytest.raises(Timeout, match="waiting for the peer's headers"):
+            await aqueduct.aio.connect(
+                "localhost",
+                server.port,
+                ca=certificates.ca,
+                serializers=[MsgspecSerializer(), CborSerializer()],
+                timeout=0.3,
+            )

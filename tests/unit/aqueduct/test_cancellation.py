@@ -109,16 +109,6 @@ async def test_whatever_waits_learns_of_a_lost_connection_by_one_class() -> None
     client.abort()
 
 
-async def test_a_time_out_of_the_choice_of_a_serialiser_is_mainstems_own() -> None:
-    from mainstem.errors import Timeout
-
-    client, _ = join()
-    runner = client._runner
-    with pytest.raises(Timeout):
-        await runner.wait_for(asyncio.get_running_loop().create_future(), 0.01)
-    client.abort()
-
-
 async def test_a_received_sender_that_the_handler_drops_ends_its_channel() -> None:
     client, server = join()
 

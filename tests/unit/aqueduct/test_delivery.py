@@ -15,7 +15,7 @@ from mainstem.aqueduct.aio import channel
 from mainstem.aqueduct.events import SendProgress
 from mainstem.aqueduct.frames import HANDSHAKE_TIMED_OUT, NO_PLACE, SERIALIZATION_ERROR
 from mainstem.aqueduct.quic.adapter import REFUSALS
-from mainstem.errors import ConnectionLost, Delivery
+from mainstem.errors import BackPressured, ConnectionLost, Delivery
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -179,6 +179,15 @@ async def test_a_connection_counts_the_messages_of_all_its_channels() -> None:
     await some_wait(world)
     assert await lost(world.client) == "partial"
     world.client.abort()
+
+
+async def test_a_sender_that_the_connection_made_has_the_limits_of_its_settings() -> None:
+    client, _ = join(Limits(send_messages=3))
+    for _ in range(3):
+        client.sender.try_send(b"tide")
+    with pytest.raises(BackPressured, match="the limit is 3"):
+        client.sender.try_send(b"tide")
+    client.abort()
 
 
 def test_a_tally_in_words() -> None:

@@ -121,28 +121,11 @@ class ServerTickets:
         self._store = _Store(path)
 
     def keep(self, ticket: Any) -> None:
-        """Store a ticket that a library issued.
-
-        Args:
-            ticket: The library's ticket.
-
-        Example:
-            >>> tickets.keep(ticket)
-        """
+        """Store a ``ticket`` that a library issued."""
         self._store.put(ticket.ticket, encode_ticket(ticket))
 
     def fetcher(self, make: Callable[..., Any]) -> Callable[[bytes], Any]:
-        """Make the function by which a library fetches a ticket, which deletes it.
-
-        Args:
-            make: Makes the library's ticket from its fields.
-
-        Returns:
-            A function from a ticket's label to the ticket, or to None.
-
-        Example:
-            >>> fetch = tickets.fetcher(SessionTicket)
-        """
+        """Return the function by which a library fetches a ticket, which deletes it; ``make`` makes it from its fields."""
 
         def fetch(label: bytes) -> Any:
             text = self._store.take(label)
@@ -151,11 +134,7 @@ class ServerTickets:
         return fetch
 
     def close(self) -> None:
-        """Close the file.
-
-        Example:
-            >>> tickets.close()
-        """
+        """Close the file."""
         self._store.close()
 
 
@@ -173,19 +152,7 @@ class SessionCache:
         self._store = _Store(path)
 
     def take(self, origin: str, backend: str, make: Callable[..., Any]) -> Any:
-        """Take a ticket for a server.
-
-        Args:
-            origin: The server's ``host:port``.
-            backend: The QUIC library's name.
-            make: Makes the library's ticket from its fields.
-
-        Returns:
-            The newest valid ticket; None if there is none.
-
-        Example:
-            >>> ticket = sessions.take("localhost:4433", "qh3", SessionTicket)
-        """
+        """Return the newest valid ticket of library ``backend`` for ``origin`` (``host:port``), or None; ``make`` makes it."""
         while (text := self._store.take(f"{backend} {origin}".encode())) is not None:
             ticket = decode_ticket(text, make)
             if ticket.is_valid:
@@ -193,78 +160,25 @@ class SessionCache:
         return None
 
     def keeper(self, origin: str, backend: str) -> Callable[[Any], None]:
-        """Make the function that a library calls with each ticket.
-
-        Args:
-            origin: The server's ``host:port``.
-            backend: The QUIC library's name.
-
-        Returns:
-            A function that stores a ticket.
-
-        Example:
-            >>> keep = sessions.keeper("localhost:4433", "qh3")
-        """
+        """Return the function that library ``backend`` calls with each ticket for ``origin`` (``host:port``)."""
         return lambda ticket: self._store.put(f"{backend} {origin}".encode(), encode_ticket(ticket))
 
     def take_token(self, origin: str) -> bytes:
-        """Take an address validation token for a server.
-
-        Args:
-            origin: The server's ``host:port``.
-
-        Returns:
-            The newest token; empty if there is none.
-
-        Example:
-            >>> token = sessions.take_token("localhost:4433")
-        """
+        """Return the newest address validation token for ``origin`` (``host:port``); empty if there is none."""
         return bytes.fromhex(self._store.take(f"token {origin}".encode()) or "")
 
     def token_keeper(self, origin: str) -> Callable[[bytes], None]:
-        """Make the function that a library calls with each token.
-
-        Args:
-            origin: The server's ``host:port``.
-
-        Returns:
-            A function that stores a token.
-
-        Example:
-            >>> keep = sessions.token_keeper("localhost:4433")
-        """
+        """Return the function that a library calls with each token for ``origin`` (``host:port``)."""
         return lambda token: self._store.put(f"token {origin}".encode(), token.hex())
 
     def keep_address(self, origin: str, address: str) -> None:
-        """Remember at which of its addresses a server was reached.
-
-        Args:
-            origin: The server's ``host:port``.
-            address: The IP address.
-
-        Example:
-            >>> sessions.keep_address("localhost:4433", "127.0.0.1")
-        """
+        """Remember the IP ``address`` at which ``origin`` (``host:port``) was reached."""
         self._store.replace(f"address {origin}".encode(), address)
 
     def known_address(self, origin: str) -> str:
-        """Look up at which of its addresses a server was last reached.
-
-        Args:
-            origin: The server's ``host:port``.
-
-        Returns:
-            The IP address; empty if it is not known.
-
-        Example:
-            >>> address = sessions.known_address("localhost:4433")
-        """
+        """Return the IP address at which ``origin`` (``host:port``) was last reached; empty if it is not known."""
         return self._store.find(f"address {origin}".encode()) or ""
 
     def close(self) -> None:
-        """Close the file.
-
-        Example:
-            >>> sessions.close()
-        """
+        """Close the file."""
         self._store.close()
