@@ -67,14 +67,14 @@ def count(recordings: int) -> dict[str, float]:
 
 CURVES = (
     Curve(
-        name="length of a recording",
+        name="recording length",
         over="MB",
         cost="processor time",
         points=(1, 10, 100, 1_000, 20_000),
         quick=(1, 100),
         measure=length,
-        why="The index leads to the place, so that opening and seeking do not depend on the length. A scan costs the same "
-        "for each byte; a short recording pays for its first batch. Memory counts pages of the mapped files.",
+        why="The index leads to a position, so opening and seeking do not depend on the length. A scan costs the same "
+        "for each byte; in a short recording the first batch dominates. Memory includes pages of the mapped files.",
     ),
     Curve(
         name="number of recordings",
@@ -83,6 +83,6 @@ CURVES = (
         points=(1, 10, 100, 1_000, 10_000),
         quick=(1, 100),
         measure=count,
-        why="Each recording costs its entry of the catalog and, where it is read, a file: in proportion.",
+        why="Each recording costs a catalog entry and, if it is read, a file.",
     ),
 )
