@@ -30,10 +30,11 @@ MAX_PREFIX_DIGITS = 6
 MAX_HOST_LENGTH = 383
 MAX_INTERFACE_NAME_LENGTH = 15
 MAX_RESEND = 256  # what the reference's retransmit pool may hold
-HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?\.?")
+# Compiled when they are first used: a driver's start uses none of them.
+HOST = r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?\.?"
 NUMBER = {
-    0: re.compile(r"[ \t\n\v\f\r]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)"),
-    10: re.compile(r"[ \t\n\v\f\r]*([+-]?)([0-9]+)"),
+    0: r"[ \t\n\v\f\r]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)",
+    10: r"[ \t\n\v\f\r]*([+-]?)([0-9]+)",
 }
 SIZE_FACTORS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 DURATION_FACTORS = {"n": 1, "u": 1_000, "m": 1_000_000, "s": 1_000_000_000}
@@ -147,7 +148,7 @@ def _host(text: str) -> tuple[str, str]:
     end = next((at for at, letter in enumerate(text) if letter in ":/"), len(text))
     if text.count(":") > 1:
         raise ValueError("an IPv6 address must be in brackets, as in [::1]:40456")
-    if not HOST.fullmatch(text[:end]):
+    if not re.fullmatch(HOST, text[:end]):
         raise ValueError(f"{text[:end]!r} is not a host name or an address")
     return text[:end], text[end:]
 
@@ -175,7 +176,7 @@ def within(value: int, low: int, high: int, show: Callable[[int], str] = str) ->
 
 def leading_number(text: str, base: int) -> tuple[int, str]:
     """Split a leading number off a text. Base 0 also reads ``0x10`` and ``010``."""
-    match = NUMBER[base].match(text)
+    match = re.match(NUMBER[base], text)
     if match is None:
         raise ValueError(f"{text!r} is not a whole number")
     digits = match[2]

@@ -18,7 +18,7 @@ CNC_FILE = "cnc.dat"
 LOSS_REPORT_FILE = "loss-report.dat"
 PUBLICATIONS = "publications"
 IMAGES = "images"
-_MADE_BY_DRIVERS = re.compile(rf"{LOSS_REPORT_FILE}|({PUBLICATIONS}|{IMAGES})/\d+\.logbuffer")
+_MADE_BY_DRIVERS = rf"{LOSS_REPORT_FILE}|({PUBLICATIONS}|{IMAGES})/\d+\.logbuffer"
 
 
 def default_directory(environ: Mapping[str, str] = os.environ) -> str:
@@ -62,7 +62,7 @@ def check_deletable(files: Files, directory: str) -> None:
     elif info.owner:
         reason = f"it belongs to user {info.owner}"
     elif CNC_FILE not in info.files:
-        others = [name for name in info.files if not _MADE_BY_DRIVERS.fullmatch(name)]
+        others = [name for name in info.files if not re.fullmatch(_MADE_BY_DRIVERS, name)]
         reason = f"it holds {others[0]!r} and no {CNC_FILE}" if others else ""
     if reason:
         raise ConfigurationError(f"{directory} is not a driver's directory, which a driver would delete: {reason}")
