@@ -29,6 +29,7 @@ SECONDS, QUICK_SECONDS = 1.5, 0.5
 ONE_WAY = 0.01
 BULK = 64 << 10
 SMALL = 64
+UNREAD = 20
 
 # The library alone and gRPC's asyncio streaming.
 SCRIPTS = {"bare": "bare_quic", "grpc": "grpc_streams"}
@@ -133,12 +134,27 @@ def with_live_channels(report: Report, directory: str) -> None:
     report.figure("memory of a channel at the client: bytes", memory["bytes"])
 
 
+def beside_unread_channels(report: Report, directory: str) -> None:
+    """Bulk on one channel beside others whose messages nobody reads, at default limits, beside the same bulk alone."""
+    question = {"what": "ordered", "size": BULK}
+    for _ in range(report.options.pairs):
+        beside = measure(report.options, "aqueduct_channels", directory, **question, unread=UNREAD)["megabytes"]
+        alone = measure(report.options, "aqueduct_channels", directory, **question)["megabytes"]
+        report.figure(f"ordered, 64 KiB, beside {UNREAD} unread channels: megabytes", beside)
+        report.pair(
+            f"ordered, 64 KiB, beside {UNREAD} unread channels", peer="alone", ours=beside, theirs=alone, goal=0.8
+        )
+
+
 def _of_backends(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backend", choices=BACKENDS, default="qh3", help="the QUIC library")
 
 
+PARTS = (ask_all, opening_costs_no_round_trip, with_live_channels, beside_unread_channels)
+
+
 def main() -> None:
-    parts = {part.__name__: part for part in (ask_all, opening_costs_no_round_trip, with_live_channels)}
+    parts = {part.__name__: part for part in PARTS}
     report = Report(options=parse_options(__doc__, parts, peers=SCRIPTS, quick_pairs=2, more=_of_backends))
     with tempfile.TemporaryDirectory() as directory:
         make_certificates(directory)

@@ -13,7 +13,7 @@ from aqueduct_common import PACKET, Options, rate, ready, report, resident_bytes
 from mainstem import aqueduct
 from mainstem.aqueduct import Message, Mode
 from mainstem.aqueduct.aio import Receiver, Sender, channel, oneshot
-from mainstem.errors import MainstemError
+from mainstem.errors import MainstemError, Timeout
 
 MODES = {"ordered": Mode.ORDERED, "unordered": Mode.UNORDERED, "datagrams": Mode.UNRELIABLE}
 
@@ -83,6 +83,11 @@ async def ask(options: Options) -> None:
             await connection.sender.send(Message(b"idle", [receiver]))
             await sender.send(b"")
             idle.append(sender)
+        for _ in range(options.unread):
+            sender, receiver = channel(max_bytes=4 << 20)
+            await connection.sender.send(Message(b"idle", [receiver]))
+            idle.append(sender)
+        await asyncio.gather(*map(_fill, idle[options.live :]))
         if options.live:
             # By the time that this is answered, the others have their control streams.
             await _echo(connection)
@@ -98,6 +103,9 @@ async def ask(options: Options) -> None:
             answers, answered = channel()
             await connection.sender.send(Message(b"talk", [receiver, answers]))
             await time_rounds(options.rounds, lambda: _again(sender, answered))
+        if options.unread:
+            # What nobody reads would be waited for.
+            connection.abort()
 
 
 async def _stream(connection: aqueduct.aio.Connection, options: Options) -> None:
@@ -124,6 +132,13 @@ async def _stream(connection: aqueduct.aio.Connection, options: Options) -> None
         sender.finish()
         await sender.wait_closed()
         rate(sent, options.size, started)
+
+
+async def _fill(sender: Sender[bytes]) -> None:
+    """Send until the channel, which nobody reads, takes no more."""
+    with contextlib.suppress(Timeout):
+        while True:
+            await sender.send(bytes(64 << 10), timeout=0.5)
 
 
 async def _echo(connection: aqueduct.aio.Connection) -> None:

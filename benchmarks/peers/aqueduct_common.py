@@ -35,6 +35,7 @@ class Options:
     seconds: float = 2.0
     rounds: int = 300
     live: int = 0
+    unread: int = 0
     to: int = 0
     delay: float = 0.0
 

@@ -23,7 +23,7 @@ MESSAGE = bytes(64)
 BYMUX_ECHO = 36
 JMUX_REQUEST = 57
 JMUX_REQUEST_OF_MANY = 50
-AQUEDUCT_RESPONSE = 290
+AQUEDUCT_RESPONSE = 260
 
 
 async def test_a_message_of_bymux() -> None:

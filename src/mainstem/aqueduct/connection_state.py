@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mainstem._core.aqueduct.ranges import RangeSet
-from mainstem._core.aqueduct.run_writer import Ledger, MessageWriter, RunReader
+from mainstem._core.aqueduct.run_writer import Ledger, MessageWriter, RunReader, integer_frame
 from mainstem.aqueduct.events import (
     NO_PROGRESS,
     Command,
@@ -45,6 +45,7 @@ from mainstem.aqueduct.events import (
 from mainstem.aqueduct.frames import (
     ENTRYPOINT,
     INDEX_SHIFT,
+    MESSAGE,
     MINTED_BY_SERVER,
     ONESHOT,
     SPACE_MASK,
@@ -53,7 +54,6 @@ from mainstem.aqueduct.frames import (
     as_headers,
     describe,
     encode_frame,
-    message_prefix,
     protocol_error,
 )
 from mainstem.aqueduct.halves import OPENED_BY_SERVER, UNIDIRECTIONAL, ReceiverHalf, Role, SenderHalf, Stream
@@ -255,14 +255,14 @@ class ConnectionState:
     # Halves. One that the peer minted is reachable, and its control stream is to be opened here.
 
     def make_sender(self, channel_id: int, *, minted_here: bool) -> SenderHalf:
-        limits, prefix, oneshot = self.limits, message_prefix(channel_id), bool(channel_id & ONESHOT)
+        limits, prefix, oneshot = self.limits, integer_frame(MESSAGE, channel_id), bool(channel_id & ONESHOT)
         ledger = Ledger(self.plain, prefix, limits.send_messages, limits.send_bytes, limits.max_payload)
         return SenderHalf(channel_id, minted_here, not (minted_here and channel_id), oneshot, prefix, ledger)
 
     def make_receiver(self, channel_id: int, *, minted_here: bool, handed_over: bool) -> ReceiverHalf:
         oneshot = bool(channel_id & ONESHOT)
         # The one message of a oneshot is never read as a run.
-        prefix = b"" if oneshot else message_prefix(channel_id)
+        prefix = b"" if oneshot else integer_frame(MESSAGE, channel_id)
         return ReceiverHalf(channel_id, minted_here, not minted_here, oneshot, prefix, handed_over)
 
     def check_channel_count(self) -> None:
@@ -383,7 +383,8 @@ class ConnectionState:
             self.sent_frame(data)
         if fin:
             stream.out_done = True
-            self.forget_if_done(stream)
+            if stream.in_done:
+                self.forget_if_done(stream)
 
     def reset(self, stream_id: int, code: int) -> None:
         """End a stream abruptly; what the transport has not been given yet is dropped."""
@@ -437,7 +438,7 @@ class ConnectionState:
             self.account_stream(stream)
         if stream.fin:
             stream.in_done = True
-        self.forget_if_done(stream)
+            self.forget_if_done(stream)
 
     def forget_if_done(self, stream: Stream) -> None:
         """If both directions have ended, nothing more can happen on this stream."""
@@ -446,10 +447,15 @@ class ConnectionState:
 
     # What goes out.
 
-    def note_room(
-        self, bidi_streams: int | None, uni_streams: int | None, datagrams: int | None, max_datagram: int | None
+    def transport_state(
+        self,
+        bidi_streams: int | None = None,
+        uni_streams: int | None = None,
+        datagrams: int | None = None,
+        max_datagram: int | None = None,
+        rtt_ns: int = 0,
     ) -> None:
-        """Note what the transport has room for; None leaves a value alone. New streams are counted here."""
+        """Note what the QUIC connection has room for; None leaves a value alone. New streams are counted here."""
         plain = self.plain
         if bidi_streams is not None:
             self.bidi_room = bidi_streams - (self._next_id[0] - self._first_new[0]) // 4
@@ -460,6 +466,7 @@ class ConnectionState:
             plain.datagram_room = datagrams
         if max_datagram is not None:
             plain.max_datagram = max_datagram
+        self.rtt_ns = rtt_ns or self.rtt_ns
 
     def send_datagram(self, data: bytes) -> None:
         """Send a datagram."""
@@ -487,7 +494,8 @@ class ConnectionState:
         self.commands.extend(map(SendDatagram, datagrams))
 
     def _flush(self) -> None:
-        self._gather()
+        if self.plain.stream_id >= 0:
+            self._gather()
         append, fins = self.commands.append, self._fins
         for stream_id, pieces in self._writes.items():
             fin = stream_id in fins
@@ -513,16 +521,6 @@ class ConnectionState:
         """Whether there are commands, or may be once the transport has room."""
         waiting = self._writes or self.commands or self.awaiting_control or self.waiting or self.notices
         return bool(waiting) or self.plain.has_output
-
-    def take_commands(self) -> list[Command]:
-        """Take all that goes out now."""
-        self._flush()
-        if self.plain.has_alone:
-            self._gather_alone()
-        self.plain.renew()
-        commands, self.commands = self.commands, []
-        self._first_new.update(self._next_id)
-        return commands
 
     def drop_output(self) -> None:
         """Forget what has not gone out."""

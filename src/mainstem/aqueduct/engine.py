@@ -236,7 +236,7 @@ class AqueductEngine(Streams):
         receiver = self.receivers.get(channel_id) or self.drained.get(channel_id)
         return None if receiver is None else receiver.state
 
-    # What the QUIC connection reports; also `receive_stream`.
+    # What the QUIC connection reports; also `receive_stream` and `transport_state`.
 
     def receive_reset(self, stream_id: int, code: int, now_ns: int) -> None:
         """The peer reset its direction of a stream."""
@@ -284,19 +284,6 @@ class AqueductEngine(Streams):
         if stream is not None:
             self.heard(stream)
 
-    def transport_state(
-        self,
-        *,
-        bidi_streams: int | None = None,
-        uni_streams: int | None = None,
-        datagrams: int | None = None,
-        max_datagram: int | None = None,
-        rtt_ns: int | None = None,
-    ) -> None:
-        """Note what the QUIC connection has room for. None leaves a value as it was."""
-        self.note_room(bidi_streams, uni_streams, datagrams, max_datagram)
-        self.rtt_ns = rtt_ns or self.rtt_ns
-
     def connection_lost(self, error: Exception | None, now_ns: int) -> None:
         """The QUIC connection is gone."""
         self.now_ns = now_ns
@@ -322,7 +309,13 @@ class AqueductEngine(Streams):
             if self.waiting:
                 self.pump()
                 self.settle()
-        return self.take_commands()
+        self._flush()
+        if self.plain.has_alone:
+            self._gather_alone()
+        self.plain.renew()
+        commands, self.commands = self.commands, []
+        self._first_new.update(self._next_id)
+        return commands
 
     def next_event(self) -> Event | None:
         """Take the next event."""

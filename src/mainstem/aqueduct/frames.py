@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mainstem._core.aqueduct.run_writer import RunReader, message_head
+from mainstem._core.aqueduct.run_writer import RunReader, integer_frame, message_head
 from mainstem._internal.as_bytes import as_message
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, MAX_UINT, MAX_VERSION_LENGTH, Limits
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
@@ -253,16 +253,11 @@ _SHIBBOLETH = bytes((VERSION_TAG, 80, 95, 166, 96, 15, 64, 142)) + b"AQUEDUCT"
 VERSION_BYTES = _SHIBBOLETH + encode_bytes(VERSION)
 
 
-def message_prefix(channel_id: int) -> bytes:
-    """Encode what every Message frame of a channel begins with: its type and the channel."""
-    return b"\x03" + encode_uint(channel_id)
-
-
 def encode_frame(tag: int, value: Any) -> bytes:
     """Encode any frame."""
     if tag == MESSAGE:
         channel_id, number, attachments, payload = value
-        return message_head(message_prefix(channel_id), number, attachments, len(payload)) + bytes(payload)
+        return message_head(integer_frame(MESSAGE, channel_id), number, attachments, len(payload)) + bytes(payload)
     if tag == VERSION_TAG:
         return _SHIBBOLETH + encode_bytes(value)
     encode: Any = (

@@ -24,8 +24,17 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
+from mainstem._core.aqueduct.run_writer import ranges_frame
 from mainstem.aqueduct.events import PauseStream, ReceiverEnded
-from mainstem.aqueduct.frames import ENTRYPOINT, describe, encode_range_data, protocol_error
+from mainstem.aqueduct.frames import (
+    ACK_NACK_UNRELIABLE,
+    ACK_RELIABLE,
+    CLOSE_RECEIVER,
+    ENTRYPOINT,
+    MINTED_BY_SERVER,
+    describe,
+    protocol_error,
+)
 from mainstem.aqueduct.halves import Half, Incoming, ReceiverHalf, Stream, UnreliableRun
 from mainstem.aqueduct.limits import QUEUED_MESSAGE_OVERHEAD
 from mainstem.aqueduct.send import Sending
@@ -39,6 +48,8 @@ MAX_RUN_START = (1 << 63) - 1 - RUN_LIMIT
 
 ALONE_LIMIT = 64
 """Messages that travelled alone, processed at once: what cannot be is parsed again with the next."""
+
+EMPTY_CLOSE = ranges_frame(CLOSE_RECEIVER, ())
 
 MessageFields = tuple[int, int, tuple[int, ...], bytes]
 
@@ -200,7 +211,7 @@ class Receiving(Sending):
 
     def _take_attachment(self, channel_id: int) -> Half:
         """Return the half that came attached to a message. Raises RemoteProtocolError."""
-        if self.is_minted_here(channel_id) or channel_id == ENTRYPOINT:
+        if bool(channel_id & MINTED_BY_SERVER) != self.is_client or channel_id == ENTRYPOINT:
             text = f"{describe(channel_id)} came attached, although the peer did not mint it"
             raise protocol_error("attachment minter", text)
         if not self._note(self._taken_ids, channel_id):
@@ -270,10 +281,10 @@ class Receiving(Sending):
     def flush_acks(self, receiver: ReceiverHalf, *, final: bool = False) -> None:
         """Send what can be acknowledged or given up now."""
         while receiver.unacked_count and (counts := receiver.take_ack_reliable()):
-            self.write_control(receiver, b"\x05" + encode_range_data(counts))
+            self.write_control(receiver, ranges_frame(ACK_RELIABLE, counts))
         if receiver.received or receiver.declared:
             while counts := receiver.take_ack_nack(final=final):
-                self.write_control(receiver, b"\x06" + encode_range_data(counts))
+                self.write_control(receiver, ranges_frame(ACK_NACK_UNRELIABLE, counts))
 
     def acks_due(self) -> None:
         """The delay of acknowledgments is over."""
@@ -355,7 +366,7 @@ class Receiving(Sending):
         Empty ranges mean the same under both readings of where they would start.
         """
         self.flush_acks(receiver, final=True)
-        self.write_control(receiver, b"\x08\x00", fin=True)
+        self.write_control(receiver, EMPTY_CLOSE, fin=True)
         self.end_receiver(receiver, happened)
 
     def end_receiver(self, receiver: ReceiverHalf, happened: ReceiverInput) -> None:

@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem._core.aqueduct.run_writer import QuickSender, message_head
+from mainstem._core.aqueduct.run_writer import QuickSender, integer_frame, message_head
 from mainstem.aqueduct.connection_state import LARGE_PIECE, ConnectionState
 from mainstem.aqueduct.events import NO_PROGRESS, Acknowledged, Attach, Lost, Mode, SenderEnded, Writable
-from mainstem.aqueduct.frames import RESET_CANCELLED, RESET_LOST, describe, encode_uint
+from mainstem.aqueduct.frames import FINISH_SENDER, RESET_CANCELLED, RESET_LOST, SENT_UNRELIABLE, describe
 from mainstem.aqueduct.halves import Half, Pending, SenderHalf, Sent
 from mainstem.aqueduct.state import SenderInput, SenderState
 from mainstem.errors import BackPressured, ConnectionLost, LocalProtocolError
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 def has_room(sender: SenderHalf, mode: Mode) -> bool:
     """Whether another message may be sent; if not, a `Writable` event will follow."""
-    if mode is Mode.UNRELIABLE or sender.has_room:
+    if mode is Mode.UNRELIABLE or (sender.ledger.has_room() if not sender.pending else sender.has_room):
         return True
     sender.wants_room = True
     return False
@@ -297,7 +297,7 @@ class Sending(ConnectionState):
         count = sender.next_unreliable - sender.declared
         if count and sender.control is not None and not sender.control.out_done:
             sender.declared = sender.next_unreliable
-            self.write_control(sender, b"\x04" + encode_uint(count))
+            self.write_control(sender, integer_frame(SENT_UNRELIABLE, count))
 
     def declare_due(self) -> None:
         """The delay of declarations is over."""
@@ -326,7 +326,7 @@ class Sending(ConnectionState):
             if sender.next_unreliable:
                 self.declare(sender)
             self.move(sender, SenderInput.ATTACHED)
-            self.write_control(sender, b"\x07" + encode_uint(sender.ledger.next), fin=True)
+            self.write_control(sender, integer_frame(FINISH_SENDER, sender.ledger.next), fin=True)
 
     def cancel_sender(self, sender: SenderHalf) -> None:
         """Give up what is queued and on its way, as soon as possible."""

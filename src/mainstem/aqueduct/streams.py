@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mainstem._core.aqueduct.run_writer import integer_frame
 from mainstem.aqueduct.events import CloseConnection, ConnectionEnded, PauseStream, PeerHeaders
 from mainstem.aqueduct.frames import (
     ACK_NACK_UNRELIABLE,
@@ -57,7 +58,6 @@ from mainstem.aqueduct.frames import (
     Incomplete,
     decode_frame,
     describe,
-    encode_uint,
     protocol_error,
 )
 from mainstem.aqueduct.halves import OPENED_BY_SERVER, UNIDIRECTIONAL, Half, ReceiverHalf, Role, SenderHalf, Stream
@@ -82,12 +82,16 @@ class Streams(Receiving):
                 self.settle()
             return result
         except RemoteProtocolError as error:
-            error.peer = self.peer
-            if not self.is_ended:
-                self.drop_output()
-                self.commands.append(CloseConnection(error.code or 1, str(error)))
-                self.end(error)
+            self.fail(error)
             return None
+
+    def fail(self, error: RemoteProtocolError) -> None:
+        """The peer broke a rule."""
+        error.peer = self.peer
+        if not self.is_ended:
+            self.drop_output()
+            self.commands.append(CloseConnection(error.code or 1, str(error)))
+            self.end(error)
 
     def end(self, error: Exception | None) -> None:
         """The connection ended: every half ends. Only channels that had finished before can still be read to their end."""
@@ -166,7 +170,7 @@ class Streams(Receiving):
             self.end_receiver(half, ReceiverInput.LOSE)
 
     def _notify_lost(self, half: Half) -> None:
-        self.notices.append(b"\x09" + encode_uint(half.channel_id))
+        self.notices.append(integer_frame(CLOSED_CHANNEL_LOST, half.channel_id))
         self.send_notices()
 
     def send_notices(self) -> None:
@@ -187,7 +191,42 @@ class Streams(Receiving):
         if stream is None and fin and stream_id & UNIDIRECTIONAL and self.receive_run_alone([data], 0, False):
             # Most often one message without attachments, and all there is on the stream.
             return
-        self.step(self._consume, stream, stream_id, data, fin)
+        try:
+            if stream is None:
+                if bool(stream_id & OPENED_BY_SERVER) != self.is_client:
+                    # It was opened here and is over.
+                    return
+                stream = self._new_stream(stream_id)
+            elif not stream.heard:
+                self.heard(stream)
+            if stream.in_done:
+                return
+            if data and stream.last_seen:
+                raise _after_last()
+            if fin:
+                stream.fin = True
+            if stream.role is Role.ABANDONED:
+                if fin:
+                    stream.in_done = True
+                    self.forget_if_done(stream)
+                return
+            if data:
+                if stream.position == len(stream.data) and not stream.pieces:
+                    stream.data, stream.position = data, 0
+                else:
+                    stream.pieces.append(data)
+                    stream.pieces_size += len(data)
+            if (self.is_early or not self.is_ready) and stream_id != self.control_id:
+                self._hold_stream(stream)
+            elif stream.blocked_on is not None or (stream.needed > stream.pieces_size and not stream.fin):
+                # It waits for room, or for more of a large message.
+                self.account_stream(stream)
+            else:
+                self._read(stream)
+            if self.lost or self.dropped or self.unblocked:
+                self.settle()
+        except RemoteProtocolError as error:
+            self.fail(error)
 
     def receive_run_alone(self, items: list[bytes], start: int, unreliable: bool) -> int:
         """Process the plain messages from ``items[start]`` on, which travelled alone, as far as that can be done at once.
@@ -198,36 +237,6 @@ class Streams(Receiving):
             return 0
         count: int | None = self.step(self.receive_alone, items, start, unreliable)
         return len(items) if count is None else count
-
-    def _consume(self, stream: Stream | None, stream_id: int, data: bytes, fin: bool) -> None:
-        """Process the bytes of a stream, or hold them. Raises RemoteProtocolError."""
-        if stream is None:
-            if bool(stream_id & OPENED_BY_SERVER) != self.is_client:
-                # It was opened here and is over.
-                return
-            stream = self._new_stream(stream_id)
-        elif not stream.heard:
-            self.heard(stream)
-        if stream.in_done:
-            return
-        if data and stream.last_seen:
-            raise _after_last()
-        if fin:
-            stream.fin = True
-        if stream.role is Role.ABANDONED:
-            if fin:
-                stream.in_done = True
-                self.forget_if_done(stream)
-            return
-        if data:
-            stream.feed(data)
-        if (self.is_early or not self.is_ready) and stream_id != self.control_id:
-            self._hold_stream(stream)
-        elif stream.blocked_on is not None or (stream.needed > stream.pieces_size and not stream.fin):
-            # It waits for room, or for more of a large message.
-            self.account_stream(stream)
-        else:
-            self._read(stream)
 
     def _new_stream(self, stream_id: int) -> Stream:
         """A stream that the peer opened."""
@@ -290,12 +299,16 @@ class Streams(Receiving):
         """Process the frames that are there, until the stream is held, abandoned or read dry."""
         while True:
             if stream.role is Role.MESSAGES and stream.half is not None:
-                assert isinstance(stream.half, ReceiverHalf)
-                self.receive_run(stream, stream.half)
+                self.receive_run(stream, stream.half)  # type: ignore[arg-type]
+            if stream.position == len(stream.data) and not stream.pieces:
+                break
             frame = stream.next_frame()
             if frame is None:
                 break
-            self._process(stream, *frame)
+            if stream.role is Role.CONTROL and SENT_UNRELIABLE <= frame[0] <= CLOSE_RECEIVER and not self.is_observed:
+                self._on_control(stream, *frame)
+            else:
+                self._process(stream, *frame)
             if stream.blocked_on is not None or stream.role is Role.ABANDONED:
                 break
         if stream.accounted or stream.position < len(stream.data) or stream.pieces:
@@ -319,10 +332,6 @@ class Streams(Receiving):
         if self.is_observed:
             self.saw_frame(tag, value)
         role = stream.role
-        if role is Role.CONTROL and tag != VERSION_TAG and tag != CONNECTION_CONTROL:
-            stream.frames += 1
-            self._on_control(stream, tag, value)
-            return
         if tag == VERSION_TAG:
             if stream.frames:
                 raise protocol_error("version place", "a Version frame that is not the first in its stream")
@@ -334,6 +343,9 @@ class Streams(Receiving):
             raise protocol_error("version first", text)
         if tag == CONNECTION_CONTROL:
             self._connection_control(stream, value)
+            return
+        if role is Role.CONTROL:
+            self._on_control(stream, tag, value)
             return
         stream.frames += 1
         if role is Role.CONNECTION:
@@ -357,6 +369,7 @@ class Streams(Receiving):
 
     def _on_control(self, stream: Stream, tag: int, value: Any) -> None:
         half = stream.half
+        stream.frames += 1
         if half is None:
             return
         if tag in (FINISH_SENDER, CLOSE_RECEIVER) and half.is_sender is (tag == CLOSE_RECEIVER):
@@ -562,7 +575,7 @@ class Streams(Receiving):
             half = self.awaiting_control.popleft()
             stream_id = self.open_stream(unidirectional=False)
             stream = self.make_stream(stream_id, Role.CONTROL, opened_here=True)
-            data = b"\x02" + encode_uint(half.channel_id)
+            data = integer_frame(CHANNEL_CONTROL, half.channel_id)
             self.write(stream_id, data)
             if self.is_observed:
                 self.sent_frame(data)

@@ -20,7 +20,6 @@ from mainstem.aqueduct.frames import (
     Incomplete,
     decode_frame,
     encode_frame,
-    message_prefix,
 )
 from mainstem.aqueduct.limits import Limits
 from mainstem.errors import RemoteProtocolError
@@ -165,7 +164,7 @@ def test_bytes_may_be_outstanding_as_far_as_the_receiver_has_acknowledged_others
 )
 def test_usual_frames_are_decoded_as_any_are(module: ModuleType, head: Any, payload: bytes) -> None:
     channel, number, ids = head
-    encoded = message_prefix(channel)
+    encoded = module.integer_frame(3, channel)
     encoded = module.message_head(encoded, number, ids, len(payload)) + payload
     assert encoded == Message(*head, payload).encode()
     frames = [encoded]

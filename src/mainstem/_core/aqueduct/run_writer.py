@@ -52,6 +52,26 @@ def put_integer(out: bytearray, value: cython.ulonglong) -> cython.void:
     out.append(value)
 
 
+def integer_frame(tag: cython.int, value: cython.ulonglong) -> bytes:
+    """A frame that holds one integer; or what each Message frame of a channel begins with."""
+    out: bytearray = bytearray()
+    out.append(tag)
+    put_integer(out, value)
+    return bytes(out)
+
+
+def ranges_frame(tag: cython.int, counts: tuple[int, ...]) -> bytes:
+    """A frame that holds run lengths."""
+    body: bytearray = bytearray()
+    for each in counts:
+        put_integer(body, each)
+    out: bytearray = bytearray()
+    out.append(tag)
+    put_integer(out, len(body))
+    out += body
+    return bytes(out)
+
+
 def message_head(prefix: bytes, number: cython.ulonglong, ids: tuple[int, ...], size: cython.ulonglong) -> bytes:
     """A Message frame up to its payload of ``size`` bytes; ``prefix`` is its type and channel, ``ids`` are attached."""
     out: bytearray = bytearray(prefix)
