@@ -107,7 +107,7 @@ def test_impossible_options_are_refused(spark: SparkSession, tmp_path: Path) -> 
     for options, words in (
         ({"aeronPorts": "70000"}, "is not a port"),
         ({"aeronPort": "1"}, "no option 'aeronport'"),
-        ({"payload": "yes"}, "neither true nor false"),
+        ({"payload": "yes"}, "must be true or false"),
     ):
         with pytest.raises(Exception, match=words):
             reader(spark, **options).load(str(tmp_path / "none.pcap")).count()

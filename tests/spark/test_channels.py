@@ -182,7 +182,7 @@ def size_of_first(df: DataFrame) -> int:
         ({"channel": "bymux://localhost"}, "no host and port"),
         ({"channel": "bymux://localhost:1", "column": "colour"}, "only payload"),
         ({"channel": "bymux://localhost:1", "colour": "blue"}, "no option 'colour'"),
-        ({"channel": "bymux://localhost:1", "timeout": "soon"}, "not a number of seconds"),
+        ({"channel": "bymux://localhost:1", "timeout": "soon"}, "must be a number of seconds"),
     ],
 )
 def test_a_wrong_option_of_the_sink_is_named(spark: SparkSession, options: dict[str, str], reason: str) -> None:
@@ -245,5 +245,5 @@ def test_formats_report_unsupported_features(spark: SparkSession) -> None:
     assert pyspark_mainstem_live.DefaultSource.name() == "mainstem.live"
     with pytest.raises(Exception, match="has no end"):
         spark.read.format("mainstem.live").options(channel="aeron:ipc", streamId=1).load().count()
-    with pytest.raises(Exception, match="only writes"):
+    with pytest.raises(Exception, match="can only write"):
         spark.read.format("mainstem.channel").options(channel="aeron:ipc", streamId=1).load().count()

@@ -39,7 +39,7 @@ def test_recordings_are_read_over_spark_connect(tmp_path: Path) -> None:
     results = json.loads(done.stdout.splitlines()[-1])
     option = results.pop("option")
     assert option.startswith("mainstem.recording has no option 'colour'")
-    assert results.pop("with").startswith("streamid: only the table itself may have it")
+    assert results.pop("with").startswith("streamid can only be set for the whole table")
     nothing = f"{path}-none holds no recordings: there is no archive.catalog in it"
     assert results == {
         "found by Spark": 2 * COUNT,

@@ -167,8 +167,8 @@ def test_positions_bound_a_batch(spark: SparkSession, recorded: tuple[Path, list
         ({"rows": "bytes"}, "one of 'messages', 'frames', 'problems'"),
         ({"maxRowsPerTrigger": "-1"}, "not above zero"),
         ({"startingPositions": "soon"}, "none of 'earliest'"),
-        ({"startingPositions": "17"}, "not a frame boundary"),
-        ({"recordingId": "one"}, "not a list of whole numbers"),
+        ({"startingPositions": "17"}, "must be a frame boundary"),
+        ({"recordingId": "one"}, "must be integers separated by commas"),
         ({"colour": "blue"}, "no option 'colour'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Recordings as a DataFrame, pruned by a condition before anything is opened."""
+"""Reads recordings as a DataFrame, pruned by a condition before anything is opened."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def recordings(
     streaming: bool = False,
     **options: Any,
 ) -> DataFrame:
-    """Read the rows of recordings that satisfy a condition, opening little else.
+    """Read the rows of recordings that satisfy a condition, and open little else.
 
-    The bounds that the condition puts on ``recording_id``, ``stream_id``, ``session_id``, ``position`` and ``recorded_at`` become
-    options of the source when this is called. The condition is applied to the rows as well, so it may hold anything. Parts that
-    depend on the time of the query, such as ``now()``, prune nothing.
+    Bounds on ``recording_id``, ``stream_id``, ``session_id``, ``position`` and ``recorded_at`` become options of the source
+    when this is called. The condition is also applied to the rows, so it may contain anything. Parts that depend on the time of
+    the query, such as ``now()``, prune nothing.
 
     Args:
         spark: The session.
@@ -64,7 +64,7 @@ def recordings(
     location = (
         {"path": str(path)} if isinstance(path, str | Path) else {"paths": json.dumps([str(each) for each in path])}
     )
-    # Here the session can be asked again: executors may have come since the source was registered.
+    # Executors may have started since the source was registered.
     parallelism = parallelism_of(spark)
     defaults = {} if parallelism is None else {"parallelism": str(parallelism)}
 
@@ -72,9 +72,9 @@ def recordings(
     if where is None:
         return scan(start, {})
     texts = {name: str(value) for name, value in options.items()}
-    # With a schema Spark asks for nothing more, and a wrong option would be reported as something else below.
+    # Report wrong options here; with a schema, Spark would fail later with another error.
     parse_options(texts | location)
-    # Where it is not known when a row was recorded, no condition on that time is true.
+    # No condition on an unknown time is true.
     has_times = any(name.lower() in ("fromtime", "totime") for name in texts)
     skipping = {} if has_times else {"unknownTimes": "skip"}
     pruning = skipping | pruned_options(bounds_of(scan(spark.read, {}).where(where)), texts)
@@ -97,25 +97,22 @@ OPERATORS = {
     "GreaterThanOrEqual": ">=",
 }
 TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-# Texts that Spark takes for times when a query runs.
+# Texts that Spark interprets as times when a query runs.
 MOVING_TEXTS = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 ID_OPTIONS = {"recording_id": "recordingId", "stream_id": "streamId", "session_id": "sessionId"}
 RANGE_OPTIONS = {"position": ("fromPosition", "toPosition"), "recorded_at": ("fromTime", "toTime")}
-# What no recording has as its id.
+# No recording has this id.
 NO_RECORDING = "-1"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def bounds_of(filtered: DataFrame) -> PredicateBounds:
-    """The bounds of a DataFrame that is a scan and filters above it. Spark has typed and folded the condition by then.
-
-    Everything where Spark's plan cannot be read, as over Spark Connect.
-    """
+    """The bounds of a DataFrame with filters above a scan; everything if Spark's plan cannot be read, as over Spark Connect."""
     if not hasattr(filtered, "_jdf"):
         return EVERYTHING
     execution = filtered._jdf.queryExecution()
-    # The optimiser makes a number of what depends on the time of the query, and a later query has another. Then only what
-    # the condition has as plain numbers is sure.
+    # The optimizer replaces expressions that depend on the query's time by numbers, which differ in a later query. Then only
+    # plain numbers of the condition are certain.
     moves = _depends_on_its_time(filtered.sparkSession, execution.analyzed())
     plan, bounds = execution.analyzed() if moves else execution.optimizedPlan(), EVERYTHING
     while plan.children().size() == 1:
@@ -144,7 +141,7 @@ def _bounds(expression: Any) -> PredicateBounds:
         return _among(expression.children())
     if name == "InSet":
         column = _column(expression.child())
-        # Commas between them: whole numbers, as Spark keeps times too.
+        # Integers separated by commas; Spark stores times as integers too.
         texts = expression.hset().mkString(",").split(",")
         return among(column, (int(text) for text in texts if text != "null")) if column else EVERYTHING
     return EVERYTHING
@@ -160,7 +157,7 @@ def _comparison(operator: str, left: Any, right: Any) -> PredicateBounds:
 def _among(children: Any) -> PredicateBounds:
     column = _column(children.apply(0))
     values = [_value(children.apply(i)) for i in range(1, children.size())]
-    # A value that is not known could be any.
+    # An unknown value could be anything.
     if column is None or any(value is None for value in values):
         return EVERYTHING
     return among(column, (value for value in values if value is not None))
@@ -173,13 +170,13 @@ def _name(node: Any) -> str:
 def _column(expression: Any) -> str | None:
     if _name(expression) != "AttributeReference":
         return None
-    # Spark names a column as the condition writes it.
+    # Spark keeps the case of the condition.
     name = str(expression.name()).lower()
     return name if name in IDS or name in RANGES else None
 
 
 def _value(expression: Any) -> int | None:
-    """The number of a literal; a time in microseconds, as Spark keeps it."""
+    """The number of a literal; a time in microseconds."""
     if _name(expression) != "Literal":
         return None
     value = expression.value()
@@ -204,7 +201,7 @@ def pruned_options(bounds: PredicateBounds, options: Mapping[str, str]) -> dict[
         if both.low is not None:
             pruned[start] = _text(name, both.low)
         if both.high is not None:
-            # Ranges of options end before their end.
+            # The ends of the options are exclusive.
             pruned[end] = _text(name, both.high + 1)
     return pruned
 

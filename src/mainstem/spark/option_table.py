@@ -1,6 +1,6 @@
-"""Options of Spark sources. A dataclass is the table: names, parsing, defaults, SQL rules and documentation come from its fields.
+"""Options of Spark sources, as dataclass fields: names, parsing, defaults, SQL rules and documentation come from them.
 
-To add an option, add a field with ``option(...)``. Spark compares names without regard to case.
+To add an option, add a field with ``option(...)``. Spark ignores the case of names.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _DELAY_UNITS_NS = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "min": 60 * 10**9, 
 class Option:
     """One option.
 
-    ``is_tuning`` says that the rows are the same with any value, so a query over a SQL table may set it. ``is_limit`` says that it
-    limits micro-batches, which needs Spark 4.2.
+    ``is_tuning``: rows don't depend on it, so a query over a SQL table may set it. ``is_limit``: it limits micro-batches, which
+    needs Spark 4.2.
     """
 
     name: str
@@ -50,8 +50,8 @@ def option(
 ) -> Any:
     """A field that is the option ``name``.
 
-    ``parse`` takes a text and the name, for errors. ``default`` is a text too, or None for the value None; ``shown`` is what the
-    documentation says instead.
+    ``parse`` takes the text and the name, for errors. ``default`` is a text, or None for the value None; the documentation has
+    ``shown`` instead if it is given.
     """
     value = None if default is None else parse(default, name)
     entry = Option(name, parse, meaning, shown or (f"`{default}`" if default else ""), tuning or limit, limit)
@@ -60,13 +60,13 @@ def option(
 
 def table_of(kind: type) -> dict[str, Option]:
     """The options of a class, by the names of its fields."""
-    # Those of the class itself before those that it inherits.
+    # A class's own options come before inherited ones.
     own = sorted(fields(kind), key=lambda each: each.name not in kind.__annotations__)
     return {each.name: each.metadata["option"] for each in own if "option" in each.metadata}
 
 
 def parsed(kind: type, source: str, texts: Mapping[str, str]) -> dict[str, Any]:
-    """The values of the fields whose options are given. Raises ConfigurationError that names the option and what it takes."""
+    """The values of the given options, by field. Raises ConfigurationError with the option and the accepted values."""
     table = {entry.name.lower(): (name, entry) for name, entry in table_of(kind).items()}
     values = {}
     for given, text in sorted(texts.items()):
@@ -79,7 +79,7 @@ def parsed(kind: type, source: str, texts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def tuning_names(*kinds: type) -> frozenset[str]:
-    """The names, in lower case, of the options that leave the rows the same."""
+    """The lower-case names of the options on which rows don't depend."""
     return frozenset(entry.name.lower() for kind in kinds for entry in table_of(kind).values() if entry.is_tuning)
 
 
@@ -115,14 +115,14 @@ def positive(value: str, name: str) -> int:
     """A size or a count above zero."""
     number = parse_size(value, name=name)
     if number <= 0:
-        raise ConfigurationError(f"{name}: {value!r} is not above zero")
+        raise ConfigurationError(f"{name} must be above 0 (got {value!r})")
     return number
 
 
 def flag(value: str, name: str) -> bool:
     """True or false."""
     if value.lower() not in ("true", "false"):
-        raise ConfigurationError(f"{name}: {value!r} is neither true nor false")
+        raise ConfigurationError(f"{name} must be true or false (got {value!r})")
     return value.lower() == "true"
 
 
@@ -141,16 +141,16 @@ def delay_ns(value: str, name: str) -> int:
     """A duration, in nanoseconds."""
     match = _DELAY.fullmatch(value.strip().lower())
     if match is None:
-        raise ConfigurationError(f"{name}: {value!r} is not a time as in 500ms, 30s, 15m or 1h")
+        raise ConfigurationError(f"{name} must be a duration such as 500ms, 30s, 15m or 1h (got {value!r})")
     return int(match[1]) * _DELAY_UNITS_NS[match[2]]
 
 
 def integers(value: str, name: str) -> tuple[int, ...]:
-    """Whole numbers with commas between them."""
+    """Integers separated by commas."""
     try:
         return tuple(int(part) for part in value.split(",") if part.strip())
     except ValueError:
-        raise ConfigurationError(f"{name}: {value!r} is not a list of whole numbers, as in 1,2") from None
+        raise ConfigurationError(f"{name} must be integers separated by commas, such as 1,2 (got {value!r})") from None
 
 
 # -- limits of micro-batches, which several sources have -------------------------------------------------------------
@@ -161,34 +161,34 @@ class TriggerOptions:
     """The limits in bytes of a micro-batch."""
 
     max_bytes: int | None = option(
-        "maxBytesPerTrigger", positive, "how much a micro-batch reads at most. From Spark 4.2 on", limit=True
+        "maxBytesPerTrigger", positive, "the most bytes that a micro-batch reads. Needs Spark 4.2", limit=True
     )
     min_bytes: int | None = option(
         "minBytesPerTrigger",
         positive,
-        "wait for this many new bytes before a micro-batch, at most `maxTriggerDelay` since the last one. The first micro-batch of "
-        "a run and `Trigger.AvailableNow` do not wait. From Spark 4.2 on",
+        "wait for this many new bytes before a micro-batch, but at most `maxTriggerDelay` since the last one. The first "
+        "micro-batch of a run and `Trigger.AvailableNow` do not wait. Needs Spark 4.2",
         limit=True,
     )
     max_trigger_delay_ns: int = option(
         "maxTriggerDelay",
         delay_ns,
-        "how long `minBytesPerTrigger` may hold a micro-batch back, as in `500ms`, `30s`, `15m`, `1h`",
+        "how long `minBytesPerTrigger` may delay a micro-batch, such as `500ms`, `30s`, `15m`, `1h`",
         default="15m",
         limit=True,
     )
 
 
 def check_trigger(texts: Mapping[str, str], options: TriggerOptions) -> None:
-    """Raises ConfigurationError if the limits contradict one another."""
+    """Raise ConfigurationError if the limits contradict each other."""
     lowered = {name.lower(): value for name, value in texts.items()}
     if options.min_bytes is None:
         if "maxtriggerdelay" in lowered:
-            raise ConfigurationError("maxTriggerDelay: it is the delay of minBytesPerTrigger, which is not given")
+            raise ConfigurationError("maxTriggerDelay limits the delay of minBytesPerTrigger, which is not set")
     elif options.max_bytes is not None and options.min_bytes > options.max_bytes:
         raise ConfigurationError(
-            f"minBytesPerTrigger: {lowered['minbytespertrigger']!r} is above maxBytesPerTrigger,"
-            f" {lowered['maxbytespertrigger']!r}"
+            f"minBytesPerTrigger must not exceed maxBytesPerTrigger (got {lowered['minbytespertrigger']!r} and"
+            f" {lowered['maxbytespertrigger']!r})"
         )
 
 
@@ -196,9 +196,9 @@ def check_trigger(texts: Mapping[str, str], options: TriggerOptions) -> None:
 
 
 class TriggerDelay:
-    """Holds micro-batches back until enough is new, or the last one is long ago. Belongs to one run of a query, on the driver.
+    """Delays micro-batches until there is enough new data, or the last one is long ago. On the driver, for one run of a query.
 
-    The first micro-batch of a run is not held back, so a restarted query is not later than one that went on.
+    The first micro-batch of a run is never delayed, so a restarted query is not later than one that kept running.
     """
 
     def __init__(self, min_bytes: int | None, max_delay_ns: int, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -206,7 +206,7 @@ class TriggerDelay:
         self._last_ns: int | None = None
 
     def holds(self, waiting: int) -> bool:
-        """Whether ``waiting`` bytes are to wait for more. If not, what is there becomes a micro-batch now."""
+        """Whether ``waiting`` bytes should wait for more before they become a micro-batch."""
         if self._min_bytes is None:
             return False
         now = self._clock.monotonic_ns()

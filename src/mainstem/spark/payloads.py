@@ -1,4 +1,4 @@
-"""DataFrames of payloads into typed columns and back, by the codecs of ``mainstem.codecs``, batch and streaming."""
+"""Decodes DataFrames of payloads into typed columns, and encodes them, in batch and streaming."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from mainstem.codecs import Codec
 
-# Messages that a schema is inferred from where the codec has none and none is given.
+# Messages from which columns are inferred.
 SAMPLE = 4000
 
 
@@ -76,9 +76,7 @@ def decode(
     reader = _codec(codec, codec_options)
     kinds = _kinds(df, [payload])
     if not isinstance(kinds[payload], BinaryType | StringType):
-        raise ConfigurationError(
-            f"column {payload!r} is {kinds[payload].simpleString()}; payloads are binary or string"
-        )
+        raise ConfigurationError(f"column {payload!r} must be binary or string (got {kinds[payload].simpleString()})")
     messages = df.withColumn(payload, f.col(payload).cast("binary"))
     known = [item for item in df.schema.fields if item.name != payload]
     names = [item.name for item in known]
@@ -90,7 +88,7 @@ def decode(
     own = [StructField(PROBLEM, StringType())]
     rest = [StructField(RESCUE_COLUMNS[0], StringType()), StructField(RESCUE_COLUMNS[1], BinaryType())]
     if reserved := sorted({PROBLEM, *RESCUE_COLUMNS} & set(names)):
-        raise ConfigurationError(f"the column {reserved[0]!r} has the name of one of the decoded table: rename it")
+        raise ConfigurationError(f"column {reserved[0]!r} has the name of a column of the result; rename it")
     arrow = to_arrow_schema(kind, timezone=df.sparkSession.conf.get("spark.sql.session.timeZone"))
     return messages.mapInArrow(
         DecodedRows(reader, arrow, names, payload), StructType([*known, *own, *as_nullable(kind).fields, *rest])
@@ -132,7 +130,7 @@ def encode(
     _kinds(df, names)
     others = [item for item in df.schema.fields if item.name not in names]
     if payload in (item.name for item in others):
-        raise ConfigurationError(f"the column {payload!r} is there; payload= names another one")
+        raise ConfigurationError(f"there is already a column {payload!r}; pass another name as payload=")
     writer = _codec(codec, codec_options)
     whole = StructType([*others, StructField(payload, BinaryType(), nullable=False)])
     return df.mapInArrow(Encoded(writer, names, [item.name for item in others], payload), whole)
@@ -142,7 +140,7 @@ def _codec(codec: Codec | str, options: Mapping[str, str] | None) -> Codec:
     if isinstance(codec, str):
         return find_codec(codec, options)
     if options:
-        raise ConfigurationError("codec_options are for a codec by name; this one has its own")
+        raise ConfigurationError("codec_options need the name of a codec; this codec has its own")
     return codec
 
 

@@ -1,4 +1,4 @@
-"""The tables of an analysis in Spark: each a job, nothing is collected, whatever the size."""
+"""An analysis in Spark: a job for each table, without collecting rows on the driver."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SparkTables:
         seen = self._stored("frames")
         paths, connections = (apply(fold, seen).persist() for fold in (PATH_FOLD, MUX_FOLD))
         first: list[Callable[[], object]] = [
-            # These two compute what the later ones read.
+            # These two compute the folds that the later jobs use.
             self._select(paths, PATH_FOLD, "sessions"),
             self._select(connections, MUX_FOLD, "mux_streams"),
             lambda: self._save("naks", naks(seen)),
@@ -100,7 +100,7 @@ class SparkTables:
         self._stored(name).createOrReplaceTempView(self._prefix + name)
 
     def _stored(self, name: str) -> DataFrame:
-        """A table that was written: the page shows what was written, and nothing else."""
+        """A table as it was written."""
         types = ", ".join(f"{column.name} {column.type}" for column in TABLES[name].columns)
         return self._spark.read.schema(types).parquet(str(self._directory / name))
 
@@ -109,19 +109,16 @@ class SparkTables:
 
 
 T = TypeVar("T")
-# Tasks still share the cores, and so memory is what one job's tasks take; more threads than these only wait.
+# The jobs' tasks share the cores, so memory is that of one job; more threads would only wait.
 THREADS = 4
 
 
 def in_parallel(spark: SparkSession, jobs: Sequence[Callable[[], T]]) -> list[T]:
-    """The results of the jobs, in their order. Raises what the first to fail raised.
-
-    They belong to the caller's job group, so that cancelling the group cancels them.
-    """
+    """Run jobs side by side, in the caller's job group, and return their results in order. Raises the first error."""
     from pyspark import inheritable_thread_target
 
     with ThreadPoolExecutor(THREADS) as threads:
-        # Each has properties of its own: Spark notes in them which query a thread runs.
+        # Each thread has its own properties: Spark stores there which query it runs.
         running = [threads.submit(inheritable_thread_target(spark)(job)) for job in jobs]
         try:
             for each in as_completed(running):
@@ -137,19 +134,7 @@ def in_parallel(spark: SparkSession, jobs: Sequence[Callable[[], T]]) -> list[T]
 
 
 def analyze(spark: SparkSession, options: AnalyzeOptions, listener: ProgressListener | None = None) -> Analysis:
-    """Runs an analysis: in this process where it can, else in the session.
-
-    Args:
-        spark: The session.
-        options: What is read, and where the results go.
-        listener: Receives how far it is.
-
-    Returns:
-        The analysis, which ended.
-
-    Raises:
-        ConfigurationError, CaptureError, RecordingError: An input cannot be read at all.
-    """
+    """Run an analysis, in this process if it is small enough, else in the session. Raises if an input cannot be read."""
     if not needs_spark(options.split(), options.ports):
         return analyze_here(options, listener)
     from pyspark.errors import PySparkException

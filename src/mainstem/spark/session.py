@@ -1,4 +1,4 @@
-"""A local Spark session for streams: the right Java and Python, and settings measured to matter."""
+"""A local Spark session: the right Java and Python, and measured settings."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-# Without Hadoop's native library every checkpoint file costs several processes; these take that away (150 ms a micro-batch
-# down to 90). They are right for local paths only, so they are set only when the master is local.
+# Without Hadoop's native library each checkpoint file starts several processes. These settings avoid that (a micro-batch takes
+# 90 ms instead of 150), but are right for local paths only.
 LOCAL_CHECKPOINTS = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
@@ -37,9 +37,9 @@ CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
 DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
-    # Rows go between the JVM and Python over a socket in the file system: a sixth less work than TCP.
+    # Unix sockets between the JVM and Python take a sixth less work than TCP.
     "spark.python.unix.domain.socket.enabled": "true",
-    # And in larger pieces: a twentieth less. (spark.buffer.size, from which this is taken, would slow down reading Parquet.)
+    # Larger buffers save a twentieth. (spark.buffer.size, the default, would slow down reading Parquet.)
     "spark.sql.execution.pandas.udf.buffer.size": str(1 << 20),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -59,14 +59,14 @@ def register(spark: SparkSession) -> None:
         >>> register(spark)
         >>> spark.read.format("mainstem.recording").load("/data/recordings").count()
     """
-    # The sources plan in a process of their own, which cannot ask the session.
+    # Sources plan in a separate process, which cannot ask the session.
     known = {"parallelism": parallelism_of(spark)}
     kinds = [type(source.__name__, (source,), known) for source in (RecordingSource, LiveSource)]
     for kind in (*kinds, CaptureSource, ChannelSink):
         try:
             spark.dataSource.register(kind)
         except AnalysisException as error:
-            # Spark 4.0 does not register again a source that it discovered itself. It is the same, but without the parallelism.
+            # Spark 4.0 does not replace a source that it discovered itself, which lacks only the parallelism.
             if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
                 raise
 
@@ -75,9 +75,9 @@ def settings(master: str, cores: int) -> dict[str, str]:
     """Return the settings that ``create_session`` applies by default."""
     chosen = dict(DEFAULTS)
     if not HAS_READ_LIMITS:
-        # Else Trigger.AvailableNow is one micro-batch: after a restart the one that was not committed, and nothing that came since.
+        # Without it, Trigger.AvailableNow is one micro-batch: after a restart, only the uncommitted one, without newer data.
         chosen["spark.sql.streaming.triggerAvailableNowWrapper.enabled"] = "true"
-    # A streaming query keeps the number of partitions with which it first started; 200 is for clusters.
+    # A streaming query keeps its first number of partitions; the default of 200 is for clusters.
     chosen["spark.sql.shuffle.partitions"] = str(2 * cores)
     if master.startswith("local"):
         chosen |= LOCAL_CHECKPOINTS

@@ -1,9 +1,9 @@
-"""Tables as DataFrame functions: typed, documented, the same in batch and streaming.
+"""Tables as functions of DataFrames, the same in batch and streaming.
 
 Each takes the frames of ``mainstem.capture``; ``messages``, ``sessions`` and ``problems`` also take rows of
-``mainstem.recording``. In batch a row comes once. In streaming (output mode ``append``) a row of a stateful table comes again
-when it has changed, with a higher ``revision``; ``latest(rows, TABLES[name].identity)`` keeps the last form of each. ``TABLES``
-describes the columns.
+``mainstem.recording``. In batch, each row appears once. In streaming (output mode ``append``), a row of a stateful table
+appears again with a higher ``revision`` when it changes; ``latest(rows, TABLES[name].identity)`` keeps the last version of
+each. ``TABLES`` describes the columns.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ __all__ = [
 
 
 def select(folded: DataFrame, fold: Fold, table: Table) -> DataFrame:
-    """One table out of everything that ``folds.run.apply`` made with ``fold``."""
+    """One table from the result of ``fold_frames.apply``."""
 
     def expression(column: Column, place: str) -> str:
         if not place:
@@ -81,14 +81,14 @@ def _selected(rows: DataFrame, table: Table) -> DataFrame:
 def _folded(rows: DataFrame, table: Table, fold: Fold | None = None) -> DataFrame:
     fold = fold or table.fold
     assert fold is not None, f"{table.name} is not a table of a fold"
-    # Pyarrow is imported where a table is made, not where the names of the tables are.
+    # pyarrow is imported only when a table is made.
     from mainstem.spark.fold_frames import apply
 
     return select(apply(fold, rows, table.name), fold, table)
 
 
 def messages(recordings: DataFrame) -> DataFrame:
-    """The messages of recordings, without the columns that describe frames.
+    """Select the columns of messages from recordings.
 
     Args:
         recordings: Rows of ``mainstem.recording`` or ``mainstem.live``, batch or streaming.
@@ -103,7 +103,7 @@ def messages(recordings: DataFrame) -> DataFrame:
 
 
 def frames(capture: DataFrame) -> DataFrame:
-    """The frames of captures, each with the channel that it belongs to. A payload that was read is kept.
+    """Add the channel of each frame to captures. A payload that was read is kept.
 
     Args:
         capture: Rows of ``mainstem.capture``, batch or streaming.
@@ -118,7 +118,7 @@ def frames(capture: DataFrame) -> DataFrame:
 
 
 def sessions(rows: DataFrame) -> DataFrame:
-    """The sessions of Aeron streams: of captures, one for each endpoint that data went to; or those that were recorded.
+    """Find the sessions of Aeron streams: in captures, one for each destination of data; in recordings, the recorded ones.
 
     Args:
         rows: Rows of ``mainstem.capture``, or messages or frames of ``mainstem.recording``.
@@ -154,36 +154,36 @@ def _function(name: str) -> Callable[[DataFrame], DataFrame]:
 
 
 gaps = _function("gaps")
-"""Ranges of Aeron streams that were lost, and whether they were repaired: ``gaps(capture).orderBy("repair_ns").show()``."""
+"""Lost ranges of Aeron streams, and whether they were repaired: ``gaps(capture).orderBy("repair_ns").show()``."""
 naks = _function("naks")
 """The NAKs of Aeron streams: ``naks(capture).groupBy("receiver").sum("length").show()``."""
 retransmits = _function("retransmits")
-"""Data of Aeron streams that passed again or late, and why."""
+"""Data of Aeron streams that was sent again or arrived late, and why."""
 status_messages = _function("status_messages")
 """The status messages of Aeron streams."""
 rtt = _function("rtt")
 """Round trips of RTTM, of NAKs and their repair, and of pings."""
 flow_control = _function("flow_control")
-"""Silences of publishers of Aeron streams, and the cause of each."""
+"""Pauses of Aeron publishers, and the cause of each."""
 channels = _function("channels")
-"""Every channel of every protocol."""
+"""The channels of all protocols."""
 credits = _function("credits")  # noqa: A001 - the protocol's own word
-"""The credit that bymux peers gave one another; needs ``bymuxPorts``."""
+"""The credit that bymux peers granted; needs ``bymuxPorts``."""
 rations = _function("rations")
-"""The rations that Jmux peers gave one another; needs ``jmuxPorts``."""
+"""The rations that Jmux peers granted; needs ``jmuxPorts``."""
 mux_streams = _function("mux_streams")
 """The streams of bymux and the sessions of Jmux connections; needs ``bymuxPorts`` or ``jmuxPorts``."""
 requests = _function("requests")
-"""The requests of Jmux connections, how long each took and how it ended; needs ``jmuxPorts``."""
+"""The requests of Jmux connections, with duration and outcome; needs ``jmuxPorts``."""
 aqueduct_channels = _function("aqueduct_channels")
 """The channels of Aqueduct connections, from their traces."""
 
 
 def problems(rows: DataFrame) -> DataFrame:
-    """What is wrong with captures or recordings, and the errors that peers reported.
+    """Find the problems of captures or recordings, and the errors that peers reported.
 
-    Packets that were passed over are counted too: in batch in one row for each file and reason; in streaming in rows whose
-    ``packets`` add up to it, as each task of a micro-batch has its own.
+    Skipped packets are counted: in batch, in one row for each file and reason; in streaming, in several rows whose ``packets``
+    add up, one for each task of a micro-batch.
 
     Args:
         rows: Rows of ``mainstem.capture``, or of ``mainstem.recording`` with the option ``rows=problems``.
@@ -203,7 +203,7 @@ def problems(rows: DataFrame) -> DataFrame:
 
 
 def _by_file(table: DataFrame) -> DataFrame:
-    """Problems with one row of PASSED_OVER for each file and reason; those of the tasks are added up, the others stay."""
+    """Problems with the PASSED_OVER rows of all tasks added up by file and reason."""
     from pyspark.sql import functions as f
 
     names = PROBLEMS.names
@@ -220,14 +220,14 @@ OF_FRAMES: dict[str, Callable[[DataFrame], DataFrame]] = {
         mux_streams, requests, aqueduct_channels, problems,
     )
 }  # fmt: skip
-"""The functions that take what ``mainstem.capture`` reads, by name."""
+"""The functions that take rows of ``mainstem.capture``, by name."""
 
 
 def latest(rows: DataFrame, identity: Iterable[str]) -> DataFrame:
-    """The last form of each row of what a streaming query wrote of a stateful table.
+    """Keep the last version of each row that a streaming query wrote to a stateful table.
 
     Args:
-        rows: What the query wrote, read in batch.
+        rows: The rows written, read in batch.
         identity: The columns that identify a row: ``TABLES[name].identity``.
 
     Returns:
@@ -247,20 +247,21 @@ _REPEAT_KEY = ("stream_id", "reserved_value")
 
 
 def drop_duplicates(recordings: DataFrame, *, within: str = "1 hour", timestamp: str = "recorded_at") -> DataFrame:
-    """The messages that ``mainstem.channel`` sent, each once.
+    """Drop duplicates of messages that ``mainstem.channel`` sent.
 
-    A message is identified by its stream and by the key in its reserved value (``mainstem.message_keys``). One query may write to
-    a stream. A streaming DataFrame gets a watermark on the time: a repeat that comes later than ``within`` is kept.
+    A message is identified by its stream and the key in its reserved value (``mainstem.message_keys``). Only one query may
+    write to a stream. A streaming DataFrame gets a watermark on the time: duplicates that arrive later than ``within`` are
+    kept.
 
     Args:
         recordings: Rows of ``mainstem.recording`` or ``mainstem.live``, with the columns ``stream_id`` and
             ``reserved_value`` and, when streaming, the time.
-        within: In streaming, how long repeats are remembered, as Spark writes intervals. Batch remembers all.
-        timestamp: In streaming, the column of the time. For recordings that keep no times: ``timestamp``, of the option
-            ``timestampFrom``.
+        within: Streaming: how long keys are remembered, as a Spark interval. Batch remembers all.
+        timestamp: Streaming: the column of the time. For recordings without times, use ``timestamp``, which the option
+            ``timestampFrom`` adds.
 
     Returns:
-        The same rows without the repeats.
+        The rows without duplicates.
 
     Example:
         >>> drop_duplicates(recordings(spark, "/data/recordings")).count()

@@ -237,18 +237,18 @@ def test_a_codecs_column_hides_the_sources_of_its_name(tmp_path: Path) -> None:
     ("options", "columns", "sentence"),
     [
         ({"codec": "jason"}, [], "unknown codec 'jason'"),
-        ({"codec.delimiter": ";"}, [], "codec.delimiter: it is an option of codec, which is not given"),
-        ({"codecschema": '{"type": "struct", "fields": []}'}, [], "codecSchema: it has the columns of codec"),
+        ({"codec.delimiter": ";"}, [], "codec.delimiter is an option of the codec, but codec is not set"),
+        ({"codecschema": '{"type": "struct", "fields": []}'}, [], "codecSchema lists the columns of the codec"),
         ({"codec": "json", "codecschema": "id bigint"}, [], "codecSchema: id bigint is not a schema in JSON"),
-        ({"codec": "json", "rows": "problems"}, [], "codec: rows=problems has no payloads to decode"),
+        ({"codec": "json", "rows": "problems"}, [], "codec cannot be used with rows=problems"),
         ({"codec": "json", "codec.x": "1"}, [], "codec 'json': JsonLines has no option 'x'"),
-        ({"codec": "json"}, [("id", LongType(), False)], "'id' is bigint and nullable at every depth.* codecSchema says"),
+        ({"codec": "json"}, [("id", LongType(), False)], "'id' must be bigint and nullable at every depth.* use codecSchema"),
         ({"codec": "json"}, [("problem", LongType(), True)], "'problem' is of type string, not bigint"),
         ({"codec": "json"}, [("problem", StringType(), False)], "'problem' must be nullable"),
         ({"codec": "json"}, [("position", StringType(), True)], "'position' is of type bigint, not string"),
         ({"codec": "json"}, [("mainstem.x", LongType(), True)], "no column 'x'"),
         ({"codec": "json"}, [("id", LongType(), True), ("ID", LongType(), True)], "have the same name in Spark"),
-        ({"codec": "json", "codecschema": COLUMNS.json()}, [("id", ShortType(), True)], "'id' is bigint and nullable"),
+        ({"codec": "json", "codecschema": COLUMNS.json()}, [("id", ShortType(), True)], "'id' must be bigint and nullable"),
     ],
 )  # fmt: skip
 def test_a_wrong_option_or_column_is_named(

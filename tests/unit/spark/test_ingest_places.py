@@ -31,7 +31,7 @@ def test_a_sample_the_times_and_the_rest_are_of_a_pattern(tmp_path: Path) -> Non
     recorded(tmp_path / "rec" / "south", count=50)
     check(str(tmp_path / "rec" / "*"), tmp_path, 300)
     index_file(tmp_path / "rec" / "south", 1).unlink()
-    with pytest.raises(ConfigurationError, match=r"recording 1 of .*south: it keeps no times"):
+    with pytest.raises(ConfigurationError, match=r"recording 1 of .*south: it has no index"):
         _check_times(IngestOptions(source=str(tmp_path / "rec" / "*"), out=tmp_path / "table"))
 
 

@@ -236,7 +236,7 @@ def test_a_capture_that_is_shorter_than_its_checkpoint_fails_or_is_read_anew(tmp
     path.write_bytes(captured(9))
     known = latest(following(path), NOTHING)
     path.write_bytes(captured(3))
-    with pytest.raises(CaptureError, match=r"before byte \d+ of the checkpoint: it is another file now"):
+    with pytest.raises(CaptureError, match=r"before byte \d+ of the checkpoint: the file was replaced"):
         latest(following(path), known)
     stream = following(path, failOnDataLoss="false")
     assert read_in(stream, known, latest(stream, known)) == [1, 2, 3]

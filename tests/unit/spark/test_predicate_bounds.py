@@ -104,5 +104,5 @@ def test_a_time_beyond_what_can_be_written_is_the_last_that_can() -> None:
 
 @pytest.mark.parametrize("text", ["-1", "soon", ""])
 def test_what_is_no_position_is_refused(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="is not a position"):
+    with pytest.raises(ConfigurationError, match="must be a position"):
         parse_options({"path": "/nowhere", "fromPosition": text})

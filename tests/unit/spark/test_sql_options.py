@@ -61,7 +61,7 @@ def test_the_columns_of_a_table_carry_its_options(kind: type[DataSource], provid
     assert isinstance(columns, StructType)
     assert read_options(provider, {}, columns) == {"path": "/data"}
     assert read_options(provider, {"rowsperbatch": "500"}, columns) == {"path": "/data", "rowsperbatch": "500"}
-    with pytest.raises(ConfigurationError, match="has a path of its own"):
+    with pytest.raises(ConfigurationError, match="has its own path"):
         read_options(provider, {"path": "/else"}, columns)
 
 
@@ -82,7 +82,7 @@ def test_what_decides_on_the_rows_belongs_to_the_table() -> None:
         if name.lower() in TUNING:
             read_options("mainstem.recording", {name: "1"}, table_of({"path": "/data"}))
             continue
-        with pytest.raises(ConfigurationError, match=f"^{name}: only the table itself may have it"):
+        with pytest.raises(ConfigurationError, match=f"^{name} can only be set for the whole table"):
             read_options("mainstem.recording", {name: "1"}, table_of({"path": "/data"}))
     assert {
         "indexdirectory", "maxbytespertrigger", "maxrowsperpartition", "maxrowspertrigger", "maxtriggerdelay",
@@ -154,13 +154,13 @@ def test_a_micro_batch_is_held_back_until_enough_is_new_or_the_delay_has_passed(
     [
         (
             {"minBytesPerTrigger": "2m", "maxBytesPerTrigger": "1m"},
-            "minBytesPerTrigger: '2m' is above maxBytesPerTrigger",
+            "minBytesPerTrigger must not exceed maxBytesPerTrigger (got '2m'",
         ),
-        ({"maxTriggerDelay": "5s"}, "maxTriggerDelay: it is the delay of minBytesPerTrigger, which is not given"),
-        ({"minBytesPerTrigger": "1k", "maxTriggerDelay": "5"}, "maxTriggerDelay: '5' is not a time as in 500ms, 30s"),
-        ({"maxRowsPerPartition": "0"}, "maxRowsPerPartition: '0' is not above zero"),
-        ({"maxRowsPerPartition": "5", "rows": "frames"}, "maxRowsPerPartition: it counts messages"),
-        ({"failOnDataLoss": "yes"}, "failOnDataLoss: 'yes' is neither true nor false"),
+        ({"maxTriggerDelay": "5s"}, "maxTriggerDelay limits the delay of minBytesPerTrigger, which is not set"),
+        ({"minBytesPerTrigger": "1k", "maxTriggerDelay": "5"}, "maxTriggerDelay must be a duration such as 500ms, 30s"),
+        ({"maxRowsPerPartition": "0"}, "maxRowsPerPartition must be above 0 (got '0')"),
+        ({"maxRowsPerPartition": "5", "rows": "frames"}, "maxRowsPerPartition counts messages"),
+        ({"failOnDataLoss": "yes"}, "failOnDataLoss must be true or false (got 'yes')"),
     ],
 )
 def test_a_wrong_option_is_named_as_it_is_written(options: dict[str, str], sentence: str) -> None:
@@ -202,7 +202,7 @@ def test_small_pieces_share_a_task_only_within_the_limit(path: Any) -> None:
 
 def test_too_many_tasks_are_refused(path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mainstem.spark.sources.planning.MAX_TASKS", 100)
-    with pytest.raises(ConfigurationError, match="maxRowsPerPartition: more than 100 tasks"):
+    with pytest.raises(ConfigurationError, match="maxRowsPerPartition needs more than 100 tasks"):
         batch_reader(path, maxRowsPerPartition="1").partitions()
 
 
@@ -233,7 +233,7 @@ def test_without_limits_a_stream_goes_on_where_the_last_micro_batch_ended(path: 
 @pytest.mark.parametrize("name", ["maxBytesPerTrigger", "maxrowspertrigger", "minBytesPerTrigger"])
 def test_a_spark_without_limits_refuses_their_options(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(features, "HAS_READ_LIMITS", False)
-    with pytest.raises(ConfigurationError, match=r"(?i)" + name + r": Spark .* has no limits for sources in Python"):
+    with pytest.raises(ConfigurationError, match=r"(?i)" + name + r": Spark .* has no limits for Python sources"):
         stream_reader(object(), {name: "1"}, RecordingOptions)  # type: ignore[arg-type]
     assert isinstance(stream_reader(object(), {}, RecordingOptions), WithoutLimits)  # type: ignore[arg-type]
 

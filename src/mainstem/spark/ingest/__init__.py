@@ -1,14 +1,13 @@
-"""Private: recordings, or a live channel, into a table: once or for as long as it runs, each message once.
+"""Private: loads recordings or a live channel into a table, once or continuously, each message once.
 
-The table has the columns ``date``, ``stream_id`` (its partitions), ``recording_id``, ``session_id``, ``position``,
-``recorded_at``, ``problem``, those of the codec, ``rescued`` and ``payload``. Every message is in it, at least once:
+The table is partitioned by ``date`` and ``stream_id``. It also has ``recording_id``, ``session_id``, ``position``,
+``recorded_at``, ``problem``, the codec's columns, ``rescued`` and ``payload``. Every message is in it:
 
-- A message that the codec cannot read, that has a value of another type than its column, or that has no rows at all, is a row
-  with its reason in ``problem``, the message in ``payload``, and nothing in the codec's columns.
-- Fields that the schema does not have are in ``rescued``, as JSON.
+- If the codec cannot read a message, a value has another type than its column, or there are no rows, the message becomes a row
+  with the reason in ``problem``, its bytes in ``payload``, and nulls in the codec's columns.
+- Fields that the schema lacks are in ``rescued``, as JSON.
 
-The columns are those of the table: a restart reads with the same ones, and is refused when others are given, unless they
-may be added.
+A restarted ingest uses the table's columns. Other columns are refused unless ``evolve`` allows adding them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["META", "OBSERVED", "RESCUE_COLUMNS", "Count", "IngestOptions", "remaining", "source", "start", "table"]
 
-# Imported when they are used: `mainstem compact` opens tables without Spark.
+# Imported lazily: `mainstem compact` opens tables without Spark.
 _HOMES = {
     "META": "mainstem.spark.ingest.options",
     "OBSERVED": "mainstem.spark.ingest.options",

@@ -1,4 +1,4 @@
-"""The options of ``mainstem ingest``, and the columns that its tables have besides those of the codec."""
+"""The options of ``mainstem ingest``, and the columns of its tables besides the codec's."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ META_DDL = "date date, stream_id int, recording_id bigint, session_id int, posit
 RESCUE_DDL = "rescued string, payload binary"
 PARTITIONS = ("date", "stream_id")
 OBSERVED = "ingested"
-# Both beside the table's files. Readers of the table ignore names that start with an underscore.
+# In the table's directory. Readers of the table ignore names that start with an underscore.
 CHECKPOINT, SCHEMA_FILE = "_checkpoint", "_schema.json"
 FORMATS = ("parquet", "delta", "iceberg")
 MIN_FILE_SIZE = 1 << 10
 NO_COMPACTION = (
-    "a directory of Parquet files has no commits, so its readers would see rows twice or not at all while files are "
-    "replaced: --format delta or iceberg"
+    "a directory of Parquet files has no commits, so readers would miss rows or see them twice while files are replaced; use "
+    "--format delta or iceberg"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class IngestOptions:
-    """What goes where. ``source`` is a location of recordings, as the source takes it, or an Aeron channel (with ``streams``)."""
+    """The input and the table. ``source`` is a location of recordings, or an Aeron channel (with ``streams``)."""
 
     source: str
     out: Path | str = ""
@@ -63,27 +63,27 @@ class IngestOptions:
 
     @property
     def recordings(self) -> str:
-        """The directory that is read; empty for a live channel that is not recorded."""
+        """The location of the recordings; empty for a live channel that is not recorded."""
         return self.record_to if self.is_live else self.source
 
     @property
     def reading(self) -> RecordingOptions:
-        """The recordings as the source reads them: paths and patterns, a server, a store with its options."""
+        """The options of the source that reads the recordings."""
         return source_options(self.recordings, {} if self.is_live else self.source_options)
 
     @property
     def has_event_time(self) -> bool:
-        """Whether the source gives a column ``timestamp``."""
+        """Whether the source adds the column ``timestamp``."""
         return self.timestamp_from in TIMESTAMPS
 
     @property
     def keeps_null_dates(self) -> bool:
-        """Whether a row without a time is possible, and kept: the time is the publisher's."""
+        """Whether rows without a time are kept: publishers set the time."""
         return self.timestamp_from not in ("", "recorded_at")
 
     @property
     def checkpoint_location(self) -> str:
-        """Where Spark keeps what is read: in the table's directory, which readers of the table pass over."""
+        """Spark's checkpoint: by default in the table's directory, where readers of the table ignore it."""
         # A warehouse has several tables.
         return self.checkpoint or str(self.local_directory / CHECKPOINT / self.table)
 
@@ -100,14 +100,14 @@ class IngestOptions:
         return bool(str(self.out)) and scheme_of(str(self.out)) in ("", "file")
 
     def check(self) -> None:
-        """Raises ConfigurationError for what cannot be."""
+        """Raise ConfigurationError if options are missing or contradict each other."""
         self._check_table()
         if self.is_live and not self.streams:
             raise ConfigurationError("--stream is required when reading from an Aeron channel")
         if self.is_live and not self.follow:
             raise ConfigurationError("reading from a live channel never ends; add --follow")
         if self.schema and not self.codec:
-            raise ConfigurationError("--schema needs --codec, whose columns it names")
+            raise ConfigurationError("--schema lists the columns of --codec, which is missing")
         if self.timestamp_from and not self.has_event_time and not self.codec:
             names = ", ".join(TIMESTAMPS)
             raise ConfigurationError(
@@ -120,9 +120,11 @@ class IngestOptions:
         if not str(self.out) and not (self.catalog or self.catalog_options):
             raise ConfigurationError("--out is required: the directory or URL of the table")
         if self.format == "iceberg" and not self.table:
-            raise ConfigurationError("--table: an Iceberg table has a name in its catalog, as in sea.tides")
+            raise ConfigurationError(
+                "--table is required: the name of the Iceberg table in its catalog, such as sea.tides"
+            )
         if self.format != "iceberg" and (self.table or self.catalog or self.catalog_options):
-            raise ConfigurationError("--table and --catalog are of Iceberg: --format iceberg")
+            raise ConfigurationError("--table and --catalog need --format iceberg")
         if self.format == "parquet":
             if not self.is_local:
                 raise ConfigurationError(

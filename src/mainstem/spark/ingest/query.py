@@ -1,4 +1,4 @@
-"""The streaming query: from the messages to the rows of the table, into the table."""
+"""The streaming query that turns messages into rows of the table."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 EVENT_TIME = f"{QUALIFIER}timestamp"
 NO_TIMES = (
-    "it keeps no times, as it has no index, and the table is partitioned by date: --timestamp-from names "
-    "reserved_value_ns, _us or _ms, or a field of the codec"
+    "it has no index and so no times, but the table is partitioned by date; set --timestamp-from to reserved_value_ns, _us or _ms,"
+    " or to a field of the codec"
 )
 
 
 def source(spark: SparkSession, options: IngestOptions, columns: StructType | None = None) -> DataFrame:
-    """The messages as a streaming DataFrame, or with the codec's columns the rows of the table, decoded."""
+    """The messages as a streaming DataFrame; with the codec's columns, decoded rows."""
     reader = spark.readStream.format("mainstem.live" if options.is_live else "mainstem.recording")
     if options.has_event_time:
         reader = reader.option("timestampFrom", options.timestamp_from)
@@ -57,7 +57,7 @@ def source(spark: SparkSession, options: IngestOptions, columns: StructType | No
 
 
 def _read_schema(options: IngestOptions, columns: StructType) -> StructType:
-    """The columns that the table needs of the source: all nullable, as those of the table."""
+    """The source's columns for the table, all nullable like the table's."""
     from pyspark.sql.types import IntegerType, StructField, StructType, TimestampType
 
     known = [item for item in StructType.fromDDL(META_DDL).fields if item.name != "date"]
@@ -67,7 +67,7 @@ def _read_schema(options: IngestOptions, columns: StructType) -> StructType:
 
 
 def table(spark: SparkSession, options: IngestOptions, target: Target) -> DataFrame:
-    """The rows of the table to be, as a streaming DataFrame whose progress counts them."""
+    """The rows of the table, as a streaming DataFrame whose progress counts them."""
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
     from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
@@ -75,7 +75,7 @@ def table(spark: SparkSession, options: IngestOptions, target: Target) -> DataFr
     columns = None
     if options.codec:
         found = codec_columns(options, find_codec(options.codec, options.codec_options), target)
-        # The types that values of Arrow have in Spark: a string of at most ten characters is a string.
+        # Spark's types for Arrow values: varchar(10), for example, becomes string.
         columns = from_arrow_schema(to_arrow_schema(found, timezone="UTC"), prefer_timestamp_ntz=True)
     df = source(spark, options, columns)
     time = f.col("recorded_at")
@@ -92,9 +92,9 @@ def table(spark: SparkSession, options: IngestOptions, target: Target) -> DataFr
         if name not in columns.names or not isinstance(
             columns[name].dataType, DateType | TimestampType | TimestampNTZType
         ):
-            raise ConfigurationError(f"--timestamp-from: the codec has no field {name!r} that is a time")
+            raise ConfigurationError(f"--timestamp-from: the codec has no time field {name!r}")
         date = f.to_date(f.col(f"`{name.replace('`', '``')}`"))
-        # A partition's date has four digits of a year in every format: what lies outside is as unknown as null.
+        # A partition's date has a year of four digits; other dates count as unknown.
         known = f.when(f.year(date).between(date_type.min.year, date_type.max.year), date)
         date = f.coalesce(known, f.to_date("recorded_at"))
     rows = _counted(df.withColumn("date", date), f.col(f"`{ROW}`"), f.col("rescued"))
@@ -115,7 +115,7 @@ def _counted(rows: DataFrame, row_of_message: Column, rescued: Column) -> DataFr
 
 
 def start(spark: SparkSession, options: IngestOptions) -> StreamingQuery:
-    """Starts the query. Its checkpoint is in ``out/_checkpoint``, so the same command goes on where it was."""
+    """Start the query. The same options resume from its checkpoint."""
     options.check()
     _check_times(options)
     target = open_target(options)
@@ -132,7 +132,7 @@ def start(spark: SparkSession, options: IngestOptions) -> StreamingQuery:
 
 
 def _check_times(options: IngestOptions) -> None:
-    """Raises ConfigurationError where the table's dates would not be known."""
+    """Raise ConfigurationError if a recording has no times for the table's dates."""
     if options.keeps_null_dates or options.is_live:
         return
     with recordings_at(options.reading) as recordings:
@@ -147,22 +147,15 @@ def _check_times(options: IngestOptions) -> None:
 # -- the codec's columns -----------------------------------------------------------------------------------------------
 
 
-# No column inferred from messages may have one of these names; such fields are rescued.
+# Fields with these names are rescued when columns are inferred.
 TAKEN = (*META, *RESCUE_COLUMNS, ROW, *(QUALIFIER + name for name in (*META, "timestamp")))
 
 
 def codec_columns(options: IngestOptions, codec: Codec, target: Target) -> StructType:
-    """The codec's columns, with those that must not be null: those of the table, else of the option, else inferred from messages.
+    """The codec's columns, with nullability: from ``--schema``, else the table, else inferred from messages.
 
-    With ``options.evolve`` they are those of the table, and then what the option or the messages have beyond them.
-
-    Args:
-        options: Where from and where to.
-        codec: What finds the columns.
-        target: The table.
-
-    Raises:
-        ConfigurationError: The option differs from the table, or there is nothing to infer from.
+    With ``options.evolve``, the table's columns come first, then new ones. Raises ConfigurationError if ``--schema`` differs
+    from the table, or if there is nothing to infer from.
     """
     from pyspark.sql.types import StructType
 
@@ -180,10 +173,10 @@ def codec_columns(options: IngestOptions, codec: Codec, target: Target) -> Struc
             kind = united(before, kind, target.rules.widens, strict=bool(options.schema))
         elif change := difference(before, kind):
             raise ConfigurationError(
-                f"--schema: {options.out} was begun with another one: {change}; --evolve adds columns, or name another --out"
+                f"--schema: {options.out} has other columns: {change}; use --evolve to add columns, or another --out"
             )
     if options.schema:
-        # The table's columns are nullable, as problem rows are in it too.
+        # The table's own columns are nullable because it has rows with problems.
         kind = with_required(kind, StructType.fromDDL(options.schema))
     return kind
 
@@ -198,14 +191,14 @@ def _inferred(options: IngestOptions, codec: Codec, before: StructType | None) -
 
 
 def sample(options: IngestOptions) -> list[bytes]:
-    """Messages of every recording that is read, from several places of each; none where there are none."""
+    """Messages from several points of each recording."""
     payloads: list[bytes] = []
     if not options.recordings:
         return payloads
     with recordings_at(options.reading) as recordings:
         chosen = [each for each in recordings if not options.streams or each[1].stream_id in options.streams]
         for archive, descriptor in chosen:
-            # A fault is met again when the messages are read.
+            # A problem is found again when the messages are read.
             with suppress(RecordingError), RecordingReader(archive, descriptor) as reader:
                 payloads += sampled(reader, len(chosen))
     return payloads
@@ -220,8 +213,8 @@ COUNTS = ("messages", "rows", "problems", "rescued")
 class Count:
     """What a query has done so far, summed over its progress, because Spark remembers only the last micro-batches.
 
-    ``messages`` were read and ``rows`` written; ``problems`` are unreadable messages, whose rows count too; ``rescued`` are rows
-    with fields that the schema lacks.
+    ``messages`` were read and ``rows`` written; ``problems`` are unreadable messages, whose rows count too; ``rescued`` are
+    rows with fields that the schema lacks.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Where the rows go: a table of a format with commits, or a directory of Parquet files that Spark's own sink writes."""
+"""Writes rows to a table format with commits, or with Spark's own sink to a directory of Parquet files."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Target(ABC):
 
 
 def open_target(options: IngestOptions) -> Target:
-    """What the options name. Raises MissingExtraError where the format's library is not installed."""
+    """Open the table. Raises MissingExtraError if the format's library is not installed."""
     if options.format == "parquet":
         return ParquetDirectory(options, ColumnRules())
     return CommittedTable(open_table(options), options)
 
 
 def open_table(options: IngestOptions) -> Table:
-    """The table of a format with commits."""
+    """Open a table of a format with commits."""
     if options.format == "iceberg":
         from mainstem.spark.formats.iceberg import IcebergTable, open_catalog
 
@@ -75,7 +75,7 @@ class ParquetDirectory(Target):
 
     def writer(self, rows: DataFrame) -> DataStreamWriter:
         if (self._options.local_directory / "_delta_log").exists():
-            raise ConfigurationError(f"--out: {self._options.out} is a Delta table: --format delta")
+            raise ConfigurationError(f"--out: {self._options.out} is a Delta table; use --format delta")
         return (
             rows.writeStream.format("parquet")
             .partitionBy(*PARTITIONS)
@@ -88,7 +88,7 @@ class ParquetDirectory(Target):
 
 
 class CommittedTable(Target):
-    """A table whose commits name the micro-batches that they hold."""
+    """A table whose commits name their micro-batches."""
 
     def __init__(self, table: Table, options: IngestOptions) -> None:
         super().__init__(options, table.rules)
@@ -100,12 +100,14 @@ class CommittedTable(Target):
             return None
         missing = [name for name in META if name not in whole.names]
         if missing:
-            raise ConfigurationError(f"{self._table.name} was not written by ingest: it has no column {missing[0]!r}")
+            raise ConfigurationError(f"{self._table.name} was not written by ingest: column {missing[0]!r} is missing")
         return _codec_columns(whole) if RESCUE_COLUMNS[0] in whole.names else None
 
     def writer(self, rows: DataFrame) -> DataStreamWriter:
         if self._options.is_local and (self._options.local_directory / "_spark_metadata").exists():
-            raise ConfigurationError(f"--out: {self._options.out} is a directory of Parquet files: --format parquet")
+            raise ConfigurationError(
+                f"--out: {self._options.out} is a directory of Parquet files; use --format parquet"
+            )
         self._table.prepare(rows.schema, evolve=self._options.evolve)
         write: Any = BatchWriter(
             self._table,

@@ -1,10 +1,10 @@
-"""``mainstem.channel``: a DataFrame onto a channel, batch and streaming, at least once.
+"""``mainstem.channel``: sends a DataFrame to a channel, batch and streaming, at least once.
 
     df.write.format("mainstem.channel").option("channel", "aeron:ipc").option("streamId", 1001).mode("append").save()
 
-The guarantee is *at least once*: a task that fails is tried again, and a micro-batch that was not committed is sent again. Each
-message carries its key (``mainstem.message_keys``), which is the same at every attempt, so that a reader can drop repeats. Within a
-partition messages keep their order.
+The guarantee is *at least once*: Spark repeats failed tasks and uncommitted micro-batches. Each message carries a key
+(``mainstem.message_keys``) that is the same at every attempt, so that readers can drop duplicates. Messages keep their order within
+a partition.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-# What Spark calls the number of a micro-batch among a task's properties.
+# The property of a task that holds the number of its micro-batch.
 BATCH_PROPERTY = "streaming.sql.batchId"
 
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """What a task reports: how many messages of its partition went out."""
+    """How many messages of its partition a task has sent."""
 
     partition: int
     rows: int
@@ -48,14 +48,12 @@ def _send(options: ChannelOptions, epoch: int, batches: Iterator[Any]) -> Sent:
     partition = context.partitionId()
     messages = [value for batch in batches for value in _values(batch, options.column)]
     if any(value is None for value in messages):
-        raise ConfigurationError(
-            f"column {options.column!r} holds a null, and a message is never null: filter them out"
-        )
+        raise ConfigurationError(f"column {options.column!r} has nulls, which are not messages; filter them out")
     return Sent(partition, send(options, epoch, partition, messages) if messages else 0)
 
 
 def _values(rows: Any, column: str) -> list[Any]:
-    """A column of an Arrow batch, or of one row: stream writers of Spark 4.0 get rows."""
+    """A column of an Arrow batch, or of a row, which stream writers of Spark 4.0 get."""
     if hasattr(rows, "to_pylist"):
         values: list[Any] = rows.column(column).to_pylist()
         return values
@@ -64,7 +62,7 @@ def _values(rows: Any, column: str) -> list[Any]:
 
 
 class ChannelWriter(DataSourceArrowWriter):
-    """A batch: all its messages are of one epoch, the option ``epoch`` or else the second at which it was planned."""
+    """A batch. Its messages share an epoch: the option ``epoch``, or the second at which the batch was planned."""
 
     def __init__(self, options: ChannelOptions) -> None:
         self._options = options
@@ -82,7 +80,7 @@ class ChannelWriter(DataSourceArrowWriter):
 
 
 class ChannelStreamWriter(StreamWriter):
-    """A micro-batch: its number is the epoch, so that the same messages have the same keys after a restart."""
+    """A micro-batch. Its number is the epoch, so messages have the same keys after a restart."""
 
     def __init__(self, options: ChannelOptions) -> None:
         self._options = options
@@ -113,7 +111,7 @@ class ChannelSink(DataSource):
         options = parse_options(self.options)
         check_schema(schema, options.column)
         if overwrite:
-            raise ConfigurationError("a channel cannot be overwritten: use mode('append')")
+            raise ConfigurationError("a channel cannot be overwritten; use mode('append')")
         return ChannelWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> ChannelStreamWriter:  # noqa: ARG002, N802
@@ -122,4 +120,4 @@ class ChannelSink(DataSource):
         return ChannelStreamWriter(options)
 
     def reader(self, schema: StructType) -> Any:  # noqa: ARG002
-        raise ConfigurationError("mainstem.channel only writes; mainstem.live and mainstem.recording read")
+        raise ConfigurationError("mainstem.channel can only write; read with mainstem.live or mainstem.recording")

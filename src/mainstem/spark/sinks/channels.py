@@ -31,7 +31,7 @@ def _number(value: str, name: str) -> int:
     try:
         return int(value)
     except ValueError:
-        raise ConfigurationError(f"{name}: {value!r} is not a whole number") from None
+        raise ConfigurationError(f"{name} must be an integer (got {value!r})") from None
 
 
 def _seconds(value: str, name: str) -> float:
@@ -40,7 +40,7 @@ def _seconds(value: str, name: str) -> float:
     except ValueError:
         seconds = -1.0
     if seconds <= 0:
-        raise ConfigurationError(f"{name}: {value!r} is not a number of seconds above zero")
+        raise ConfigurationError(f"{name} must be a number of seconds above 0 (got {value!r})")
     return seconds
 
 
@@ -72,7 +72,7 @@ class ChannelOptions:
     epoch: int | None = option(
         "epoch",
         _number,
-        "batch: the first part of the keys. Give the same one to send the same batch again",
+        "batch: the first part of the keys. Use the same value to send the same batch again",
         shown="the time",
     )
     ca: str = option("ca", text, "Aqueduct: the authority that signed the server's certificate", default="")
@@ -83,13 +83,13 @@ class ChannelOptions:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port of a channel that is none of Aeron's."""
+        """Host and port, except for Aeron channels."""
         parts = urlsplit(self.channel)
         return parts.hostname or "", parts.port or 0
 
 
 def parse_options(options: Mapping[str, str]) -> ChannelOptions:
-    """Checked options. Raises ConfigurationError that names the option, its value and what would be accepted."""
+    """Parse the options. Raises ConfigurationError with the option, its value and the accepted values."""
     texts = {name.lower(): value for name, value in options.items()}
     texts.pop("checkpointlocation", None)
     path = texts.pop("path", "")
@@ -114,38 +114,38 @@ def parse_options(options: Mapping[str, str]) -> ChannelOptions:
 
 
 def check_schema(schema: StructType, column: str) -> None:
-    """Raises ConfigurationError when the DataFrame has no column of messages."""
+    """Raise ConfigurationError unless the DataFrame has the column of messages."""
     kinds = {item.name: item.dataType.simpleString() for item in schema.fields}
     if column not in kinds:
         raise ConfigurationError(
-            f"mainstem.channel sends the column {column!r}, and there are only {', '.join(kinds)}; set 'column'"
+            f"mainstem.channel sends the column {column!r}, but there are only {', '.join(kinds)}; set the option 'column'"
         )
     if kinds[column] not in ("binary", "string"):
-        raise ConfigurationError(f"column {column!r} is {kinds[column]}; a message is binary or string: cast it first")
+        raise ConfigurationError(f"column {column!r} must be binary or string (got {kinds[column]}); cast it first")
 
 
 # -- one class for each protocol ---------------------------------------------------------------------------------------
 
-# Bytes that are written to a stream at once.
+# Bytes written to a stream at once.
 PIECE = 256 << 10
-# Messages that are given to an event loop at once.
+# Messages passed to the event loop at once.
 AT_ONCE = 256
 
 
 class Channel(Protocol):
-    """Takes a partition's messages."""
+    """Sends the messages of a partition."""
 
     def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
-        """Sends them in order, waiting where the other side pushes back; returns how many when they are in its hands."""
+        """Send messages in order, waiting under back pressure; return their number once they are delivered."""
         ...
 
     def close(self) -> None: ...
 
 
 class AeronChannel:
-    """A concurrent publication, shared by every worker beside one driver. The key is each frame's reserved value.
+    """A concurrent publication, shared by all workers of one driver. The key is each frame's reserved value.
 
-    In the publication's log a message is safe from the death of this process; the driver sends it, and repairs loss.
+    A message in the publication's log survives this process: the driver sends it and repairs loss.
     """
 
     def __init__(self, options: ChannelOptions) -> None:
@@ -160,24 +160,24 @@ class AeronChannel:
             raise
 
     def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
-        """Offers them one by one. Raises OfferError when the stream takes nothing for the timeout, or has no subscriber."""
+        """Raises OfferError if the stream accepts nothing for the timeout, or has no subscriber."""
         send, timeout, row = self._publication.send, self._options.timeout, 0
         first = MessageKey(epoch, partition, 0).reserved_value()
         for row, message in enumerate(messages, 1):
             if row & 0xFFFF == 0:
-                # Raises in time where there are too many rows.
+                # Raises if there are too many rows.
                 MessageKey(epoch, partition, row).reserved_value()
             send(message, timeout=timeout, reserved_value=first + row - 1)
         return row
 
     def close(self) -> None:
-        """Closes publication and client; what was offered is still sent."""
+        """Close publication and client; offered messages are still sent."""
         self._publication.close()
         self._aeron.close()
 
 
 class BymuxChannel:
-    """A stream of one bymux connection for each partition. The other side ends its half when it has taken everything."""
+    """A bymux stream for each partition. The peer finishes its half once it has received everything."""
 
     def __init__(self, options: ChannelOptions) -> None:
         from mainstem.bymux import connect
@@ -186,7 +186,7 @@ class BymuxChannel:
         self._connection = connect(*options.address)
 
     def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
-        """Raises ConnectionLost when the stream ends before the other side has everything, Timeout."""
+        """Raises ConnectionLost if the stream ends before the peer has everything, and Timeout."""
         timeout = self._options.timeout
         with self._connection.open_stream(timeout=timeout) as stream:
             count = _write(partial(stream.write, timeout=timeout), epoch, partition, messages)
@@ -200,7 +200,7 @@ class BymuxChannel:
 
 
 class JmuxChannel:
-    """A request for each partition. A response, whatever it holds, means that everything was taken."""
+    """A Jmux request for each partition. Any response means that everything was received."""
 
     def __init__(self, options: ChannelOptions) -> None:
         from mainstem.jmux import connect
@@ -209,7 +209,7 @@ class JmuxChannel:
         self._client = connect(*options.address)
 
     def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
-        """Raises Aborted when the server breaks the request off or refuses it, ConnectionLost, Timeout."""
+        """Raises Aborted if the server aborts or refuses the request, ConnectionLost, and Timeout."""
         timeout = self._options.timeout
         with self._client.open_session(timeout=timeout) as session:
             count = _write(partial(session.write, timeout=timeout), epoch, partition, messages)
@@ -236,7 +236,7 @@ class AqueductChannel:
             raise
 
     def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
-        """Raises ChannelError when the channel ends first, Timeout when nothing moves for the timeout."""
+        """Raises ChannelError if the channel ends first, and Timeout if there is no progress for the timeout."""
         rows = [
             MessageKey(epoch, partition, row).encode() + as_message(message) for row, message in enumerate(messages)
         ]
@@ -256,7 +256,7 @@ class AqueductChannel:
         sender = self._connection.sender
         for message in messages[:-1]:
             await sender.send(message)
-        # In order: the receipt of the last one stands for the rest.
+        # In order, so the acknowledgment of the last one covers the rest.
         await (sender.send_acknowledged if is_last else sender.send)(messages[-1])
 
     def close(self) -> None:
@@ -265,7 +265,7 @@ class AqueductChannel:
 
 
 def _write(write: Callable[[bytes], object], epoch: int, partition: int, messages: Iterable[Any]) -> int:
-    """Writes the messages with key and length, in pieces; returns how many there were."""
+    """Write messages with key and length, and return their number."""
     count, size = 0, 0
     held: list[bytes] = []
     for message in messages:
@@ -289,10 +289,10 @@ _kept: dict[ChannelOptions, Channel] = {}
 
 
 def send(options: ChannelOptions, epoch: int, partition: int, messages: Iterable[Any]) -> int:
-    """Sends a partition's messages over this worker's connection, which is made when there is none.
+    """Send a partition's messages over this worker's connection.
 
-    A connection that was kept from an earlier task and is found broken is made again, once. What the protocol raises comes out
-    with the place it happened at; Spark then tries the partition again, with the same keys.
+    A connection kept from an earlier task that turns out to be broken is replaced once. The protocol's errors are raised with a
+    note that names the partition; Spark then repeats it with the same keys.
     """
     rows = list(messages)
     was_kept = options in _kept
@@ -313,5 +313,5 @@ def _send(options: ChannelOptions, epoch: int, partition: int, rows: list[Any]) 
         broken = _kept.pop(options, None)
         if broken is not None:
             broken.close()
-        error.add_note(f"while partition {partition} of epoch {epoch} ({len(rows)} rows) was sent to {options.channel}")
+        error.add_note(f"while sending partition {partition} of epoch {epoch} ({len(rows)} rows) to {options.channel}")
         raise

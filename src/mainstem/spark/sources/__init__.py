@@ -1,1 +1,1 @@
-"""Private: Spark data sources; each is thin over a part of Mainstem that does not import Spark."""
+"""Private: Spark data sources, thin layers over parts of Mainstem that do not import Spark."""

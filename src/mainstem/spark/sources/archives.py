@@ -1,4 +1,4 @@
-"""The archives that a query reads: at paths, URLs and patterns of them."""
+"""The archives of a query, at paths, URLs and patterns."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from mainstem.spark.sources.options import RecordingOptions
 
 WILD = frozenset("*?[")
-# A pattern that meets more directories than this at one level is a mistake, and each costs a request.
+# Each directory costs a request; a pattern with more at one level is a mistake.
 MAX_DIRECTORIES = 100_000
 
 
 @dataclass
 class OpenArchive:
-    """An archive that a query reads, and its recordings when it was last listed."""
+    """An open archive, and its recordings as of the last refresh."""
 
     key: str
     archive: Archive
@@ -37,7 +37,7 @@ class OpenArchive:
 
 
 class ArchiveSet:
-    """The archives of some locations. ``refresh`` lists them again, opens new ones and closes those that are gone."""
+    """The archives at some locations. ``refresh`` lists them, opens new ones and closes missing ones."""
 
     def __init__(self, options: RecordingOptions) -> None:
         self._locations, self._options = options.paths, replace(options.read, keep_listing=True)
@@ -45,7 +45,7 @@ class ArchiveSet:
         self._archives: dict[str, OpenArchive] = {}
 
     def refresh(self) -> dict[str, OpenArchive]:
-        """The archives by their key. Those whose recordings changed have another list of descriptors than before."""
+        """Return the archives by key. If recordings changed, ``descriptors`` is another list than before."""
         urls: dict[str, bool] = {}
         for location in self._locations:
             if is_pattern(location):
@@ -57,7 +57,7 @@ class ArchiveSet:
                 archive.close()
 
         def open_url(url: str) -> None:
-            # Kept at once, so that those of the other locations are closed if one raises. A pattern may match no archive yet.
+            # Stored at once, so that ``close`` closes it if another location raises. A pattern may match no archive yet.
             self._opened[url] = open_archives(url, replace(self._options, allow_missing=urls[url]))
 
         in_threads(open_url, [url for url in urls if not self._opened.get(url)])
@@ -86,7 +86,7 @@ class ArchiveSet:
 
 @contextmanager
 def recordings_at(options: RecordingOptions) -> Iterator[list[tuple[Archive, RecordingDescriptor]]]:
-    """Every recording that the options name, with its archive, for the length of a block; no reader is opened."""
+    """All recordings at the locations with their archives, which close after the block."""
     archives = ArchiveSet(options)
     try:
         yield [(each.archive, descriptor) for each in archives.refresh().values() for descriptor in each.descriptors]
@@ -100,19 +100,19 @@ def _listed(opened: OpenArchive) -> list[RecordingDescriptor]:
 
 
 def is_pattern(path: str) -> bool:
-    """Whether a path has wildcards; a local directory that has such a name is itself, and a URL's ``?`` begins its options."""
+    """Whether a path has wildcards. An existing directory of that name is not a pattern, and a URL's ``?`` begins its options."""
     if is_url(path):
         return bool(WILD & set(path.partition("?")[0]))
     return bool(WILD & set(path)) and not Path(path).exists()
 
 
 def matches(pattern: str, options: Mapping[str, str]) -> Iterator[str]:
-    """The directories that a pattern matches, level by level: ``*``, ``?`` and ``[...]`` never match a ``/``."""
+    """The directories that a pattern matches. ``*``, ``?`` and ``[...]`` never match ``/``."""
     path, mark, query = pattern.partition("?") if is_url(pattern) else (pattern, "", "")
     parts = path.rstrip("/").split("/")
     first = next(i for i, part in enumerate(parts) if WILD & set(part))
     if is_url(pattern) and first < 3:
-        raise ConfigurationError(f"{path!r}: a pattern matches below one bucket or server, whose name it must have")
+        raise ConfigurationError(f"{path!r}: the bucket or server of a pattern must not have wildcards")
     root = "/".join(parts[:first]) or ("/" if path.startswith("/") else ".")
     store = open_store(root + mark + query, options)
     try:

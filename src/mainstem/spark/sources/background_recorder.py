@@ -1,4 +1,4 @@
-"""A recorder in a thread of the streaming query's own process on the driver: what ``mainstem.live`` stands on."""
+"""The recorder of ``mainstem.live``, in a thread of the query's process on the driver."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ START_S = 30.0
 
 
 def run_directory(scratch: Path, run: str) -> Path:
-    """Where a run keeps its stream: below a directory that only this user may enter. Raises ConfigurationError, OSError."""
+    """A run's directory, below one that only this user may enter. Raises ConfigurationError and OSError."""
     make_directory(scratch)
     own = scratch / f"mainstem-live-{os.geteuid()}"
     private_directory(own)
@@ -39,20 +39,20 @@ def run_directory(scratch: Path, run: str) -> Path:
 
 
 def _sweep(own: Path) -> None:
-    """Removes what earlier runs left: Spark kills their process."""
+    """Remove directories of earlier runs, whose process Spark killed."""
     for path in own.iterdir():
         if not (path / LOCK_FILE).exists():
             continue
         try:
             Recorder(path).close()
         except (RecordingError, OSError):
-            # It is at work.
+            # Its recorder is running.
             continue
         shutil.rmtree(path, ignore_errors=True)
 
 
 class BackgroundRecorder:
-    """Records a channel into a directory until it is closed. With ``temporary`` the directory goes with it."""
+    """Records a channel into a directory until closed. A ``temporary`` directory is then deleted."""
 
     def __init__(
         self, directory: Path, channel: str, stream_ids: tuple[int, ...], aeron_directory: str, *, temporary: bool
@@ -85,8 +85,8 @@ class BackgroundRecorder:
             except RecordingError as error:
                 if self._temporary:
                     raise
-                # Another recorder is at work, for longer than any query lives: its recordings serve.
-                log.info("%s: its recordings are read", error)
+                # A permanent recorder is running: use its recordings.
+                log.info("%s: reading its recordings", error)
                 return
             aeron = stack.enter_context(Aeron.connect(aeron_directory or None, client_name="mainstem.live"))
             subscriptions = [stack.enter_context(aeron.add_subscription(channel, each)) for each in stream_ids]
@@ -100,7 +100,7 @@ class BackgroundRecorder:
                     time.sleep(IDLE_S)
 
     def purge(self, positions: Mapping[int, int]) -> None:
-        """Deletes segments that lie wholly before these positions."""
+        """Delete segments that end before these positions."""
         for descriptor in read_catalog(self.directory):
             before = positions.get(descriptor.recording_id, 0)
             for base in segment_bases(self.directory, descriptor.recording_id)[:-1]:

@@ -1,4 +1,4 @@
-"""What a Spark task does: a range of a recording as Arrow batches."""
+"""Reads a task's ranges of recordings as Arrow batches."""
 
 from __future__ import annotations
 
@@ -28,18 +28,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Tasks of a worker after which nothing more is imported: the modules of what was read, and those that Spark loads late.
+# After this many tasks a worker has imported everything, including modules that Spark loads late.
 FREEZING_TASKS = 4
 
 _tasks = 0
 
 
 def freeze_gc() -> None:
-    """Exempts what is imported from garbage collection; to be called at a task's start, before it makes anything.
+    """Exempt imported modules from garbage collection. Call it at the start of a task, before it creates objects.
 
-    Spark's worker collects garbage after every task, over every module that was ever imported: most of the time of a small
-    task. What lives when a task starts has just been collected over, and what its first tasks import lives as long as the
-    worker: so it need not be visited again.
+    Spark's worker collects garbage after every task, over all imported modules, which takes most of the time of a small task.
+    Objects that exist at the start of a task have just been visited and live as long as the worker.
     """
     global _tasks
     if _tasks < FREEZING_TASKS:
@@ -49,7 +48,7 @@ def freeze_gc() -> None:
 
 @dataclass
 class RecordingRange(InputPartition):
-    """``[start, end)`` of one recording, with all that a task on another host needs to read it."""
+    """``[start, end)`` of one recording, and everything that a task on another host needs to read it."""
 
     location: str
     descriptor: RecordingDescriptor
@@ -81,7 +80,7 @@ class RecordingGroup(InputPartition):
 
 
 def rows_of(part: RecordingRange | RecordingGroup) -> Iterator[pa.RecordBatch]:
-    """The rows of a task's ranges, whatever they are."""
+    """The rows of a task's ranges."""
     freeze_gc()
     archives = TaskArchives()
     try:
@@ -96,7 +95,7 @@ def rows_of(part: RecordingRange | RecordingGroup) -> Iterator[pa.RecordBatch]:
 
 
 def _joined(small: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of about ``rows``, and of no more bytes than one of a single recording has."""
+    """Join small batches into batches of about ``rows`` rows, within the usual limit of bytes."""
     import pyarrow as pa
 
     waiting: list[pa.RecordBatch] = []
@@ -118,7 +117,7 @@ class TaskArchives:
         self._opened: dict[tuple[str, str], Archive] = {}
 
     def reader(self, part: RecordingRange) -> RecordingReader:
-        """A reader of the range's recording, of its own."""
+        """Open a reader of the range's recording."""
         key = (part.location, part.archive_id)
         if key not in self._opened:
             (self._opened[key],) = open_archives(part.location, replace(part.read, archive_id=part.archive_id))
@@ -130,7 +129,7 @@ class TaskArchives:
 
 
 def read_problems(part: RecordingRange, archives: TaskArchives) -> Iterator[pa.RecordBatch]:
-    """A row for each problem of the range, and for a last frame that is not whole."""
+    """A row for each problem of the range, including a truncated last frame."""
     import pyarrow as pa
 
     kinds = {"recording_id": pa.int64(), "position": pa.int64(), "kind": pa.string(), "text": pa.string()}
@@ -144,14 +143,14 @@ def read_problems(part: RecordingRange, archives: TaskArchives) -> Iterator[pa.R
 
 
 def read_range(part: RecordingRange, archives: TaskArchives) -> Iterator[pa.RecordBatch]:
-    """The messages or frames of one range. Raises RecordingError at a problem unless data loss was to be accepted."""
+    """The messages or frames of one range. A problem raises RecordingError if ``strict``."""
     with archives.reader(part) as reader:
         for start, end in _whole_ranges(reader, part):
             yield from _rows_between(reader, part, start, end)
 
 
 def _whole_ranges(reader: RecordingReader, part: RecordingRange) -> Iterator[tuple[int, int]]:
-    """The range; where it is verified, without the stretches whose checksums differ. Reading continues after each."""
+    """The range, or with ``verify`` its parts between ranges with wrong checksums."""
     position = part.start
     if part.verify:
         for problem in sorted(find_problems(reader, part.start, part.end), key=lambda each: each.position):

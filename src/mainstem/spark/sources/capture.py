@@ -1,8 +1,8 @@
-"""``mainstem.capture``: packet captures as a batch and as a streaming source; a row is a frame (``mainstem.capture.schema``).
+"""``mainstem.capture``: packet captures as a batch and a streaming source; a row is a frame (``mainstem.capture.schema``).
 
-In a stream an offset is how much of each file was read, always to the end of a record (``capture_offsets``). Files may grow and
-new ones may come; none is ever read past its last whole record. A file that is another one than that of the offset fails the
-query, or with ``failOnDataLoss=false`` is read from its beginning.
+In a stream, an offset says how much of each file was read, up to the end of a record (``offsets``). Files may grow and new ones may
+appear; incomplete records are never read. If a file was replaced by another one, the query fails, or with ``failOnDataLoss=false``
+reads it from the beginning.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _with_skips(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class CaptureBatchReader(DataSourceReader):
-    """Reads what the files hold now."""
+    """Reads the current contents of the files."""
 
     def __init__(self, options: CaptureOptions, rows: CapturedRows) -> None:
         self._options, self._rows = options, rows
@@ -126,7 +126,7 @@ class CaptureBatchReader(DataSourceReader):
 
 
 class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads captures as they grow, and those that come. What needs history is read from its file's beginning each time."""
+    """Reads captures as they grow, and new ones. Packets that need history are read from the file's beginning each time."""
 
     def __init__(self, options: CaptureOptions, rows: CapturedRows) -> None:
         self._options, self._rows = options, rows
@@ -136,7 +136,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._delay = TriggerDelay(options.min_bytes, options.max_trigger_delay_ns)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tasks get a copy and need none of what the driver holds.
+        # Tasks get a copy without the driver's state.
         nothing: dict[str, Any] = {"_indexes": {}, "_same": {}, "_frozen": None, "_delay": None}
         return {"_options": self._options, "_rows": self._rows, **nothing}
 
@@ -173,7 +173,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(self._latest(), CaptureOffset())
 
     def _offset(self, ends: Ends, before: CaptureOffset) -> dict[str, Any]:
-        """These ends with the identity of each file: that of ``before``, until there are more bytes to make it of."""
+        """An offset of these ends. A file's identity is recomputed when its end has moved."""
         identities = {}
         for file, end in ends.items():
             known = before.identities.get(file) if file in before.ends else None
@@ -187,10 +187,10 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return CaptureOffset(ends, identities).as_json()
 
     def _resumed(self, offset: CaptureOffset) -> Ends:
-        """The ends of an offset that can be gone on from.
+        """The ends of an offset from which reading can continue.
 
-        A file that is another one than that of the offset, or ends before it, raises CaptureError, or with
-        ``failOnDataLoss=false`` is left out, so that it is read from its beginning. One that is gone stays: nothing is read of it.
+        A file that was replaced, or that ends before the offset, raises CaptureError, or with ``failOnDataLoss=false`` is left out,
+        so that it is read from the beginning. A deleted file keeps its end.
         """
         ends = {}
         for name, end in offset.ends.items():
@@ -198,15 +198,15 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if change := self._change(file, end, offset.identities.get(file)):
                 if self._options.fail_on_data_loss:
                     raise CaptureError(
-                        f"{file} {change}: it is another file now; set failOnDataLoss to false to read it"
+                        f"{file} {change}: the file was replaced; set failOnDataLoss to false to read the new one"
                     )
-                log.warning("%s %s: it is another file now, and read from its beginning", file, change)
+                log.warning("%s %s: the file was replaced, and is read from the beginning", file, change)
                 continue
             ends[file] = end
         return ends
 
     def _file(self, name: str) -> str:
-        """A file of an offset, of which the options of the store are no part."""
+        """A file of an offset, with the options of its store."""
         return StoredPath(name, self._options.store_options) if is_remote(name) else name
 
     def _change(self, file: str, end: int, known: str | None) -> str:
@@ -229,7 +229,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._frozen = self._latest()
 
     def _within(self, file: str, start: int, target: int, room: int) -> int:
-        """Return the end of the last stretch within this many bytes; at least one stretch."""
+        """Return the end of the last chunk within this many bytes; at least one chunk."""
         end = start
         for chunk in self._index(file).chunks:
             if chunk.end <= start or chunk.offset >= target:
@@ -249,7 +249,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends
 
     def _index(self, file: str, *, refresh: bool = False) -> FrameIndex:
-        """The index of a file, brought up to date where ``refresh`` asks for it."""
+        """The index of a file, updated if ``refresh`` is set."""
         known = self._indexes.get(file)
         if known is None:
             known = index_of(file, self._options.index_directory)
@@ -293,7 +293,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class CaptureSource(DataSource):
     """``mainstem.capture``: ``spark.read.format("mainstem.capture").load(path)``, or ``readStream``.
 
-    Besides the options below it takes those of the store of a URL.
+    It also accepts the options of a URL's store, and ``codec.*``, options of the codec.
     """
 
     @classmethod

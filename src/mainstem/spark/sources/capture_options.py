@@ -1,4 +1,4 @@
-"""The options of ``mainstem.capture``: one table, from which parsing and documentation are derived."""
+"""The options of ``mainstem.capture``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MIN_ROWS = 256  # below it a batch costs more than its rows
 def _rows(value: str, name: str) -> int:
     rows = positive(value, name)
     if not MIN_ROWS <= rows <= MAX_ROWS:
-        raise ConfigurationError(f"{name}: {rows} is not between {MIN_ROWS} and {MAX_ROWS}")
+        raise ConfigurationError(f"{name} must be between {MIN_ROWS} and {MAX_ROWS} (got {rows})")
     return rows
 
 
@@ -48,44 +48,46 @@ class CaptureOptions(TriggerOptions, CodecOptions):
     aeron_ports: tuple[int, ...] | None = option(
         "aeronPorts",
         lambda value, _: parse_aeron_ports(value),
-        "UDP ports that carry Aeron, as in `40123,40124`; `none`; or `auto`: every port, where a datagram is Aeron's to the last "
-        "byte",
+        "UDP ports that carry Aeron, such as `40123,40124`; `none`; or `auto`: datagrams on any port that consist of valid Aeron"
+        " frames",
         default="auto",
     )
     bymux_ports: tuple[int, ...] = option(
         "bymuxPorts",
         parse_ports,
-        "TCP ports of servers: the protocol has no mark that distinguishes it from other bytes, so its ports must be named",
+        "TCP ports of servers. bymux cannot be recognized by its bytes, so its ports must be listed",
         default="",
         shown="none",
     )
-    jmux_ports: tuple[int, ...] = option("jmuxPorts", parse_ports, "the same of Jmux", default="", shown="none")
+    jmux_ports: tuple[int, ...] = option(
+        "jmuxPorts", parse_ports, "TCP ports of Jmux servers", default="", shown="none"
+    )
     payload: bool = option("payload", flag, "whether there is a column `payload`", default="false")
     partition_bytes: int = option(
-        "partitionBytes", positive, "how much of a file a task reads", default="32m", tuning=True
+        "partitionBytes", positive, "the bytes of a file that a task reads", default="32m", tuning=True
     )
     min_partitions: int = option(
-        "minPartitions", positive, "partitions of all files together, at least", default="1", tuning=True
+        "minPartitions", positive, "the minimum number of partitions, over all files", default="1", tuning=True
     )
     rows_per_batch: int = option(
-        "rowsPerBatch", _rows, "rows of an Arrow batch, 256 to 1048576", default=str(ROWS), tuning=True
+        "rowsPerBatch", _rows, "rows of an Arrow batch, from 256 to 1048576", default=str(ROWS), tuning=True
     )
     index_directory: str | None = option(
         "indexDirectory",
         text,
-        "where frame indexes are kept; those of a URL only if it is set",
+        "where to store frame indexes; indexes of URLs are only stored if it is set",
         shown="beside the file",
         tuning=True,
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
         flag,
-        "streaming: fail if a file is another one than that of the checkpoint; `false` logs and reads it from its beginning",
+        "streaming: fail if a file of the checkpoint was replaced; `false` logs it and reads the new file from the beginning",
         default="true",
     )
 
     def wanted(self, fields: StructType) -> FrameSelection:
-        """What is read for a schema. Raises ConfigurationError for a column that there is not, or of another type."""
+        """The columns to read for a schema. Raises ConfigurationError for an unknown column or a wrong type."""
         types = {column.name: column.type for column in schema.columns(payload=True)}
         for item in fields.fields:
             if item.name not in types:
@@ -97,7 +99,7 @@ class CaptureOptions(TriggerOptions, CodecOptions):
         return self.selection(item.name for item in fields.fields)
 
     def selection(self, names: Iterable[str]) -> FrameSelection:
-        """The same of columns that are known to be there."""
+        """Like ``wanted``, for columns that exist."""
         return FrameSelection(
             names=tuple(names),
             aeron_ports=self.aeron_ports,
@@ -109,7 +111,7 @@ class CaptureOptions(TriggerOptions, CodecOptions):
 
 
 def parse_options(options: Mapping[str, str]) -> CaptureOptions:
-    """Checked options. Raises ConfigurationError that names the option, its value and what would be accepted."""
+    """Parse the options. Raises ConfigurationError with the option, its value and the accepted values."""
     store_options = {name: value for name, value in options.items() if is_store_option(name)}
     texts = {name: value for name, value in options.items() if name not in store_options and not is_codec_option(name)}
     values = parsed(CaptureOptions, "mainstem.capture", texts)

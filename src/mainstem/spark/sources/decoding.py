@@ -1,8 +1,8 @@
-"""The option ``codec`` of the sources: payloads become columns in the task that reads them, and never cross into the JVM.
+"""The option ``codec`` of the sources: payloads are decoded in the task that reads them, and never cross into the JVM.
 
-The rows are those of ``mainstem.spark.decode``: columns known of the message, ``problem``, the codec's columns, ``rescued`` and
-``payload``. The codec's columns are those of ``codecSchema``, or else those of the query's schema that the source itself lacks.
-Columns that the query's schema leaves out are not made, and its own ones not read.
+The rows are those of ``mainstem.spark.decode``: the message's columns, ``problem``, the codec's columns, ``rescued`` and
+``payload``. The codec's columns are those of ``codecSchema``, or else those of the query's schema that the source lacks.
+Columns that are not in the query's schema are neither read nor decoded.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 PAYLOAD, SKIP = "payload", "skip"
 PREFIX = "codec."
-# A codec's column hides the source's of the same name, which is still there by this prefix.
+# A codec's column hides a source's column of the same name, which remains available with this prefix.
 QUALIFIER = "mainstem."
 
 
 def _struct(value: str, name: str) -> Any:
-    """A schema as Spark writes it in JSON. The DDL of a schema is parsed by the JVM, which a source cannot ask."""
+    """Parse a schema in Spark's JSON. DDL is parsed by the JVM, which a source cannot ask."""
     from pyspark.sql.types import StructType
 
     try:
@@ -44,7 +44,7 @@ def _struct(value: str, name: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class CodecOptions:
-    """What decodes the payloads of a source."""
+    """The codec of a source's payloads."""
 
     codec: str = option(
         "codec",
@@ -63,7 +63,7 @@ class CodecOptions:
 
 
 def is_codec_option(name: str) -> bool:
-    """Whether a name is one of the options that a codec has itself."""
+    """Whether a name is an option of the codec."""
     return name.lower().startswith(PREFIX)
 
 
@@ -73,17 +73,19 @@ def codec_texts(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_codec(options: CodecOptions) -> None:
-    """Raises ConfigurationError for options of a codec that is not named."""
+    """Raise ConfigurationError if there are options of a codec, but no codec."""
     if options.codec:
         return
     if options.codec_options:
-        raise ConfigurationError(f"{PREFIX}{min(options.codec_options)}: it is an option of codec, which is not given")
+        raise ConfigurationError(
+            f"{PREFIX}{min(options.codec_options)} is an option of the codec, but codec is not set"
+        )
     if options.codec_schema is not None:
-        raise ConfigurationError("codecSchema: it has the columns of codec, which is not given")
+        raise ConfigurationError("codecSchema lists the columns of the codec, but codec is not set")
 
 
 def decoded_schema(columns: Sequence[StructField], options: CodecOptions) -> StructType:
-    """The whole schema of a source that decodes, from that without a codec. Raises ConfigurationError."""
+    """The schema of a source with a codec, from its own columns. Raises ConfigurationError."""
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
     known = [item for item in columns if item.name != PAYLOAD]
@@ -112,12 +114,10 @@ def decoded_schema(columns: Sequence[StructField], options: CodecOptions) -> Str
 
 
 class PayloadDecoder:
-    """Batches of messages into the batches that Spark asked for. It goes to the tasks by pickle.
+    """Decodes batches of messages into the batches that Spark requested. Pickled to the tasks.
 
-    Args:
-        rows: What decodes; the columns of the messages have their names with ``QUALIFIER``.
-        sources: The column of the decoded rows for each column asked for.
-        schema: The columns asked for, exactly as Spark wants them back.
+    ``rows`` expects the message's columns under names with ``QUALIFIER``. ``sources`` are the decoded columns for the requested
+    ones, whose exact types are in ``schema``.
     """
 
     def __init__(self, rows: DecodedRows, sources: Sequence[str], schema: pa.Schema) -> None:
@@ -137,16 +137,11 @@ def _qualified(batch: pa.RecordBatch) -> pa.RecordBatch:
 def decoder_of(
     schema: StructType, options: CodecOptions, is_own: Callable[[str], bool], *, skips: bool = False
 ) -> tuple[StructType, PayloadDecoder | None]:
-    """What is read of the messages for a query's schema, and what makes the rows of it; None without a codec.
+    """The message columns to read for a query's schema, and the decoder; None without a codec.
 
-    Args:
-        schema: The columns that the query asks for.
-        options: The codec.
-        is_own: Whether the source has a column of a name.
-        skips: Whether a column ``SKIP`` of the messages says why they are not decoded (``DecodedRows``).
-
-    Raises:
-        ConfigurationError: A column has the wrong type or is required, or the codec or one of its options is wrong.
+    ``is_own`` says whether the source has a column of that name. With ``skips``, the messages have a column ``SKIP`` with the
+    reason why they are not decoded (``DecodedRows``). Raises ConfigurationError if a column has the wrong type or is not
+    nullable, or the codec or one of its options is wrong.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import BinaryType, StructField, StructType
@@ -199,16 +194,16 @@ def _check_type(item: StructField, kind: str) -> None:
     if item.dataType.simpleString() != kind:
         raise ConfigurationError(f"column {item.name!r} is of type {kind}, not {item.dataType.simpleString()}")
     if not item.nullable and item.name in _RESERVED:
-        raise ConfigurationError(f"column {item.name!r} must be nullable: most rows have nothing in it")
+        raise ConfigurationError(f"column {item.name!r} must be nullable: it is null in most rows")
 
 
 def _check_codec_columns(wanted: StructType, kind: StructType) -> None:
-    """Raises ConfigurationError where columns asked for cannot hold the codec's, which are null in problem rows."""
+    """Raise ConfigurationError if a requested column is not the codec's, nullable at every depth."""
     whole = {item.name: item.dataType for item in as_nullable(kind).fields}
     for item in wanted.fields:
         if not item.nullable or whole[item.name] != item.dataType:
             given = f"{item.dataType.simpleString()}{'' if item.nullable else ' not null'}"
             raise ConfigurationError(
-                f"column {item.name!r} is {whole[item.name].simpleString()} and nullable at every depth, as rows of messages with a"
-                f" problem have nothing in it (got {given}); codecSchema says which values must not be null"
+                f"column {item.name!r} must be {whole[item.name].simpleString()} and nullable at every depth, because rows with a"
+                f" problem have nulls (got {given}); use codecSchema to reject messages without a value"
             )

@@ -1,16 +1,16 @@
-"""What this Spark can do for sources in Python, and what stands in where it cannot: the one place that asks for its version.
+"""The features of this PySpark version, and substitutes for missing ones. Only this module checks the version.
 
 | since | what | before it |
 | --- | --- | --- |
-| 4.1 | stream writers that get Arrow batches | they get rows (``sinks/channel.py``) |
-| 4.2 | ``latestOffset`` gets where a micro-batch starts, and its limit | ``WithoutLimits``; the options of limits are refused |
-| 4.2 | a source learns that a query ends with what there is | Spark's wrapper, which ``session.settings`` turns on |
+| 4.1 | stream writers get Arrow batches | they get rows (``sinks/channel.py``) |
+| 4.2 | ``latestOffset`` gets the start and the limit of a micro-batch | ``WithoutLimits``; options for limits are refused |
+| 4.2 | a source supports ``Trigger.AvailableNow`` itself | Spark's wrapper, which ``session.settings`` turns on |
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyspark
 from pyspark.sql import datasource
@@ -20,7 +20,7 @@ from mainstem.errors import ConfigurationError
 from mainstem.spark.option_table import table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
     from pyspark.sql.datasource import InputPartition
 
@@ -33,7 +33,7 @@ CHECKPOINT_FILE_MANAGER = "org.apache.spark.sql.execution.streaming." + (
     else "FileSystemBasedCheckpointFileManager"
 )
 
-# The base of stream writers: with Arrow batches where Spark has it.
+# The base class of stream writers, with Arrow batches if Spark has it.
 StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
 
 if HAS_READ_LIMITS:
@@ -47,25 +47,21 @@ if HAS_READ_LIMITS:
 else:
 
     class ReadLimit:  # type: ignore[no-redef]
-        """A limit that this Spark does not have."""
+        """This Spark has no limits."""
 
     class ReadAllAvailable(ReadLimit):  # type: ignore[no-redef]
-        """The only one that it knows."""
+        """No limit."""
 
     class ReadMaxBytes(ReadLimit):  # type: ignore[no-redef]
-        """Never asked for."""
-
         def __init__(self, max_bytes: int) -> None:
             self.max_bytes = max_bytes
 
     class ReadMaxRows(ReadLimit):  # type: ignore[no-redef]
-        """Never asked for."""
-
         def __init__(self, max_rows: int) -> None:
             self.max_rows = max_rows
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Spark never asks for it."""
+        """Never used."""
 
 
 __all__ = [
@@ -82,26 +78,14 @@ __all__ = [
 ]
 
 
-class Limited(Protocol):
-    """A reader of a stream as Spark 4.2 has it, with the offset where nothing has been read."""
-
-    def first_offset(self) -> dict[str, Any]: ...
-    def initialOffset(self) -> dict[str, Any]: ...  # noqa: N802
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]: ...  # noqa: N802
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]: ...
-    def read(self, partition: InputPartition | None) -> Iterator[Any]: ...
-    def commit(self, end: dict[str, Any]) -> None: ...
-    def stop(self) -> None: ...
-
-
 class WithoutLimits(DataSourceStreamReader):
-    """A reader for a Spark that does not say where a micro-batch starts: it starts where the last one ended.
+    """A reader for a Spark that does not pass the start of a micro-batch: it starts where the last one ended.
 
-    After a restart that is not known where the last micro-batch was committed. What there is then is offered from its first
-    position on; Spark asks for ``partitions`` with the start of its checkpoint, so that nothing is read twice.
+    After a restart, the end of a committed micro-batch is unknown, so the first offset covers everything available. Spark calls
+    ``partitions`` with the start from its checkpoint, so nothing is read twice.
     """
 
-    def __init__(self, inner: Limited) -> None:
+    def __init__(self, inner: Any) -> None:
         self._inner = inner
         self._reached: dict[str, Any] | None = None
 
@@ -114,11 +98,11 @@ class WithoutLimits(DataSourceStreamReader):
         self._reached = self._inner.latestOffset(start, ReadAllAvailable())
         return self._reached
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Any:
         self._reached = end
         return self._inner.partitions(start, end)
 
-    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+    def read(self, partition: InputPartition | None) -> Any:
         return self._inner.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -128,15 +112,14 @@ class WithoutLimits(DataSourceStreamReader):
         self._inner.stop()
 
 
-def stream_reader(inner: Limited, options: Mapping[str, str], kind: type) -> Any:
-    """The reader for this Spark. Raises ConfigurationError where an option of ``kind`` needs a later one."""
+def stream_reader(inner: Any, options: Mapping[str, str], kind: type) -> Any:
+    """The reader for this Spark. Raises ConfigurationError if an option of ``kind`` needs a later version."""
     if HAS_READ_LIMITS:
         return inner
     lowered = {key.lower() for key in options}
     for each in table_of(kind).values():
         if each.is_limit and each.name.lower() in lowered:
             raise ConfigurationError(
-                f"{each.name}: Spark {pyspark.__version__} has no limits for sources in Python;"
-                " leave the option out, or use Spark 4.2"
+                f"{each.name}: Spark {pyspark.__version__} has no limits for Python sources; remove the option, or use Spark 4.2"
             )
     return WithoutLimits(inner)

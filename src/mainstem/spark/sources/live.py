@@ -1,8 +1,8 @@
-"""``mainstem.live``: a stream straight from its Aeron channel, as a streaming source.
+"""``mainstem.live``: an Aeron channel as a streaming source.
 
-With ``recordTo`` the query's driver records the channel into that directory, and the query reads the recording: exactly once,
-for as long as the stream is recorded. Without it the guarantee is *at most once*: the stream is kept in a scratch directory
-only while the query runs; what a query that failed had not committed is gone.
+With ``recordTo``, the query's driver records the channel into that directory and the query reads the recording, exactly once.
+Without it, the guarantee is *at most once*: the stream is kept in a scratch directory only while the query runs, and
+uncommitted messages of a failed query are lost.
 """
 
 from __future__ import annotations
@@ -43,14 +43,16 @@ NOTHING_READ = Offset().as_json()
 
 def _channel(value: str, name: str) -> str:
     if not value.startswith("aeron:"):
-        raise ConfigurationError(f"{name}: {value!r} is not an Aeron channel, as in aeron:udp?endpoint=localhost:20121")
+        raise ConfigurationError(
+            f"{name} must be an Aeron channel such as aeron:udp?endpoint=localhost:20121 (got {value!r})"
+        )
     return value
 
 
 def _streams(value: str, name: str) -> tuple[int, ...]:
     if streams := integers(value, name):
         return streams
-    raise ConfigurationError(f"{name}: {value!r} is not a list of whole numbers, as in 1001")
+    raise ConfigurationError(f"{name} must be stream ids separated by commas, such as 1001 (got {value!r})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +84,7 @@ class LiveOptions:
 
 
 def parse_live_options(options: Mapping[str, str]) -> LiveOptions:
-    """Checked options. Raises ConfigurationError that names the option, its value and what would be accepted."""
+    """Parse the options. Raises ConfigurationError with the option, its value and the accepted values."""
     texts = {name.lower(): value for name, value in options.items()}
     path = texts.pop("path", "")
     names = {each.name.lower() for each in table_of(LiveOptions).values()}
@@ -144,7 +146,7 @@ class LiveStreamReader(RecordingStreamReader):
         until = self._own(end)
         if until is None:
             self._planned()
-            log.warning("a micro-batch of an earlier run is gone: mainstem.live without recordTo is at most once")
+            log.warning("a micro-batch of an earlier run is lost: mainstem.live without recordTo is at most once")
             return []
         return super().partitions(self._own(start) or NOTHING_READ, until)
 
@@ -163,10 +165,10 @@ class LiveStreamReader(RecordingStreamReader):
 class LiveSource(DataSource):
     """``mainstem.live``: ``spark.readStream.format("mainstem.live").options(channel=..., streamId=...)``.
 
-    Besides the options below it takes those of ``mainstem.recording`` but for ``path``.
+    It also accepts the options of ``mainstem.recording`` except ``path``.
     """
 
-    # As that of ``RecordingSource``.
+    # Like that of ``RecordingSource``.
     parallelism: ClassVar[int | None] = None
 
     @classmethod
@@ -177,7 +179,7 @@ class LiveSource(DataSource):
         return whole_schema(parse_live_options(self.options).reading)
 
     def reader(self, schema: StructType) -> Any:  # noqa: ARG002
-        raise ConfigurationError("a live channel has no end: use readStream, or read a recording of it")
+        raise ConfigurationError("a live channel has no end; use readStream, or read a recording of it")
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         options = parse_live_options(self.options)

@@ -1,10 +1,10 @@
-"""Offsets of recordings as Spark keeps them: positions, and of which recordings they are positions.
+"""Offsets in Spark's checkpoint: positions of recordings, and ends of captures.
 
-A recording id is a number in an archive, and an archive may be made again. So an offset holds, for each archive, beside each
-position what identifies the recording: when it began (milliseconds since 1970), its session and its original channel.
+A recording id is a number in an archive, and an archive may be created again. So an offset holds, for each archive, the
+positions and the identities of its recordings: start time in milliseconds since 1970, session and original channel.
 
-Spark writes an offset for each micro-batch, and most of ten thousand recordings have ended and are fully read. So those are packed:
-for each the id, the position (the recording may be extended), and a checksum of its identity.
+Spark writes an offset for each micro-batch, and of ten thousand recordings most have ended and are fully read. Those are
+packed: the id, the position (the recording may be extended), and a checksum of the identity.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ if TYPE_CHECKING:
     from mainstem.store import Store
 
 VERSION = 1
-# Ids, positions and checksums of this many recordings are 200 MB. Anything that unpacks to more is not an offset.
+# The size of ten million packed recordings. Anything larger is not an offset.
 MAX_PACKED_LENGTH = 200 << 20
 
 
 class Finished(dict[int, tuple[int, int]]):
-    """Of recordings that have ended and are read: where, and the checksum of their identity, by id. Not changed once made."""
+    """Recordings that have ended and are read: position and checksum of the identity, by id. Immutable."""
 
     _text: str | None = None
 
     @property
     def text(self) -> str:
-        """As an offset has it, made once. Equal ones made by one version of zlib are equal texts."""
+        """The packed text, cached. Equal contents give equal texts within a version of zlib."""
         if self._text is None:
             self._text = pack(self)
         return self._text
 
 
 def identity_sum(identity: str) -> int:
-    """What an offset keeps of the identity of a finished recording."""
+    """The checksum of a finished recording's identity."""
     return zlib.crc32(identity.encode())
 
 
 def pack(finished: Finished) -> str:
-    """The recordings as a text."""
+    """Pack recordings into a text."""
     ids = sorted(finished)
     steps = array("q", (later - earlier for earlier, later in zip([0, *ids], ids, strict=False)))
     positions = array("q", (finished[each][0] for each in ids))
@@ -60,18 +60,18 @@ def pack(finished: Finished) -> str:
     return b64encode(zlib.compress(b"".join(part.tobytes() for part in (steps, positions, sums)))).decode()
 
 
-# The text of a trigger is that of the one before, most often; an archive has one.
+# Most triggers have the same texts as the previous one, one per archive.
 @lru_cache(maxsize=256)
 def unpack(text: str) -> Finished:
-    """What ``pack`` made. Raises ConfigurationError for anything else."""
+    """Undo ``pack``. Raises ConfigurationError for any other text."""
     try:
         unpacker = zlib.decompressobj()
         data = unpacker.decompress(b64decode(text, validate=True), MAX_PACKED_LENGTH)
         count, rest = divmod(len(data), 20)
         if rest or not unpacker.eof:
-            raise ValueError("it is cut off")
+            raise ValueError("it is truncated")
     except (ValueError, zlib.error) as error:
-        raise ConfigurationError(f"the checkpoint has an offset that cannot be read: {error}") from None
+        raise ConfigurationError(f"cannot read an offset of the checkpoint: {error}") from None
     steps, positions, sums = array("q", data[: 8 * count]), array("q", data[8 * count : 16 * count]), array("I")
     sums.frombytes(data[16 * count :])
     finished, recording = Finished(), 0
@@ -84,7 +84,7 @@ def unpack(text: str) -> Finished:
 
 @dataclass
 class ArchiveOffset:
-    """Positions in one archive, by recording id, and ``RecordingDescriptor.identity`` of each where it is known."""
+    """Positions in one archive by recording id, and each ``RecordingDescriptor.identity`` if known."""
 
     url: str = ""
     positions: dict[int, int] = field(default_factory=dict)
@@ -96,14 +96,14 @@ class ArchiveOffset:
         return {each: position for each, (position, _) in self.finished.items()} | self.positions
 
     def is_of(self, descriptor: RecordingDescriptor) -> bool:
-        """Whether its position is one of this recording, and not of another one of the same id, as far as it says."""
+        """Whether the position is of this recording, not of another one with the same id, if the identity is known."""
         finished = self.finished.get(descriptor.recording_id)
         if finished is not None and descriptor.recording_id not in self.positions:
             return finished[1] == identity_sum(descriptor.identity)
         return self.identities.get(descriptor.recording_id, descriptor.identity) == descriptor.identity
 
     def as_json(self) -> dict[str, Any]:
-        """What Spark keeps of it."""
+        """The part of the offset in Spark's JSON."""
         ids = sorted(self.positions)
         value: dict[str, Any] = {
             "url": self.url,
@@ -115,17 +115,17 @@ class ArchiveOffset:
 
 @dataclass
 class Offset:
-    """Positions by archive: its id, or its URL where it has none."""
+    """Positions by archive: its id, or its URL if it has none."""
 
     archives: dict[str, ArchiveOffset] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """What Spark keeps. Equal offsets are equal texts."""
+        """The offset in Spark's JSON. Equal offsets give equal texts."""
         return {"version": VERSION, "archives": {key: self.archives[key].as_json() for key in sorted(self.archives)}}
 
     @property
     def positions(self) -> dict[int, int]:
-        """The position of every recording of every archive by its id: for who reads one archive."""
+        """The position of every recording by id, for queries over one archive."""
         positions: dict[int, int] = {}
         for archive in self.archives.values():
             positions |= archive.all_positions
@@ -156,10 +156,10 @@ def _archive(value: Mapping[str, Any]) -> ArchiveOffset:
 
 
 def present_keys(offset: Offset, urls: Mapping[str, str]) -> dict[str, str]:
-    """The key that each archive of an offset has now, of those that there are; ``urls`` are theirs by their keys.
+    """The current key of each archive of an offset; ``urls`` are the current archives' URLs by key.
 
-    An archive is found by its id, or its URL where it had none. If one archive of the offset and one of those there are remain,
-    they are the same one: its directory was renamed or got an id.
+    An archive is found by its id, or by its URL if it had no id. If one archive of the offset and one current archive remain,
+    they are the same: the directory was renamed or got an id.
     """
     by_url = {url: key for key, url in urls.items()}
     keys: dict[str, str] = {}
@@ -177,9 +177,9 @@ def present_keys(offset: Offset, urls: Mapping[str, str]) -> dict[str, str]:
 
 # -- what a query has committed ----------------------------------------------------------------------------------------
 #
-# A checkpoint has ``offsets/<batch>``, written before a batch is read, and ``commits/<batch>``, written once its rows are in the
-# sink. Data before the offsets of the last committed batch is never read again, so retention may delete it. An offsets file has a
-# line with a version, a line of metadata, and a line of JSON for each source, ``-`` if it has none.
+# A checkpoint has ``offsets/<batch>``, written before a batch is read, and ``commits/<batch>``, written once its rows are in
+# the sink. Data before the offsets of the last committed batch is never read again, so retention may delete it. An offsets file
+# has a line with a version, a line of metadata, and a line of JSON for each source, ``-`` if it has none.
 
 
 VERSION_LINE = "v1"
@@ -188,37 +188,25 @@ MAX_OFFSETS_LENGTH = 64 << 20
 
 
 def committed_positions(checkpoint: Store) -> list[ConsumedPosition]:
-    """How far a query has come.
+    """The committed position of each recording, from a query's checkpoint; none before the first commit.
 
-    Args:
-        checkpoint: The directory of its checkpoint.
-
-    Returns:
-        The position of each recording of each source of Mainstem's; none where no batch has been committed.
-
-    Raises:
-        ConfigurationError: There is no checkpoint, it has another format, or its offsets do not say of which recordings they are.
-
-    Example:
-        ``committed_positions(open_store("/data/checkpoints/tides"))``
+    Raises ConfigurationError if there is no checkpoint, it has another format, or its offsets do not identify recordings.
     """
     batches = _numbers(checkpoint, "offsets/") & _numbers(checkpoint, "commits/")
     if not batches:
         if not _numbers(checkpoint, "offsets/"):
-            raise ConfigurationError(
-                f"{checkpoint.url} is not a checkpoint of a streaming query: there are no offsets in it"
-            )
+            raise ConfigurationError(f"{checkpoint.url} is not a checkpoint of a streaming query: it has no offsets")
         return []
     name = f"offsets/{max(batches)}"
     lines = read_all(checkpoint, name, limit=MAX_OFFSETS_LENGTH).decode("utf-8", "replace").splitlines()
     if not lines or lines[0].strip() != VERSION_LINE:
-        raise ConfigurationError(f"{checkpoint.url}/{name} has the format {lines[:1]}; {VERSION_LINE} is read")
+        raise ConfigurationError(f"{checkpoint.url}/{name} must have format {VERSION_LINE} (got {lines[:1]})")
     committed = []
     for line in lines[2:]:
         try:
             value = json.loads(line)
         except ValueError:
-            continue  # no source of Mainstem's: its offsets are JSON objects
+            continue  # not a source of Mainstem, whose offsets are JSON objects
         if isinstance(value, dict) and "archives" in value:
             committed += _committed(value, f"{checkpoint.url}/{name}")
     if not committed:
@@ -234,13 +222,11 @@ def _numbers(checkpoint: Store, directory: str) -> set[int]:
 def _committed(value: dict[str, Any], name: str) -> list[ConsumedPosition]:
     result = []
     for key, archive in parse_offset(value).archives.items():
-        # An archive without an identity of its own is named by its location, which is not where it is shipped to.
+        # An archive without an id is named by its location, which differs from where it is shipped to.
         archive_id = key if is_archive_id(key) else None
         for recording_id, position in archive.positions.items():
             if recording_id not in archive.identities:
-                raise ConfigurationError(
-                    f"{name}: it is not known which recording the position of {recording_id} is of"
-                )
+                raise ConfigurationError(f"{name}: the position of recording {recording_id} has no identity")
             result.append(ConsumedPosition(recording_id, archive.identities[recording_id], position, archive_id))
         for recording_id, (position, identity_sum) in archive.finished.items():
             result.append(ConsumedPosition(recording_id, identity_sum, position, archive_id))
@@ -249,8 +235,8 @@ def _committed(value: dict[str, Any], name: str) -> list[ConsumedPosition]:
 
 # -- captures ----------------------------------------------------------------------------------------------------------
 #
-# File names are reused: capture programs restart, and rings of files wrap around. So an offset holds the end of each file and its
-# identity, a hash of its first bytes: the header and the first packets with their times.
+# File names are reused: capture programs restart, and rings of files wrap around. So an offset holds the end of each file and
+# its identity, a hash of its first bytes: the header and the first packets with their times.
 
 
 Ends = dict[str, int]
@@ -259,13 +245,13 @@ Ends = dict[str, int]
 
 @dataclass
 class CaptureOffset:
-    """Ends, and ``capture.index.identity`` of each file where it is known."""
+    """Ends, and each file's ``capture.index.identity`` if known."""
 
     ends: Ends = field(default_factory=dict)
     identities: dict[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """What Spark keeps. Equal offsets are equal texts."""
+        """The offset in Spark's JSON. Equal offsets give equal texts."""
         files = sorted(self.ends)
         identities = {file: self.identities[file] for file in files if file in self.identities}
         return {"version": VERSION, "ends": {file: self.ends[file] for file in files}, "identities": identities}

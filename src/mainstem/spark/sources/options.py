@@ -1,4 +1,4 @@
-"""The options of ``mainstem.recording``: one table, from which parsing and documentation are derived."""
+"""The options of ``mainstem.recording``."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 
     from mainstem.recording import RecordingDescriptor, RecordingReader
 
-# Less than that for each core is shared by the cores, in pieces of no less than this.
+# Cores share small inputs in ranges of at least this.
 SHARED_BYTES = 16 << 20
-# Opening a recording takes as long as reading this many bytes, so a task of ten thousand tiny ones is long.
+# Opening a recording takes as long as reading this many bytes.
 RECORDING_BYTES = 1 << 20
 Where = str | int
 TIMESTAMPS = ("recorded_at", "reserved_value_ns", "reserved_value_us", "reserved_value_ms")
 
 
 def _path(value: str, name: str) -> tuple[str, ...]:
-    # A directory may have such a name, or match such a pattern.
+    # A directory's name may begin with a bracket too.
     return _list(value, name) if value.lstrip().startswith('["') else (value,) if value else ()
 
 
@@ -53,13 +53,13 @@ def _list(value: str, name: str) -> tuple[str, ...]:
     except ValueError:
         paths = None
     if not isinstance(paths, list) or not all(isinstance(path, str) and path for path in paths):
-        raise ConfigurationError(f"{name}: {value!r} is not a JSON list of paths")
+        raise ConfigurationError(f"{name} must be a JSON list of paths (got {value!r})")
     return tuple(paths)
 
 
 _BOUNDS = (
-    "none of 'earliest', 'latest', a position, a time as in 2026-01-31T12:00:00, "
-    'or JSON as in {"0": 4096, "1": "latest"}'
+    "neither 'earliest', 'latest', a position, a time such as 2026-01-31T12:00:00, "
+    'nor JSON such as {"0": 4096, "1": "latest"}'
 )
 
 
@@ -69,7 +69,7 @@ def time_ns_of(value: str, name: str, expected: str = _BOUNDS) -> int:
 
 
 def _time(value: str, name: str) -> int:
-    return time_ns_of(value, name, "no time as in 2026-01-31T12:00:00")
+    return time_ns_of(value, name, "not a time such as 2026-01-31T12:00:00")
 
 
 def _position(value: str, name: str) -> int:
@@ -78,7 +78,7 @@ def _position(value: str, name: str) -> int:
     except ValueError:
         position = -1
     if position < 0:
-        raise ConfigurationError(f"{name}: {value!r} is not a position: a whole number, not below 0")
+        raise ConfigurationError(f"{name} must be a position, an integer >= 0 (got {value!r})")
     return position
 
 
@@ -92,7 +92,7 @@ def _where(value: str, name: str) -> Where | dict[str, Where]:
             return {_recording(key): _bound(each, name) for key, each in json.loads(value).items()}
         except (ValueError, AttributeError) as error:
             raise ConfigurationError(
-                f"{name}: {value!r} is not a JSON object of recording ids and positions: {error}"
+                f"{name} must be a JSON object of recording ids and positions (got {value!r}): {error}"
             ) from None
     return _bound(value, name)
 
@@ -106,7 +106,7 @@ def _recording(key: str) -> str:
 def _bound(value: object, name: str) -> Where:
     if isinstance(value, int) and not isinstance(value, bool):
         if value < 0 or value % 32:
-            raise ConfigurationError(f"{name}: {value} is not a frame boundary (a multiple of 32, not below 0)")
+            raise ConfigurationError(f"{name} must be a frame boundary, a multiple of 32 that is >= 0 (got {value})")
         return value
     bound = str(value)
     if bound in ("earliest", "latest"):
@@ -126,8 +126,8 @@ class RecordingOptions(TriggerOptions, CodecOptions):
     path: tuple[str, ...] = option(
         "path",
         _path,
-        "the location of the recordings as driver and executors see it: a directory, or a URL ([which](recordings.md)). Wildcards "
-        "match directories, also new ones while a query runs. Required, or `paths`",
+        "the location of the recordings as driver and executors see it: a directory or a [URL](recordings.md). Wildcards match "
+        "directories, including new ones while a query runs. Required, unless `paths` is set",
         default="",
     )
     path_list: tuple[str, ...] = option(
@@ -137,102 +137,99 @@ class RecordingOptions(TriggerOptions, CodecOptions):
     archive_columns: bool = option(
         "archiveColumns",
         flag,
-        "add the columns `archive` and `host`; by default they are there if `path` is a list or a pattern",
+        "add the columns `archive` and `host`. By default they are added if `path` is a list or a pattern",
         default="false",
         shown=" ",
     )
     parallelism: int | None = option(
         "parallelism",
         positive,
-        "how many tasks Spark runs at once. `create_session`, `register` and `mainstem.spark.recordings` know it. Where Spark "
-        "finds the source by itself, it is what Spark was launched with: `spark.default.parallelism`, `local[N]`, or executors "
-        "times cores, by the command line of the JVM and its `spark-defaults.conf`; with dynamic allocation, which has no number, "
-        "200, as for a shuffle. A source learns nothing else of Spark: for a second session in one JVM, with other "
-        "settings, set it",
+        "how many tasks Spark runs at once. `create_session`, `register` and `mainstem.spark.recordings` set it. If Spark found "
+        "the source by itself, it is read from the JVM's command line and `spark-defaults.conf`: `spark.default.parallelism`, "
+        "`local[N]`, or executors times cores; with dynamic allocation it is 200, as for a shuffle. Set it for a second session "
+        "with other settings in the same JVM",
         shown="the session's",
         tuning=True,
     )
     recording_ids: frozenset[int] = option(
-        "recordingId", _ids, "only these recordings: numbers with commas between them", default="", shown="all"
+        "recordingId", _ids, "only these recordings: ids separated by commas", default="", shown="all"
     )
     stream_ids: frozenset[int] = option("streamId", _ids, "only these streams", default="", shown="all")
     session_ids: frozenset[int] = option("sessionId", _ids, "only these sessions", default="", shown="all")
     rows: str = option(
         "rows",
         choice("messages", "frames", "problems"),
-        "`frames`: a row for each frame, `problems`: a row for each fault",
+        "`frames`: a row for each frame; `problems`: a row for each problem",
         default="messages",
     )
     from_time_ns: int | None = option(
         "fromTime",
         _time,
-        "only rows whose `recorded_at` is at or after it; ISO 8601, UTC unless it has an offset. Refused for a recording without "
-        "an index, but for `unknownTimes=skip`",
+        "only rows recorded at or after this time; ISO 8601, UTC unless it has an offset. An error for a recording without an "
+        "index, unless `unknownTimes=skip`",
     )
-    to_time_ns: int | None = option("toTime", _time, "only rows whose `recorded_at` is before it")
+    to_time_ns: int | None = option("toTime", _time, "only rows recorded before this time")
     unknown_times: str = option(
         "unknownTimes",
         choice("fail", "skip"),
-        "with these two, `skip` leaves out recordings that keep no times, such as those of Aeron Archive",
+        "with `fromTime` or `toTime`: `skip` ignores recordings without times, such as those of Aeron Archive",
         default="fail",
     )
     timestamp_from: str = option(
         "timestampFrom",
         choice("", *TIMESTAMPS),
-        "adds a column `timestamp`, the event time for watermarks: `recorded_at`, or `reserved_value_ns`, `reserved_value_us`, "
-        "`reserved_value_ms` if publishers put their time since 1970 into the reserved value; null where that is 0 or no time",
+        "add a column `timestamp`, the event time for watermarks: `recorded_at`, or `reserved_value_ns`, `reserved_value_us` or "
+        "`reserved_value_ms` if publishers put the time since 1970 into the reserved value; null if that is 0 or not a time",
         default="",
         shown="none",
     )
     from_position: int | None = option(
         "fromPosition",
         _position,
-        "only messages whose `position` is at or after it, in every recording; any number. Of frames: also the other frames of the "
-        "first message",
+        "only messages whose `position` is at or after it, in every recording; any number. With `rows=frames`, also the other "
+        "frames of the first message",
     )
     to_position: int | None = option(
-        "toPosition", _position, "only messages whose `position` is before it. Of frames: as `fromPosition`"
+        "toPosition", _position, "only messages whose `position` is before it. With `rows=frames`, like `fromPosition`"
     )
     starting: Where | dict[str, Where] = option(  # noqa: RUF009
         "startingPositions",
         _where,
-        "`earliest`, `latest`, a position, a time, or JSON with one of them for each recording: "
-        '`{"0": 4096, "1": "latest"}`, or of one archive `{"/data/north/0": 4096}`. A new query starts there; a checkpoint '
-        "overrides it",
+        "where a new query starts; a checkpoint overrides it. `earliest`, `latest`, a position, a time, or JSON with one of them "
+        'for each recording, `{"0": 4096, "1": "latest"}`, or for a recording of one archive, `{"/data/north/0": 4096}`',
         default="earliest",
     )
     ending: Where | dict[str, Where] = option(  # noqa: RUF009
         "endingPositions",
         _where,
-        "the same, for the end. A stream with a position or a time ends its reading there",
+        "where the query ends, in the same form. A streaming query with a position or a time reads up to there",
         default="latest",
     )
     max_rows: int | None = option(
         "maxRowsPerTrigger",
         positive,
-        "how many rows a micro-batch reads at most, shared among the recordings by what each has waiting, as `maxBytesPerTrigger`. "
-        "From Spark 4.2 on",
+        "the most rows that a micro-batch reads. Like `maxBytesPerTrigger`, it is shared among recordings in proportion to their "
+        "unread bytes. Needs Spark 4.2",
         limit=True,
     )
     max_rows_per_partition: int | None = option(
         "maxRowsPerPartition",
         positive,
-        "the most messages that one task reads, in batch and in streaming; with `rows=messages` only, and not behind a fault of a "
-        "damaged recording. More than 100,000 tasks are refused",
+        "the most messages that one task reads, in batch and streaming. Only with `rows=messages`, and not after a problem in a "
+        "recording. More than 100,000 tasks are refused",
         tuning=True,
     )
-    min_partitions: int = option("minPartitions", positive, "at least this many tasks", default="1", tuning=True)
-    # Less than a second of reading. Four tasks of a quarter of it take a sixth longer than one.
+    min_partitions: int = option("minPartitions", positive, "the minimum number of tasks", default="1", tuning=True)
+    # Less than a second of reading. Four tasks with a quarter each take a sixth longer than one.
     partition_bytes: int = option(
         "partitionBytes",
         positive,
-        "what a task reads at most; as many tasks for each of Spark's cores (`parallelism`) as for the others. If there is less "
-        "for each, they share it in pieces of at least 16 MiB. Many small recordings share a task, each counted as 1 MiB at "
-        "least",
+        "the most bytes that a task reads. Each of Spark's cores (`parallelism`) gets the same number of tasks. If there is less "
+        "data, the cores share it in ranges of at least 16 MiB. Small recordings share a task, and count as at least 1 MiB each",
         default="512m",
         tuning=True,
     )
-    # A batch costs Spark half a millisecond, whatever is in it.
+    # Each batch costs Spark half a millisecond.
     rows_per_batch: int = option(
         "rowsPerBatch",
         positive,
@@ -243,19 +240,19 @@ class RecordingOptions(TriggerOptions, CodecOptions):
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
         flag,
-        "fail where positions were purged, a recording is gone or a frame is damaged; `false` reads on and logs",
+        "fail if positions were purged, a recording is missing or a frame is corrupt; `false` logs and continues",
         default="true",
     )
     skip_report: str = option(
         "skipReport",
         text,
-        "a directory that all workers see. What `failOnDataLoss=false` skips, in batches and in streams, is recorded there, and "
-        "`mainstem.spark.read_skip_report(directory)` returns its ranges and bytes by archive and recording",
+        "a directory shared by all workers, in which `failOnDataLoss=false` records skipped ranges. "
+        "`mainstem.spark.read_skip_report(directory)` sums them by archive and recording",
         default="",
         tuning=True,
     )
     verify: bool = option(
-        "verify", flag, "compare the checksums of index and frames before reading, see below", default="false"
+        "verify", flag, "compare the checksums of index and frames before reading (see below)", default="false"
     )
 
     @property
@@ -281,24 +278,22 @@ class RecordingOptions(TriggerOptions, CodecOptions):
 
 
 def parse_options(options: Mapping[str, str]) -> RecordingOptions:
-    """Checked options. Raises ConfigurationError that names the option, its value and what would be accepted."""
+    """Parse the options. Raises ConfigurationError with the option, its value and the accepted values."""
     store = {name: value for name, value in options.items() if is_store_option(name)}
     texts = {name: value for name, value in options.items() if name not in store and not is_codec_option(name)}
     values = parsed(RecordingOptions, "mainstem.recording", texts)
     made = RecordingOptions(read=ReadOptions.parse(store), codec_options=codec_texts(options), **values)
     if not made.paths:
         raise ConfigurationError(
-            "mainstem.recording needs the option 'path': the directory or URL of the recordings; a table gets it by OPTIONS or"
-            " LOCATION, and must not name columns of its own"
+            "mainstem.recording needs the option 'path': the directory or URL of the recordings. A table sets it with OPTIONS or"
+            " LOCATION, and must not list columns"
         )
     check_trigger(texts, made)
     check_codec(made)
     if made.codec and made.rows == "problems":
-        raise ConfigurationError("codec: rows=problems has no payloads to decode")
+        raise ConfigurationError("codec cannot be used with rows=problems, which has no payloads")
     if made.max_rows_per_partition is not None and made.rows != "messages":
-        raise ConfigurationError(
-            f"maxRowsPerPartition: it counts messages, and the rows are {made.rows}; use partitionBytes"
-        )
+        raise ConfigurationError(f"maxRowsPerPartition counts messages, but rows={made.rows}; use partitionBytes")
     if made.rows == "problems":
         return replace(made, archive_columns=False, fail_on_data_loss=False)
     has_many = len(made.paths) > 1 or any(is_pattern(path) for path in made.paths)
@@ -306,16 +301,16 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
 
 
 def require_times(reader: RecordingReader, name: str) -> None:
-    """Raises ConfigurationError where an option is a time and the recording keeps none, as those of Aeron Archive."""
+    """Raise ConfigurationError if a recording has no times, such as those of Aeron Archive."""
     if not reader.has_times:
         raise ConfigurationError(
-            f"{name}: recording {reader.descriptor.recording_id} keeps no times, as it has no index; name positions, "
-            "or leave it out by recordingId"
+            f"{name}: recording {reader.descriptor.recording_id} has no index and so no times; use positions, or exclude it with "
+            "recordingId"
         )
 
 
 class Resolvable(Protocol):
-    """A recording as a plan has it: its reader is opened only where a position cannot be known without."""
+    """A recording in a plan. Its reader is opened only if a position requires it."""
 
     @property
     def key(self) -> tuple[str, int]: ...
@@ -330,7 +325,7 @@ class Resolvable(Protocol):
 def source_options(
     path: Path | str | Sequence[Path | str], options: Mapping[str, object] | None = None
 ) -> RecordingOptions:
-    """Parse a path, or several, and options as the source does. Raises ConfigurationError."""
+    """Parse a path, or several, and options like the source. Raises ConfigurationError."""
     texts = {name: str(value) for name, value in (options or {}).items()}
     if isinstance(path, str | os.PathLike):
         return parse_options(texts | {"path": str(path)})
@@ -338,7 +333,7 @@ def source_options(
 
 
 def bound_of(where: Where | dict[str, Where], recording: Resolvable, default: str) -> Where:
-    """What ``where`` says of one recording."""
+    """The part of ``where`` for one recording."""
     if not isinstance(where, dict):
         return where
     archive, recording_id = recording.key
@@ -346,7 +341,7 @@ def bound_of(where: Where | dict[str, Where], recording: Resolvable, default: st
 
 
 def resolve(where: Where | dict[str, Where], recording: Resolvable, default: str, *, name: str) -> int:
-    """The position that ``where`` means for one recording: within what can be read of it, and between two messages."""
+    """Resolve ``where`` for one recording, to a readable position between two messages."""
     bound = bound_of(where, recording, default)
     if bound == "earliest":
         return recording.start_position

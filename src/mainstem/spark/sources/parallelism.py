@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # The partitions of a shuffle (spark.sql.shuffle.partitions), Spark's own choice for a cluster of unknown size.
 UNKNOWN_PARALLELISM = 200
-# A worker, its daemon, the JVM, and what else may be between them.
+# A worker, its daemon, the JVM, and processes between them.
 MAX_ANCESTORS = 8
 MAX_DEFAULTS_LENGTH = 1 << 20
 SUBMIT = "org.apache.spark."
@@ -60,7 +60,7 @@ def parallelism_of(spark: SparkSession) -> int | None:
 
 @cache
 def launched_parallelism() -> int:
-    """The tasks that the Spark which started this process runs at once; read once in a process."""
+    """The tasks that this process's Spark runs at once, cached."""
     for pid in _ancestors():
         arguments = _command_line(pid)
         if any(each.startswith(SUBMIT) for each in arguments) and "java" in os.path.basename(arguments[0]):
@@ -70,7 +70,7 @@ def launched_parallelism() -> int:
 
 
 def launch_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Spark's settings by a JVM's command line, and by the file of defaults that this and the environment name."""
+    """Spark's settings from a JVM's command line and from the defaults file that it or the environment names."""
     settings: dict[str, str] = {}
     home = environment.get("SPARK_HOME", "")
     directory = environment.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else "")
@@ -92,7 +92,7 @@ def launch_settings(arguments: Sequence[str], environment: Mapping[str, str]) ->
 
 
 def parallelism_from(settings: Mapping[str, str], processors: int) -> int | None:
-    """As Spark's scheduler has it, those executors included that are still to come; None where the settings do not say."""
+    """The parallelism of Spark's scheduler, including executors still to come; None if the settings don't say."""
     if "spark.default.parallelism" in settings:
         return _number(settings, "spark.default.parallelism") or None
     # spark-submit's own default.
@@ -122,13 +122,13 @@ def _ancestors() -> Iterator[int]:
     pid = os.getppid()
     for _ in range(MAX_ANCESTORS):
         if pid <= 1:
-            # The driver of a container is process 1.
+            # In a container, the driver is process 1.
             if pid == 1:
                 yield pid
             return
         yield pid
         try:
-            # After the name, which may have any characters: the state, and the parent.
+            # State and parent follow the name, which may have any characters.
             pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         except (OSError, ValueError, IndexError):
             return
@@ -150,7 +150,7 @@ def _environment(pid: int) -> dict[str, str]:
 
 
 def _processors(pid: int) -> int:
-    """What the JVM counts as its processors: the CPUs that it may run on, within the quota of its container."""
+    """The JVM's number of processors: its allowed CPUs, within its container's quota."""
     count = os.cpu_count() or 1
     try:
         if hasattr(os, "sched_getaffinity"):

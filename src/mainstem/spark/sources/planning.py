@@ -1,40 +1,39 @@
-"""What the driver of a Spark query plans: which recordings there are, how far each can be read, and into what ranges it is cut.
+"""Plans a Spark query on the driver: which recordings exist, how far each can be read, and how it is divided into ranges.
 
-Theory of operation. A position in a stream is an offset in Spark, so planning is arithmetic on positions: for each recording
-a start and an end, both at boundaries between messages. Three parts do it:
+Theory of operation. A position in a stream is an offset in Spark, so planning is arithmetic on positions: a start and an end
+for each recording, both between two messages. It has three parts:
 
-- ``starting``, ``ending`` and ``latest`` resolve the options (earliest, latest, a position, a time) against the recordings as
-  they are now. They run on the driver, once for a batch, and for a stream when it begins or polls.
-- ``advance`` makes the end offset of the next micro-batch from its start and the targets. Limits on bytes and rows are
-  shared in proportion to what each recording has waiting, so that none starves. Only here is a boundary chosen; it
-  becomes the offset that Spark writes to its log before anything is read.
-- ``ranges`` cuts ``[start, end)`` of each recording into partitions. For a restarted query Spark calls it with offsets of its
-  log, without ``advance``: so it must not depend on what is planned now, only on the offsets and on the segments, which never
-  change below the end. Equal offsets therefore mean equal rows: that is the whole of exactly-once on the reading side.
+- ``starting``, ``ending`` and ``latest`` resolve the options (earliest, latest, a position, a time) against the current
+  recordings, once for a batch, and whenever a stream starts or polls.
+- ``advance`` computes the end offset of the next micro-batch from its start and the targets. Limits on bytes and rows are shared
+  in proportion to unread bytes, so no recording starves. Boundaries are chosen only here; Spark writes them to its log as the
+  offset before anything is read.
+- ``ranges`` divides ``[start, end)`` of each recording into partitions. A restarted query calls it with offsets from Spark's log,
+  without ``advance``. So it depends only on the offsets and on the segments, which never change below the end. Equal offsets give
+  equal rows: that is exactly-once on the reading side.
 
-Who runs what. The driver holds a ``Planner``, which is never pickled; tasks get a ``RecordingRange`` or a group of them, which
-names archive, descriptor and positions, and open a reader of their own. Spark calls the planner of one query from one thread
-at a time. The recorder may be writing the same segments in another process: a reader sees whole frames up to
-``end_position``, which only grows, and the catalogs are read again at each call, so that new recordings appear.
+The driver holds a ``Planner``, which is never pickled. Tasks get a ``RecordingRange``, or a group of them, with archive,
+descriptor and positions, and open their own reader. Spark calls the planner of one query from one thread at a time. A recorder
+may be writing the same segments in another process: readers see whole frames up to ``end_position``, which only grows, and
+catalogs are read again at each call, so that new recordings appear.
 
-What it costs. Of ten thousand recordings few move between two triggers. A trigger reads each catalog once and decodes what
-changed in it; of recordings that have ended the catalog has the end, of the others the recorded position is read without a
-reader. Only what moved is opened, at most ``MAX_READERS`` at once, and only that needs the listing of an archive, one for a
-trigger. Recordings that have ended and are read are ``finished``: they are compared with the catalog when that changes, and
-otherwise passed over.
+Cost. Of ten thousand recordings, few grow between two triggers. A trigger reads each catalog once and decodes changed entries.
+The catalog has the ends of ended recordings; the recorded positions of the others are read without a reader. Only recordings
+that grew are opened, at most ``MAX_READERS`` at once, and only they need the archive's listing, one per trigger. Recordings
+that have ended and are read are ``finished``: they are compared with the catalog when it changes, and otherwise skipped.
 
 Invariants:
 
 - A range begins and ends between two messages; a message is never split between micro-batches or tasks.
-- ``within`` narrows a range and never widens it, and an empty range stays empty (start = end). The offset nevertheless moves
-  past what the options leave out, or the next micro-batch would begin there again.
-- An offset is of recordings, not of ids: ``resumed`` compares identity and end before anything is planned from one.
+- ``within`` narrows a range and never widens it, and an empty range stays empty (start = end). The offset still moves past
+  excluded data, or the next micro-batch would begin there again.
+- An offset refers to recordings, not ids: ``resumed`` compares identity and end before anything is planned from it.
 - The end offset is never before the start offset, and contains every recording that the start contained.
-- Where positions are lost (purged segments, a damaged frame, a recording that is gone) the query fails, or with
-  ``failOnDataLoss=false`` logs and continues after the loss: it never skips without either.
+- If positions are lost (purged segments, a corrupt frame, a missing recording), the query fails, or with
+  ``failOnDataLoss=false`` logs the loss and continues after it.
 
-The index (``mainstem.recording.index``) makes boundaries and times cheap to find; without one the same functions walk the
-frames from the start of a term, which is correct and slower.
+The index (``mainstem.recording.index``) makes boundaries and times cheap to find. Without one, the same functions walk the
+frames from the start of a term, which is slower.
 """
 
 from __future__ import annotations
@@ -64,15 +63,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Readers that a plan holds open: what moves in one trigger is mostly what moved in the one before.
+# Readers that a plan keeps open: mostly the same recordings grow from trigger to trigger.
 MAX_READERS = 64
-# Files that a reader has open: its index, twice, and the segments that it keeps mapped.
+# Open files of a reader: its index, twice, and mapped segments.
 FILES_PER_READER = 6
 # No message is shorter on disk.
 FRAME_BYTES = 32
-# More than that Spark's scheduler does not plan in reasonable time and memory.
+# Spark's scheduler needs too much time and memory for more.
 MAX_TASKS = 100_000
-# Left to the rest of the process.
+# Open files of the rest of the process.
 RESERVED_FILES = 256
 
 Key = tuple[str, int]
@@ -82,9 +81,9 @@ Positions = dict[Key, int]
 
 @dataclass
 class ReadPositions:
-    """How far recordings are read: a position for each, or for what has ended and is read what its offset keeps, by archive.
+    """How far recordings are read: positions, and by archive those that have ended and are read.
 
-    ``deleted`` are those of the finished ones that are no longer in their catalog.
+    ``deleted`` are finished recordings that are no longer in their catalog.
     """
 
     positions: Positions = field(default_factory=dict)
@@ -97,10 +96,10 @@ class ReadPositions:
 
 
 def tasks_for(total: int, partition_bytes: int, cores: int) -> int:
-    """Return the number of tasks that read ``total`` bytes on this many cores, at most ``partition_bytes`` each.
+    """Return the number of tasks for ``total`` bytes on ``cores``, at most ``partition_bytes`` each.
 
-    No core is idle for long: where there is less than that for each they share it, in pieces of ``SHARED_BYTES`` or more; where
-    there is more, each gets as many tasks as the others.
+    To keep all cores busy, they share small inputs in ranges of at least ``SHARED_BYTES``, and otherwise get equally many
+    tasks.
     """
     by_size = -(-total // partition_bytes)
     if by_size < cores:
@@ -109,7 +108,7 @@ def tasks_for(total: int, partition_bytes: int, cores: int) -> int:
 
 
 def max_readers() -> int:
-    """How many readers may be open at once, within what this process may open."""
+    """How many readers may be open at once, within the process's limit of open files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return MAX_READERS
@@ -117,7 +116,7 @@ def max_readers() -> int:
 
 
 class PlannedRecording:
-    """One recording in a plan. Nothing of it is opened before ``reader`` is asked for."""
+    """One recording in a plan. Only ``reader`` opens it."""
 
     def __init__(self, planner: Planner, key: Key, opened: OpenArchive) -> None:
         self._planner, self.key, self.opened = planner, key, opened
@@ -128,24 +127,24 @@ class PlannedRecording:
 
     @property
     def start_position(self) -> int:
-        """As ``RecordingReader.start_position``, from the listing of the trigger."""
+        """Like ``RecordingReader.start_position``, from the trigger's listing."""
         descriptor = self.descriptor
         first = next(iter(self.opened.archive.segments(descriptor)), descriptor.start_position)
         return max(descriptor.start_position, first)
 
     @property
     def end_position(self) -> int:
-        """As ``RecordingReader.end_position``, as of this trigger."""
+        """Like ``RecordingReader.end_position``, as of this trigger."""
         return self._planner.end_of(self.key)
 
     @property
     def reader(self) -> RecordingReader:
-        """Its reader, for the moment: another recording's may take its place."""
+        """Its reader, valid until others are requested."""
         return self._planner.reader(self.key)
 
 
 class Planner:
-    """The recordings of a query on the driver. The module describes it."""
+    """The recordings of a query on the driver."""
 
     def __init__(self, options: RecordingOptions, names: Names) -> None:
         self._options = options
@@ -176,19 +175,19 @@ class Planner:
         self._ends = None
         for each, reader in list(self._readers.items()):
             recording = self._recordings.get(each)
-            # A recording is in the catalog a moment before it has its index.
+            # A recording appears in the catalog just before it has its index.
             if recording is None or reader.index is None or reader.descriptor.identity != recording.descriptor.identity:
                 self._readers.pop(each).close()
             else:
                 reader.update(recording.descriptor)
 
     def end_of(self, key: Key) -> int:
-        """How far a recording can be read now, as of the trigger's first use."""
+        """How far a recording can be read, as of the trigger's first use."""
         end = self._recordings[key].descriptor.stop_position
         return end if end != NULL else self._recorded()[key]
 
     def _recorded(self) -> Positions:
-        """The ends of the recordings that have no end in the catalog."""
+        """The ends of recordings without one in the catalog."""
         if self._ends is None:
             active: dict[str, list[RecordingDescriptor]] = {}
             for (archive, _), recording in self._recordings.items():
@@ -222,12 +221,12 @@ class Planner:
     # -- offsets -----------------------------------------------------------------------------------------------------
 
     def offset(self, reached: ReadPositions, before: Offset | None = None) -> Offset:
-        """The offset of what is reached, with the identity of each recording: of one that is gone, the one from ``before``."""
+        """The offset of these positions, with each recording's identity; that of a missing one comes from ``before``."""
         archives: dict[str, ArchiveOffset] = {}
         mapping = self._mapping(before) if before is not None else {}
         for key, earlier in (before.archives if before is not None else {}).items():
             mapped = mapping.get(key, key)
-            # What is of no archive that is there now is carried on; what is there is made again, but for what is gone of it.
+            # Entries of missing archives are kept. Those of present ones are rebuilt, except identities of missing recordings.
             archives[mapped] = (
                 ArchiveOffset(self._archives[mapped].url, {}, dict(earlier.identities))
                 if mapped in self._archives
@@ -253,13 +252,13 @@ class Planner:
         return Offset({key: archive for key, archive in archives.items() if archive.positions or archive.finished})
 
     def first(self) -> Offset:
-        """The offset where nothing has been read of what there is now, for a query whose own is not known."""
+        """The offset before anything is read, for a query whose own offset is unknown."""
         return self.offset(
             ReadPositions({key: recording.start_position for key, recording in self._recordings.items()})
         )
 
     def latest(self) -> Offset:
-        """The offset of all that there is, for reports: without a step for each recording that has ended, as long as none does."""
+        """The offset of everything available, for reports. Ended recordings are cached until the catalog changes."""
         if self._options.ending != "latest":
             return self.offset(ReadPositions(self.ending()))
         reached = ReadPositions(dict(self._recorded()))
@@ -278,10 +277,10 @@ class Planner:
         return present_keys(offset, {key: opened.url for key, opened in self._archives.items()})
 
     def resumed(self, offset: Offset) -> ReadPositions:
-        """What of an offset can be gone on from.
+        """The positions of an offset from which reading can continue.
 
-        A recording that is another one than that of the offset, or ends before it, raises RecordingError, or with
-        ``failOnDataLoss=false`` is left out, so that it is read from its start.
+        A recording that was replaced, or that ends before the offset, raises RecordingError, or with ``failOnDataLoss=false``
+        is left out, so that it is read from its start.
         """
         reached = ReadPositions()
         mapping = self._mapping(offset)
@@ -319,7 +318,7 @@ class Planner:
             elif descriptor.stop_position != NULL and descriptor.stop_position < position:
                 self._lost(_truncated(recording_id, opened.url, descriptor.stop_position, position))
             else:
-                # It is extended, perhaps in the middle of a message, which has its row only now.
+                # It was extended, perhaps in the middle of a message, whose row is read only now.
                 key = (opened.key, recording_id)
                 if key in self._recordings:
                     reader = self.reader(key)
@@ -356,21 +355,21 @@ class Planner:
         return {key: resolve(where, r, "latest", name="endingPositions") for key, r in self._recordings.items()}
 
     def targets(self, reached: ReadPositions | None = None) -> Positions:
-        """How far a query should come now: as far as there is, and not past where the options end; but for what is finished."""
+        """How far a query should read now, within the options; without finished recordings."""
         if self._options.ending != "latest":
             return self.ending()
         finished = reached.finished if reached is not None else {}
         return {key: self.end_of(key) for key in self._recordings if key[1] not in finished.get(key[0], ())}
 
     def start_of(self, key: Key, reached: ReadPositions) -> int:
-        """Where a range starts: a recording that was not there before is read from its beginning."""
+        """Where a range starts: for a new recording, at its beginning."""
         position = reached.positions.get(key)
         if position is None and reached.has_finished(key):
             position = reached.finished[key[0]][key[1]][0]
         return self._recordings[key].descriptor.start_position if position is None else position
 
     def within(self, key: Key, start: int, end: int) -> tuple[int, int]:
-        """``[start, end)`` without what the options on times and positions leave out; empty when nothing is left."""
+        """``[start, end)`` narrowed to the times and positions of the options; it may be empty."""
         if end <= start:
             return start, start
         wanted, rows = self._options.scan_range, self._options.rows
@@ -389,10 +388,7 @@ class Planner:
     # -- micro-batches -----------------------------------------------------------------------------------------------
 
     def advance(self, start: ReadPositions, targets: Positions, *, limited: bool) -> ReadPositions:
-        """What the next micro-batch reaches: ends of messages, within the limits when ``limited``.
-
-        A limit is shared by what each recording has waiting.
-        """
+        """The ends of the next micro-batch, between messages; with ``limited``, the recordings share the limits by unread bytes."""
         spans = self._unread(start, targets)
         total = sum(max(last - first, 0) for first, last in spans.values())
         end: Positions = dict(start.positions)
@@ -401,7 +397,7 @@ class Planner:
                 end[key] = first
                 continue
             if not limited and last == self._recordings[key].descriptor.stop_position:
-                # All of it, without opening it. A message that has no end yet has no row; ``resumed`` goes back to its start.
+                # All of it, without opening it. An incomplete last message has no row; ``resumed`` goes back to its start.
                 end[key] = last
                 continue
             share = (last - first) / total
@@ -428,7 +424,7 @@ class Planner:
         }
 
     def is_at(self, before: Offset, start: ReadPositions, end: ReadPositions) -> bool:
-        """Whether a micro-batch from ``start``, which is what could be resumed of ``before``, to ``end`` reads nothing."""
+        """Whether a micro-batch from ``start``, resumed from ``before``, to ``end`` reads nothing."""
         resumed = len(start.positions) + len(start.deleted) + sum(len(each) for each in start.finished.values())
         if resumed != sum(len(each.positions) + len(each.finished) for each in before.archives.values()):
             return False
@@ -453,22 +449,22 @@ class Planner:
         fault = next(find_problems(reader, start, end, checksums=False), None)
         if fault is None:
             return reached
-        # Without this the query would stay here forever, without an error.
+        # Without this, the query would hang here without an error.
         reached = reader.boundary_after(fault.position, end)
         self._lost(fault.text, key, fault.position, reached)
         return reached
 
     def _lost(self, what: str, key: Key = ("", 0), start: int = 0, end: int = 0) -> None:
-        """Data of a recording is lost: positions from ``start`` to ``end``, where they are known."""
+        """Report lost data of a recording, with positions if they are known. Raises RecordingError if ``failOnDataLoss``."""
         if self._options.fail_on_data_loss:
-            raise RecordingError(f"{what}; set failOnDataLoss to false to read on")
-        log.warning("%s; reading goes on", what)
+            raise RecordingError(f"{what}; set failOnDataLoss to false to skip it")
+        log.warning("%s; skipped", what)
         note(self._options.skip_report, *key, start, end, what)
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
     def ranges(self, start: ReadPositions, end: ReadPositions) -> list[RecordingRange | RecordingGroup]:
-        """``[start, end)`` of every recording, cut into tasks; small ones share a task."""
+        """``[start, end)`` of every recording, divided into tasks; small recordings share a task."""
         spans = [(key, first, last) for key, first, last in self._spans(start, end) if first < last]
         total = sum(max(last - first, RECORDING_BYTES) for _, first, last in spans)
         read = sum(last - first for _, first, last in spans)
@@ -481,9 +477,7 @@ class Planner:
             cuts = self.reader(key).cuts(first, last, share) if share > 1 else [(first, last)]
             pieces += (self._range(key, a, b) for whole in cuts for a, b in self._by_rows(key, *whole))
             if len(pieces) > MAX_TASKS:
-                raise ConfigurationError(
-                    f"maxRowsPerPartition: more than {MAX_TASKS} tasks would read so few rows each"
-                )
+                raise ConfigurationError(f"maxRowsPerPartition needs more than {MAX_TASKS} tasks; use a larger value")
         return _shared(pieces, max(tasks, parallelism), self._options.max_rows_per_partition)
 
     def _by_rows(self, key: Key, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -516,15 +510,15 @@ class Planner:
         return spans
 
     def _check_gone(self, key: Key, start: ReadPositions, end: int) -> None:
-        """Fails where something of a recording was to be read that is not there; one that is read may be deleted."""
+        """Report a missing recording unless it was fully read."""
         opened = self._archives.get(key[0])
         if opened is not None and key[1] in opened.by_id:
-            # The options leave it out.
+            # The options exclude it.
             return
         reached = max(start.positions.get(key, NULL), start.deleted.get(key, NULL))
         if reached < end:
             url = opened.url if opened is not None else key[0]
-            self._lost(f"recording {key[1]} is gone from {url}", key, max(reached, 0), end)
+            self._lost(f"recording {key[1]} is missing in {url}", key, max(reached, 0), end)
 
     def _range(self, key: Key, start: int, end: int) -> RecordingRange:
         recording = self._recordings[key]
@@ -562,7 +556,7 @@ def _shared(
     groups: list[list[RecordingRange]] = []
     room = rows = 0
     for piece, cost in zip(pieces, costs, strict=True):
-        # A message has a frame at least.
+        # A message has at least one frame.
         most = (piece.end - piece.start) // FRAME_BYTES
         most = most if max_rows is None else min(most, max_rows)
         if not groups or cost > room or (max_rows is not None and rows + most > max_rows):

@@ -1,4 +1,4 @@
-"""``mainstem.recording``: recordings, and directories of Aeron Archive, as a batch and as a streaming source.
+"""``mainstem.recording``: recordings of Mainstem and Aeron Archive as a batch and a streaming source.
 
 A row is a message (or, with ``rows=frames``, a frame); an offset is a position for each recording (``offsets``). Positions are
 read from a replayable log, so a query that restarts from its checkpoint reads exactly the same bytes again.
@@ -43,14 +43,14 @@ def whole_schema(options: RecordingOptions) -> StructType:
 
 
 def columns_read(schema: StructType, options: RecordingOptions) -> tuple[Names, PayloadDecoder | None]:
-    """What tasks read of recordings for a query's schema, and what decodes it. Raises ConfigurationError."""
+    """The columns that tasks read for a query's schema, and the decoder. Raises ConfigurationError."""
     own = columns_of(options.rows, options.timestamp_from, archives=True)
     read, decoder = decoder_of(schema, options, own.__contains__)
     return names_of(read, options.rows, options.timestamp_from), decoder
 
 
 def _rows_of(partition: InputPartition | None, decoder: PayloadDecoder | None) -> Iterator[pa.RecordBatch]:
-    # Where there are no partitions Spark starts one task all the same, for none.
+    # If there are no partitions, Spark still starts one task, with None.
     if not isinstance(partition, RecordingRange | RecordingGroup):
         return iter(())
     rows = rows_of(partition)
@@ -58,11 +58,11 @@ def _rows_of(partition: InputPartition | None, decoder: PayloadDecoder | None) -
 
 
 class RecordingBatchReader(DataSourceReader):
-    """Reads what the recordings hold now.
+    """Reads the current contents of the recordings.
 
-    It does not take part in Spark's filter pushdown: Spark keeps one plan for a DataFrame, and for a table in a statement, that
-    of the filters pushed last, so the next query, or the other half of a union, misses rows. The options (streamId, sessionId,
-    fromTime, ...) narrow what is read instead; ``mainstem.spark.recordings`` makes them of a condition.
+    It does not support Spark's filter pushdown: Spark keeps one plan per DataFrame, and per table in a statement, with the
+    filters pushed last, so the next query, or the other half of a union, would miss rows. Options (streamId, sessionId,
+    fromTime, ...) prune instead; ``mainstem.spark.recordings`` derives them from a condition.
     """
 
     def __init__(self, options: RecordingOptions, names: Names, decoder: PayloadDecoder | None = None) -> None:
@@ -81,7 +81,7 @@ class RecordingBatchReader(DataSourceReader):
 
 
 class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads recordings as they grow, and those that come."""
+    """Reads recordings as they grow, and new ones."""
 
     def __init__(self, options: RecordingOptions, names: Names, decoder: PayloadDecoder | None = None) -> None:
         self._options, self._names, self._decoder = options, names, decoder
@@ -90,11 +90,11 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._delay = TriggerDelay(options.min_bytes, options.max_trigger_delay_ns)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tasks get a copy and need none of what the driver holds open.
+        # Tasks get a copy without the driver's state.
         return self.__dict__ | {"_planner": None, "_frozen": None, "_delay": None}
 
     def _planned(self) -> Planner:
-        """The driver's own planner, with what there is now."""
+        """The driver's planner, refreshed."""
         if self._planner is None:
             self._planner = Planner(self._options, self._names)
         self._planner.refresh()
@@ -118,7 +118,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         planner, before = self._planned(), parse_offset(start)
         resumed = planner.resumed(before)
         targets = planner.targets(resumed) if self._frozen is None else self._frozen
-        # With Trigger.AvailableNow there is nothing to wait for.
+        # Trigger.AvailableNow does not wait.
         if (
             self._frozen is None
             and self._options.min_bytes is not None
@@ -127,7 +127,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return start
         end = planner.advance(resumed, targets, limited=not isinstance(limit, ReadAllAvailable))
         if planner.is_at(before, resumed, end):
-            # The same text, so that Spark sees that nothing came: not one with what has only ended.
+            # The same text tells Spark that there is no new data, even if recordings have ended.
             return start
         return planner.offset(end, before).as_json()
 
@@ -156,11 +156,11 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 class RecordingSource(DataSource):
     """``mainstem.recording``: ``spark.read.format("mainstem.recording").load(location)``, or ``readStream``.
 
-    Besides the options below it takes those of the store (``endpoint_override``, ``fs.s3a.endpoint``, ...), ``tail``, the location
-    where the archive grows, ``tail.*``, options of its store, and ``codec.*``, options of the codec.
+    It also accepts options of the store (``endpoint_override``, ``fs.s3a.endpoint``, ...), ``tail``, the location where the
+    archive grows, ``tail.*``, options of its store, and ``codec.*``, options of the codec.
     """
 
-    # Of the session that it is registered with; a source runs in a process that cannot ask.
+    # Set by the session it is registered with: a source runs in a process that cannot ask the session.
     parallelism: ClassVar[int | None] = None
 
     @classmethod

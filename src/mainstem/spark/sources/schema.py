@@ -1,4 +1,4 @@
-"""The columns of ``mainstem.recording`` with their types for Spark, and those that a query asks for."""
+"""The columns of ``mainstem.recording`` with Spark types, and those of a query."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from mainstem.recording.rows.schema import Column
 
 Names = dict[str, bool]
-"""The columns asked for, in order, and whether the schema lets each be null: Spark requires its own schema back."""
+"""The requested columns, in order, and whether each is nullable: Spark requires exactly its schema."""
 
-# Arrow's names of the types, as Spark's.
+# Spark's names of Arrow types.
 _SPARK_TYPES = {"int16": "smallint", "int32": "int", "int64": "bigint", "timestamp": "timestamp", "binary": "binary"}
 
 
@@ -25,17 +25,17 @@ def _with_spark_types(columns: Mapping[str, Column]) -> dict[str, tuple[str, int
     return {name: (_SPARK_TYPES[column.kind], column.bits) for name, column in columns.items()}
 
 
-# A row for each fault of a recording; no frame's columns are gathered for it.
+# A row for each problem of a recording; no columns of frames are read.
 PROBLEM_COLUMNS = {
     "recording_id": ("bigint", 0),
     "position": ("bigint", 0),
     "kind": ("string", 0),
     "text": ("string", 0),
 }
-# Where several archives are read, or an option asks for it: which one the row is of, and the host that recorded it.
+# For several archives, or if the option is set: the row's archive, and the host that recorded it.
 ARCHIVE_COLUMNS = {"archive": ("string", 0), "host": ("string", 0)}
 _TIMESTAMP_COLUMN = _with_spark_types({TIMESTAMP: TIMESTAMP_COLUMN})
-# Null where it is not known; a row costs less where the schema declares that a column never is.
+# Null if unknown. Rows cost less if the schema declares a column as never null.
 _NULLABLE = {*NULLABLE, "host"}
 _COLUMNS = {
     "messages": _with_spark_types(MESSAGE_COLUMNS),
@@ -45,20 +45,20 @@ _COLUMNS = {
 
 
 def columns_of(rows: str, timestamp_from: str = "", *, archives: bool = False) -> dict[str, tuple[str, int]]:
-    """The columns of a row for each message, for each frame, or for each problem."""
+    """The columns of rows of messages, frames or problems."""
     has_timestamp = timestamp_from and rows != "problems"
     has_archives = archives and rows != "problems"
     return _COLUMNS[rows] | (_TIMESTAMP_COLUMN if has_timestamp else {}) | (ARCHIVE_COLUMNS if has_archives else {})
 
 
 def fields(rows: str, timestamp_from: str = "", *, archives: bool = False) -> list[tuple[str, str, bool]]:
-    """The whole schema: name and type of each column, and whether it may be null."""
+    """The whole schema: name, type and nullability of each column."""
     columns = columns_of(rows, timestamp_from, archives=archives).items()
     return [(name, kind, name in _NULLABLE) for name, (kind, _) in columns]
 
 
 def names_of(schema: StructType, rows: str, timestamp_from: str = "") -> Names:
-    """The columns that a schema asks for, in its order. Raises ConfigurationError for one that there is not."""
+    """The columns of a query's schema, in order. Raises ConfigurationError for an unknown one."""
     columns = columns_of(rows, timestamp_from, archives=True)
     for item in schema.fields:
         if item.name not in columns:

@@ -1,9 +1,8 @@
-"""The report of what ``failOnDataLoss=false`` skipped: a file for each range, in a directory of the user's.
+"""The report of ranges skipped by ``failOnDataLoss=false``: a file for each, in the directory of the option ``skipReport``.
 
-Spark takes no metrics from sources written in Python, and a task's log is on some worker. So the planner and every task write
-into the directory of the option ``skipReport``, which all of them see, as they see the recordings. A file is named after its
-archive, recording and range, so a repeated task or another query over the same recordings adds nothing. Overlapping ranges
-count once.
+Spark has no metrics for Python sources, and tasks log on their workers. So the planner and the tasks write to a shared directory. A
+file is named after archive, recording and range, so a repeated task or another query over the same recordings adds nothing.
+Overlapping ranges count once.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SUFFIX = ".skipped"
-# A directory of more files is slow to list. Further ranges are only logged.
+# Larger directories are slow to list. Further ranges are only logged.
 MAX_FILES = 10_000
 # Hex digits of the hash of an archive's id.
 MARK_LENGTH = 16
@@ -30,13 +29,13 @@ MARK_LENGTH = 16
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """What was skipped of one recording.
+    """The skipped ranges of one recording.
 
     Attributes:
         recording_id: The recording.
         ranges: The number of separate ranges of positions.
         bytes: Their bytes in the stream, frame headers included.
-        reasons: Why, each reason once.
+        reasons: Why, without duplicates.
         archive: The id of its archive, or its URL if it has no id, as in the column ``archive``.
     """
 
@@ -48,7 +47,7 @@ class Skipped:
 
 
 def note(directory: str, archive: str, recording_id: int, start: int, end: int, reason: str) -> None:
-    """Add a range to the report, if there is a directory. A write that fails is only logged."""
+    """Add a range to the report, if there is a directory. A failed write is only logged."""
     if not directory or end <= start:
         return
     # An archive may be named by a URL, which cannot be in a file name.
@@ -67,13 +66,13 @@ def note(directory: str, archive: str, recording_id: int, start: int, end: int, 
 
 
 def read_skip_report(directory: Path | str) -> list[Skipped]:
-    """Sum what ``failOnDataLoss=false`` skipped, in batches and in streaming queries.
+    """Sum the ranges that ``failOnDataLoss=false`` skipped in batch and streaming queries.
 
     Args:
         directory: The directory given as the option ``skipReport``, as this process sees it.
 
     Returns:
-        A ``Skipped`` for each recording of which something was skipped. A range counts once, however often it was read.
+        A ``Skipped`` for each recording with skipped ranges. A range counts once, even if it was read several times.
 
     Example:
         >>> sum(each.bytes for each in read_skip_report("/data/skipped"))
@@ -89,7 +88,7 @@ def read_skip_report(directory: Path | str) -> list[Skipped]:
         mark, recording_id, start, end = name.removesuffix(SUFFIX).split("-")
         key = (mark, int(recording_id))
         ranges.setdefault(key, []).append((int(start), int(end)))
-        # The name is whole when the file is there; its text may still be on its way.
+        # The file's text may not be written yet.
         with suppress(ValueError, KeyError), open(os.path.join(directory, name), encoding="utf-8") as file:
             value = json.load(file)
             reasons.setdefault(key, {})[value["reason"]] = None

@@ -1,12 +1,11 @@
-"""Tables of ``CREATE TABLE ... USING mainstem.recording``: how a source gets its options back when the table is read.
+"""SQL tables (``CREATE TABLE ... USING mainstem.recording``): how a source gets its options when the table is read.
 
-Spark stores a table's options in its catalog, and does not hand them to a source in Python when the table is read: only the
-columns, and what a query gives by ``WITH (...)``. It keeps the metadata of columns. So the columns that a source infers for
-``CREATE TABLE`` carry the options, as metadata of the first one; columns that a statement names itself carry none.
+Spark stores a table's options in its catalog, but passes a Python source only the columns and the options of ``WITH (...)``. It
+does keep the metadata of columns. So the first column that a source infers for ``CREATE TABLE`` carries the options as
+metadata; columns listed in the statement carry none.
 
-Of the places where a statement names a table Spark plans one, by the options of that place, and takes its tasks for the others:
-``t WITH (streamId = '1') UNION ALL t`` would read stream 1 twice. A source cannot notice, as it is not called again. What decides
-which rows there are belongs to the table, and ``WITH`` may give the rest.
+If a statement names a table several times, Spark plans it once, with the options of one place: ``t WITH (streamId = '1') UNION
+ALL t`` would read stream 1 twice, and the source cannot notice. So ``WITH`` may only set options that don't change the rows.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 KEY = "mainstem.options"
-# What Spark adds to the options of a statement that creates a table, and to those of the user.
+# Keys and a prefix that Spark adds to options in CREATE TABLE.
 PROVIDER = "provider"
 LOCATION = "location"
 PREFIX = "option."
@@ -54,9 +53,9 @@ TYPES: dict[str, type[DataType]] = {
 
 
 def user_options(source: str, options: Mapping[str, str]) -> tuple[dict[str, str], bool]:
-    """The options of a user, and whether they are those of a ``CREATE TABLE``, among which Spark puts its own.
+    """The user's options, and whether they are from ``CREATE TABLE``. ``LOCATION`` is the option ``path``.
 
-    ``LOCATION`` is the option ``path``. Raises ConfigurationError for an option that must not be stored.
+    Raises ConfigurationError for a secret, which must not be stored.
     """
     lowered = {name.lower(): value for name, value in options.items()}
     if lowered.get(PROVIDER, "").lower() != source:
@@ -68,20 +67,20 @@ def user_options(source: str, options: Mapping[str, str]) -> tuple[dict[str, str
     for name in texts:
         if is_secret(name):
             raise ConfigurationError(
-                f"{name}: the options of a table are stored with its columns, for all to see; leave it out, and give it by the"
-                f" environment, or where the table is read: SELECT ... FROM ... WITH ({name} = '...')"
+                f"{name} is a secret, but a table's options are stored readably with its columns; set it in the environment, or"
+                f" when the table is read: SELECT ... FROM ... WITH ({name} = '...')"
             )
     return texts, True
 
 
 def is_secret(name: str) -> bool:
-    """Whether an option's value is one that is not to be written anywhere."""
+    """Whether an option's value must not be stored."""
     plain = name.lower().replace(".", "_").replace("-", "_")
     return plain in ("token", "tail_token") or any(word in plain for word in SECRETS)
 
 
 def struct_fields(columns: Iterable[tuple[str, str, bool]]) -> list[StructField]:
-    """Columns (name, type, whether it may be null) as Spark has them."""
+    """Spark columns from name, type and nullability."""
     return [StructField(name, TYPES[kind](), nullable) for name, kind, nullable in columns]
 
 
@@ -93,10 +92,10 @@ def table_schema(fields: Sequence[StructField], options: Mapping[str, str]) -> S
 
 
 def read_options(source: str, options: Mapping[str, str], schema: StructType) -> dict[str, str]:
-    """The options with which a table is read: those that it was created with, and over them those of ``WITH (...)``.
+    """The options for reading a table: its own, overridden by ``WITH (...)``.
 
-    Raises ConfigurationError for an option that only the table may have. A path is also the sign of a ``load``
-    with columns that were copied from a table, which is no different from here.
+    Raises ConfigurationError for an option that only the table may set, such as a path, which also indicates a ``load`` with
+    columns copied from a table.
     """
     texts, _ = user_options(source, options)
     carrying = [field for field in schema.fields if KEY in (field.metadata or {})]
@@ -105,14 +104,14 @@ def read_options(source: str, options: Mapping[str, str], schema: StructType) ->
     lowered = {name.lower() for name in texts}
     if lowered & {"path", "paths"}:
         raise ConfigurationError(
-            "path: the columns are those of a table, which has a path of its own; create another table, or for load() give"
-            " the columns as text: schema('position bigint, length int')"
+            "path: the columns are those of a table, which has its own path; create another table, or pass load() the columns as"
+            " text: schema('position bigint, length int')"
         )
     for name in texts:
         if name.lower() not in TUNING and not is_secret(name):
             raise ConfigurationError(
-                f"{name}: only the table itself may have it, as Spark would apply it wherever the statement names the table;"
-                f" CREATE TEMPORARY VIEW ... USING {source} OPTIONS (path '...', {name} '...') reads such rows only"
+                f"{name} can only be set for the whole table, because Spark would apply it wherever the statement names the table;"
+                f" use CREATE TEMPORARY VIEW ... USING {source} OPTIONS (path '...', {name} '...')"
             )
     stored: dict[str, str] = json.loads(carrying[0].metadata[KEY])
     return {name: value for name, value in stored.items() if name.lower() not in lowered} | texts
