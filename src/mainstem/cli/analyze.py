@@ -71,10 +71,7 @@ def run(
                     analysis = analyze_here(options, bars)
         except KeyboardInterrupt:
             raise typer.Exit(EXIT_INTERRUPTED) from None
-    if as_json:
-        print_json(analysis.as_json())
-    else:
-        _show(analysis)
+    print_json(analysis.as_json()) if as_json else _show(analysis)
 
 
 class _NoPandas:

@@ -244,10 +244,8 @@ def start(
             subscription_id = client.start_recording(channel, own_stream, where, **more)
         else:
             subscription_id = client.extend_recording(extend, channel, own_stream, where, **more)
-    if as_json:
-        print_json({"subscription_id": subscription_id})
-    else:
-        say(f"recording {channel} stream {own_stream}, by recording subscription {subscription_id}")
+    text = f"recording {channel} stream {own_stream}, by recording subscription {subscription_id}"
+    print_json({"subscription_id": subscription_id}) if as_json else say(text)
 
 
 @app.command("stop")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from mainstem.cli._options import JsonOption, TableChoice, argument, duration
-from mainstem.cli._output import print_json
+from mainstem.cli._output import pick, print_json
 from mainstem.cli._process import say
 
 
@@ -41,7 +41,5 @@ def run(
     )
     options.check()
     result = open_table(options).compact(keep_s=delete_older_than)
-    if as_json:
-        print_json({"replaced": result.replaced, "by": result.by, "deleted": result.deleted})
-    else:
-        say(f"{result.replaced:,} files replaced by {result.by:,}; {result.deleted:,} deleted")
+    row = pick(result, "replaced by deleted")
+    print_json(row) if as_json else say("{replaced:,} files replaced by {by:,}; {deleted:,} deleted".format_map(row))

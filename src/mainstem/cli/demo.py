@@ -49,10 +49,7 @@ def run(
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    if as_json:
-        print_json(result.as_json())
-    else:
-        _show(result)
+    print_json(result.as_json()) if as_json else _show(result)
     if not result.is_success:
         sys.exit(EXIT_ERROR)
 

@@ -80,10 +80,7 @@ def run(
     """
     checks = [_driver(directory or default_directory()), *all_checks(DriverSettings.load())]
     shown = [check for check in checks if not failed_only or check.state is not State.OK]
-    if as_json:
-        print_json([asdict(check) for check in shown])
-    else:
-        _show(shown)
+    print_json([asdict(check) for check in shown]) if as_json else _show(shown)
     if any(check.state is State.FAIL for check in checks):
         raise typer.Exit(1)
 

@@ -59,10 +59,7 @@ def run(
         player.play(warm_up, stop)
         player.histogram = LatencyHistogram()
         player.play(count or sys.maxsize, stop)
-    if as_json:
-        print_json(_document(player.histogram, length))
-    else:
-        _show(player.histogram, length)
+    print_json(_document(player.histogram, length)) if as_json else _show(player.histogram, length)
 
 
 class _Player:

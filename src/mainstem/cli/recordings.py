@@ -412,10 +412,8 @@ def count(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
     """
     states = [each.state_name for each in read_entries(directory)]
     counts = {name: states.count(name) for name in STATE_NAMES.values()}
-    if as_json:
-        print_json(counts)
-    else:
-        print(", ".join(f"{number:,} {name}" for name, number in sorted(counts.items(), reverse=True)))
+    text = ", ".join(f"{number:,} {name}" for name, number in sorted(counts.items(), reverse=True))
+    print_json(counts) if as_json else print(text)
 
 
 @app.command("capacity")
@@ -436,10 +434,8 @@ def capacity(
     entries = read_entries(directory)
     used = max((each.offset + ENTRY_HEADER_LENGTH + each.length for each in entries), default=0)
     row = {"bytes": (directory / CATALOG_FILE).stat().st_size, "used": used, "entries": len(entries)}
-    if as_json:
-        print_json(row)
-    else:
-        print("{bytes:,} bytes, {used:,} of them used by {entries:,} entries".format_map(row))
+    text = "{bytes:,} bytes, {used:,} of them used by {entries:,} entries".format_map(row)
+    print_json(row) if as_json else print(text)
 
 
 @app.command("dump")

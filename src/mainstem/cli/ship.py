@@ -146,12 +146,8 @@ def run(
             threading.Thread(target=_until_end_of_input, args=(drains,), daemon=True).start()
         complete = _ship(shipper, stop, once, drains)
         result = _result(shipper)
-    if as_json:
-        print_json(result)
-    else:
-        say(
-            f"shipped {result['bytes_shipped']:,} bytes in {result['objects']:,} objects; {result['lag_bytes']:,} bytes wait"
-        )
+    text = "shipped {bytes_shipped:,} bytes in {objects:,} objects; {lag_bytes:,} bytes wait".format_map(result)
+    print_json(result) if as_json else say(text)
     if shipper.blocked and (once or drains.is_set()):
         raise RecordingError("; ".join(shipper.blocked))
     if not complete and (once or drains.is_set()):
