@@ -6,12 +6,14 @@ import struct
 import sys
 import threading
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.archive_server import CHANNEL, CONTROL, SEGMENT, ControlClient, RunningArchive
 
 from mainstem import MediaDriver
+from mainstem.aeron import idle
 from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.archive.messages import TYPES, RecordingSignal, ResponseCode, decode, encode
 from mainstem.archive.server import Accept, ArchiveServer, Challenge, Reject
@@ -75,6 +77,27 @@ def read(archive: RunningArchive, subscription: Any, count: int) -> list[bytes]:
 
     archive.until(more, "the replay's messages")
     return found
+
+
+def test_an_idle_archive_sleeps_instead_of_yielding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy host a yield takes as long as the slices of others, and holds up recordings for longer than any sleep."""
+    slept = threading.Semaphore(0)
+
+    def sleep(seconds: float) -> None:
+        slept.release()
+        time.sleep(min(seconds, 0.001))
+
+    def sched_yield() -> None:
+        raise AssertionError("yielded the processor")
+
+    monkeypatch.setattr(idle, "os", SimpleNamespace(sched_yield=sched_yield))
+    monkeypatch.setattr(idle, "time", SimpleNamespace(sleep=sleep))
+    with (
+        MediaDriver.launch() as driver,
+        ArchiveServer.launch(tmp_path, driver.directory, control_channel="") as server,
+    ):
+        assert all(slept.acquire(timeout=30) for _ in range(20))
+        assert not server.closed
 
 
 # -- sessions ------------------------------------------------------------------------------------------------------------

@@ -49,7 +49,8 @@ class ArchiveServer:
         if settings.threading_mode is ThreadingMode.INVOKER:
             self._invoker = AgentInvoker(conductor)
         else:
-            self._runner = AgentRunner(conductor, BackoffIdle()).start()
+            # It never yields the processor: on a busy host, each yield lets others run for milliseconds, and a sleep ends on time.
+            self._runner = AgentRunner(conductor, BackoffIdle(max_yields=0)).start()
 
     @classmethod
     def launch(
