@@ -139,12 +139,14 @@ class IndexWriter:
         for offset, value in zip(LIFE_OFFSETS, ENDED, strict=True):
             self._header.put_i64(offset, value)
 
-    def append(self, entry: IndexEntry) -> None:
-        """Append an entry, before anything past its position is written."""
-        packed = _ENTRY.pack(entry.position, entry.time_ns, entry.messages, entry.checksum, entry.session_id)
+    def append(self, *entries: IndexEntry) -> None:
+        """Append entries, before a position past theirs is published."""
+        packed = b"".join(
+            _ENTRY.pack(each.position, each.time_ns, each.messages, each.checksum, each.session_id) for each in entries
+        )
         self._disk.write(self._fd, packed, self._end)
-        self._end += ENTRY_LENGTH
-        self.last = entry
+        self._end += len(packed)
+        self.last = entries[-1]
         self._has_new_entries = True
 
     def sync(self) -> None:

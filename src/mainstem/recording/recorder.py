@@ -7,8 +7,8 @@ One thread of one process records into a directory: it calls ``do_work``. A lock
 releases when the process dies, keeps other recorders out. Readers in other threads and processes take no lock and write
 nothing. For each image the recorder walks the available whole frames in the image's term and writes the run, in this order:
 
-1. an entry of the index, if one is due, before any frame past its position (``positions.append``);
-2. the run of frames into its segment (``segments.write``); with ``durable``, to the device;
+1. the run of frames from the term into its segment (``segments.write``);
+2. the entries of the index that are due in it (``positions.append``); with ``durable``, both to the device;
 3. the recorded position, in one aligned release store (``positions.publish``);
 4. the subscriber's position of the image (``image.release``), which lets the publisher continue.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem._core.layout import DATA_HEADER_LENGTH, WALK_AT_LIMIT, WALK_FULL
-from mainstem._core.log.checksums import CRC32, FrameChecksum
-from mainstem._core.log.columns import FrameWalk
+from mainstem._core.log.checksums import CRC32, FrameChecksum, SummedWalk
 from mainstem.errors import RecordingError
 from mainstem.recording.frame_checksums import with_session
 from mainstem.recording.index import INDEX_INTERVAL, INDEX_INTERVAL_NS, IndexEntry, IndexWriter
@@ -21,9 +20,11 @@ if TYPE_CHECKING:
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem.recording.catalog import RecordingDescriptor
 
-# A run is written and released at once: enough to make a system call worth its price, and the index fine enough. It also stays in
-# the processor's cache from the copy to the write: writing from the log itself, or longer runs, takes longer.
-MIN_RUN_LENGTH, MAX_RUN_LENGTH = 4 << 10, 256 << 10
+# A run is written and released at once: enough to make a system call worth its price, and little of a publisher's window, which is
+# half a term over IPC. It stays in the processor's cache from the walk to the write.
+MIN_RUN_LENGTH, MAX_RUN_LENGTH, RUNS_OF_TERM = 256 << 10, 1 << 20, 16
+# The index has an entry for each step of a run.
+STEP_LENGTH = 256 << 10
 _CRC32 = FrameChecksum(CRC32)
 
 
@@ -68,9 +69,8 @@ class RecordingWriter:
         if durable:
             self._index.sync()
         self._segments = SegmentWriter(directory, descriptor, position, later=later, durable=durable, disk=disk)
-        self._walk = FrameWalk()
-        # Most of many recordings are slow, so it grows on demand.
-        self._run = bytearray(MIN_RUN_LENGTH)
+        self._walk, self._header = SummedWalk(), bytearray(DATA_HEADER_LENGTH)
+        self._run_length = min(max(descriptor.term_buffer_length // RUNS_OF_TERM, MIN_RUN_LENGTH), MAX_RUN_LENGTH)
         last = self._index.last
         self._session_id = descriptor.session_id if session_id is None else session_id
         if last is None:
@@ -96,76 +96,70 @@ class RecordingWriter:
             at += self._take(frames, at, frames.nbytes, time_ns, is_whole=True)
 
     def take(self, log: AtomicBuffer, offset: int, limit: int, time_ns: int) -> int:
-        """Append the whole frames available at ``offset`` of a log, up to some 256 KiB; return their bytes.
+        """Append the whole frames available at ``offset`` of a log, up to some 1 MiB; return their bytes.
 
         Raises OSError like ``write``.
         """
         return self._take(log, offset, limit, time_ns, is_whole=False)
 
     def _take(self, log: memoryview | AtomicBuffer, offset: int, limit: int, time_ns: int, *, is_whole: bool) -> int:
-        # Publishers may write the log meanwhile: frames are checked as they are copied, and the copy is written.
-        walk, start = self._walk, self.position
-        walk.copy(log, offset, limit, self._run)
-        while walk.stopped == WALK_FULL and not walk.others and len(self._run) < MAX_RUN_LENGTH:
-            self._run = bytearray(4 * len(self._run))
-            walk.copy(log, offset, limit, self._run)
-        length = walk.offset - offset
+        walk, start, end, padding = self._walk, self.position, offset, 0
+        # None of the run counts before all of it is written: a retry begins where it began.
+        messages, whole, session_id, checksum = self.messages, self._whole, self._session_id, self._checksum
+        last, entries = self._index.last, []
+        while end - offset < self._run_length and not padding:
+            position = start + end - offset
+            is_due = whole and self._is_due(last, position, time_ns, session_id)
+            walk.take(log, end, limit, STEP_LENGTH, self._header, 0 if is_due else checksum)
+            if walk.offset == end:
+                break
+            if is_due:
+                # An index is in the order of its times even when the clock was set back.
+                since_ns = max(time_ns, last.time_ns if last else 0)
+                last = IndexEntry(position, since_ns, messages, checksum, session_id)
+                entries.append(last)
+            end = walk.last if walk.others else walk.offset
+            padding, checksum = walk.offset - end, walk.checksum
+            messages += walk.messages
+            whole, session_id = walk.boundary == walk.offset, self.descriptor.session_id
+            if walk.stopped != WALK_FULL:
+                break
+        length = end + padding - offset
         if is_whole and (walk.stopped not in (WALK_AT_LIMIT, WALK_FULL) or not length):
             raise RecordingError(
                 f"recording {self.descriptor.recording_id}: the run at {start} is not whole frames after {length} bytes"
             )
         if not length:
             return 0
-        if self._whole:
-            self._append_entry(time_ns)
-        checksum = self._checksum
         try:
-            with memoryview(self._run) as run:
-                at = walk.last - offset if walk.others else length
-                if at:
-                    self._append(run[:at])
-                if walk.others:
-                    self._append_padding(run[at : at + DATA_HEADER_LENGTH], length - at)
+            if end > offset:
+                # Written from where it is: the log stays mapped as long as there is a view of it.
+                with log[offset:end] if isinstance(log, memoryview) else log.view(offset, end - offset) as frames:
+                    self._segments.write(frames)
+            if padding:
+                self._segments.write_padding(memoryview(self._header), padding)
+                checksum = _checksum_of_padding(self._header, padding, checksum)
+            if entries:
+                self._index.append(*entries)
             if self._durable:
-                # The frames and their index entry are on the device before the position is, whenever the kernel writes it.
+                # The frames and their index entries are on the device before the position is, whenever the kernel writes it.
                 self._segments.sync()
                 self._index.sync_entries()
         except OSError:
-            # None of the run counts: a retry begins where it began.
-            self._segments.position, self._checksum = start, checksum
+            self._segments.position = start
             raise
-        self.messages += walk.messages
-        self._whole, self._session_id = walk.boundary == walk.offset, self.descriptor.session_id
+        self.messages, self._whole, self._session_id, self._checksum = messages, whole, session_id, checksum
         self._index.publish(self.position, time_ns)
         if self._durable:
             self._index.sync()
         return length
 
-    def _append_entry(self, time_ns: int) -> None:
-        last = self._index.last
-        if (
-            last is None
-            or self.position - last.position >= INDEX_INTERVAL
-            or (time_ns - last.time_ns >= INDEX_INTERVAL_NS and self.position > last.position)
-            or (self._session_id != self.descriptor.session_id and self.position > last.position)
-        ):
-            # An index is in the order of its times even when the clock was set back.
-            since_ns = max(time_ns, last.time_ns if last else 0)
-            self._index.append(IndexEntry(self.position, since_ns, self.messages, self._checksum, self._session_id))
-            self._checksum = 0
-
-    def _append(self, frames: memoryview) -> None:
-        self._segments.write(frames)
-        self._checksum = _crc32(frames, self._checksum)
-
-    def _append_padding(self, header: memoryview, aligned: int) -> None:
-        self._segments.write_padding(header, aligned)
-        self._checksum = _crc32(header, self._checksum)
-        # The file holds zeros there.
-        left = aligned - DATA_HEADER_LENGTH
-        while left > 0:
-            self._checksum = _crc32(ZEROS[:left], self._checksum)
-            left -= len(ZEROS)
+    def _is_due(self, last: IndexEntry | None, position: int, time_ns: int, session_id: int) -> bool:
+        """Whether the index gets an entry at a position between two messages; ``session_id`` is the session before it."""
+        if last is None or position - last.position >= INDEX_INTERVAL:
+            return True
+        is_due = time_ns - last.time_ns >= INDEX_INTERVAL_NS or session_id != self.descriptor.session_id
+        return is_due and position > last.position
 
     def end_life(self) -> None:
         """Note that the publisher ended the stream: another one with its ids begins another recording."""
@@ -176,6 +170,16 @@ class RecordingWriter:
         if self._durable:
             self._index.sync()
         self._index.close()
+
+
+def _checksum_of_padding(header: bytearray, aligned: int, value: int) -> int:
+    """Continue a checksum with a padding frame: the file holds zeros after its header."""
+    value = _crc32(header, value)
+    left = aligned - DATA_HEADER_LENGTH
+    while left > 0:
+        value = _crc32(ZEROS[:left], value)
+        left -= len(ZEROS)
+    return value
 
 
 def _crc32(data: memoryview | bytearray, value: int) -> int:

@@ -9,8 +9,8 @@ BUGS = (
         name="an index entry is off by a frame",
         harm="a query that starts at a time begins in the middle of a message",
         file="recording/writer.py",
-        old="            self._index.append(IndexEntry(self.position, ",
-        new="            self._index.append(IndexEntry(self.position + DATA_HEADER_LENGTH, ",
+        old="                last = IndexEntry(position, ",
+        new="                last = IndexEntry(position + DATA_HEADER_LENGTH, ",
         finder=Simulator(scenarios=("recorders",)),
     ),
     Bug(
@@ -26,8 +26,8 @@ BUGS = (
         name="a position is published before its frames are written",
         harm="a reader sees zeros where a message should be",
         file="recording/writer.py",
-        old="            with memoryview(self._run) as run:\n",
-        new="            self._index.publish(start + length, time_ns)\n            with memoryview(self._run) as run:\n",
+        old="            if end > offset:\n",
+        new="            self._index.publish(start + length, time_ns)\n            if end > offset:\n",
         finder=Simulator(scenarios=("recorders",)),
     ),
     Bug(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.unit._core.uncompiled import load
 
+from mainstem._core import layout
 from mainstem._core.log import checksums as compiled
 
 uncompiled: Any = load("log.checksums")
@@ -77,6 +78,32 @@ def test_a_length_that_leads_out_of_the_range_ends_the_check_there(checksums: An
         assert crc32.check(frame, 0, 64)
         assert crc32.offset == 0
         assert checksums.end_of_same(frame, 0, 64, 12, bytes(4), True) == 64
+
+
+def test_a_summed_walk_continues_a_checksum_up_to_padding_or_to_its_room(checksums: Any) -> None:
+    def frame(payload: bytes, flags: int = 0xC0, kind: int = 1) -> bytes:
+        head = struct.pack("<iBBHiiiiq", 32 + len(payload), 0, flags, kind, 0, 7, 1, 0, 0)
+        return (head + payload).ljust(-(-(32 + len(payload)) // 32) * 32, b"\0")
+
+    noise = random.Random(3)
+    for length in (0, 1, 31, 32, 40, 100, 1024, 5000):
+        frames = [frame(noise.randbytes(length), flags) for flags in (0xC0, 0x80, 0x40, 0xC0, 0x80)]
+        before, data = noise.randbytes(50), b"".join(frames)
+        padded = data + frame(bytes(100), kind=0) + frame(b"behind it")
+        walk, header, start = checksums.SummedWalk(), bytearray(32), zlib.crc32(before)
+        assert walk.take(padded, 0, len(padded), 1 << 20, header, start) == layout.WALK_FULL
+        assert walk.checksum == zlib.crc32(before + data)
+        assert (walk.last, walk.offset, walk.others) == (len(data), len(data) + 160, 1)
+        assert (walk.frames, walk.messages, walk.boundary) == (5, 3, 4 * len(frames[0]))
+        assert header == padded[len(data) : len(data) + 32]
+        room = len(data) - 1
+        assert walk.take(data, 0, len(data), room, header, start) == layout.WALK_FULL
+        assert (walk.offset, walk.others) == (4 * len(frames[0]), 0)
+        assert walk.checksum == zlib.crc32(before + data[: walk.offset])
+        assert walk.take(data, walk.offset, len(data), 1 << 20, header, walk.checksum) == layout.WALK_AT_LIMIT
+        assert walk.checksum == zlib.crc32(before + data)
+        assert walk.take(data, 0, 31, 1 << 20, header, start) == layout.WALK_TORN
+        assert (walk.offset, walk.checksum) == (0, start)
 
 
 def test_ids_of_headers_end_where_a_frame_has_others(checksums: Any) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.streams import Stream, record
 
+from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.errors import RecordingError
 from mainstem.recording import (
     Recorder,
@@ -27,6 +28,7 @@ from mainstem.recording import (
 from mainstem.recording.archive import local_archive
 from mainstem.recording.index import INDEX_INTERVAL, recorded_position
 from mainstem.recording.segments import SegmentWriter
+from mainstem.recording.writer import STEP_LENGTH
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -249,6 +251,34 @@ def test_times_lead_to_positions(tmp_path: Path) -> None:
         assert reader.position_at_time(0) == 0
         gaps = [b.position - a.position for a, b in itertools.pairwise(entries)]
         assert max(gaps) <= INDEX_INTERVAL + 8192
+
+
+def test_a_long_run_has_entries_at_each_step(tmp_path: Path) -> None:
+    term_length, payload = 16 << 20, bytes(range(256)) * 4
+    stream = Stream(term_length=term_length)
+    frames = bytearray(b"".join(frame for _, frame in stream.runs([payload] * 2500)).ljust(4 << 20, b"\0"))
+    log = AtomicBuffer(frames)
+    with Recorder(tmp_path) as recorder:
+        writer = recorder.start(
+            session_id=77,
+            stream_id=1001,
+            initial_term_id=-5,
+            term_buffer_length=term_length,
+            mtu_length=1408,
+            join_position=0,
+        )
+        lengths = []
+        while length := writer.take(log, writer.position, len(frames), 1):
+            lengths.append(length)
+        recorder.stop(writer)
+    assert sum(lengths) == 2500 * 1056
+    assert 1 << 20 <= lengths[0] < (1 << 20) + STEP_LENGTH
+    with open_recording(tmp_path, 0) as reader:
+        assert list(find_problems(reader, 0, reader.end_position())) == []
+        assert b"".join(bytes(each) for _, each in messages(reader, 0, reader.end_position())) == payload * 2500
+        entries = reader.index.around(0, reader.end_position())
+        assert {b.position - a.position for a, b in itertools.pairwise(entries)} == {STEP_LENGTH // 1056 * 1056}
+        assert [each.messages for each in entries] == [each.position // 1056 for each in entries]
 
 
 def test_a_fault_in_the_middle_is_reported_with_its_place_or_ends_the_reading(tmp_path: Path) -> None:

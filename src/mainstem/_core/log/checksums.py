@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from mainstem._core.memory.buffer import AtomicBuffer
 
-from mainstem._core.log.columns import Region
+from mainstem._core.log.columns import FrameWalk, Region
 
 if cython.compiled:
-    from cython.cimports.mainstem._core.log.folding import can_fold, fold
+    from cython.cimports.mainstem._core.log.folding import can_fold, fold, fold_end, fold_more
 else:
     from zlib import crc32
 
@@ -192,3 +192,111 @@ class FrameChecksum:
             value = (value >> 8) ^ self.table[(value ^ get8(base, o)) & 0xFF]
             o += 1
         return value
+
+
+@cython.cclass
+class SummedWalk(FrameWalk):
+    """A walk that computes the CRC-32 of the frames it passes, whose bytes it reads once.
+
+    ``checksum`` is that of all data frames before ``offset``, or before ``last`` if the walk ended with another frame.
+    """
+
+    crc32: FrameChecksum
+    state: cython.uchar[64]
+    checksum: readonly[cython.uint]
+
+    def __init__(self) -> None:
+        FrameWalk.__init__(self)
+        self.crc32 = FrameChecksum(CRC32)
+        self.checksum = 0
+
+    def take(
+        self,
+        source: Buffer | AtomicBuffer,
+        offset: cython.longlong,
+        limit: cython.longlong,
+        room: cython.longlong,
+        header: bytearray,
+        checksum: cython.uint,
+    ) -> int:
+        """Walk the data frames of ``[offset, limit)``, up to ``room`` bytes of them; return ``stopped``.
+
+        It continues ``checksum``, and ends with a frame that is not data, whose header is copied to ``header`` as it was read:
+        ``others`` is 1 then, and ``last`` where that frame starts. It ends with ``WALK_FULL`` before a frame without room.
+        """
+        region: Region = Region(source)
+        region.check(offset, limit)
+        target: Region = Region(header)
+        target.check(0, DATA_HEADER_LENGTH)
+        self.offset = self.boundary = self.last = offset
+        self.frames = self.messages = self.others = 0
+        self.checksum = checksum
+        base, to = region.base, target.base
+        with cython.nogil:
+            self.sum_frames(base, offset, limit, room, to)
+        return self.stopped
+
+    def sum_frames(
+        self,
+        base: cython.p_uchar,
+        offset: cython.longlong,
+        limit: cython.longlong,
+        room: cython.longlong,
+        to: cython.p_uchar,
+    ) -> cython.void:
+        o: cython.longlong = offset
+        length: cython.longlong = 0
+        step: cython.longlong = 0
+        kind: cython.int = 0
+        ones: cython.uint = 0xFFFFFFFF
+        seed: cython.uint = self.checksum ^ ones
+        if cython.compiled:
+            left = cython.declare(cython.uchar[16])
+            zero_out(self.state, 0, 64)
+        while True:
+            if limit - o < DATA_HEADER_LENGTH:
+                self.stopped = WALK_AT_LIMIT if o == limit else WALK_TORN
+                break
+            length = ld32(base, o)
+            if length < DATA_HEADER_LENGTH:
+                self.stopped = WALK_AT_END if length <= 0 else WALK_CORRUPT
+                break
+            step = (length + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1)
+            if step > limit - o:
+                self.stopped = WALK_TORN
+                break
+            kind = get16(base, o + FRAME_TYPE_OFFSET)
+            if kind != TYPE_DATA:
+                # A publisher whose claim became padding may still write there.
+                copy_bytes(to, 0, base, o, DATA_HEADER_LENGTH)
+                put32(to, 0, length)
+                put16(to, FRAME_TYPE_OFFSET, kind)
+                self.last = o
+                if self.boundary == o:
+                    self.boundary = o + step
+                self.others = 1
+                o += step
+                self.stopped = WALK_AT_LIMIT if o == limit else WALK_FULL
+                break
+            if o - offset + step > room:
+                self.stopped = WALK_FULL
+                break
+            if cython.compiled:
+                if self.crc32.folds:
+                    fold_more(self.crc32.powers, self.state, base, o, step, seed)
+                    seed = 0
+                else:
+                    self.checksum = self.crc32.sum(base, o, o + step, self.checksum)
+            else:
+                self.checksum = self.crc32.sum(base, o, o + step, self.checksum)
+            self.last = o
+            o += step
+            self.frames += 1
+            if get8(base, self.last + FRAME_FLAGS_OFFSET) & FLAG_END:
+                self.messages += 1
+                self.boundary = o
+        if cython.compiled:
+            if self.crc32.folds and self.frames:
+                fold_end(self.crc32.powers, self.state, left)
+                self.checksum = self.crc32.by_tables(left, 0, 16, 0) ^ ones
+        self.offset = o

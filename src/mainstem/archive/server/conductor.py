@@ -61,7 +61,8 @@ _limit = LogThrottle(log)
 
 _REQUESTS = ("Request", "Request2", "ChallengeResponse")  # the ends of their names
 REQUESTS_PER_CYCLE = 10  # of each control subscription
-RUNS_PER_CYCLE = 8  # of frames, shared by the recordings that have any: about a millisecond
+# Frames written in a cycle, shared by the recordings that have any: some two milliseconds. Each may write its longest frame.
+BYTES_PER_CYCLE, MIN_SHARE = 4 << 20, 64 << 10
 ENTRIES_PER_CYCLE = 64  # of the catalog, for one listing
 MAX_REQUEST_LENGTH = 64 << 10  # bytes: three channels of the longest kind, and credentials
 MAX_TOKENS = 64  # valid replay tokens of one session
@@ -511,9 +512,9 @@ class ArchiveConductor:
             recording.end()
             self._ended(recording)
         ready = self._recordings.ready()
-        runs = max(1, RUNS_PER_CYCLE // max(1, len(ready)))
+        share = max(MIN_SHARE, BYTES_PER_CYCLE // max(1, len(ready)))
         for recording in ready:
-            work += 0 if recording.is_done else recording.do_work(runs)
+            work += 0 if recording.is_done else recording.do_work(share)
             if recording.is_done:
                 self._ended(recording)
         return work

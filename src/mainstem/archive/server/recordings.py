@@ -178,8 +178,8 @@ class RecordingSession:
         """How far is recorded."""
         return self.writer.position
 
-    def do_work(self, runs: int = 1) -> int:
-        """Write the frames that are available, as up to ``runs`` long runs; return their bytes."""
+    def do_work(self, share: int) -> int:
+        """Write the frames that are available, up to ``share`` bytes; return how many bytes."""
         if self._adding is not None and not self._has_begun():
             return 0
         image = self.image
@@ -189,10 +189,11 @@ class RecordingSession:
             return 1
         length = written = 0
         try:
-            for _ in range(runs):
+            while written < share:
                 offset, term_end = image.readable()
+                limit = min(term_end, offset + share - written)
                 self._writes.begin()
-                length = self.writer.take(image.log, offset, term_end, self._clock.epoch_ms() * NS_PER_MS)
+                length = self.writer.take(image.log, offset, limit, self._clock.epoch_ms() * NS_PER_MS)
                 if length:
                     self._writes.end(length)
                     image.release(image.position + length)
