@@ -238,7 +238,7 @@ def test_jobs_in_parallel_belong_to_the_job_group_of_whoever_started_them(spark:
 
 
 @pytest.mark.long
-def test_a_large_input_is_reported_like_a_small_one(
+def test_a_large_and_a_small_input_have_the_same_report(
     spark: SparkSession, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frames = report.parent.parent / "frames"

@@ -110,7 +110,7 @@ def listening(protocol: str, tmp_path: Path) -> Iterator[dict[str, str]]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("protocol", long_after(1, ["bymux", "jmux", "aqueduct"]))
-def test_a_stream_goes_over_a_multiplexer_each_micro_batch_under_its_number(
+def test_a_stream_sends_each_micro_batch_over_a_multiplexer_under_its_number(
     spark: SparkSession, tmp_path: Path, protocol: str
 ) -> None:
     with Recorder(tmp_path / "first") as recorder:

@@ -109,7 +109,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     wait_for(lambda: not left_of(process), progress=lambda: left_of(process))
 
 
-def test_a_wrong_option_is_one_sentence(tmp_path: Path) -> None:
+def test_a_wrong_option_is_reported_in_one_sentence(tmp_path: Path) -> None:
     process = start_demo(tmp_path / "out", "--loss", "1.5")
     output, errors = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, output) == (1, "")

@@ -77,7 +77,7 @@ def test_a_schema_is_inferred_from_all_recordings_and_stays(spark: SparkSession,
 
 
 @pytest.mark.long
-def test_a_recording_without_times_is_partitioned_by_those_of_the_publisher_or_not_at_all(
+def test_a_recording_without_times_is_partitioned_by_publisher_times_or_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     path = tmp_path / "recordings"

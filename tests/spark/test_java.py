@@ -19,7 +19,7 @@ def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_java")
-def test_the_wheel_s_java_boots_with_the_argument_that_spark_always_passes(tmp_path: Path) -> None:
+def test_the_bundled_java_starts_with_the_argument_that_spark_always_passes(tmp_path: Path) -> None:
     home = module.ensure_java(tmp_path / "cache")
     assert os.environ["JAVA_HOME"] == home
     command = [f"{home}/bin/java", "-Xshare:auto", "--add-modules=jdk.incubator.vector", "-Da=b c", "-version"]

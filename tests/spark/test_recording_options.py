@@ -139,7 +139,7 @@ def test_skipped_data_is_counted_once_in_batch_and_streaming(spark: SparkSession
         assert "0-0.rec at offset 0" in each.reasons[0]
 
 
-def test_faults_are_rows_and_everything_around_them_is_read(spark: SparkSession, path: Path) -> None:
+def test_problems_are_rows_and_everything_around_them_is_read(spark: SparkSession, path: Path) -> None:
     assert source(spark, path, rows="problems").count() == 0
     whole = {each.position for each in source(spark, path).select("position").collect()}
     with (path / "0-0.rec").open("r+b") as file:
@@ -164,7 +164,7 @@ def test_faults_are_rows_and_everything_around_them_is_read(spark: SparkSession,
 
 
 @pytest.mark.long
-def test_a_directory_of_aeron_archive_is_read_without_positions_of_ours(spark: SparkSession, path: Path) -> None:
+def test_a_directory_of_aeron_archive_is_read_without_an_index(spark: SparkSession, path: Path) -> None:
     expected = source(spark, path).select("position", "payload").collect()
     index_file(path, 0).unlink()
     found = source(spark, path, minPartitions=5).select("position", "payload", "recorded_at").collect()

@@ -210,7 +210,7 @@ def test_streaming_equals_batch_and_respects_its_limits(
 
 
 @pytest.mark.long
-def test_a_query_goes_on_from_its_checkpoint_while_recordings_grow_and_come(
+def test_a_query_continues_from_its_checkpoint_while_recordings_grow_and_begin(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     path = tmp_path / "recordings"

@@ -67,7 +67,7 @@ def test_a_table_reads_its_recordings_and_leaves_them_when_it_is_dropped(
     assert sorted(os.listdir(path)) == before
 
 
-def test_the_options_of_a_table_are_kept(spark: SparkSession, path: Path) -> None:
+def test_a_table_keeps_its_options(spark: SparkSession, path: Path) -> None:
     spark.sql(f"create table t using mainstem.recording options (path '{path}', streamId '1007', rows 'frames')")
     assert "type" in spark.table("t").columns
     # A padding frame ends the first term.
@@ -124,7 +124,7 @@ def test_a_wrong_table_is_refused_when_it_is_created(
     assert spark.sql("show tables in d").where("not isTemporary").count() == 0
 
 
-def test_a_table_with_columns_of_its_own_is_refused_when_it_is_read(spark: SparkSession, path: Path) -> None:
+def test_a_table_that_lists_columns_is_refused_when_it_is_read(spark: SparkSession, path: Path) -> None:
     spark.sql(f"create table t (position bigint) using mainstem.recording options (path '{path}')")
     with pytest.raises(Exception, match="must not list columns"):
         spark.sql("select * from t").collect()
@@ -209,7 +209,7 @@ def stream_into(spark: SparkSession, df: Any, name: str, tmp_path: Path) -> Any:
 
 
 @pytest.mark.long
-def test_a_limit_that_this_spark_does_not_have_is_refused(spark: SparkSession, path: Path, tmp_path: Path) -> None:
+def test_a_limit_that_this_spark_version_lacks_is_refused(spark: SparkSession, path: Path, tmp_path: Path) -> None:
     df = spark.readStream.format("mainstem.recording").option("maxRowsPerTrigger", 100).load(str(path))
     query = stream_into(spark, df, "limited", tmp_path)
     try:

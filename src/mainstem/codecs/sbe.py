@@ -255,7 +255,7 @@ def _whole(element: Element, name: str, default: int) -> int:
     """An attribute that is an offset or a length."""
     value = int(element.get(name) or default)
     if not 0 <= value <= MAX_LENGTH:
-        raise ValueError(f"{name} {value} of {element.get('name')!r} is not one from 0 to {MAX_LENGTH}")
+        raise ValueError(f"{name} {value} of {element.get('name')!r} must be from 0 to {MAX_LENGTH}")
     return value
 
 

@@ -136,7 +136,7 @@ class Sealer(_Direction):
     def seal(self, message: bytes) -> bytes:
         """Encrypt a message with its number. Each number may be sent only once, and in order."""
         if self.number >= MAX_MESSAGES:
-            raise LocalProtocolError("this duologue has used all of its message numbers; open another one")
+            raise LocalProtocolError("this duologue has used all of its message numbers; open a new one")
         number = self.number.to_bytes(NUMBER_LENGTH, "little")
         return number + self._cipher.encrypt(b"\0\0\0\0" + number, bytes(message), self._session)
 

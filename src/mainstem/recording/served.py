@@ -157,6 +157,6 @@ class ServedArchive(DirectoryArchive):
         except FileNotFoundError as error:
             raise RecordingError(f"{self.url} holds no recording {descriptor.recording_id} any more") from error
         if row.get("identity") != descriptor.identity:
-            raise RecordingError(f"{self.url}: recording {descriptor.recording_id} was replaced by another one")
+            raise RecordingError(f"{self.url}: recording {descriptor.recording_id} was replaced")
         recorded = row.get("recorded_position")
         return recorded if isinstance(recorded, int) else None

@@ -27,7 +27,7 @@ def test_recordings_always_do(tmp_path: Path) -> None:
     assert needs_spark(Inputs(captures=[str(tmp_path)], recordings=[str(tmp_path)]), {})
 
 
-def test_unreadable_input_is_an_error_and_starts_nothing(tmp_path: Path) -> None:
+def test_unreadable_input_is_an_error_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="absent"):
         needs_spark(Inputs(captures=[str(tmp_path / "absent")]), {})
     (tmp_path / "part.parquet").write_bytes(b"no table")
@@ -53,7 +53,7 @@ def test_packed_frames_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert needs_spark(inputs, {})
 
 
-def test_without_duckdb_spark_does_it_and_without_both_the_smaller_extra_is_named(
+def test_without_duckdb_spark_converts_and_without_both_the_smaller_extra_is_suggested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.pcap").write_bytes(b"1")

@@ -38,7 +38,7 @@ def test_a_chart_draws_each_series_in_its_colour_and_breaks_lines_where_values_a
     assert ElementTree.fromstring(picture[picture.index("</svg>") + 6 :]).tag == "div"
 
 
-def test_bars_are_as_long_as_their_values_and_go_left_below_nothing() -> None:
+def test_bars_are_as_long_as_their_values_and_negative_ones_go_left() -> None:
     picture = svg.bars([("UA", 10.0), (NASTY, -5.0), ("AA", 20.0)], lambda value: f"{value:.1f}", title="Delays")
     widths = [float(element.attrib["width"]) for element in parsed(picture).iter("rect")]
     assert widths[0] == pytest.approx(widths[2] / 2, abs=0.1)

@@ -333,7 +333,7 @@ def test_a_schema_that_no_column_holds_is_refused(tmp_path: Path, schema: Any, r
         find_codec("avro", {"schema": file_of(tmp_path, schema)})
 
 
-def test_a_text_of_any_depth_is_refused(tmp_path: Path) -> None:
+def test_a_too_deeply_nested_schema_is_refused(tmp_path: Path) -> None:
     (tmp_path / "deep.avsc").write_text('{"type":' * 100_000 + '"long"' + "}" * 100_000)
     with pytest.raises(ConfigurationError, match="deeper than"):
         find_codec("avro", {"schema": str(tmp_path / "deep.avsc")})

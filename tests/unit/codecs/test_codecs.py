@@ -125,11 +125,11 @@ def test_rows_are_in_the_order_of_the_messages_and_a_null_is_a_problem() -> None
     assert rows[2]["problem"] == "there is no message"
 
 
-def test_a_column_with_the_name_of_another_one_is_refused() -> None:
+def test_duplicate_column_names_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="'id' has a reserved name"):
         DecodedRows(find_codec("json"), pa.schema([("id", pa.int64())]), ["id"])
 
 
-def test_a_value_of_csv_may_hold_line_breaks() -> None:
+def test_a_csv_value_may_contain_line_breaks() -> None:
     codec = find_codec("csv", {"columns": "a,b"})
     assert codec.decode(b'1,"x\ny"\r\n2,z\xc2\x85\n') == [{"a": "1", "b": "x\ny"}, {"a": "2", "b": "z\x85"}]

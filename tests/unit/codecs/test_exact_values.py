@@ -95,7 +95,7 @@ def test_a_number_of_json_and_csv_is_kept_or_a_problem(texts: list[str], kind: A
 
 @settings(max_examples=15, deadline=None)
 @given(texts=st.lists(numbers(), min_size=30, max_size=60), kind=st.sampled_from(INTEGERS + DECIMALS + FLOATS))
-def test_a_number_is_the_same_among_many_messages_and_alone(texts: list[str], kind: Any) -> None:
+def test_a_number_is_the_same_alone_and_in_a_batch(texts: list[str], kind: Any) -> None:
     for shape in (
         '{"v": %s}',
         '{"v": {"w": [%s, null]}}',
@@ -278,7 +278,7 @@ def test_a_problem_says_the_column_the_value_and_the_limit(name: str, text: str,
         ("arrow", b"x" * 100, "the message is not an Arrow IPC stream: "),
     ],
 )
-def test_a_message_of_another_format_is_a_problem_in_plain_words(name: str, message: bytes, reason: str) -> None:
+def test_a_message_of_another_format_is_a_readable_problem(name: str, message: bytes, reason: str) -> None:
     codec = find_codec(name, {"columns": "v"} if name == "csv" else {})
     problems = codec.decode_batch([message], pa.schema([("v", pa.int64())])).problems
     assert reason in problems[0]
@@ -321,7 +321,7 @@ def test_extra_fields_are_rescued_exactly_or_are_a_problem() -> None:
         b"\x81\xa1v\xc7\x01\x05x",
     ],
 )
-def test_message_pack_that_would_lose_something_is_a_problem(value: bytes) -> None:
+def test_message_pack_that_would_lose_data_is_a_problem(value: bytes) -> None:
     for kind in (pa.int64(), pa.timestamp("us", "UTC"), pa.struct([("w", pa.int64())]), pa.binary()):
         assert decoded("msgpack", [value], kind) == [None]
 
@@ -443,7 +443,7 @@ def test_a_column_of_arrow_in_a_type_that_would_change_it_is_a_problem(value: An
     assert decoded("arrow", [sent([value], kind)], wanted) == [None]
 
 
-def test_a_message_of_arrow_without_a_column_has_null_there_and_times_out_of_range_are_problems() -> None:
+def test_missing_arrow_columns_are_null_and_times_out_of_range_are_problems() -> None:
     schema = pa.schema([("v", pa.int64()), ("w", pa.string())])
     result = find_codec("arrow").decode_batch([sent([1, 2], pa.int32())], schema)
     assert [column.to_pylist() for column in result.columns] == [[1, 2], [None, None]]

@@ -39,7 +39,7 @@ def rows_of(name: str, messages: Sequence[bytes], schema: pa.Schema) -> list[dic
     return rows
 
 
-def test_each_message_is_rows_or_a_problem_under_columns_of_its_own() -> None:
+def test_each_message_becomes_rows_or_a_problem_with_its_own_columns() -> None:
     codec = find_codec("json")
     for messages in (MESSAGES, *([each] for each in MESSAGES)):
         schema = pa.schema([("a", pa.int64())])
@@ -83,7 +83,7 @@ def binary(value: Any) -> bytes:
 
 @settings(max_examples=40, deadline=None)
 @given(before=st.lists(DOCUMENTS, max_size=3), after=st.lists(DOCUMENTS, min_size=1, max_size=4))
-def test_columns_of_any_sample_can_be_spark_s_and_the_table_s(before: list[Any], after: list[Any]) -> None:
+def test_inferred_columns_are_valid_in_spark_and_in_tables(before: list[Any], after: list[Any]) -> None:
     for name, encode in (("json", lambda each: json.dumps(each).encode()), ("msgpack", binary)):
         codec = find_codec(name)
         first, second = [encode(each) for each in before], [encode(each) for each in after]

@@ -351,7 +351,7 @@ def test_impossible_options_are_refused(more: dict[str, str], reason: str) -> No
         find_codec("protobuf", more)
 
 
-def test_descriptors_without_their_imports_or_of_nonsense_are_refused(tmp_path: Path) -> None:
+def test_incomplete_or_invalid_descriptors_are_refused(tmp_path: Path) -> None:
     file = tides()
     file.dependency.append("elsewhere.proto")
     with pytest.raises(ConfigurationError, match="--include_imports"):
@@ -367,7 +367,7 @@ def delimited(tag: bytes, data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("depth", "is_read"), [(10, True), (1000, False)])
-def test_a_struct_of_any_depth_is_a_text_or_a_problem(options: dict[str, str], depth: int, is_read: bool) -> None:
+def test_a_struct_of_any_depth_is_a_string_or_a_problem(options: dict[str, str], depth: int, is_read: bool) -> None:
     value = struct_pb2.Value(string_value="x").SerializeToString()
     for _ in range(depth):
         value = delimited(b"\x32", delimited(b"\x0a", value))

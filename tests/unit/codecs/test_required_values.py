@@ -64,7 +64,7 @@ def test_a_csv_value_that_is_empty_is_a_problem_in_a_required_column() -> None:
     assert list(find_codec("csv").decode_batch([b"1,x", b",x"], schema).problems) == [1]
 
 
-def test_arrow_s_own_requirements_do_not_become_the_table_s() -> None:
+def test_required_arrow_fields_are_not_required_in_the_table() -> None:
     sink = pa.BufferOutputStream()
     schema = pa.schema([required("n", pa.int64())])
     with pa.ipc.new_stream(sink, schema) as writer:
@@ -85,7 +85,7 @@ class Careless(RowCodec):
         return Decoded([pa.array([None] * len(payloads), item.type) for item in schema], list(range(len(payloads))))
 
 
-def test_a_codec_of_others_that_checks_nothing_makes_problems_as_well() -> None:
+def test_a_custom_codec_that_checks_nothing_makes_problems_as_well() -> None:
     batch = pa.record_batch({"payload": [b"x", b"y"]})
     (row, _) = next(DecodedRows(Careless(), pa.schema([required("n", pa.int64())]), [])(iter([batch]))).to_pylist()
     assert row == {

@@ -117,6 +117,6 @@ def test_a_registry_over_tls_is_trusted_by_its_authority(registry: Registry, tmp
         codec_of(registry, "https").decode(message(1))
 
 
-def test_both_sources_of_schemas_are_one_too_many(tmp_path: Path) -> None:
+def test_only_one_source_of_schemas_is_allowed(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="exclude each other"):
         find_codec("avro", {"framing": "confluent", "registry": "http://x", "schemas": str(tmp_path)})

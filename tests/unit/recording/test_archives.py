@@ -185,7 +185,7 @@ def test_a_growing_remote_recording_is_followed(tmp_path: Path) -> None:
     recorder.close()
 
 
-def test_a_look_up_fetches_little_of_a_long_segment(tmp_path: Path) -> None:
+def test_a_lookup_fetches_little_of_a_long_segment(tmp_path: Path) -> None:
     with Recorder(tmp_path / "rec", segment_length=512 * TERM) as recorder:
         writer = recorder.start(**STREAM, session_id=7, join_position=0)
         record(writer, Stream(session_id=7), [bytes(1300)] * 20_000)

@@ -62,7 +62,7 @@ READINGS: dict[str, Callable[[RecordingReader, Path], object]] = {
 
 
 @pytest.mark.parametrize("name", READINGS)
-def test_reading_raises_and_goes_on_raising(recording: Path, name: str) -> None:
+def test_a_reader_that_raised_raises_again(recording: Path, name: str) -> None:
     with RecordingReader(local_archive(recording.parent), read_catalog(recording.parent)[0]) as reader:
         assert read_all(reader) == 250
         if "batches" not in name:

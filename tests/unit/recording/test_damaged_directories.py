@@ -172,7 +172,7 @@ def use_all(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_a_directory_with_anything_changed_gives_rows_or_an_error(whole: Path, tmp_path: Path, part: int) -> None:
+def test_any_change_to_a_directory_gives_rows_or_an_error(whole: Path, tmp_path: Path, part: int) -> None:
     for seed in range(part, DIRECTORIES, PARTS):
         directory = tmp_path / str(seed)
         shutil.copytree(whole, directory)

@@ -45,7 +45,7 @@ def recordings(tmp_path: Path) -> Iterator[Recordings]:
         yield opened
 
 
-def test_a_recording_is_a_table_of_what_its_messages_hold(recordings: Recordings) -> None:
+def test_a_recording_is_a_table_of_its_decoded_messages(recordings: Recordings) -> None:
     schema = pa.schema([("n", pa.int64()), ("t", pa.string())])
     table = recordings.scan(codec="json", schema=schema).to_arrow()
     assert table.schema.names == [*NAMES, "n", "t", "rescued", "payload"]

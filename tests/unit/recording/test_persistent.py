@@ -380,7 +380,7 @@ def test_streams_of_several_channels_are_not_mixed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("start", ["noon", -1, True, 1.5, None])
-def test_a_start_that_cannot_be_is_refused(recorded: Publisher, tmp_path: Path, start: Any) -> None:
+def test_an_impossible_start_is_refused(recorded: Publisher, tmp_path: Path, start: Any) -> None:
     with pytest.raises(ConfigurationError, match="start"):
         persistent(FakeClient(), tmp_path, start=start)
 

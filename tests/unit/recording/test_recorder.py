@@ -175,7 +175,7 @@ def test_padding_inside_a_run_is_written_as_headers_only(tmp_path: Path) -> None
     assert b"\xee" not in (tmp_path / "0-0.rec").read_bytes()
 
 
-def test_a_recording_without_positions_of_ours_is_read_by_walking(tmp_path: Path) -> None:
+def test_a_recording_without_an_index_is_read_by_walking(tmp_path: Path) -> None:
     sent = payloads(300)
     recorder = Recorder(tmp_path, segment_length=2 * TERM)
     record(recorder.start(**STREAM, join_position=0), Stream(), sent)
@@ -323,7 +323,7 @@ def test_missing_and_short_segments_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("index", [True, False])
 @pytest.mark.parametrize("frames", [True, False])
-def test_reading_goes_on_at_the_segment_after_one_that_is_gone(tmp_path: Path, index: bool, frames: bool) -> None:
+def test_reading_continues_after_a_missing_segment(tmp_path: Path, index: bool, frames: bool) -> None:
     make(tmp_path, payloads(300))
     with open_recording(tmp_path, 0) as reader:
         end = reader.end_position()

@@ -97,7 +97,7 @@ def test_a_sequence_of_readers(recordings: Recordings) -> None:
     assert recordings[-1].descriptor.recording_id == 2
 
 
-def test_columns_come_as_they_are_asked_for(recordings: Recordings) -> None:
+def test_selected_columns_come_in_the_requested_order(recordings: Recordings) -> None:
     assert recordings.scan(["length", "position"]).to_arrow().column_names == ["length", "position"]
     assert (recordings.scan([]).to_arrow().num_columns, recordings.scan([]).to_arrow().num_rows) == (0, 600)
     assert recordings.scan([], [("stream_id", "=", 1001)]).to_arrow().num_rows == 200

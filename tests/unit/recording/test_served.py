@@ -187,7 +187,7 @@ def test_a_location_without_recordings_is_an_error(tmp_path: Path) -> None:
         open_recordings(server.url)
 
 
-def test_a_reader_goes_on_after_the_server_has_restarted(live: Live) -> None:
+def test_a_reader_continues_after_the_server_has_restarted(live: Live) -> None:
     """Each message once: the server ends while a reader is within a recording, and starts again meanwhile."""
     live.add(60_000, size=8)  # more than a reader decodes at once
     expected = payloads(live.path)

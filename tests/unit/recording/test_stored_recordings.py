@@ -71,7 +71,7 @@ def test_stored_recordings_are_shipped(archive: Path, tmp_path: Path) -> None:
         check(recordings)
 
 
-def test_a_recorder_goes_on_in_a_stored_directory(archive: Path) -> None:
+def test_a_recorder_continues_in_a_stored_directory(archive: Path) -> None:
     with Recorder(archive, segment_length=4 * TERM) as recorder:
         writer = recorder.start(
             session_id=79, stream_id=1003, initial_term_id=3, term_buffer_length=TERM, mtu_length=1408, join_position=0

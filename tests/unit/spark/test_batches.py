@@ -37,7 +37,7 @@ print(*seen)
 """
 
 
-def test_what_the_first_tasks_leave_behind_is_not_looked_at_again_and_what_later_ones_leave_is() -> None:
+def test_survivors_of_the_first_tasks_are_frozen_and_later_ones_collected() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     seen = [int(word) for word in done.stdout.split()]
     settling, later = seen[:-2], seen[-2:]
@@ -47,7 +47,7 @@ def test_what_the_first_tasks_leave_behind_is_not_looked_at_again_and_what_later
 
 
 @pytest.mark.parametrize(("unit", "factor"), [("ns", 1000), ("us", 1), ("ms", 0.001)])
-def test_times_of_publishers_are_read_in_their_unit_and_null_where_they_are_none(unit: str, factor: float) -> None:
+def test_publisher_times_are_read_in_their_unit_and_null_if_invalid(unit: str, factor: float) -> None:
     now_us = 1_700_000_000_123_000
     values = pa.array([int(now_us * factor), 0, -5, 2**63 - 1], pa.int64())
     times = event_times(values, f"reserved_value_{unit}").cast(pa.int64()).to_pylist()
@@ -78,7 +78,7 @@ def positions(path: Path, **changes: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("has_index", [True, False])
-def test_a_segment_that_is_gone_costs_its_own_messages_and_is_logged(path: Path, has_index: bool, caplog: Any) -> None:
+def test_a_missing_segment_loses_only_its_own_messages_and_is_logged(path: Path, has_index: bool, caplog: Any) -> None:
     whole = positions(path)
     (path / segment_name(0, TERM)).unlink()
     if not has_index:

@@ -202,7 +202,7 @@ def test_the_rows_are_those_of_decoding_afterwards(name: str, seed: int, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["json", "msgpack"])
-def test_without_declared_columns_those_of_the_schema_are_the_codecs(name: str, tmp_path: Path) -> None:
+def test_without_declared_columns_the_codec_has_those_of_the_schema(name: str, tmp_path: Path) -> None:
     encode = find_codec(name).encode
     log(tmp_path, [encode({"id": 1, "position": "bow", "price": 0.5}), encode({"id": "x"}), encode({"price": "x"})])
     columns = [StructField("position", LongType()), StructField("id", LongType()), StructField("problem", StringType())]
@@ -213,7 +213,7 @@ def test_without_declared_columns_those_of_the_schema_are_the_codecs(name: str, 
     assert all(row["position"] > 0 for row in rows)
 
 
-def test_a_codecs_column_hides_the_sources_of_its_name(tmp_path: Path) -> None:
+def test_a_codec_column_hides_the_source_column_of_the_same_name(tmp_path: Path) -> None:
     log(tmp_path, [b'{"length": "long", "position": 5}'])
     declared = StructType([StructField("length", StringType()), StructField("position", LongType())])
     given = options_of("json", declared, {})

@@ -63,7 +63,7 @@ CASES: dict[str, tuple[list[bytes], pa.Schema, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_format_becomes_typed_columns_and_what_is_none_of_it_is_told(name: str) -> None:
+def test_every_format_becomes_typed_columns_and_other_messages_are_reported(name: str) -> None:
     payloads, schema, options = CASES[name]
     rows = parsed(name, [*payloads[:10], BAD, *payloads[10:]], schema, **options)
     assert [row["n"] for row in rows] == [*range(10), None, *range(10, 20)]
@@ -120,7 +120,7 @@ def test_a_cut_sbe_message_is_an_error_that_says_so(cut: int) -> None:
         SbeSchema(XML).decode(whole[:cut])
 
 
-def test_what_is_no_sbe_schema_is_refused() -> None:
+def test_an_invalid_sbe_schema_is_refused() -> None:
     for xml, reason in (
         ("<a", "not XML"),
         ("<a/>", "root is 'a'"),
@@ -157,7 +157,7 @@ def test_an_integer_column_holds_whole_numbers_only(value: Any, around: int) -> 
         assert rows[around]["problem"].startswith("price: ")
 
 
-def test_a_whole_number_written_with_a_point_is_one() -> None:
+def test_an_integer_may_be_written_with_a_decimal_point() -> None:
     assert [row["price"] for row in parsed("json", [b'{"price": 2.0}'] * MANY, PRICE)] == [2] * MANY
 
 
@@ -346,7 +346,7 @@ WIDE = pa.schema(
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_json_read_at_once_is_what_it_is_row_by_row(seed: int) -> None:
+def test_json_in_bulk_and_row_by_row_give_the_same_rows(seed: int) -> None:
     chance = random.Random(seed)
     good = [
         json.dumps(
@@ -400,7 +400,7 @@ def test_an_array_of_json_has_the_rows_of_its_messages_read_alone(seed: int, res
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_fields_that_nobody_asked_for_are_no_problem_however_they_are_read(odd: bytes) -> None:
+def test_unselected_fields_are_never_a_problem(odd: bytes) -> None:
     strict, lenient = (find_codec("json") for _ in range(2))
     lenient.rescues = False  # type: ignore[attr-defined]
     around = [b'{"n": %d}' % i for i in range(1100)]
@@ -414,7 +414,7 @@ def test_fields_that_nobody_asked_for_are_no_problem_however_they_are_read(odd: 
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_one_odd_message_of_json_among_many_is_what_it_is_row_by_row(odd: bytes) -> None:
+def test_one_odd_json_message_in_a_batch_is_read_as_alone(odd: bytes) -> None:
     payloads = [b'{"n": %d, "t": "x"}' % i for i in range(1100)]
     payloads[77] = odd
     payloads[150] = b"{"

@@ -26,19 +26,19 @@ def test_the_driver_and_the_executors_get_the_same() -> None:
 
 
 @pytest.mark.parametrize("key", [*BOTH, "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"])
-def test_no_second_collector_beside_one_that_is_configured(key: str) -> None:
+def test_no_second_collector_if_the_session_sets_one(key: str) -> None:
     assert java_options({key: "-Xss4m -XX:+UseG1GC"}) == dict.fromkeys(BOTH, UNCHECKED_ARROW)
     # Only something of a collector's, or no collector at all.
     assert java_options({key: "-XX:MaxGCPauseMillis=50 -XX:-UseG1GC"}) == java_options({})
 
 
 @pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"])
-def test_no_second_collector_beside_one_of_the_environment(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_second_collector_if_the_environment_sets_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "-XX:+UseZGC")
     assert java_options({}) == dict.fromkeys(BOTH, UNCHECKED_ARROW)
 
 
-def test_no_second_collector_beside_one_of_spark_s_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_second_collector_if_spark_defaults_set_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions  -XX:+UseShenandoahGC\n")
     assert java_options({}) == dict.fromkeys(BOTH, UNCHECKED_ARROW)
     monkeypatch.delenv("SPARK_CONF_DIR")

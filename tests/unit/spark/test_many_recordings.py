@@ -103,7 +103,7 @@ def test_an_idle_trigger_opens_and_lists_nothing(
         each.close()
 
 
-def test_what_has_ended_and_is_read_takes_little_of_an_offset(tmp_path: Path, stream: Any) -> None:
+def test_finished_recordings_take_little_of_an_offset(tmp_path: Path, stream: Any) -> None:
     growing = make_recordings(tmp_path, 400, growing=2)
     reader = stream(tmp_path)
     end = latest(reader, reader.initialOffset())
@@ -134,7 +134,7 @@ def test_files_stay_within_the_limit(tmp_path: Path, stream: Any, monkeypatch: p
         each.close()
 
 
-def test_readers_are_fewer_where_few_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fewer_open_files_mean_fewer_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (300, 4096))
     assert planning.max_readers() == (300 - planning.RESERVED_FILES) // planning.FILES_PER_READER
     monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
@@ -242,7 +242,7 @@ def test_a_file_url_and_a_path_are_one_place(tmp_path: Path, stream: Any) -> Non
 
 
 @pytest.mark.parametrize("change", ["renamed", "named"])
-def test_a_place_that_is_renamed_or_gets_an_identity_is_gone_on_with(tmp_path: Path, stream: Any, change: str) -> None:
+def test_a_renamed_or_newly_identified_archive_continues(tmp_path: Path, stream: Any, change: str) -> None:
     recorded(tmp_path / "rec", 1)
     reader = stream(tmp_path / "rec")
     end = latest(reader, reader.initialOffset())
@@ -278,7 +278,7 @@ def test_a_remote_place_is_listed_once_for_a_trigger_that_moves_something(
         each.close()
 
 
-def test_archive_columns_are_there_where_several_places_are_read(tmp_path: Path) -> None:
+def test_several_archives_add_archive_columns(tmp_path: Path) -> None:
     one, many = parse_options({"path": "/data/a"}), parse_options({"paths": '["/data/a", "s3://b/c"]'})
     assert (one.archive_columns, one.paths) == (False, ("/data/a",))
     assert (many.archive_columns, many.paths) == (True, ("/data/a", "s3://b/c"))

@@ -88,7 +88,7 @@ def test_offsets_of_another_version_are_refused(offset: dict[str, Any]) -> None:
         parse_offset(offset)
 
 
-def test_a_query_goes_on_from_its_checkpoint(path: Path, reader: Any) -> None:
+def test_a_query_continues_from_its_checkpoint(path: Path, reader: Any) -> None:
     stream = reader(path)
     begin = stream.initialOffset()
     end = latest(stream, begin)
@@ -99,7 +99,7 @@ def test_a_query_goes_on_from_its_checkpoint(path: Path, reader: Any) -> None:
     assert list(spans(reader(path), start, latest(reader(path), start))) == [(1280, 12800)]
 
 
-def test_a_recording_that_is_another_one_now_fails_or_is_read_anew(path: Path, reader: Any, caplog: Any) -> None:
+def test_a_replaced_recording_fails_or_is_read_from_the_start(path: Path, reader: Any, caplog: Any) -> None:
     end = latest(reader(path), reader(path).initialOffset())
     shutil.rmtree(path)
     recorded(path, 200, session_id=8)
@@ -113,7 +113,7 @@ def test_a_recording_that_is_another_one_now_fails_or_is_read_anew(path: Path, r
     assert latest(stream, after) == after
 
 
-def test_a_directory_that_is_made_anew_while_a_query_runs_is_noticed(path: Path, reader: Any) -> None:
+def test_a_directory_recreated_while_a_query_runs_is_noticed(path: Path, reader: Any) -> None:
     stream = reader(path, failOnDataLoss="false")
     end = latest(stream, stream.initialOffset())
     shutil.rmtree(path)
@@ -121,7 +121,7 @@ def test_a_directory_that_is_made_anew_while_a_query_runs_is_noticed(path: Path,
     assert parse_offset(latest(stream, end)).positions == {0: 50 * 128}
 
 
-def test_a_recording_that_ends_before_its_checkpoint_fails_or_is_read_anew(path: Path, reader: Any) -> None:
+def test_a_recording_shorter_than_its_checkpoint_fails_or_is_read_from_the_start(path: Path, reader: Any) -> None:
     start = at({"0": 1_280_000}, reader(path).initialOffset())
     with pytest.raises(RecordingError, match=r"ends at 12800, before position 1280000 of the checkpoint"):
         latest(reader(path), start)
@@ -162,7 +162,7 @@ def test_stored_offsets_of_captures_are_read() -> None:
             parse_capture_offset(other)
 
 
-def test_a_query_over_captures_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+def test_a_query_over_captures_continues_from_its_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "a.pcap"
     path.write_bytes(captured(9))
     first = latest(following(path), following(path).initialOffset())
@@ -177,7 +177,7 @@ def test_a_query_over_captures_goes_on_from_its_checkpoint(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("count", [9, 20, 5000])
 @pytest.mark.parametrize("is_running", [True, False], ids=["while it runs", "between two runs"])
-def test_a_capture_that_was_replaced_fails_or_is_read_anew(
+def test_a_replaced_capture_fails_or_is_read_from_the_start(
     tmp_path: Path, caplog: Any, count: int, is_running: bool
 ) -> None:
     path = tmp_path / "a.pcap"
@@ -223,7 +223,7 @@ def test_a_packed_capture_that_was_replaced_is_noticed(tmp_path: Path) -> None:
         latest(following(path), end)
 
 
-def test_a_capture_of_a_checkpoint_that_is_gone_is_not_missed(tmp_path: Path) -> None:
+def test_a_missing_capture_of_a_checkpoint_does_not_stop_the_query(tmp_path: Path) -> None:
     for name in ("a.pcap", "b.pcap"):
         (tmp_path / name).write_bytes(captured(9))
     end = latest(following(tmp_path), NOTHING)
@@ -231,7 +231,7 @@ def test_a_capture_of_a_checkpoint_that_is_gone_is_not_missed(tmp_path: Path) ->
     assert latest(following(tmp_path), end) == end
 
 
-def test_a_capture_that_is_shorter_than_its_checkpoint_fails_or_is_read_anew(tmp_path: Path) -> None:
+def test_a_capture_shorter_than_its_checkpoint_fails_or_is_read_from_the_start(tmp_path: Path) -> None:
     path = tmp_path / "a.pcap"
     path.write_bytes(captured(9))
     known = latest(following(path), NOTHING)

@@ -41,7 +41,7 @@ def test_the_settings_of_the_launch_say_how_many_tasks_run_at_once(arguments: li
     assert parallelism_from(launch_settings([*SUBMIT, *arguments], {}), 6) == tasks
 
 
-def test_the_file_of_defaults_counts_below_the_command_line(tmp_path: Path) -> None:
+def test_the_command_line_overrides_the_defaults_file(tmp_path: Path) -> None:
     text = "# a comment\nspark.master   yarn\nspark.executor.instances=5\nspark.executor.cores: 2\n\nother 1\n"
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_text(text)
@@ -59,5 +59,5 @@ def test_the_file_of_defaults_counts_below_the_command_line(tmp_path: Path) -> N
     assert launch_settings([*SUBMIT, "--properties-file", str(tmp_path / "none")], home) == {}
 
 
-def test_without_a_jvm_it_is_sparks_own_number_and_not_that_of_the_cpus() -> None:
+def test_without_a_jvm_the_parallelism_is_sparks_and_not_the_cpu_count() -> None:
     assert launched_parallelism() == UNKNOWN_PARALLELISM

@@ -80,7 +80,7 @@ def test_no_row_of_which_a_condition_is_true_is_left_out(condition: Any, row: di
 
 
 @given(leaves.filter(lambda leaf: leaf[0] == "compare"), leaves.filter(lambda leaf: leaf[0] == "compare"), rows)
-def test_comparisons_that_a_source_knows_leave_out_all_else(one: Any, other: Any, row: dict[str, int]) -> None:
+def test_known_comparisons_exclude_all_other_rows(one: Any, other: Any, row: dict[str, int]) -> None:
     known = [c for c in (one, other) if c[1] in ("position", "recorded_at") or c[2] == "="]
     if not all(holds(c, row) for c in known):
         assert not is_read(pruned_options(bounds(one) & bounds(other), {}), row)
@@ -96,13 +96,13 @@ def test_options_of_the_user_narrow_further(condition: Any, row: dict[str, int],
         assert is_read({**kept, **made}, row)
 
 
-def test_a_time_beyond_what_can_be_written_is_the_last_that_can() -> None:
+def test_a_time_out_of_range_becomes_the_last_in_range() -> None:
     far = pruned_options(PredicateBounds(recorded_at=Range(-(1 << 62), 1 << 62)), {})
     assert [datetime.fromisoformat(text).year for text in far.values()] == [1, 9999]
     assert datetime.fromisoformat(far["fromTime"]).tzinfo == UTC
 
 
 @pytest.mark.parametrize("text", ["-1", "soon", ""])
-def test_what_is_no_position_is_refused(text: str) -> None:
+def test_an_invalid_position_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="must be a position"):
         parse_options({"path": "/nowhere", "fromPosition": text})

@@ -41,7 +41,7 @@ class Query:
         self.offset = end
 
 
-def test_a_live_query_goes_on_over_restarts_of_the_server(tmp_path: Path) -> None:
+def test_a_live_query_continues_when_the_server_restarts(tmp_path: Path) -> None:
     live = Live(tmp_path / "rec")
     live.add(100)
     with RunningServer(live.path, access=Access((TOKEN,))) as server:

@@ -76,7 +76,7 @@ def test_options_of_a_query_override_those_of_the_table_without_regard_to_case()
     assert read == {"path": "/data", "minpartitions": "6", "fs.s3a.secret.key": "x"}
 
 
-def test_what_decides_on_the_rows_belongs_to_the_table() -> None:
+def test_options_that_affect_rows_belong_to_the_table() -> None:
     names = {each.name for kind in (RecordingOptions, CaptureOptions) for each in options_of(kind).values()}
     for name in names - {"path", "paths"} | {"endpoint_override", "tail"}:
         if name.lower() in TUNING:
@@ -163,7 +163,7 @@ def test_a_micro_batch_is_held_back_until_enough_is_new_or_the_delay_has_passed(
         ({"failOnDataLoss": "yes"}, "failOnDataLoss must be true or false (got 'yes')"),
     ],
 )
-def test_a_wrong_option_is_named_as_it_is_written(options: dict[str, str], sentence: str) -> None:
+def test_a_wrong_option_is_named_as_the_user_wrote_it(options: dict[str, str], sentence: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse_options({"path": "/data"} | options)
     assert sentence in str(caught.value)
@@ -206,7 +206,7 @@ def test_too_many_tasks_are_refused(path: Any, monkeypatch: pytest.MonkeyPatch) 
         batch_reader(path, maxRowsPerPartition="1").partitions()
 
 
-def test_without_limits_a_stream_goes_on_where_the_last_micro_batch_ended(path: Any) -> None:
+def test_without_limits_a_stream_continues_where_the_last_micro_batch_ended(path: Any) -> None:
     source = RecordingSource({"path": str(path), "parallelism": "2"})
     names = StructType([StructField("position", LongType(), False)])
 
@@ -231,14 +231,14 @@ def test_without_limits_a_stream_goes_on_where_the_last_micro_batch_ended(path: 
 
 
 @pytest.mark.parametrize("name", ["maxBytesPerTrigger", "maxrowspertrigger", "minBytesPerTrigger"])
-def test_a_spark_without_limits_refuses_their_options(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spark_version_without_limits_refuses_their_options(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(features, "HAS_READ_LIMITS", False)
     with pytest.raises(ConfigurationError, match=r"(?i)" + name + r": Spark .* has no limits for Python sources"):
         stream_reader(object(), {name: "1"}, RecordingOptions)  # type: ignore[arg-type]
     assert isinstance(stream_reader(object(), {}, RecordingOptions), WithoutLimits)  # type: ignore[arg-type]
 
 
-def test_the_reason_is_the_last_of_mainstems_sentences() -> None:
+def test_the_reason_is_the_last_mainstem_error() -> None:
     text = (
         "[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):\n"
         '  File "x.py", line 1, in f\n'
@@ -275,5 +275,5 @@ TRACE = 'Traceback (most recent call last):\n  File "t.py", line 9\n    raise\n'
         ("", "RuntimeError"),
     ],
 )
-def test_the_root_cause_of_an_error_of_others_is_what_was_raised(text: str, sentence: str) -> None:
+def test_the_root_cause_of_a_foreign_error_is_what_was_raised(text: str, sentence: str) -> None:
     assert root_cause(RuntimeError(text)) == sentence

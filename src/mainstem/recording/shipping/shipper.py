@@ -253,7 +253,7 @@ class ArchiveShipper:
             if entry is not None and end < begin and key not in self._checked:
                 self._checked.add(key)
                 log.warning(
-                    "recording %d of %s ends at %d and was shipped up to %d: shipping goes on when it is longer",
+                    "recording %d of %s ends at %d and was shipped up to %d; shipping continues once it is longer",
                     key,
                     self.directory,
                     end,

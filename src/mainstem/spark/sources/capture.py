@@ -1,7 +1,7 @@
 """``mainstem.capture``: packet captures as a batch and a streaming source; a row is a frame (``mainstem.capture.schema``).
 
 In a stream, an offset says how much of each file was read, up to the end of a record (``offsets``). Files may grow and new ones may
-appear; incomplete records are never read. If a file was replaced by another one, the query fails, or with ``failOnDataLoss=false``
+appear; incomplete records are never read. If a file was replaced, the query fails, or with ``failOnDataLoss=false``
 reads it from the beginning.
 """
 

@@ -15,7 +15,7 @@ STATES: dict[int, dict[str, Any]] = {
 }
 
 
-def test_the_names_in_checkpoints_are_those_of_every_release() -> None:
+def test_names_in_checkpoints_never_change() -> None:
     assert {name: kind.__name__ for name, kind in registered_names().items() if name != "Later"} == {
         "AqueductState": "AqueductState",
         "BymuxState": "BymuxState",
@@ -35,7 +35,7 @@ def test_the_names_in_checkpoints_are_those_of_every_release() -> None:
 
 @pytest.mark.parametrize("version", STATES)
 @pytest.mark.parametrize("name", STATES[VERSION])
-def test_a_state_of_every_version_goes_on_where_it_was(name: str, version: int) -> None:
+def test_every_version_of_a_state_continues_at_its_position(name: str, version: int) -> None:
     fold, events, seen = cases()[name]
     state = load(STATES[version][name]["state"].encode())
     assert_covers(json.loads(dump(state)), json.loads(STATES[VERSION][name]["state"]))
@@ -64,7 +64,7 @@ class Later:
     further: int = 5
 
 
-def test_a_state_is_read_by_a_release_with_a_field_more_and_refused_by_one_with_a_field_less() -> None:
+def test_a_missing_field_of_a_state_has_its_default_and_an_unknown_one_is_refused() -> None:
     assert load(b'{"version":1,"state":{"#":"Later","seen":3}}') == Later(3, 5)
     with pytest.raises(ConfigurationError, match="the checkpoint's Later has 'lost', which this release does not have"):
         load(b'{"version":1,"state":{"#":"Later","lost":3}}')

@@ -111,7 +111,7 @@ def test_values_of_every_type_come_back_through_duckdb_polars_and_deltalake(tmp_
 
 
 @pytest.mark.parametrize("place", ["Brest", "a/b", "x=1", "100 % sûr?", "..", "", None])
-def test_any_text_is_a_partition_and_an_empty_one_is_null_there(
+def test_any_text_is_a_partition_and_empty_text_a_null_one(
     table: DeltaTable, tmp_path: Path, place: str | None
 ) -> None:
     table.commit(QUERY, 0, files(table, 0, [batch([1, 2], place)]))
@@ -229,7 +229,7 @@ def test_a_task_that_fails_leaves_no_file(table: DeltaTable, tmp_path: Path) -> 
     assert list((tmp_path / "table").rglob("*.parquet")) == []
 
 
-def test_columns_are_added_only_where_that_is_asked_for(table: DeltaTable, tmp_path: Path) -> None:
+def test_columns_are_added_only_on_request(table: DeltaTable, tmp_path: Path) -> None:
     table.commit(QUERY, 0, files(table, 0, [batch([1])]))
     wider = columns(n=types.LongType(), place=types.StringType(), inner=columns(a=types.LongType()))
     with pytest.raises(ConfigurationError, match="inner struct<a:bigint> is only here"):
@@ -254,7 +254,7 @@ def stated(path: Path) -> list[dict[str, Any]]:
     return [json.loads(each["add"]["stats"]) for each in actions if "add" in each]
 
 
-def test_a_boolean_and_a_long_text_are_found_by_deltalake_and_duckdb(tmp_path: Path) -> None:
+def test_deltalake_and_duckdb_find_booleans_and_long_texts(tmp_path: Path) -> None:
     table = DeltaTable(str(tmp_path / "table"))
     table.prepare(columns(n=types.LongType(), ok=types.BooleanType(), body=types.StringType()), evolve=False)
     messages = [{"n": n, "ok": n % 2 == 0, "body": chr(97 + n) * 200} for n in range(20)]
@@ -356,7 +356,7 @@ def test_any_name_of_a_column_or_a_partition_is_kept(tmp_path: Path, name: str) 
         assert frame.select(name, "n").rows() == [(2, 4)]
 
 
-def test_what_delta_has_no_type_for_and_what_is_no_table_is_named(tmp_path: Path) -> None:
+def test_unsupported_delta_types_and_missing_tables_are_named(tmp_path: Path) -> None:
     table = DeltaTable(str(tmp_path / "table"))
     with pytest.raises(ConfigurationError, match=r"'inner.span' has the type interval day to second"):
         table.prepare(columns(inner=columns(span=types.DayTimeIntervalType())), evolve=False)

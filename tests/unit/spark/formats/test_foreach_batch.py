@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_function_is_not_called_again_for_a_micro_batch_that_it_has_done(tmp_path: Path) -> None:
+def test_a_function_is_called_once_for_a_micro_batch(tmp_path: Path) -> None:
     calls: list[int] = []
 
     def send(batch: Any, number: int) -> None:

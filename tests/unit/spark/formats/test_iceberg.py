@@ -259,7 +259,7 @@ def test_commits_of_another_query_and_a_compaction_in_between_disturb_nothing(
     assert numbers(table) == [0, 1, 2, 3, 4, 100]
 
 
-def test_a_compaction_loses_no_append_that_came_first_and_gives_way_to_another_one(
+def test_a_compaction_loses_no_earlier_append_and_yields_to_another_compaction(
     table: IcebergTable, warehouse: Warehouse, monkeypatch: Any
 ) -> None:
     for number in range(4):
@@ -337,7 +337,7 @@ def test_a_task_that_fails_leaves_no_file(table: IcebergTable, tmp_path: Path) -
     assert list((tmp_path / "warehouse").rglob("*.parquet")) == []
 
 
-def test_columns_are_added_and_widened_only_where_that_is_asked_for(warehouse: Warehouse) -> None:
+def test_columns_are_added_and_widened_only_on_request(warehouse: Warehouse) -> None:
     table = warehouse.table()
     table.prepare(columns(n=types.ShortType(), place=types.StringType()), evolve=False)
     table.commit(QUERY, 0, files(table, 0, [batch([1])]))
@@ -361,7 +361,7 @@ def test_columns_are_added_and_widened_only_where_that_is_asked_for(warehouse: W
     assert [row["n"] for row in rows(table)] == [1, 1 << 40, 3]
 
 
-def test_filters_pass_over_files_and_never_over_a_row(warehouse: Warehouse) -> None:
+def test_filters_skip_files_but_never_a_matching_row(warehouse: Warehouse) -> None:
     table = warehouse.table(())
     table.prepare(columns(n=types.LongType(), at=types.TimestampType(), ratio=types.DoubleType()), evolve=False)
     value = {"n": None, "at": TIDE, "ratio": float("nan")}
@@ -372,7 +372,7 @@ def test_filters_pass_over_files_and_never_over_a_row(warehouse: Warehouse) -> N
     assert list(table.existing().scan(row_filter="n > 5").plan_files()) == []
 
 
-def test_what_iceberg_has_no_type_for_and_what_is_no_table_is_named(warehouse: Warehouse, tmp_path: Path) -> None:
+def test_unsupported_iceberg_types_and_missing_tables_are_named(warehouse: Warehouse, tmp_path: Path) -> None:
     table = warehouse.table(())
     with pytest.raises(ConfigurationError, match=r"'inner.span' has the type interval day to second, which Iceberg"):
         table.prepare(columns(inner=columns(span=types.DayTimeIntervalType())), evolve=False)
