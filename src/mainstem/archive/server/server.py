@@ -49,8 +49,9 @@ class ArchiveServer:
         if settings.threading_mode is ThreadingMode.INVOKER:
             self._invoker = AgentInvoker(conductor)
         else:
-            # It never yields the processor: on a busy host, each yield lets others run for milliseconds, and a sleep ends on time.
-            self._runner = AgentRunner(conductor, BackoffIdle(max_yields=0)).start()
+            # It does not yield the processor: on a busy host, each yield lets others run for milliseconds, and a sleep ends on
+            # time. It sleeps soon: a cycle takes longer than the frames of a publisher that it would wait for.
+            self._runner = AgentRunner(conductor, BackoffIdle(max_spins=1, max_yields=0)).start()
 
     @classmethod
     def launch(
