@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Hashable, Sequence
 
-    import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 
     from mainstem.spark.formats.columns import Path
-    from mainstem.spark.formats.data_files import ColumnBounds
+    from mainstem.spark.formats.data_files import DataFiles
 
 DEFAULT_FILE_SIZE = 128 << 20
 # Attempts to commit. Each failure is another writer's success.
@@ -26,30 +25,6 @@ class Compaction:
     replaced: int
     by: int
     deleted: int = 0
-
-
-class DataFiles(Protocol):
-    """Writes the data files of one table in the tasks, to which it is pickled."""
-
-    @property
-    def schema(self) -> pa.Schema: ...
-
-    def split(self, batch: pa.RecordBatch) -> Iterator[tuple[Hashable, pa.RecordBatch]]:
-        """Split rows by table partition, with the columns of the files."""
-        ...
-
-    def create(self, partition: Any) -> Any:
-        """Create a file of a partition, with ``name``, ``sink`` (a binary file to write to), ``close()`` and ``discard()``."""
-        ...
-
-    @property
-    def bounded(self) -> Sequence[str]:
-        """The columns whose bounds ``describe`` needs."""
-        ...
-
-    def describe(self, partition: Any, file: Any, metadata: Any, bounds: ColumnBounds) -> bytes:
-        """Describe a closed file for the commit, from its Parquet footer and the bounds of its columns."""
-        ...
 
 
 class ColumnRules:

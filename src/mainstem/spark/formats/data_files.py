@@ -12,7 +12,7 @@ import tempfile
 from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mainstem.errors import StoreError
 from mainstem.store.disk import DISK
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from mainstem.spark.formats.base import DataFiles
     from mainstem.store.base import Store
     from mainstem.store.disk import Disk
 
@@ -41,6 +40,30 @@ def upper_text(text: str, length: int) -> str | None:
         return None
     last = ord(start[-1])
     return start[:-1] + chr(_AFTER_SURROGATES if last == _BEFORE_SURROGATES else last + 1)
+
+
+class DataFiles(Protocol):
+    """Writes the data files of one table in the tasks, to which it is pickled."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    def split(self, batch: pa.RecordBatch) -> Iterator[tuple[Hashable, pa.RecordBatch]]:
+        """Split rows by table partition, with the columns of the files."""
+        ...
+
+    def create(self, partition: Any) -> Any:
+        """Create a file of a partition, with ``name``, ``sink`` (a binary file to write to), ``close()`` and ``discard()``."""
+        ...
+
+    @property
+    def bounded(self) -> Sequence[str]:
+        """The columns whose bounds ``describe`` needs."""
+        ...
+
+    def describe(self, partition: Any, file: Any, metadata: Any, bounds: ColumnBounds) -> bytes:
+        """Describe a closed file for the commit, from its Parquet footer and the bounds of its columns."""
+        ...
 
 
 # -- bounds of columns -------------------------------------------------------------------------------------------------
