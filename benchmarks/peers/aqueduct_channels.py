@@ -138,7 +138,7 @@ async def _fill(sender: Sender[bytes]) -> None:
     """Send until the channel, which nobody reads, takes no more."""
     with contextlib.suppress(Timeout):
         while True:
-            await sender.send(bytes(64 << 10), timeout=0.5)
+            await sender.send(bytes(64 << 10), timeout=4)
 
 
 async def _echo(connection: aqueduct.aio.Connection) -> None:
