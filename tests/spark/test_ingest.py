@@ -204,10 +204,10 @@ def test_continuous_ingest_runs_until_the_query_is_stopped(spark: SparkSession, 
     ("options", "reason"),
     [
         ({"codec": "morse"}, "unknown codec 'morse'"),
-        ({"codec": "json"}, "--schema says"),
+        ({"codec": "json"}, "pass the columns as --schema"),
         ({"codec": "sbe"}, "the option xml"),
         ({"codec": "json", "schema": "position bigint"}, "a reserved name"),
-        ({"schema": "a int"}, "--schema needs --codec"),
+        ({"schema": "a int"}, "--schema lists the columns of --codec"),
         ({"source": "aeron:ipc"}, "--stream"),
     ],
 )
