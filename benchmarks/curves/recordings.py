@@ -74,7 +74,8 @@ CURVES = (
         quick=(1, 100),
         measure=length,
         why="The index leads to a position, so opening and seeking do not depend on the length. A scan costs the same "
-        "for each byte; in a short recording the first batch dominates. Memory includes pages of the mapped files.",
+        "for each byte; in a short recording the first batch dominates, and the longest one does not fit the page "
+        "cache, so its scan reads from the disk. Memory includes pages of the mapped files.",
     ),
     Curve(
         name="number of recordings",
