@@ -90,9 +90,9 @@ from mainstem._core.driver.table import PathTable
 from mainstem._core.memory.buffer import AtomicBuffer
 
 NO_END = cython.declare(cython.longlong, -1)
-# How often a datagram from an unknown source is reported: often enough to connect at once, too seldom to be a burden.
-# So much more is cleaned at a time than the next frames need: few enough bytes to stay in the cache until they are replaced.
+# How many bytes are zeroed beyond the next frames at a time: few enough that they stay in the cache until they are written.
 CLEAN_AHEAD = cython.declare(cython.longlong, 64 * 1024)
+# How often a datagram from an unknown source is reported: often enough to connect at once, too seldom to be a burden.
 CONNECT_INTERVAL = cython.declare(cython.longlong, 1_000_000)
 FIRST_TRANSPORTS = 1
 FIRST_CONNECTIONS = 2
