@@ -171,7 +171,7 @@ def test_options_and_a_condition_narrow_together(spark: SparkSession, path: Path
 
 
 def test_wrong_options_are_reported_by_name(spark: SparkSession, path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="streamId: 'tide' is not a list"):
+    with pytest.raises(ConfigurationError, match="streamId must be integers separated by commas"):
         read(spark, path, "stream_id = 1001", streamId="tide")
 
 

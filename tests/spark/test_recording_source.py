@@ -165,8 +165,8 @@ def test_positions_bound_a_batch(spark: SparkSession, recorded: tuple[Path, list
     ("options", "reason"),
     [
         ({"rows": "bytes"}, "one of 'messages', 'frames', 'problems'"),
-        ({"maxRowsPerTrigger": "-1"}, "not above zero"),
-        ({"startingPositions": "soon"}, "none of 'earliest'"),
+        ({"maxRowsPerTrigger": "-1"}, "must be above 0"),
+        ({"startingPositions": "soon"}, "neither 'earliest'"),
         ({"startingPositions": "17"}, "must be a frame boundary"),
         ({"recordingId": "one"}, "must be integers separated by commas"),
         ({"colour": "blue"}, "no option 'colour'"),

@@ -114,7 +114,7 @@ def test_a_recreated_directory_is_an_error(tmp_path: Path) -> None:
             with pytest.raises(StoreError, match="recreated"):
                 list(segment.chunks(0, 65536))
             segment.close()
-        with pytest.raises(RecordingError, match="replaced by another one"):
+        with pytest.raises(RecordingError, match="recording 0 was replaced"):
             fresh.wait(descriptor, 0, 1.0)  # type: ignore[attr-defined]
         anew.close()
         archive.close()

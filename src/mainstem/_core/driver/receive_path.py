@@ -700,6 +700,7 @@ class ReceivePath:
     def on_heartbeat(
         self, position: cython.longlong, flags: cython.int, row: cython.int, now_ns: cython.longlong
     ) -> cython.void:
+        mark: cython.longlong
         if position < self.last_status_position - self.term_length:
             fadd64(self.cells, SYSTEM_UNDER_RUNS * COUNTER_VALUE_LENGTH, 1)
             return
@@ -709,10 +710,10 @@ class ReceivePath:
             self.conn_ns[row] = now_ns
         # A heartbeat says how far the sender is: what is missing before it was lost, and is asked for, as far as it would be
         # inserted.
-        position = min(position, self.last_status_position + self.term_length // 2)
-        if position > self.clean_limit:
-            self.clean_for(position)
-        self.raise_mark(position)
+        mark = min(position, self.last_status_position + self.term_length // 2)
+        if mark > self.clean_limit:
+            self.clean_for(mark)
+        self.raise_mark(mark)
         if flags & FLAG_EOS:
             self.on_end(position, (flags & FLAG_REVOKED) != 0, row, now_ns)
 
