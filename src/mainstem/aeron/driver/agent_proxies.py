@@ -1,15 +1,15 @@
-"""Every command that the conductor sends to the sender's or the receiver's thread.
+"""The commands that the conductor sends to the threads of the sender and the receiver.
 
-The conductor never changes what another agent owns. A proxy method queues the call, which runs at the start of the other agent's
-next duty cycle, in order: an endpoint is registered before its publications are added and closed after they are removed. Each
-command is one ``on_...`` method of the agent, which has the signature and the meaning.
+The conductor never changes an object that another agent owns. A method of a proxy queues a call instead. The other agent runs the
+queued calls in order at the start of its next duty cycle, so an endpoint is registered before its publications are added, and
+closed after they are removed. Each command is an ``on_...`` method of the agent, which defines its signature and its meaning.
 
-Nothing is returned. If the conductor needs to know that a command is done, the agent sends a message (``conductor_proxy``). What a
-command hands over belongs to the agent until ``EndpointClosed``, ``DestinationClosed``, ``PublicationReleased`` or
-``ImageReleased`` gives it back.
+A command returns nothing. If the conductor needs to know that a command is done, the agent sends it a message
+(``conductor_proxy``). An object that a command hands over belongs to the agent until ``EndpointClosed``, ``DestinationClosed``,
+``PublicationReleased`` or ``ImageReleased`` gives it back.
 
-Three things are shared without messages: counters and logs, through ``_core``'s atomics; a stream's set of subscriber positions,
-which one thread changes and others read; and positions of compiled paths, which the conductor only reads.
+Three things are shared without messages: counters and logs, through the atomics of ``_core``; a stream's set of subscriber
+positions, which one thread changes and others read; and the positions of compiled paths, which the conductor only reads.
 """
 
 from __future__ import annotations

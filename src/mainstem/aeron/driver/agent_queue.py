@@ -1,4 +1,4 @@
-"""The queue into an agent's thread, the only way for one agent to make another do something."""
+"""The queue into an agent's thread. Agents call each other only through it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A duty cycle runs this many commands at most, so that a burst of them does not stop the streams.
+# Limit on the commands that one duty cycle runs, so that a burst of commands doesn't stall the streams.
 COMMANDS_PER_CYCLE = 64
 
 
 class AgentQueue(deque[T]):
     """A queue that any thread appends to and one agent takes from.
 
-    Deque operations are atomic, so no lock is needed. ``on_append``, if set, is called after each append to wake the agent's loop.
+    Deque operations are atomic, so the queue needs no lock. After each append, it calls ``on_append``, if set, to wake the loop of
+    the agent.
     """
 
     on_append: Callable[[], None] | None = None
@@ -30,7 +31,7 @@ class AgentQueue(deque[T]):
 
 class CommandQueue(AgentQueue["Callable[[], None]"]):
     def run(self) -> int:
-        """Run the queued calls in the agent's thread; return how many there were. A call that raises is not repeated."""
+        """Run queued calls in the agent's thread and return how many. A call that raises isn't repeated."""
         done = 0
         while self and done < COMMANDS_PER_CYCLE:
             done += 1

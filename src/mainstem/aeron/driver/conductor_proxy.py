@@ -1,6 +1,6 @@
-"""Messages of the sender and the receiver to the conductor, handled in its next duty cycle.
+"""The messages of the sender and the receiver to the conductor, which handles them in its duty cycle.
 
-Streams are named by registration id, endpoints by themselves. Messages are immutable once queued.
+Messages identify streams by registration id and hold endpoints themselves. They are immutable.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @frozen
 class CreateImage:
-    """A SETUP of a subscribed session without an image, from the packed address ``source``.
+    """A SETUP arrived for a subscribed session without an image. ``source`` is its packed source address.
 
     The conductor responds with ``add_image`` or ``refuse_image``.
     """
@@ -39,7 +39,7 @@ class CreateImage:
 class PublicationError:
     """A receiver sent an ERR frame (docs/protocols/aeron.md, 21).
 
-    ``destination_registration_id`` is that of the command that added the destination, or -1.
+    ``destination_registration_id`` is the id of the command that added the destination, or -1.
     """
 
     registration_id: int
@@ -53,7 +53,7 @@ class PublicationError:
 
 @frozen
 class ResponseSetupReceived:
-    """A receiver named the session that responds to a request publication (RSP_SETUP; docs/protocols/aeron.md, 20)."""
+    """A receiver announced the session that responds to a request publication (RSP_SETUP; docs/protocols/aeron.md, 20)."""
 
     registration_id: int
     response_session_id: int
@@ -62,14 +62,14 @@ class ResponseSetupReceived:
 
 @frozen
 class ResponseConnected:
-    """A response publication has its first receiver, so its session need not be announced any more."""
+    """A response publication has its first receiver, so its session no longer needs to be announced."""
 
     registration_id: int
 
 
 @frozen
 class LossObserved:
-    """Bytes of an image were found missing for the first time."""
+    """The receiver detected newly missing bytes of an image."""
 
     registration_id: int
     bytes_lost: int
@@ -78,7 +78,7 @@ class LossObserved:
 
 @frozen
 class ImageEndOfStream:
-    """All live connections of an image carried the end of the stream."""
+    """All live connections of an image announced the end of the stream."""
 
     registration_id: int
     position: int
@@ -115,7 +115,10 @@ class ImageReleased:
 
 @frozen
 class ResolveAgain:
-    """A peer is silent, so its name may have a new address. ``destination`` is the id of one of many, else -1."""
+    """A peer is silent, so its name may have a new address.
+
+    ``destination`` identifies one of several destinations of the endpoint, or is -1.
+    """
 
     endpoint: SendChannelEndpoint | ReceiveChannelEndpoint
     name: str
@@ -125,14 +128,14 @@ class ResolveAgain:
 
 @frozen
 class NetworkFault:
-    """Something for the error log: the failed action and where."""
+    """A failure to enter in the error log. The text says what failed and where."""
 
     text: str
 
 
 @frozen
 class PeerFault:
-    """A peer's fault for the error log: one entry per ``kind`` and packed ``source``."""
+    """A peer's error to enter in the error log, with one entry per ``kind`` and source. ``source`` is its packed address."""
 
     kind: str
     source: bytes
@@ -171,4 +174,4 @@ class ConductorQueue(Protocol):
 
 
 class DriverConductorProxy(AgentQueue[Message]):
-    """The conductor as the sender, the receiver and the threads see it."""
+    """The conductor's message queue, to which the sender, the receiver and the threads append."""

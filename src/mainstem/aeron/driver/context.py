@@ -1,4 +1,4 @@
-"""The parameters of a driver: settings, directory and I/O boundaries."""
+"""The context of a driver: its settings, directory and I/O boundaries."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 def seeded_rng() -> Random:
-    """A generator that no two drivers share."""
+    """Return a random generator with a random seed, so that no two drivers use the same sequence."""
     return Random(SystemRandom().getrandbits(64))
 
 
 class DriverContext:
-    """One driver's I/O boundaries. The defaults are the machine itself; the simulator has its own.
+    """The settings, the directory and the I/O boundaries of one driver.
 
-    ``directory`` holds the CnC file and the logs; ``pid`` is written to the CnC file. ``transports`` defaults to UDP sockets,
-    with the loss that the settings configure. ``endpoint_filter`` decides which addresses may send streams here, instead of the
-    settings' networks and rates.
+    The boundaries default to those of the operating system; the simulator passes its own. ``directory`` holds the CnC file and the
+    logs. ``pid`` is written to the CnC file. ``transports`` defaults to UDP sockets with the loss that the settings configure.
+    ``endpoint_filter`` decides which addresses may send streams to this driver, in place of the networks and rates in the settings.
     """
 
     def __init__(

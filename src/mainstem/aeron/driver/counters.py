@@ -1,4 +1,4 @@
-"""The driver's allocation of counters, with the clock that decides when a freed id may be reused."""
+"""Allocation of the driver's counters, with the clock that determines when the id of a freed counter can be reused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DriverCounters:
         reference_id: int = 0,
         value: int = 0,
     ) -> CounterCell:
-        """Allocate a counter, without an owner by default. Raises BufferError if all are in use."""
+        """Allocate a counter, by default without an owner. Raises BufferError if all counters are in use."""
         counter_id = spec.allocate(
             self.manager,
             now_ms=self._clock.epoch_ms(),
@@ -39,5 +39,5 @@ class DriverCounters:
         self.manager.set_label(cell.counter_id, spec.label)
 
     def free(self, cell: CounterCell) -> None:
-        """Free a counter; its id is reused after a while."""
+        """Free a counter. Its id can be reused after the setting ``counters_free_to_reuse_timeout_ns``."""
         self.manager.free(cell.counter_id, self._clock.epoch_ms())

@@ -1,4 +1,4 @@
-"""The processors of the driver's control group, for ``AERON_DRIVER_CPUSET_AFFINITY`` (docs/protocols/aeron.md, 24)."""
+"""The cpuset of the driver's control group, for ``AERON_DRIVER_CPUSET_AFFINITY`` (docs/protocols/aeron.md, 24)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EFFECTIVE = "cpuset.cpus.effective"
 
 
 def parse_cpu_list(text: str) -> list[int]:
-    """The processors of ``0-3,8``, sorted. Raises ConfigurationError."""
+    """Return the processors in a list such as ``0-3,8``, sorted. Raises ConfigurationError."""
     found: set[int] = set()
     for part in text.strip().split(","):
         first, dash, last = part.partition("-")
@@ -34,7 +34,7 @@ def parse_cpu_list(text: str) -> list[int]:
 
 
 def cpuset(cgroup: str = CGROUP, mount: str = CGROUP_MOUNT) -> list[int]:
-    """This process's cpuset, from the nearest control group that has one. Raises ConfigurationError."""
+    """Return the processors of the nearest control group with a cpuset, starting at this process's. Raises ConfigurationError."""
     try:
         with open(cgroup, encoding="ascii") as file:
             paths = [line.rstrip("\n")[3:] for line in file if line.startswith("0::")]
@@ -53,7 +53,7 @@ def cpuset(cgroup: str = CGROUP, mount: str = CGROUP_MOUNT) -> list[int]:
 
 
 def cpuset_warnings(cpus: list[int], root: str = PROCESSORS) -> list[str]:
-    """One sentence for each shared resource of processors that a cpuset splits, as far as the system shows it."""
+    """Return a warning for each kind of resource (cores, dies, L3 caches) that a cpuset splits, as far as the system reports it."""
     warnings = []
     missing = {
         sibling
@@ -73,7 +73,7 @@ def cpuset_warnings(cpus: list[int], root: str = PROCESSORS) -> list[str]:
 
 
 def processor(settings: DriverSettings, agent: str) -> int:
-    """The processor of an agent's thread, -1 for any. Raises ConfigurationError if this process may not use it."""
+    """Return the processor of an agent's thread, or -1 for any. Raises ConfigurationError if this process may not use it."""
     name = f"AERON_{agent.upper()}_CPU_AFFINITY"
     cpu: int = getattr(settings, f"{agent}_cpu_affinity")
     if settings.driver_cpuset_affinity and cpu >= 0:
@@ -90,7 +90,7 @@ def processor(settings: DriverSettings, agent: str) -> int:
 
 
 def check_cpuset(settings: DriverSettings) -> None:
-    """Log or refuse a cpuset that splits shared resources. Raises ConfigurationError."""
+    """Log warnings about the cpuset, or raise ConfigurationError if the settings treat warnings as errors."""
     if not settings.driver_cpuset_affinity:
         return
     warnings = cpuset_warnings(cpuset())

@@ -1,6 +1,6 @@
-"""Takes a directory for a new driver, never from a live one (docs/protocols/aeron.md, 1).
+"""Claiming a directory for a new driver, but never that of a live driver (docs/protocols/aeron.md, 1).
 
-The distinct errors of a dead driver are kept beside the directory.
+The distinct errors of a dead driver are saved in a file next to the directory.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def claim_directory(
     mode: int | None = None,
     group: str = "",
 ) -> None:
-    """Make ``directory`` empty for a driver; all files in it get the mode and group.
+    """Create an empty ``directory`` for a driver, with the given mode and group, in place of an existing one.
 
-    Raises ConfigurationError if it isn't a driver's directory, and ActiveDriverError if a driver's heartbeat is younger than
-    ``driver_timeout_ms``, unless ``delete_on_start`` overrides that.
+    Raises ConfigurationError if the directory isn't a driver's. Raises ActiveDriverError if the heartbeat of its driver is younger
+    than ``driver_timeout_ms``, unless ``delete_on_start`` is set.
     """
     check_deletable(files, directory)
     if files.exists(directory):
@@ -50,7 +50,7 @@ def claim_directory(
 
 
 def delete_own_directory(files: Files, directory: str) -> None:
-    """Delete the directory at a driver's end; if something else has taken its place, warn and leave it."""
+    """Delete the directory of a driver that ends. If it is no longer a driver's directory, log a warning and leave it."""
     try:
         check_deletable(files, directory)
     except ConfigurationError as error:
@@ -104,7 +104,7 @@ def _time(epoch_ms: int) -> str:
     try:
         return _moment(epoch_ms).isoformat(sep=" ", timespec="milliseconds")
     except (ValueError, OverflowError, OSError):
-        return f"{epoch_ms} ms"  # any process that may write the log has written it
+        return f"{epoch_ms} ms"  # any process that can write the log may have written it
 
 
 def _moment(epoch_ms: int) -> datetime:

@@ -1,4 +1,4 @@
-"""One driver's shared memory and agents, not running yet."""
+"""The shared memory and the agents of one driver. Threads or an invoker run them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class DriverCore:
-    """The agents of one driver over its CnC file. Raises ActiveDriverError if the directory belongs to a live driver."""
+    """The CnC file of one driver and the agents that use it. Raises ActiveDriverError if a live driver uses the directory."""
 
     def __init__(self, context: DriverContext) -> None:
         self.context = context
@@ -103,7 +103,7 @@ class DriverCore:
             receiver=ReceiverProxy(self.receiver),
         )
         self.conductor = DriverConductor(resources, self.to_conductor, now_ns)
-        cnc.to_driver.next_correlation_id()  # 0 is the owner of what no client owns: clients' ids begin at 1
+        cnc.to_driver.next_correlation_id()  # skip 0, the owner id of resources without a client
         cnc.to_driver.consumer_heartbeat_ms = now_ms
         cnc.signal_ready()
 
@@ -136,7 +136,7 @@ class DriverCore:
         )
 
     def attach(self, loop: Loop, agents: Iterable[str]) -> None:
-        """Make a compiled loop return for the Python work of these agents."""
+        """Make a compiled loop return to Python when one of these agents has work."""
         if "conductor" in agents:
             ring = self.cnc.to_driver
             loop.watch(ring.buffer, ring.capacity + layout.RING_TAIL_OFFSET)
@@ -160,11 +160,11 @@ class DriverCore:
 
 
 def _watched(context: DriverContext) -> tuple[EventLog | None, Transports]:
-    """The event log of the settings, and the network, whose sockets it watches if it has events of theirs."""
+    """Return the event log, if configured, and the transports, wrapped if the log includes events of sockets."""
     settings, network = context.settings, context.network()
     if not settings.event_log and not settings.event_log_disable:
         return None, network
-    # Few drivers log events.
+    # Imported here because few drivers log events.
     from mainstem.aeron.driver.event_log.log import event_log
     from mainstem.aeron.driver.event_log.watching import watched
 
@@ -195,7 +195,7 @@ def _create_cnc(context: DriverContext, now_ms: int) -> CncFile:
 
 
 def cnc_layout(settings: DriverSettings) -> CncLayout:
-    """The lengths of the CnC file's sections. Raises ConfigurationError if they are impossible."""
+    """Return the lengths of the sections of the CnC file. Raises ConfigurationError if they are invalid."""
     return CncLayout(
         to_driver_length=settings.conductor_buffer_length,
         to_clients_length=settings.clients_buffer_length,
@@ -226,6 +226,6 @@ def _label_suffixes(settings: DriverSettings) -> dict[SystemCounter, str]:
 
 
 def composite_version(version: str) -> int:
-    """``1.53.0`` as major << 16 | minor << 8 | patch."""
+    """Return a version such as ``1.53.0`` as major << 16 | minor << 8 | patch."""
     numbers = [int(part) for part in version.split(".")[:3]]
     return numbers[0] << 16 | numbers[1] << 8 | numbers[2]

@@ -1,4 +1,4 @@
-"""Turns errors into responses and into entries of the distinct error log (docs/protocols/aeron.md, 6.1, 9.1)."""
+"""Error codes for responses, and the recorder that writes the distinct error log (docs/protocols/aeron.md, 6.1, 9.1)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Sources whose errors of one kind have an entry of their own in the error log; fewer in one so small that those of refusals,
-# whose texts are the longest, would take more than an eighth of it.
+# Limit on the sources that have their own entry in the error log, per kind of error. In a small log the limit is lower, so that
+# entries of LONG_ENTRY bytes, such as those of refusals, take at most an eighth of the log.
 MAX_SOURCES = 128
 LONG_ENTRY = 1_536
 FURTHER_ERRORS = (
@@ -47,23 +47,23 @@ def error_code_of(error: BaseException) -> ErrorCode:
 
 
 def invalid_channel(message: str) -> RegistrationError:
-    """The error for a channel that conflicts with existing streams or doesn't allow the command."""
+    """Return the error for a channel that conflicts with existing streams or doesn't allow the command."""
     return RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
 
 
 def check_unused(registration_id: int, registrations: Container[int]) -> None:
-    """Raise RegistrationError if a registration already has that id."""
+    """Raise RegistrationError if a registration already has this id."""
     if registration_id in registrations:
         raise RegistrationError(f"registration id {registration_id} is already in use", code=ErrorCode.GENERIC_ERROR)
 
 
 class ErrorRecorder:
-    """Writes errors to the distinct error log, counts them and logs them.
+    """A recorder that writes errors to the distinct error log, counts them, and logs them.
 
-    The log is never emptied, so nobody outside may choose its number of entries. Peers get one entry for each kind of error and
-    source, whatever ids, ports and texts they send (`record_peer`). Unexpected errors get one entry per place in the code
-    (``bug``). All other texts, which contain names that clients choose, leave a quarter of the log to those; the rest is
-    counted in one entry.
+    The distinct error log is never emptied, so neither peers nor clients may control its number of entries. Errors of peers share
+    one entry per kind and source, whatever ids, ports and texts the peers send (``record_peer``). Unexpected errors share one entry
+    per location in the code (``bug``). A quarter of the log is reserved for these. All other texts contain names that clients
+    choose; when they have filled the rest of the log, a single entry counts further ones.
     """
 
     def __init__(
@@ -77,14 +77,15 @@ class ErrorRecorder:
         self._reserve = log.capacity // 4
         self._max_sources = max(1, min(MAX_SOURCES, log.capacity // 8 // LONG_ENTRY))
         self._prefixes = AddressPrefixes()
-        # The entry of each place in the code that raised a bug, and of each kind of a peer's error and source.
+        # The text of the entry per location in the code that raised a bug, and per kind and source of a peer's error.
         self._bugs: dict[tuple[type, str, int], str] = {}
         self._of_peers: dict[str, dict[str, str]] = {}
 
     def record(self, text: str, *, code: int = ErrorCode.GENERIC_ERROR, bug: BaseException | None = None) -> None:
-        """Record an error; repeating code and text only raises the count.
+        """Record an error. A repeat of the same code and text only increases the count of its entry.
 
-        A ``bug`` is an unexpected error. Its first entry has the traceback; errors raised at the same place count as repeats.
+        ``bug`` is an unexpected exception. All exceptions raised at the same location in the code count as repeats, and the logger
+        gets the traceback of the first.
         """
         text = f"{ErrorCode(code).name}: {text}"
         now_ms = self._clock.epoch_ms()
@@ -99,8 +100,8 @@ class ErrorRecorder:
     def record_peer(self, kind: str, address: str, text: str, *, code: int = ErrorCode.GENERIC_ERROR) -> None:
         """Record an error whose text a peer can influence.
 
-        There is one entry for each ``kind`` and source (an IPv4 address or an IPv6 /64), with the first text. Beyond
-        MAX_SOURCES of a kind, sources share one entry.
+        Each ``kind`` and source (an IPv4 address or an IPv6 /64) has one entry, which keeps the first text. Further sources, beyond
+        the limit of MAX_SOURCES per kind, share one entry.
         """
         text = f"{ErrorCode(code).name}: {text}"
         entries, source = self._of_peers.setdefault(kind, {}), self._prefixes.prefix_of(address)
@@ -118,7 +119,7 @@ class ErrorRecorder:
             self._events.note("GENERIC_MESSAGE", text, now_ns)
 
     def warn(self, kind: str, text: str) -> None:
-        """Log a warning for operators, each ``kind`` at most once per interval."""
+        """Log a warning for operators, at most once per interval for each ``kind``."""
         self._limit.log(logging.WARNING, kind, text, self._clock.monotonic_ns())
 
     def close(self) -> None:

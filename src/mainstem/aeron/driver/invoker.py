@@ -1,8 +1,8 @@
-"""A driver without threads: each call runs one duty cycle in the caller's thread.
+"""A driver without threads: each call of ``do_work`` runs one duty cycle in the caller's thread.
 
-Theory of operation. An application calls as often as it can, and most calls only have frames to move. So a call runs the
-compiled cycles of all agents, as a driver's thread does, and the agents' Python only if the loop gives a reason (a command, a
-message between agents, an event of a cycle) or a timer is due.
+Theory of operation. An application calls ``do_work`` as often as it can, and most calls only move frames. So each call runs the
+compiled cycles of all agents, as a driver's thread does. It runs the Python code of the agents only if the loop returns a reason
+(a command, a message between agents, an event of a cycle) or a timer is due.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from mainstem._internal.clock import Clock
     from mainstem.aeron.driver.driver_core import DriverCore
 
-# Results of ``Loop.run_once``: no reason; woken, or a watched place changed, before any cycle ran.
+# Results of ``Loop.run_once``: no reason to run Python; woken, or a watched value changed, before any cycle ran.
 QUIET = 0
 WOKEN, WATCHED = 2, 3
 
 
 class Invoker:
-    """Runs the agents of one driver in ``do_work``."""
+    """The agents of one driver, run by ``do_work``."""
 
     def __init__(self, core: DriverCore, clock: Clock) -> None:
         self._loop = Loop([core.ipc_cycle, core.sender.cycle, core.receiver.cycle])
@@ -35,17 +35,17 @@ class Invoker:
         reason = self._loop.run_once(now_ns)
         if reason == QUIET and now_ns < self._due_ns:
             return self._loop.work
-        # Once per call, since its work per cycle is bounded.
+        # The conductor runs once per call, because it limits its work per cycle.
         decided = self._conductor.decide(now_ns) + self._decide(now_ns)
         if reason in (WOKEN, WATCHED) and self._loop.run_round(now_ns):
             decided += self._decide(now_ns)
-        # An agent that had something to do may have more of it.
+        # An agent that had work may have more.
         self._due_ns = now_ns if decided else self._conductor.next_timer_ns
         return self._loop.work + decided
 
     @property
     def next_due_ns(self) -> int:
-        """When ``do_work`` must run next if nothing arrives and no one writes."""
+        """When ``do_work`` must run next if no datagram arrives and no client writes."""
         return min(self._due_ns, self._loop.due_ns())
 
     def _decide(self, now_ns: int) -> int:

@@ -1,4 +1,4 @@
-"""MediaDriver: a driver in a process of its own, in threads of this process, or invoked by the caller."""
+"""The class MediaDriver, a driver in a child process, in threads of this process, or invoked by the caller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def temporary_directory() -> str:
-    """A unique name for a driver's directory, in shared memory if possible."""
+    """Return a unique path for a driver's directory, in shared memory if possible."""
     base = "/dev/shm"
     if not os.path.isdir(base):
         import tempfile
@@ -46,7 +46,7 @@ class MediaDriver:
         self._invoke: Callable[[], int] | None = getattr(running, "invoke", None)
         self._remove: Callable[..., object] | None = None
         if temporary:
-            # Now, since a finaliser may be too late to import.
+            # Imported here because an import may no longer work in a finalizer.
             from shutil import rmtree
 
             self._remove = rmtree
@@ -62,33 +62,33 @@ class MediaDriver:
         context: DriverContext | None = None,
         **overrides: Any,
     ) -> Self:
-        """Start a driver, and return when clients can attach.
+        """Start a driver and return when clients can connect.
 
-        By default the driver has a process of its own, which ends with this one, even if this one is killed. With ``threads``
-        it runs in this process and shares its GIL. The same class serves asyncio: it blocks for about 0.2 s here and in
-        `close`, so call it before the loop starts, or in `asyncio.to_thread`. The driver logs each refused command as a warning
-        of the logger ``mainstem.aeron.driver.errors``.
+        By default, the driver runs in a child process, which ends with this process even if this one is killed. With ``threads``,
+        the driver runs in this process and shares its GIL. Programs that use asyncio use the same class. Both this method and
+        `close` block for about 0.2 s, so call them before the event loop starts or with `asyncio.to_thread`. The driver logs each
+        refused command as a warning of the logger ``mainstem.aeron.driver.errors``.
 
         Args:
-            directory: The driver's directory; by default a temporary one, deleted at the end.
-            settings: All its settings; by default those of the environment.
-            threads: Whether to run the driver's threads in this process. With the threading mode INVOKER there is no thread at
-                all: the application calls ``do_work``.
-            context: Clock, transports and files of a driver in this process; has settings and directory of its own.
-            **overrides: Single settings, by name.
+            directory: The driver's directory. The default is a temporary directory, which is deleted when the driver ends.
+            settings: The settings. By default, they come from the environment.
+            threads: Whether to run the driver's threads in this process. With the threading mode INVOKER there are no threads, and
+                the application calls ``do_work``.
+            context: Settings, directory, clock, transports and files of a driver in this process. The other arguments are ignored.
+            **overrides: Individual settings, by name.
 
         Returns:
             The running driver.
 
         Raises:
-            ActiveDriverError: The directory belongs to a live driver.
-            ConfigurationError: A setting is invalid, settings contradict each other, or this is not Linux.
+            ActiveDriverError: A live driver uses the directory.
+            ConfigurationError: A setting is invalid, settings contradict each other, or the operating system isn't Linux.
             DriverTimeout: The process did not start in time.
 
         Example:
             >>> driver = MediaDriver.launch("/dev/shm/aeron-prices", threading_mode="DEDICATED")
         """
-        # An invoked driver may have files and transports that need no system, as in the simulator.
+        # An invoked driver can use files and transports that work on any system, as in the simulator.
         if context is None or context.settings.threading_mode is not ThreadingMode.INVOKER:
             require_linux("a media driver", instead="start the reference's driver, and connect to its directory")
         if context is not None:
@@ -102,14 +102,14 @@ class MediaDriver:
             from mainstem.aeron.driver.context import DriverContext
 
             return cls._launch_here(DriverContext(directory=path, settings=settings), temporary=temporary)
-        # Imported late, as in _launch_here: a driver in threads starts no process.
+        # Imported here, as in _launch_here, because a driver in threads starts no process.
         from mainstem.aeron.driver.process import DriverProcess
 
         return cls(path, DriverProcess(path, settings), temporary=temporary)
 
     @classmethod
     def _launch_here(cls, context: DriverContext, *, temporary: bool) -> Self:
-        # Imported late: a program that starts a driver process need not load the driver.
+        # Imported here because a program that starts a driver process doesn't need to load the driver itself.
         from mainstem.aeron.driver.threads import DriverThreads
 
         return cls(context.directory, DriverThreads(context), temporary=temporary)
@@ -121,22 +121,22 @@ class MediaDriver:
 
     @property
     def is_running(self) -> bool:
-        """Whether the driver is running: not closed, and not ended from outside."""
+        """Whether the driver is running. It isn't after ``close``, or if a client or a signal ended it."""
         return self._running is not None and self._running.is_running
 
     @property
     def pid(self) -> int:
-        """The id of the process that the driver runs in."""
+        """The id of the process in which the driver runs."""
         return os.getpid() if self._running is None else self._running.pid
 
     def do_work(self) -> int:
         """Run one duty cycle of a driver in INVOKER mode.
 
         Returns:
-            How much work was done.
+            The amount of work done.
 
         Raises:
-            LocalProtocolError: The driver runs in a process or in threads of its own, or is closed.
+            LocalProtocolError: The driver isn't in INVOKER mode, or is closed.
         """
         if self._invoke is None:
             raise LocalProtocolError("do_work requires an open driver with threading mode INVOKER in this process")
@@ -144,24 +144,24 @@ class MediaDriver:
 
     @property
     def next_due_ns(self) -> int:
-        """When ``do_work`` must run next in INVOKER mode, by the driver's clock, unless something arrives; 0 in other modes."""
+        """When ``do_work`` must run next in INVOKER mode if nothing arrives, by the driver's clock. It is 0 in other modes."""
         invoker = getattr(self._running, "invoker", None)
         return 0 if invoker is None else invoker.next_due_ns
 
     def close(self) -> None:
-        """End the driver; its clients notice the shutdown at once. Idempotent."""
+        """Stop the driver. Its clients notice the shutdown at once. Idempotent."""
         running, self._running, self._invoke = self._running, None, None
         if running is not None:
             running.close()
             if self._remove is not None:
-                # The driver did this itself, unless it was killed.
+                # The driver deletes its directory itself, unless it is killed.
                 self._remove(self._directory, ignore_errors=True)
 
     def _leave_to_parent(self) -> None:
-        """Forget the driver in a forked child: it continues in the parent."""
+        """Forget the driver in a forked child, because it continues in the parent."""
         running, self._running, self._invoke = self._running, None, None
         self._left_to_parent = (
-            running  # kept until the child ends: its finaliser would warn of a process that still runs
+            running  # kept until the child ends, because its finalizer would warn that the process still runs
         )
 
     def __repr__(self) -> str:

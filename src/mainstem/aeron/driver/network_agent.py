@@ -1,6 +1,6 @@
-"""Common to the sender and the receiver: commands, a compiled cycle, its events, and a check once a second.
+"""The base class of the sender and the receiver: commands, a compiled cycle, its events, and checks once a second.
 
-A compiled loop drives ``cycle``; ``decide`` does the rest, in the loop's thread, when the loop has a reason to return.
+A compiled loop runs ``cycle``. When the loop returns to Python, ``decide`` does the rest in the same thread.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, SendChannelEndpoint
     from mainstem.aeron.driver.media.udp_channel import UdpChannel
 
-# How often endpoints are checked.
+# Time between two checks of the endpoints.
 CHECK_INTERVAL_NS = 1_000_000_000
-# Messages that may wait for the conductor when another one of a peer's making joins them: it handles them in a few milliseconds.
+# If this many messages wait for the conductor, further messages that peers cause are dropped. The conductor handles this many in a
+# few milliseconds.
 MAX_REPORTS = 256
 
 C = TypeVar("C", bound="SenderCycle | ReceiverCycle")
@@ -33,7 +34,7 @@ class NetworkAgent(Generic[C, E]):
     def __init__(self, cycle: C, *, to_conductor: ConductorQueue, resolve_interval_ns: int, now_ns: int) -> None:
         self.cycle = cycle
         self.commands = CommandQueue()
-        # Wakes a sleeping thread when a datagram arrives; no thread sleeps in INVOKER mode.
+        # Makes datagrams at a socket wake the sleeping thread. In INVOKER mode no thread sleeps.
         self.wake_by: Callable[[int], None] | None = None
         self._to_conductor = to_conductor
         self._endpoints: dict[int, E] = {}
@@ -45,7 +46,7 @@ class NetworkAgent(Generic[C, E]):
         self.cycle.set_deadline(self._check_due_ns)
 
     def decide(self, now_ns: int) -> int:
-        """Run commands and the compiled cycle's events at monotonic ``now_ns``; return how many there were."""
+        """Run queued commands and handle the cycle's events at monotonic ``now_ns``; return how many there were."""
         self._now_ns = now_ns
         work = self.commands.run()
         if not self.cycle.due(now_ns):
@@ -91,6 +92,6 @@ class NetworkAgent(Generic[C, E]):
         self._to_conductor.append(message)
 
     def _report(self, message: Message) -> None:
-        """Send a message that peers can cause with any datagram; dropped while the conductor is behind."""
+        """Send a message that peers can cause with any datagram, or drop it if the conductor is behind."""
         if len(self._to_conductor) < MAX_REPORTS:
             self._send(message)

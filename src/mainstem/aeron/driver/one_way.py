@@ -1,4 +1,4 @@
-"""One-way latency and clock drift, from measurements without a reply (receiver id 0)."""
+"""One-way latency and clock drift, measured with RTTM frames without a request (receiver id 0)."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ if TYPE_CHECKING:
 
     from mainstem.aeron.counters import Gauge
 
-# Measurements that an estimate rests on: a burst and some of those that follow.
+# Number of measurements in an estimate: a burst and some later ones.
 MAX_SAMPLES = 64
-# A drift needs some time between its first and its last measurement.
+# Minimum time between the first and the last measurement of a drift estimate.
 MIN_SPAN_NS = 10_000_000
 PPB = 1_000_000_000
-# Clocks are never further apart than this, a century: a frame that implies it was not written by a sender.
+# Two clocks never differ by more than this, a century. A frame that implies a larger difference did not come from a sender.
 MAX_CLOCK_DIFFERENCE_NS = 100 * 365 * 86_400 * 1_000_000_000
-# A clock that jumps by more was set again, or the frame came from another sender: the estimate begins again.
+# If the latency changes by more than this, a clock was set or the frame came from another sender, so the estimate starts over.
 MAX_STEP_NS = 60 * 1_000_000_000
 
 
 class OneWayLatency:
-    """Estimates latency and clock drift from a sender's timestamps and their times of arrival.
+    """An estimate of latency and clock drift from a sender's timestamps and their arrival times.
 
-    Times are epoch nanoseconds of either machine. The latency is only as accurate as the clocks agree; the drift does not
-    depend on their offset. ``drift_gauge`` shows parts per billion by which the sender's clock is slower.
+    Times are epoch nanoseconds of the sender's and the receiver's host. The latency is only as accurate as their clocks agree; the
+    drift doesn't depend on the offset between them. ``drift_gauge`` shows by how many parts per billion the sender's clock is
+    slower.
     """
 
     def __init__(self, *, latency_gauge: Gauge | None = None, drift_gauge: Gauge | None = None) -> None:
@@ -43,7 +44,7 @@ class OneWayLatency:
 
     @property
     def drift_ppb(self) -> int | None:
-        """The drift in parts per billion, the slope of the least-squares line; None until it is known."""
+        """The drift in parts per billion, as the slope of the least-squares line, or None if it isn't known yet."""
         if len(self._samples) < 2 or self._samples[-1][0] - self._samples[0][0] < MIN_SPAN_NS:
             return None
         first = self._samples[0][0]
@@ -54,6 +55,7 @@ class OneWayLatency:
         return round(PPB * sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True)) / spread)
 
     def observe(self, sent_ns: int, received_ns: int) -> bool:
+        """Add a measurement; return False if its times are impossible."""
         latency_ns = received_ns - sent_ns
         if abs(latency_ns) > MAX_CLOCK_DIFFERENCE_NS:
             return False
@@ -73,13 +75,16 @@ class OneWayLatency:
 
 
 class MeasurementBurst:
-    """When a sender measures: ``BURST`` times close together for each new receiver, then every ``interval_ns``."""
+    """The schedule of a sender's time announcements.
+
+    For each new receiver, there are ``BURST`` announcements ``SPACING_NS`` apart. After that, there is one every ``interval_ns``.
+    """
 
     BURST = 16
     SPACING_NS = 5_000_000
 
     def __init__(self, interval_ns: int, now_ns: int, epoch_ns: Callable[[], int]) -> None:
-        self.epoch_ns = epoch_ns  # the clock that is announced
+        self.epoch_ns = epoch_ns  # the clock whose time is announced
         self._interval_ns = interval_ns
         self._left = self.BURST
         self.due_ns = now_ns

@@ -1,8 +1,8 @@
-"""A driver in a process of its own, which ends with its parent. Only this file starts processes.
+"""A driver in a child process that ends with its parent. The driver starts processes only in this file.
 
-The child reads its settings from the environment and writes one line of JSON: its directory, or why it did not start. It ends
-when the parent's end of a pipe closes, its parent changes, or on SIGTERM. Then it closes cleanly and removes its directory if
-configured. Not even ``kill -9`` of the parent leaves it behind.
+The child reads its settings from the environment and writes one line of JSON: its directory, or why it didn't start. It ends on
+SIGTERM, when the parent closes its end of a pipe, or when the child gets another parent. It then closes the driver and deletes
+the directory if configured. Even after ``kill -9`` of the parent, no child is left behind.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.settings import DriverSettings
     from mainstem.aeron.driver.threads import DriverThreads
 
-# How often the child checks whether its parent is still the same. The pipe shows it at once, unless a fork of the parent's
-# holds its other end too.
+# How often the child checks whether it still has the same parent. The pipe shows the end of the parent at once, unless a fork of
+# the parent also holds the other end of the pipe.
 PARENT_CHECK_S = 0.25
-# A driver that was asked to end and did not within this long is killed.
+# A driver that doesn't stop within this time is killed.
 STOP_TIMEOUT_S = 10.0
-# A start includes an interpreter's start and creating 48 MB of shared memory on a busy machine.
+# Starting includes an interpreter and 48 MB of shared memory, possibly on a busy host.
 START_TIMEOUT_S = 30.0
 
 _FAILURES = {cls.__name__: cls for cls in (errors.ActiveDriverError, errors.ConfigurationError)}
@@ -37,7 +37,7 @@ _FAILURES = {cls.__name__: cls for cls in (errors.ActiveDriverError, errors.Conf
 
 class DriverProcess:
     def __init__(self, directory: str, settings: DriverSettings) -> None:
-        # Settings left out must have their defaults there too, whatever this process's environment is.
+        # ``environment`` leaves out defaults. The child must use them too, whatever this process's environment says.
         named = {explained.env for explained in settings.explain_all()}
         environment = {name: value for name, value in os.environ.items() if name not in named}
         environment |= settings.environment() | {"AERON_DIR": directory}
@@ -90,7 +90,7 @@ class DriverProcess:
 
 
 def watch_parent(stop: threading.Event, driver: DriverThreads) -> None:
-    """Wait until ``stop`` is set, a client ended the driver, or the parent is gone."""
+    """Wait until ``stop`` is set, a client terminates the driver, or the parent has exited."""
     parent = os.getppid()
     while driver.is_running and not stop.is_set() and os.getppid() == parent:
         ready, _, _ = select.select([sys.stdin.fileno()], [], [], PARENT_CHECK_S)
@@ -99,13 +99,13 @@ def watch_parent(stop: threading.Event, driver: DriverThreads) -> None:
 
 
 def main() -> int:
-    """The child: read the settings and run the driver until it ends."""
+    """Run the child process: read the settings and run the driver until it ends."""
     from mainstem.aeron.driver.context import DriverContext
     from mainstem.aeron.driver.settings import DriverSettings
     from mainstem.aeron.driver.threads import DriverThreads
 
     stop = threading.Event()
-    # Ctrl-C reaches the whole terminal group; the parent decides what it means and closes the pipe.
+    # Ctrl-C signals the whole process group. The parent decides what to do and closes the pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
@@ -121,7 +121,7 @@ def main() -> int:
 
 
 def _reply(reply: dict[str, str]) -> None:
-    # Where the parent is gone, the pipe from it has ended too, and the driver ends by that.
+    # If the parent has exited, its other pipe is closed as well, which ends the driver.
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.write(json.dumps(reply) + "\n")
         sys.stdout.flush()

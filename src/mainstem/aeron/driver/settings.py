@@ -1,6 +1,6 @@
 """The settings of the media driver (docs/protocols/aeron.md, 24), under the reference's environment names.
 
-An attribute is named as its environment variable, without ``AERON_``, in lower case; durations end in ``_ns``.
+The name of an attribute is that of its environment variable in lower case, without ``AERON_``. Durations end in ``_ns``.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ __all__ = ["DriverSettings", "GroupConsideration", "TerminationValidator", "Thre
 
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
-MAX_IO_VECTORS = 16  # the reference's batches have room for no more
-# What one of those stands for here: a driver whose decisions are made in Python gains from longer batches, and the
-# datagrams are the same.
+MAX_IO_VECTORS = 16  # the capacity of the reference's batches
+# The number of datagrams or runs that one vector of the reference stands for in this driver. It gains from longer batches because
+# it makes decisions in Python; the datagrams are the same.
 DATAGRAMS_PER_VECTOR = 4
-MAX_RESEND = 256  # what its retransmit pool has room for
+MAX_RESEND = 256  # the capacity of the reference's retransmit pool
 MAX_BOOTSTRAP_NEIGHBORS = 20
 KIB, MIB = 1 << 10, 1 << 20
 NATIVE_AGENT = "driver_native_resource_agent"
 IDLE_AGENTS = ("conductor", "sender", "receiver", "shared", "sharednetwork", NATIVE_AGENT)
 NAME_RESOLVERS = ("default", "driver", "csv_table")
-# The reference's names, and the symbols that its driver in C takes in their place.
+# The reference's names, and the symbols that its C driver accepts in their place.
 FLOW_CONTROL_SUPPLIERS = {
     "unicast_max": FlowControlStrategy.MAX,
     "multicast_max": FlowControlStrategy.MAX,
@@ -61,7 +61,7 @@ IDLE = "backoff, spin, noop, yield or sleep-ns"
 
 
 class ThreadingMode(StrEnum):
-    """Which agents share a thread; with INVOKER the caller's ``do_work`` runs all of them."""
+    """Which agents share a thread. With INVOKER, the application runs all of them by calling ``do_work``."""
 
     DEDICATED = "DEDICATED"
     SHARED_NETWORK = "SHARED_NETWORK"
@@ -70,14 +70,14 @@ class ThreadingMode(StrEnum):
 
 
 class ThreadNaming(StrEnum):
-    """The names of the driver's threads: ``driver-conductor``, or NEW for the reference's ``aeron-md-cnd``."""
+    """The names of the driver's threads: ``driver-conductor`` with CLASSIC, the reference's ``aeron-md-cnd`` with NEW."""
 
     CLASSIC = "classic"
     NEW = "new"
 
 
 class GroupConsideration(StrEnum):
-    """Whether loss is handled as in a group of receivers; INFER follows the channel and the sender's SETUP."""
+    """Whether receivers handle loss as in a group. INFER follows the channel and the sender's SETUP."""
 
     TRUE = "true"
     FALSE = "false"
@@ -85,7 +85,7 @@ class GroupConsideration(StrEnum):
 
 
 class TerminationValidator(StrEnum):
-    """Whether a client may end the driver."""
+    """Whether clients may terminate the driver."""
 
     DENY = "deny"
     ALLOW = "allow"
@@ -108,7 +108,10 @@ def _wrong_congestion_control(value: str) -> str | None:
 
 
 def port_range(value: str) -> tuple[int, int] | None:
-    """The first and last port of ``20700 20799``; None if it isn't a range, or is ``0 0``, the system's own."""
+    """Return the first and last port of a range such as ``20700 20799``.
+
+    Return None if the value isn't a range, or is ``0 0``, with which the system chooses ports.
+    """
     match = re.fullmatch(r"\s*([0-9]{1,5})\s+([0-9]{1,5})\s*", value)
     if match is None:
         return None
@@ -263,7 +266,7 @@ class DriverSettings(Settings):
     timer_interval_ns: int = duration(
         NS_PER_SECOND, "How often the conductor checks timeouts.", low=1, clamp=(NS_PER_US, INT64_MAX)
     )
-    # Life and death.
+    # Liveness and termination.
     driver_timeout_ns: int = duration(
         10 * NS_PER_SECOND,
         "How old the driver's heartbeat may be before the driver counts as dead.",
@@ -440,7 +443,8 @@ class DriverSettings(Settings):
         high=INT32_MAX,
     )
     driver_image_limit: int = integer(65_536, "Images in all; further SETUPs are refused.", low=1, high=INT32_MAX)
-    # Who may send streams here (SourceFilter in mainstem.aeron.admission); an address is refused before it has an image.
+    # Which addresses may send streams to this driver (SourceFilter in mainstem.aeron.admission). Addresses are refused before an
+    # image is created.
     endpoint_filter_allow: str = text(
         "", "Networks that may send streams; empty for any.", accepts=NETWORKS, wrong=_wrong_networks
     )
@@ -539,7 +543,7 @@ class DriverSettings(Settings):
 
     @property
     def has_endpoint_filter(self) -> bool:
-        """Whether only some addresses may send streams here."""
+        """Whether these settings restrict which streams this driver accepts."""
         return bool(
             self.endpoint_filter_allow
             or self.endpoint_filter_deny
@@ -549,10 +553,10 @@ class DriverSettings(Settings):
         )
 
     def validate(self) -> None:
-        """Refuse values that contradict one another; called when settings are made.
+        """Check that no settings contradict each other. Called whenever settings are created.
 
         Raises:
-            ConfigurationError: Two values contradict one another; the message names both and the limit.
+            ConfigurationError: Two settings contradict each other. The message names both and the limit.
         """
         if self.publication_unblock_timeout_ns <= self.client_liveness_timeout_ns:
             raise ConfigurationError(
@@ -583,7 +587,7 @@ class DriverSettings(Settings):
             prefix = f"{agent}_idle_strategy"
             arguments = getattr(self, f"{prefix}_init_args")
             if agent == NATIVE_AGENT and arguments == NATIVE_AGENT_SLEEP:
-                arguments = ""  # the default belongs to the default strategy alone, as in the reference
+                arguments = ""  # the default applies only to the default strategy, as in the reference
             idle_strategy(getattr(self, prefix), arguments)
         if self.driver_resolver_interface and not self.driver_resolver_name:
             raise ConfigurationError("AERON_DRIVER_RESOLVER_INTERFACE requires AERON_DRIVER_RESOLVER_NAME")

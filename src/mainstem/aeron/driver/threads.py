@@ -1,8 +1,8 @@
-"""A driver in this process: its agents, spread over threads by the threading mode.
+"""A driver in this process. The threading mode distributes its agents over threads.
 
-A thread works and sleeps inside one compiled loop without the GIL, and returns to Python only when an agent must decide
-something, so a busy application takes nothing from the streams. The agents that share a thread are one agent of an
-``AgentRunner``, with the compiled loop as its idle strategy.
+Each thread works and sleeps in a compiled loop without the GIL. It returns to Python only when an agent must decide something, so
+a busy application doesn't slow down the streams. An ``AgentRunner`` runs the agents that share a thread as one agent, with the
+compiled loop as its idle strategy.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.settings import DriverSettings
     from mainstem.aeron.system_counter import SystemCounters
 
-# A thread that does not end within this long is in a call that never returns; saying so beats waiting forever.
+# How long ``close`` waits for a thread, which can be stuck in a call that never returns.
 JOIN_TIMEOUT_S = 10.0
-SYSTEM_NAME_LENGTH = 15  # of a thread, in Linux
+SYSTEM_NAME_LENGTH = 15  # the maximum length of a thread's name in Linux
 
 
 def name_thread(name: str) -> None:
-    """Name the calling thread in the system's lists too, truncated to their limit."""
+    """Set the name that the operating system shows for the calling thread, truncated to its limit."""
     with suppress(OSError), open("/proc/thread-self/comm", "w", encoding="ascii") as comm:
         comm.write(name[:SYSTEM_NAME_LENGTH])
 
 
 class DriverAgent(Protocol):
-    """The Python work that a thread's compiled loop returns for."""
+    """An agent with Python work, for which a thread's compiled loop returns."""
 
     def decide(self, now_ns: int) -> int:
-        """Do the Python work that is due; return how much there was. The loop does the ordinary duty cycle."""
+        """Do the Python work that is due and return its amount. The compiled loop does the ordinary duty cycle."""
         ...
 
 
 class DutyCycleTracker:
-    """The longest duty cycle of an agent, and how many exceeded the threshold (counters 26 to 31)."""
+    """The counters for the longest duty cycle of an agent and for those above the threshold (system counters 26 to 31)."""
 
     def __init__(
         self, system_counters: SystemCounters, longest: SystemCounter, exceeded: SystemCounter, *, threshold_ns: int
@@ -66,7 +66,7 @@ class DutyCycleTracker:
 
 
 class AgentGroup:
-    """The agents that share a thread. One that raises does not stop the others."""
+    """The agents that share a thread. If one raises, the others still run."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class AgentGroup:
         for agent, cycle_time in self._agents:
             try:
                 work += agent.decide(now_ns)
-            except Exception as error:  # an agent must go on: every stream of this driver depends on it
+            except Exception as error:  # the agent must continue: every stream of this driver depends on it
                 self._on_error(AgentFailed(type(agent).__name__, error))
             after_ns = self._clock.monotonic_ns()
             cycle_time.observe(after_ns - now_ns)
@@ -96,7 +96,7 @@ class AgentGroup:
 
 
 class LoopIdle:
-    """An idle strategy that runs a compiled loop until Python is needed, at ``next_deadline_ns`` at the latest."""
+    """An idle strategy that runs a compiled loop until an agent needs Python, or until ``next_deadline_ns``."""
 
     name = "loop"
 
@@ -112,7 +112,7 @@ class LoopIdle:
 
 
 class AgentThread:
-    """Runs a group of agents in a thread until ``close``; ``cpu`` is its processor, -1 for any."""
+    """A thread that runs a group of agents until ``close``. ``cpu`` is the processor to run on, or -1 for any."""
 
     def __init__(self, group: AgentGroup, idle: LoopIdle, *, clock: Clock, cpu: int = -1) -> None:
         self._loop = idle.loop
@@ -158,7 +158,7 @@ _GROUPS = {
 }
 
 
-# Whose settings hold for a thread: its processor, and what it does without work.
+# The agent whose CPU affinity setting applies to a thread.
 _LEADERS = {
     ("conductor",): "conductor",
     ("sender",): "sender",
@@ -166,7 +166,7 @@ _LEADERS = {
     ("sender", "receiver"): "sender",
     ("conductor", "sender", "receiver"): "conductor",
 }
-# The reference's newer names of their threads.
+# The newer thread names of the reference driver.
 _NEW_NAMES = {
     ("conductor",): "aeron-md-cnd",
     ("sender",): "aeron-md-snd",
@@ -174,23 +174,24 @@ _NEW_NAMES = {
     ("sender", "receiver"): "aeron-md-net",
     ("conductor", "sender", "receiver"): "aeron-md-shd",
 }
+# The agent whose idle strategy settings apply to a thread.
 _IDLE_NAMES = {**_LEADERS, ("sender", "receiver"): "sharednetwork", ("conductor", "sender", "receiver"): "shared"}
 
 
 def pauses(settings: DriverSettings, agent: str) -> tuple[int, int, int, int]:
-    """Spins, yields, and shortest and longest park of an agent's compiled loop, by its idle strategy."""
+    """Return spins, yields, and shortest and longest park in ns for a compiled loop, from an agent's idle strategy."""
     name = getattr(settings, f"{agent}_idle_strategy")
     strategy = idle_strategy(name, getattr(settings, f"{agent}_idle_strategy_init_args"))
     if isinstance(strategy, BackoffIdle):
         return strategy.max_spins, strategy.max_yields, strategy.min_park_ns, strategy.max_park_ns
     if isinstance(strategy, SleepIdle):
         return 0, 0, strategy.sleep_ns, strategy.sleep_ns
-    # Without a park the loop yields forever where it may yield at all, and spins forever where it may not.
+    # A loop that never parks yields forever if it has any yields, and otherwise spins forever.
     return 0, int(isinstance(strategy, YieldIdle)), 0, 0
 
 
 class DriverThreads:
-    """The running agents. In INVOKER mode there is no thread: ``invoke``, else None, is their duty cycle."""
+    """The running agents of a driver. In INVOKER mode there are no threads, and ``invoke`` runs one duty cycle, else it is None."""
 
     def __init__(self, context: DriverContext) -> None:
         self._core: DriverCore | None = DriverCore(context)

@@ -1,1 +1,1 @@
-"""The event log: lines for frames, commands, responses and changes (docs/protocols/aeron.md, 24, 25)."""
+"""The event log of frames, commands, responses and state changes (docs/protocols/aeron.md, 24, 25)."""

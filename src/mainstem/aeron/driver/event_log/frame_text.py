@@ -1,4 +1,7 @@
-"""A frame as a line of the event log, in the reference driver's words and order; never fails on malformed bytes."""
+"""Formatting frames for the event log, with the words and the order of the reference driver.
+
+Malformed bytes never raise an exception.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from mainstem.aeron.protocol.frames import NO_GROUP_TAG, VERSION, ErrorFrame, Na
 from mainstem.aeron.protocol.layouts import HEADER_LENGTH, LAYOUTS, FrameType, Header
 from mainstem.errors import RemoteProtocolError
 
-MAX_ENTRIES = 8  # of a RES frame that are shown
+MAX_ENTRIES = 8  # number of entries to show of a RES frame
 
 _STREAM = {"sessionId": "session_id", "streamId": "stream_id"}
 _DATA = _STREAM | {"termId": "term_id", "termOffset": "term_offset"}
@@ -26,7 +29,7 @@ _SETUP = _STREAM | {
     "mtu": "mtu",
     "ttl": "ttl",
 }
-# What the line shows of each type: the reference's word, and the field. ERR and RES have more than fields.
+# The fields to show for each frame type, by the reference's word. For ERR and RES, the line shows more than these.
 _SHOWN: dict[int, dict[str, str]] = {
     FrameType.PAD: _DATA,
     FrameType.DATA: _DATA,
@@ -42,17 +45,20 @@ _SHOWN: dict[int, dict[str, str]] = {
     FrameType.ATS_STATUS_MESSAGE: _STATUS,
     FrameType.RESPONSE_SETUP: _STREAM | {"responseSessionId": "response_session_id"},
 }
-# Where the event log has another name for a type than the wire's documents.
+# Frame types whose name in the event log differs from the one in the protocol.
 _NAMES: dict[int, str] = {FrameType.RTTM: "RTT"}
 
 
 def flag_text(flags: int) -> str:
-    """Eight bits, the highest first."""
+    """Return the flags as eight binary digits, the most significant first."""
     return f"{flags:08b}"
 
 
 def frame_text(datagram: bytes, *, with_data: bool = False) -> str:
-    """Describe the first frame of a datagram, optionally with its payload in hexadecimal; if truncated, only the header."""
+    """Describe the first frame of a datagram, optionally with its payload in hexadecimal.
+
+    For a truncated frame, describe only the header.
+    """
     if len(datagram) < HEADER_LENGTH:
         return f"type=unknown frame type length={len(datagram)}"
     header = Header.read(datagram)
@@ -76,7 +82,7 @@ def frame_text(datagram: bytes, *, with_data: bool = False) -> str:
 
 
 def read_nak(datagram: bytes) -> Nak | None:
-    """The NAK frame in a datagram; None if it holds something else or is truncated."""
+    """Return the NAK frame in a datagram, or None if the datagram is truncated or holds another frame."""
     if len(datagram) < layout.NAK_LENGTH:
         return None
     header = Header.read(datagram)

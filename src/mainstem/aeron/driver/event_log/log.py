@@ -1,4 +1,4 @@
-"""The lines of the event log and their file."""
+"""The event log and its file."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STANDARD_ERROR = 2
-MAX_DETAIL = 4096  # of a line, so that a long channel does not fill the log
-# The reference also counts its own header.
+MAX_DETAIL = 4096  # maximum characters of detail in a line, so that a long channel doesn't fill the log
+# The reference counts the header of its log entries in their lengths.
 ENTRY_HEADER = 16
 
 
 class EventLog:
-    """Writes lines to an unbuffered file and starts it over at ``max_length`` (0 for never).
+    """A log of events in an unbuffered file. At ``max_length`` bytes (0 for no limit), the file is truncated to zero.
 
-    ``with_data`` includes payloads. All threads may write: a line is one write. If writing fails, the log ends, not the driver.
+    ``with_data`` includes payloads. Any thread can write, because each line is a single write. If writing fails, the log stops, but
+    the driver continues.
     """
 
     def __init__(self, events: set[str], file: BinaryIO, *, max_length: int = 0, with_data: bool = False) -> None:
@@ -78,7 +79,7 @@ class EventLog:
 
 
 def event_log(settings: DriverSettings) -> EventLog | None:
-    """The event log of the settings; None if they name no event. Raises ConfigurationError."""
+    """Return the event log that the settings configure, or None if they select no event. Raises ConfigurationError."""
     events = chosen_events(settings.event_log, setting="AERON_EVENT_LOG")
     events -= chosen_events(settings.event_log_disable, setting="AERON_EVENT_LOG_DISABLE")
     if not events:
@@ -90,8 +91,8 @@ def event_log(settings: DriverSettings) -> EventLog | None:
         )
     try:
         open(name, "wb").close()
-        # Appending, so that a line written by one thread while another begins the file again leaves no hole.
-        file = open(name, "ab", buffering=0)  # noqa: SIM115 - open as long as the driver
+        # Append, so that a line that one thread writes while another truncates the file leaves no hole.
+        file = open(name, "ab", buffering=0)  # noqa: SIM115 - the driver keeps it open
     except OSError as error:
         raise ConfigurationError(f"AERON_EVENT_LOG_FILENAME {name}: {error}") from error
     return EventLog(

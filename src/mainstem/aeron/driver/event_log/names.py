@@ -1,4 +1,4 @@
-"""The names and numbers of events, as in the reference driver, and the settings' choice of them."""
+"""The names and numbers of events, as in the reference driver, and their selection by the settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from mainstem.aeron.command import commands, responses
 from mainstem.errors import ConfigurationError
 
-# The reference's number of each event; it takes these in place of names.
+# The reference's number for each event. The settings accept numbers in place of names.
 NUMBERS = {
     1: "FRAME_IN",
     2: "FRAME_OUT",
@@ -60,9 +60,9 @@ NUMBERS = {
     60: "PUBLICATION_IMAGE_REVOKE",
 }
 FRAMES = frozenset({"FRAME_IN", "FRAME_OUT"})
-# Events that are seen at the sockets only: they cost time for each datagram.
+# Events that only the sockets can log, at a cost per datagram.
 AT_THE_SOCKETS = FRAMES | {"NAK_SENT", "NAK_RECEIVED"}
-# Records whose event is not called after them.
+# Commands and responses whose event name doesn't follow from the class name.
 IRREGULAR = {
     "ClientKeepalive": "CMD_IN_KEEPALIVE_CLIENT",
     "AddReceiveDestination": "CMD_IN_ADD_RCV_DESTINATION",
@@ -72,11 +72,11 @@ IRREGULAR = {
     "OnUnavailableCounter": "CMD_OUT_ON_UNAVAILABLE_COUNTER",
     "OnClientTimeout": "CMD_OUT_ON_CLIENT_TIMEOUT",
 }
-EVERY_EVENT_FROM = 0xFFFF  # a mask of the old kind that sets all these bits means all events
+EVERY_EVENT_FROM = 0xFFFF  # an old-style mask of at least this value means all events
 
 
 def record_event(name: str) -> str:
-    """The event of a command or response class, such as ``AddPublication``."""
+    """Return the event name for a command or response class name such as ``AddPublication``."""
     if name in IRREGULAR:
         return IRREGULAR[name]
     side, rest = ("OUT", name[2:]) if name.startswith("On") else ("IN", name)
@@ -84,13 +84,16 @@ def record_event(name: str) -> str:
 
 
 def known_events() -> set[str]:
-    """Every event that can be logged: the reference's, and those of records that it has no event for."""
+    """Return every event that can be logged: the reference's, and those for commands and responses without one there."""
     records = [*commands.COMMANDS.values(), *responses.RESPONSES.values()]
     return set(NUMBERS.values()) | {record_event(kind.__name__) for kind in records}
 
 
 def chosen_events(text: str, *, setting: str) -> set[str]:
-    """The events of ``all``, ``admin`` (all but frames), or comma-separated names and numbers. Raises ConfigurationError."""
+    """Return the events that a setting selects. Raises ConfigurationError.
+
+    The setting is a comma-separated list of names, numbers, ``all``, and ``admin`` (all but frames).
+    """
     known = known_events()
     chosen: set[str] = set()
     for name in filter(None, (part.strip() for part in text.split(","))):

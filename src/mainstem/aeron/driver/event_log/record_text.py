@@ -1,4 +1,4 @@
-"""A command or response as a line of the event log, in the reference driver's words and order."""
+"""Formatting commands and responses for the event log, with the words and the order of the reference driver."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from mainstem._internal.printable import printable
 from mainstem.aeron.command.error_code import ErrorCode
 
-# The fields of each record in the order of its line. The word for a field is its name in camel case, or the one behind "=". Records
-# that the reference does not describe have the words that it has for the same fields elsewhere.
+# The fields of each command and response, in the order of the line. The word for a field is its name in camel case, or the word
+# after "=". Records that the reference doesn't log use its words for the same fields of other records.
 FIELDS = {
     "AddPublication": "stream_id client_id correlation_id channel",
     "AddExclusivePublication": "stream_id client_id correlation_id channel",

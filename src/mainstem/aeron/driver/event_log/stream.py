@@ -1,4 +1,4 @@
-"""Events of one publication in the sender: retransmissions, and the receivers that its flow control waits for."""
+"""The events of a publication in the sender: retransmissions, and changes to the receivers that flow control waits for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs the datagrams of sockets as they arrive and leave."""
+"""Logging of datagrams that sockets receive and send."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SocketLogger:
-    """Logs the datagrams of one socket; ``peer`` is the packed address of a connected one."""
+    """A listener that logs the datagrams of one socket. ``peer`` is the packed address of the peer if the socket is connected."""
 
     def __init__(self, log: EventLog, clock: Clock, channel: str, peer: bytes) -> None:
         self._log = log
@@ -43,7 +43,7 @@ class SocketLogger:
 
 
 class LoggedTransports:
-    """Wraps transports so that their sockets log datagrams."""
+    """A wrapper of transports whose sockets log their datagrams."""
 
     def __init__(self, inner: Transports, log: EventLog, clock: Clock) -> None:
         self._inner = inner
@@ -73,7 +73,7 @@ class LoggedTransports:
 
 
 def watched(transports: Transports, log: EventLog | None, clock: Clock) -> Transports:
-    """Wrap ``transports`` if the log has events of sockets."""
+    """Return ``transports``, wrapped if the log includes events of sockets."""
     if log is None or not log.includes(*AT_THE_SOCKETS):
         return transports
     return LoggedTransports(transports, log, clock)

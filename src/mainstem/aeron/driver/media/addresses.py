@@ -12,12 +12,13 @@ from mainstem._internal.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# The families' numbers on Linux, where this driver runs; a packed address begins with one of them.
+# Linux's address families. A packed address begins with one of them.
 AF_INET = 2
 AF_INET6 = 10
 _V4 = struct.Struct("<H2s4s8x")
 _V6 = struct.Struct("<H2sI16sI")
-MAX_PARSED = 1024  # addresses: a driver uses the same few again and again
+# Addresses whose parsed form is cached; a driver uses the same few repeatedly.
+MAX_PARSED = 1024
 
 
 @lru_cache(MAX_PARSED)
@@ -31,7 +32,7 @@ def _parsed(ip: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 class InetAddress(NamedTuple):
-    """An IP address (numeric, without brackets) and a port. ``scope`` is the interface's index for a link-local v6 address."""
+    """A numeric IP address without brackets, and a port. For a link-local IPv6 address, ``scope`` is the interface index."""
 
     ip: str
     port: int
@@ -80,9 +81,9 @@ def wildcard(*, v6: bool, port: int = 0) -> InetAddress:
 
 
 def control_group(data: InetAddress) -> InetAddress:
-    """The multicast group of control frames (docs/protocols/aeron.md, 19.2).
+    """Return the multicast group for control frames, given the one for data (docs/protocols/aeron.md, 19.2).
 
-    It is the data's address plus one in the last byte, which wraps: for 224.10.9.255 it is 224.10.9.0.
+    It is the data address with its last byte incremented, modulo 256: for 224.10.9.255, it is 224.10.9.0.
     """
     packed = bytearray(_parsed(data.ip).packed)
     packed[-1] = (packed[-1] + 1) & 0xFF
@@ -94,7 +95,7 @@ def has_odd_last_byte(address: InetAddress) -> bool:
 
 
 def text_of(packed: bytes) -> str:
-    """``host:port`` for people, whatever the bytes are."""
+    """Return a packed address as ``host:port`` for display, or ``unknown`` if it cannot be unpacked."""
     try:
         return str(InetAddress.unpack(packed))
     except ValueError:
@@ -103,7 +104,7 @@ def text_of(packed: bytes) -> str:
 
 @frozen
 class NetworkInterface:
-    """One address of a network interface. ``name`` is the address's label, which an alias may have."""
+    """One address of a network interface. ``name`` is the label of the address, such as ``eth0:1`` for an alias."""
 
     name: str
     index: int
@@ -115,7 +116,7 @@ class NetworkInterface:
 
 class Resolver(Protocol):
     def resolve(self, host: str) -> str:
-        """The numeric IP address of a name, preferably v4. Raises LookupError."""
+        """Return the numeric IP address of a host name, preferably IPv4. Raises LookupError."""
         ...
 
     def interfaces(self) -> Sequence[NetworkInterface]: ...
@@ -125,7 +126,7 @@ LOOPBACK = NetworkInterface(name="lo", index=1, ip="127.0.0.1", is_loopback=True
 
 
 class LiteralResolver:
-    """Resolves numeric addresses, ``localhost`` and a table of names, without a network."""
+    """A resolver of numeric addresses, ``localhost`` and the given names that uses no network."""
 
     def __init__(
         self, names: Mapping[str, str] | None = None, *, interfaces: Sequence[NetworkInterface] = (LOOPBACK,)

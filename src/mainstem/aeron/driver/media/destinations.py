@@ -1,4 +1,4 @@
-"""A channel's destinations: added by commands, or learned from status messages (docs/protocols/aeron.md, 19.3)."""
+"""The destinations of a channel, added by commands or learned from status messages (docs/protocols/aeron.md, 19.3)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ if TYPE_CHECKING:
     from mainstem.aeron.counters import Gauge
 
 DESTINATION_TIMEOUT_NS = 5_000_000_000
-# Learned destinations of one channel: anyone can send a status message, and what it adds gets a copy of all data for five seconds.
+# Limit on the learned destinations of one channel. Anyone can send a status message, and the destination that it adds receives a
+# copy of all data for five seconds.
 MAX_LEARNED_DESTINATIONS = 4_096
-# The receiver id of a destination that was added by a command and has sent no status message yet.
+# The receiver id of a destination that a command added, until its first status message.
 UNKNOWN_RECEIVER = -1
 
 
 @mutable
 class Destination:
-    """One destination. ``name`` is the command's ``host:port``, empty if the destination was learned."""
+    """One destination. ``name`` is ``host:port`` from the command that added it, or empty if the driver learned it."""
 
     packed: bytes
     name: str
@@ -30,9 +31,10 @@ class Destination:
 
 
 class DestinationTracker:
-    """The compiled endpoint's destinations, in the sender's thread.
+    """The destinations of a compiled endpoint. Only the sender's thread uses the tracker.
 
-    Learned destinations are removed after ``timeout_ns`` of silence. Those added by a command stay, and are resolved again.
+    After ``timeout_ns`` of silence, the tracker removes a learned destination. It keeps one that a command added, and has its name
+    resolved again.
     """
 
     def __init__(
@@ -45,10 +47,10 @@ class DestinationTracker:
         self._core = core
         self._is_manual = is_manual
         self._timeout_ns = timeout_ns
-        # Shows how many destinations there are; set before the sender uses the endpoint.
+        # The counter for the number of destinations. The conductor sets it before the sender uses the endpoint.
         self.gauge: Gauge | None = None
         self._entries: list[Destination] = []
-        # Added by a command, and without an address so far: with the time when it was last due for resolution.
+        # Destinations of commands whose names have no address yet, with the time when they were last due for resolution.
         self._unresolved: dict[int, tuple[Destination, int]] = {}
 
     def __len__(self) -> int:
@@ -59,7 +61,7 @@ class DestinationTracker:
         return list(self._entries)
 
     def on_status(self, packed: bytes, receiver_id: int, now_ns: int) -> None:
-        """Handle a status message of an unknown address or receiver. Raises OverflowError if there are too many."""
+        """Handle a status message from an unknown address or receiver. Raises OverflowError if there are too many destinations."""
         for index, (address, known_receiver, _) in enumerate(self._core.destinations.rows()):
             if address == packed and (self._is_manual or known_receiver in (UNKNOWN_RECEIVER, receiver_id)):
                 self._core.destinations.touch(index, receiver_id, now_ns)
@@ -72,7 +74,7 @@ class DestinationTracker:
             self._add(Destination(packed=packed, name="", registration_id=-1), receiver_id, now_ns)
 
     def registration_of(self, packed: bytes, receiver_id: int) -> int:
-        """The registration id of the destination that a receiver's frame came from; -1 if no command added it."""
+        """Return the registration id of the destination that a receiver's frame came from, or -1 if no command added it."""
         for (address, known_receiver, _), entry in zip(self._core.destinations.rows(), self._entries, strict=True):
             if address == packed and known_receiver in (UNKNOWN_RECEIVER, receiver_id):
                 return entry.registration_id
@@ -116,12 +118,12 @@ class DestinationTracker:
                 return
 
     def on_time(self, now_ns: int) -> list[Destination]:
-        """Drop silent learned destinations. Return those of commands whose names should be resolved again."""
+        """Remove silent learned destinations. Return the destinations of commands whose names should be resolved again."""
         rows = self._core.destinations.rows()
         silent = [index for index, row in enumerate(rows) if now_ns - row[2] > self._timeout_ns]
         if self._is_manual:
             for index in silent:
-                # Resolved once in each timeout.
+                # Have it resolved only once per timeout.
                 self._core.destinations.touch(index, rows[index][1], now_ns)
             return [self._entries[index] for index in silent] + self._still_unresolved(now_ns)
         for index in reversed(silent):

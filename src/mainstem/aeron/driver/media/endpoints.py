@@ -1,4 +1,4 @@
-"""The sockets of a channel, for the sender and for the receiver."""
+"""Channel endpoints: the sockets of a channel, for the sender or the receiver."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _keys = itertools.count(1)
 class SendChannelEndpoint:
     """The socket of one sending channel, which also receives its control frames (docs/protocols/aeron.md, 19).
 
-    The conductor opens it and then passes it to the sender until ``EndpointClosed``. Raises ConfigurationError if the socket
-    cannot be opened. ``connect`` is AERON_DRIVER_CONNECT.
+    The conductor opens the endpoint, which then belongs to the sender until ``EndpointClosed``. Raises ConfigurationError if the
+    socket cannot be opened. ``connect`` is AERON_DRIVER_CONNECT.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class SendChannelEndpoint:
         return self._open.local_address
 
     def move_to(self, address: InetAddress) -> None:
-        """Send to the peer's new address from now on. Raises OSError if the system refuses to connect."""
+        """Send to ``address`` from now on. Raises OSError if the system cannot connect the socket to it."""
         if self.is_connected:
             self._open.reconnect(address)
         else:
@@ -91,7 +91,10 @@ class SendChannelEndpoint:
 
 
 class ReceiveDestination:
-    """One socket of a subscription. ``control_address`` is where control frames go, None for a datagram's source."""
+    """One socket of a subscription.
+
+    Control frames go to ``control_address``, or if it is None, to the source of a datagram.
+    """
 
     def __init__(
         self,
@@ -129,7 +132,7 @@ class ReceiveDestination:
 
     @property
     def elicits_setup(self) -> bool:
-        """Whether to request a SETUP before the sender knows of this receiver."""
+        """Whether the receiver must request a SETUP, because the sender doesn't know of it yet."""
         return self.channel.has_explicit_control and not self.channel.is_multicast
 
     @property
@@ -154,8 +157,8 @@ class ReceiveDestination:
 class ReceiveChannelEndpoint:
     """The sockets of one receiving channel: one, or any number with ``control-mode=manual``.
 
-    The conductor opens it and then passes it to the receiver until ``EndpointClosed``. Raises ConfigurationError if the socket
-    cannot be opened. ``receiver_id`` is unique within the group.
+    The conductor opens the endpoint, which then belongs to the receiver until ``EndpointClosed``. Raises ConfigurationError if the
+    socket cannot be opened. ``receiver_id`` is unique within the group of receivers.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The addresses of network interfaces, secondary ones and aliases included, from rtnetlink."""
+"""The addresses of all network interfaces, read from rtnetlink. They include secondary addresses and aliases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainstem.aeron.driver.media.addresses import NetworkInterface
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# rtnetlink(7): a message is a header, a fixed part by its type, and attributes.
+# rtnetlink(7): a message consists of a header, a fixed part that depends on its type, and attributes.
 HEADER = struct.Struct("=IHHII")
 ATTRIBUTE = struct.Struct("=HH")
 LINK = struct.Struct("=BxHiII")
@@ -25,12 +25,12 @@ DUMP_FLAGS = 0x301  # NLM_F_REQUEST, NLM_F_DUMP
 IFLA_IFNAME = 3
 IFA_ADDRESS, IFA_LOCAL, IFA_LABEL = 1, 2, 3
 IFF_UP, IFF_LOOPBACK, IFF_MULTICAST = 0x1, 0x8, 0x1000
-# The kernel fills a datagram of a dump to 32 KiB at most.
+# The kernel puts at most 32 KiB of a dump into one datagram.
 DATAGRAM_LENGTH = 1 << 16
 
 
 def system_interfaces() -> list[NetworkInterface]:
-    """The addresses of all interfaces that are up, in the kernel's order. Raises OSError."""
+    """Return the addresses of all interfaces that are up, in the kernel's order. Raises OSError."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE) as sock:
         sock.bind((0, 0))
         links = dict(map(_link, _dump(sock, RTM_GETLINK, RTM_NEWLINK)))
@@ -67,7 +67,7 @@ def _interface(body: bytes, links: dict[int, tuple[str, int]]) -> NetworkInterfa
     if family not in (socket.AF_INET, socket.AF_INET6) or not flags & IFF_UP:
         return None
     attributes = _attributes(body[ADDRESS.size :])
-    # On a point-to-point link the other one is the peer's address.
+    # On a point-to-point link, IFA_ADDRESS is the address of the peer.
     address = attributes.get(IFA_LOCAL) or attributes[IFA_ADDRESS]
     return NetworkInterface(
         name=_text(attributes[IFA_LABEL]) if IFA_LABEL in attributes else name,

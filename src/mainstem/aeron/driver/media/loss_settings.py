@@ -1,4 +1,4 @@
-"""Settings that make a driver lose datagrams on purpose (docs/protocols/aeron.md, 24)."""
+"""Loss generators from the settings that make a driver drop datagrams on purpose (docs/protocols/aeron.md, 24)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.settings import DriverSettings
 
 
-# The frame types that the debug settings call data; all others are control.
+# Frame types that the debug settings call data. They call all others control.
 DATA_TYPES = 1 << FrameType.PAD | 1 << FrameType.DATA | 1 << FrameType.SETUP
 
 
 def incoming_loss(settings: DriverSettings) -> Callable[[int], LossGenerator] | None:
-    """The loss generators for incoming datagrams: data at receivers, control frames at senders. Raises ConfigurationError."""
+    """Return a factory of loss generators for incoming datagrams, or None if the settings configure no loss.
+
+    Receivers drop incoming data, and senders drop incoming control frames. The factory takes a transport's number. Raises
+    ConfigurationError.
+    """
     return _loss_factory(
         settings.udp_channel_incoming_interceptors,
         settings,
@@ -29,7 +33,11 @@ def incoming_loss(settings: DriverSettings) -> Callable[[int], LossGenerator] | 
 
 
 def outgoing_loss(settings: DriverSettings) -> Callable[[int], LossGenerator] | None:
-    """The loss generators for outgoing datagrams: data of senders, control frames of receivers. Raises ConfigurationError."""
+    """Return a factory of loss generators for outgoing datagrams, or None if the settings configure no loss.
+
+    Senders drop outgoing data, and receivers drop outgoing control frames. The factory takes a transport's number. Raises
+    ConfigurationError.
+    """
     return _loss_factory(
         settings.udp_channel_outgoing_interceptors,
         settings,
@@ -41,10 +49,11 @@ def outgoing_loss(settings: DriverSettings) -> Callable[[int], LossGenerator] | 
 def _loss_factory(
     interceptors: str, settings: DriverSettings, *, data: tuple[float, int], control: tuple[float, int]
 ) -> Callable[[int], LossGenerator] | None:
-    """Make a loss generator from each transport's number; None if nothing is to be lost.
+    """Return a function that makes a transport's loss generator from its number, or None if nothing is dropped.
 
-    ``interceptors`` are ``loss``, ``fixed-loss`` and ``multi-gap-loss``, separated by commas. ``data`` and ``control`` are
-    pairs of rate and seed. Each transport loses different datagrams, the same in every run.
+    ``interceptors`` is a comma-separated list of ``loss``, ``fixed-loss`` and ``multi-gap-loss``. ``data`` and ``control`` are
+    (rate, seed) pairs. Random loss adds the transport's number to the seed, so each transport drops different datagrams, but the
+    same ones in every run.
     """
     random = [
         (rate, seed, mask) for (rate, seed), mask in ((data, DATA_TYPES), (control, EVERY_TYPE ^ DATA_TYPES)) if rate
@@ -99,7 +108,7 @@ def _make(name: str, settings: DriverSettings, number: int, then: LossGenerator 
 
 
 def _arguments(text: str, known: set[str], name: str) -> dict[str, str]:
-    """``key=value|key=value``; all keys are required, except those of ``loss``."""
+    """Parse ``key=value|key=value``. All known keys are required, except for ``loss``. Raises ConfigurationError."""
     values = {}
     for part in filter(None, text.split("|")):
         key, equals, value = part.partition("=")

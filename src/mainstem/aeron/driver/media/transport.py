@@ -1,4 +1,4 @@
-"""The driver's I/O boundary to the network: the only place where it opens sockets."""
+"""The driver's I/O boundary to the network: it opens sockets only here."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.media.addresses import NetworkInterface
     from mainstem.aeron.driver.settings import DriverSettings
 
-# Numbers that Python's socket module does not name everywhere.
+# Socket options that Python's socket module doesn't define everywhere.
 IP_MULTICAST_ALL = 49
 IPV6_MULTICAST_ALL = 29
-MAX_BUFFER = 0x7FFF_FFFF  # what the call takes
-# Linux grants twice the requested length, for its own use, and never less than these.
+MAX_BUFFER = 0x7FFF_FFFF  # the largest length that setsockopt accepts
+# Linux doubles the requested length to cover its own overhead, and never grants less than these minimums.
 GRANT_FACTOR = 2 if sys.platform == "linux" else 1
 LEAST_SEND_BUFFER, LEAST_RECEIVE_BUFFER = 4608, 2304
 
 
 class BufferLimits(NamedTuple):
-    """Socket buffer lengths in bytes, as the system reports them: the default, and the maximum that may be requested."""
+    """The default and the maximum lengths of socket buffers in bytes, as the system reports them."""
 
     default_send: int
     max_send: int
@@ -41,18 +41,18 @@ class BufferLimits(NamedTuple):
     max_receive: int
 
     def granted_send(self, requested: int) -> int:
-        """The effective length of a send buffer; a request of 0 leaves the default."""
+        """Return the length that a send buffer gets for a request; 0 requests the default."""
         return max(LEAST_SEND_BUFFER, GRANT_FACTOR * min(requested, self.max_send)) if requested else self.default_send
 
     def granted_receive(self, requested: int) -> int:
-        """The effective length of a receive buffer; a request of 0 leaves the default."""
+        """Return the length that a receive buffer gets for a request; 0 requests the default."""
         if not requested:
             return self.default_receive
         return max(LEAST_RECEIVE_BUFFER, GRANT_FACTOR * min(requested, self.max_receive))
 
 
 def check_buffers(settings: DriverSettings, limits: BufferLimits) -> None:
-    """Raise ConfigurationError if the MTU or the initial window exceeds the socket's buffer."""
+    """Raise ConfigurationError if the MTU exceeds a socket's send buffer, or the initial window its receive buffer."""
     send = limits.granted_send(settings.socket_so_sndbuf)
     receive = limits.granted_receive(settings.socket_so_rcvbuf)
     if settings.mtu_length > send:
@@ -69,13 +69,13 @@ def check_buffers(settings: DriverSettings, limits: BufferLimits) -> None:
 
 @frozen
 class TransportRequest:
-    """The socket to open.
+    """The parameters of a socket to open.
 
-    ``bind`` is the local address; ``connect`` the only peer, None for a socket that sends anywhere; ``group`` a multicast group
-    to join on the interface that has ``interface_ip``. Buffer lengths are in bytes, 0 for the system's. A port of 0 is taken
-    from ``port_range`` (low, high), if given. With ``timestamps`` the kernel records when datagrams arrive. ``channel`` is the
-    socket's channel URI. ``send_to`` is a multicast address for datagrams, which go through a socket of their own on a port of
-    the system's choice.
+    ``bind`` is the local address. If its port is 0 and ``port_range`` (low, high) is given, the socket gets a free port of that
+    range. ``connect`` is the only peer, or None for a socket that can send to any address. ``group`` is a multicast group to join
+    on the interface with ``interface_ip``. Buffer lengths are in bytes, with 0 for the system's default. With ``timestamps``, the
+    kernel records when datagrams arrive. ``channel`` is the channel URI of the socket. ``send_to`` is a multicast address to send
+    to through a second socket, whose port the system chooses.
     """
 
     bind: InetAddress
@@ -94,9 +94,9 @@ class TransportRequest:
 
 @mutable
 class OpenTransport:
-    """A transport and the properties of its socket. The thread that uses it may call ``close`` repeatedly.
+    """A transport and the properties of its socket.
 
-    ``reconnect`` gives a connected one another peer.
+    The thread that uses the transport closes it; ``close`` is idempotent. ``reconnect`` changes the peer of a connected socket.
     """
 
     transport: Transport
@@ -120,7 +120,7 @@ class AddressInUse(ConfigurationError):
 
 class Transports(Protocol):
     def open(self, request: TransportRequest) -> OpenTransport:
-        """Open a transport. Raises ConfigurationError with address and reason, or AddressInUse."""
+        """Open a transport. Raises AddressInUse, or ConfigurationError with the address and the reason."""
         ...
 
     def resolve(self, host: str) -> str: ...
@@ -133,8 +133,9 @@ class Transports(Protocol):
 class SystemTransports:
     """UDP sockets of this machine.
 
-    ``incoming_loss`` and ``outgoing_loss`` make a loss generator from each transport's number. ``offload=False`` disables the
-    kernel's segmentation. ``slots`` is how many datagrams, or coalesced runs, are read at once; 0 for the default.
+    ``incoming_loss`` and ``outgoing_loss`` return the loss generator of a transport, given its number. ``offload=False`` disables
+    the kernel's segmentation offload. ``slots`` is the number of datagrams, or coalesced runs of them, that a transport reads at
+    once; 0 is the default number.
     """
 
     def __init__(
@@ -261,7 +262,7 @@ def _connect(sock: socket.socket, address: InetAddress) -> None:
 
 
 def _set_buffers(sock: socket.socket, request: TransportRequest) -> None:
-    # The system gives the most that it allows for any length that is above that.
+    # The system caps larger requests at its own maximum.
     if request.so_rcvbuf > 0:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, min(request.so_rcvbuf, MAX_BUFFER))
     if request.so_sndbuf > 0:
@@ -269,7 +270,7 @@ def _set_buffers(sock: socket.socket, request: TransportRequest) -> None:
 
 
 def _buffer_length(sock: socket.socket, option: int) -> int:
-    """The length as requested: Linux doubles it for its own use and reports the double."""
+    """Return the length of a socket buffer without the system's overhead: Linux doubles the length and reports the double."""
     return sock.getsockopt(socket.SOL_SOCKET, option) // 2
 
 
@@ -296,7 +297,7 @@ def _new_socket(*, v6: bool) -> socket.socket:
 
 
 def _send_through_interface(sock: socket.socket, request: TransportRequest) -> None:
-    """Send multicast datagrams through the request's interface, with its hops."""
+    """Make the socket send multicast datagrams through the request's interface and with its TTL."""
     if request.bind.is_v6:
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, request.interface_index)
         if request.ttl > 0:
@@ -308,7 +309,7 @@ def _send_through_interface(sock: socket.socket, request: TransportRequest) -> N
 
 
 def _bind_group(sock: socket.socket, request: TransportRequest) -> None:
-    """Join a multicast group, or just send to it, on one interface (docs/protocols/aeron.md, 19.2)."""
+    """Bind a socket for multicast on one interface, and join the group if there is one (docs/protocols/aeron.md, 19.2)."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     group = request.group

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _unique = itertools.count(1)
 
 
-def _unchanged(text: str, key: str) -> str:  # noqa: ARG001 - where there is no table
+def _unchanged(text: str, key: str) -> str:  # noqa: ARG001 - the lookup without a table
     return text
 
 
@@ -34,7 +34,8 @@ class UdpChannel:
     """A network channel with its names resolved.
 
     A sender binds ``local_control`` and sends to ``remote_data``. A receiver binds ``remote_data`` and sends control frames to
-    ``remote_control``, or to the source if control is not explicit. Channels with the same ``canonical_form`` share sockets.
+    ``remote_control``, or without an explicit control address to the source of the data. Channels with the same
+    ``canonical_form`` share sockets.
     """
 
     uri: ChannelUri
@@ -61,10 +62,10 @@ class UdpChannel:
         lookup: Callable[[str, str], str] = _unchanged,
         is_destination: bool = False,
     ) -> UdpChannel:
-        """Resolve the names of a channel, and read all parameters that sockets depend on. Raises ChannelUriError.
+        """Resolve the names of a channel and check the parameters that its sockets depend on. Raises ChannelUriError.
 
-        ``lookup`` may replace a parameter's value before it is resolved (docs/protocols/aeron.md, 22.2). A destination with
-        port 0 is not made unique, because it is removed by its text.
+        ``lookup`` can replace the value of a parameter before it is resolved (docs/protocols/aeron.md, 22.2). The canonical form
+        of a destination with port 0 gets no unique suffix, because the command that removes the destination finds it by that form.
         """
         uri.check_udp()
         control = _resolve(uri, uri.control, "control", resolver, lookup)
@@ -177,11 +178,11 @@ class UdpChannel:
 
     @property
     def has_group_semantics(self) -> bool:
-        """Whether there may be several receivers, from the sender's view (docs/protocols/aeron.md, 16.4)."""
+        """Whether the sender must expect several receivers (docs/protocols/aeron.md, 16.4)."""
         return self.is_multicast or self.has_many_destinations
 
     def has_tag_of(self, other: UdpChannel) -> bool:
-        """Whether ``other`` names this channel by its tag. Raises ChannelUriError if the rest of it differs."""
+        """Return whether ``other`` refers to this channel by its tag. Raises ChannelUriError if other parameters differ."""
         if other.tag is None or self.tag != other.tag:
             return False
         if other.control_mode not in (None, self.control_mode):
@@ -195,11 +196,11 @@ class UdpChannel:
 
     @property
     def is_nowhere(self) -> bool:
-        """Whether the channel has no address, so that only its tag identifies it."""
+        """Whether the channel has no address. Then only its tag identifies it."""
         return all(each.is_wildcard and each.port == 0 for each in (self.remote_data, self.local_control))
 
     def matches(self, other: UdpChannel) -> bool:
-        """Whether two channels share sockets: the same identity, and no differing tags."""
+        """Return whether two channels share sockets: the canonical forms are equal, and the tags, if both have one."""
         if self.tag is not None and other.tag is not None and self.tag != other.tag:
             return False
         return self.canonical_form == other.canonical_form
@@ -233,9 +234,9 @@ def _local(uri: ChannelUri, v6: bool, resolver: Resolver) -> InetAddress:
 
 
 def _find_interface(uri: ChannelUri, interface: Interface | None, v6: bool, resolver: Resolver) -> NetworkInterface:
-    """The interface of the channel's network or name (docs/protocols/aeron.md, 19.2).
+    """Return the interface with the channel's interface name or network (docs/protocols/aeron.md, 19.2).
 
-    The smallest matching network wins; interfaces without multicast come later, loopback last.
+    If several match, prefer one that isn't loopback, then one with multicast, then the one with the smallest network.
     """
     if interface is not None and interface.name:
         named = [each for each in resolver.interfaces() if each.name == interface.name]
@@ -255,12 +256,15 @@ def _find_interface(uri: ChannelUri, interface: Interface | None, v6: bool, reso
 
 
 def _canonical(uri: ChannelUri, local: InetAddress, remote: InetAddress) -> str:
-    """The identity of a unicast channel: control, endpoint and the interface's address (docs/protocols/aeron.md, 19.7)."""
+    """Return the identity of a unicast channel (docs/protocols/aeron.md, 19.7).
+
+    It consists of the control address and the endpoint as written in the URI. The local or remote address replaces a missing one.
+    """
     return f"UDP-{uri.control or local}-{uri.endpoint or remote}"
 
 
 def _suffix(endpoint: InetAddress | None, control: InetAddress | None, tag: int | None) -> str:
-    """Distinguishes channels without an address: by tag, else by a unique number."""
+    """Return a suffix for a channel without an address or with port 0: its tag, or else a unique number."""
     given = [address for address in (endpoint, control) if address is not None]
     if given and all(address.port for address in given):
         return ""

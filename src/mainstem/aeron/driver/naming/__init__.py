@@ -1,1 +1,1 @@
-"""Name resolution: ``name_resolver`` for channels, ``driver_name_resolver`` for the names of other drivers."""
+"""Name resolution: ``name_resolver`` for channels, and ``driver_name_resolver`` for the names of other drivers."""

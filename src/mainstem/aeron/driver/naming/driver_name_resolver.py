@@ -1,23 +1,24 @@
-"""Drivers exchange their names in RES frames over a UDP socket of their own (docs/protocols/aeron.md, 13.8 and 22.1).
+"""A resolver that exchanges names with other drivers in RES frames (docs/protocols/aeron.md, 13.8 and 22.1).
 
 Theory of operation
 -------------------
-A named driver sends its own entry (name, address, port) to its neighbors every self-resolution interval, and everything it
-knows every neighbor-resolution interval, so names spread as gossip. The first neighbors are the settings' bootstrap neighbors,
-which are resolved again until they respond.
+A named driver has a UDP socket for RES frames. In every self-resolution interval, it sends its own entry (name, address, port) to
+its neighbors. In every neighbor-resolution interval, it sends all entries that it knows, so names spread as gossip. The first
+neighbors are the bootstrap neighbors of the settings, whose names the driver resolves again until they respond.
 
-``NameCache`` has an address for each (name, IP version), ``Neighbors`` the sockets of other drivers. Both drop entries after
-the neighbor timeout and hold at most MAX_ENTRIES, so invented names cannot grow the driver's memory. Nor can they take its
-time: a duty cycle handles MAX_ENTRIES_PER_CYCLE entries and drops the rest, as a full socket buffer would, and sends at most
-MAX_SENDS_PER_CYCLE datagrams. An announcement is a generator that each cycle advances; the next one begins when it is done.
+``NameCache`` holds an address for each (name, IP version), and ``Neighbors`` the socket addresses of other drivers. Both remove
+entries after the neighbor timeout and hold at most MAX_ENTRIES, so forged names cannot grow the driver's memory. Nor can forged
+names use up its time: a duty cycle handles about MAX_ENTRIES_PER_CYCLE entries, drops the rest, as a full socket buffer would, and
+sends at most MAX_SENDS_PER_CYCLE datagrams. An announcement is a generator that each cycle advances. The next announcement starts
+when the generator is exhausted.
 
-All of it runs in the conductor's thread every ten milliseconds. Malformed datagrams are counted as invalid packets and dropped.
-Frames may be lost, repeated or reordered: an entry carries its age, and an older entry never replaces a newer one.
+The resolver runs in the conductor's thread every ten milliseconds. It counts malformed datagrams as invalid packets and drops
+them. Frames can be lost, repeated or reordered. Each entry carries its age, and an older entry never replaces a newer one.
 
-- An entry's time is that of its driver's last activity, age included; it is never in the future.
+- The time of an entry is the last activity of its driver, computed from the age. It is never in the future.
 - Only a driver's own entry (``is_self``) keeps a neighbor alive.
-- A driver ignores its own name and port in others' frames, so it never becomes its own neighbor.
-- A wildcard address in an own entry stands for the datagram's source address.
+- A driver ignores its own name and port in frames of others, so it never becomes its own neighbor.
+- In a driver's own entry, a wildcard address stands for the source address of the datagram.
 """
 
 from __future__ import annotations
@@ -49,16 +50,16 @@ if TYPE_CHECKING:
     from mainstem.instruments import Instrument
 
 DUTY_CYCLE_NS = 10 * NS_PER_MS
-# What a flood may cost the conductor in one duty cycle. An entry takes some 15 us, a datagram that is sent some 5 us; a hundred
-# drivers that all know each other bring 50 entries a cycle.
+# Limits on what a flood costs the conductor in one duty cycle. An entry takes about 15 us, and sending a datagram about 5 us. A
+# hundred drivers that all know each other cause 50 entries per cycle.
 MAX_ENTRIES_PER_CYCLE = 256
 MAX_SENDS_PER_CYCLE = 64
-MAX_DATAGRAM = 1408  # bytes of a RES frame that is sent: the default MTU, which every path is expected to carry
-MAX_RECEIVED = 9216  # bytes of a RES frame that is read: a jumbo frame
+MAX_DATAGRAM = 1408  # maximum bytes of a RES frame to send: the default MTU, which every path should support
+MAX_RECEIVED = 9216  # maximum bytes of a RES frame to accept: a jumbo frame
 MAX_AGE_MS = 0x7FFFFFFF
 ANYWHERE = "0.0.0.0:0"
 BROADCAST = "255.255.255.255"
-# Names and drivers kept: a flood of invented ones gains nothing beyond this.
+# Limit on the known names and on the known drivers, against floods of forged entries.
 MAX_ENTRIES = 1024
 
 
@@ -83,7 +84,7 @@ class NameCache:
         return iter(self._entries.values())
 
     def put(self, name: str, address: InetAddress, last_activity_ns: int) -> None:
-        """Store a name unless a newer entry exists; beyond MAX_ENTRIES, new names are dropped."""
+        """Store a name, unless a newer entry exists or the name is new and there are MAX_ENTRIES."""
         key = (name, address.is_v6)
         known = self._entries.get(key)
         if known is None:
@@ -115,7 +116,10 @@ class Neighbors:
         return address in self._heard_ns
 
     def heard(self, address: InetAddress, now_ns: int, *, is_self: bool) -> bool:
-        """Note an entry for that address; return whether it is a new neighbor. Only a driver's own entry keeps it alive."""
+        """Record an entry for an address and return whether it is a new neighbor.
+
+        Later, only the driver's own entry (``is_self``) keeps the neighbor alive.
+        """
         is_new = address not in self._heard_ns
         if is_new and len(self._heard_ns) >= MAX_ENTRIES:
             return False
@@ -139,7 +143,7 @@ class _Bootstrap:
 
 
 class DriverNameResolver:
-    """One driver's resolver. Run ``do_work`` every ten milliseconds.
+    """The resolver of one driver. ``do_work`` must run every ten milliseconds.
 
     ``settings.driver_resolver_name`` must be set. Raises ConfigurationError if the socket cannot be opened.
     """
@@ -200,7 +204,7 @@ class DriverNameResolver:
         self._open.close()
 
     def _announce(self, now_ns: int) -> int:
-        """Send due datagrams up to the limit and return how many. Its own name, which keeps this driver known, goes first."""
+        """Send due datagrams up to the limit and return how many. This driver's own name goes first: it keeps the driver known."""
         room = MAX_SENDS_PER_CYCLE
         sent = self._send(islice(self._sending_self, room))
         if sent < room and now_ns >= self._self_due_ns:
@@ -229,7 +233,10 @@ class DriverNameResolver:
         return count
 
     def _on_datagram(self, datagram: bytes, source: bytes, now_ns: int) -> int:
-        """Store the names of a datagram; return the number of entries, at least 1, so that each datagram costs something."""
+        """Store the names in a datagram and return the number of entries.
+
+        The number is at least 1, so that empty and malformed datagrams also count against the limit.
+        """
         try:
             if len(datagram) > MAX_RECEIVED:
                 raise RemoteProtocolError(f"a RES frame of {len(datagram)} bytes is longer than {MAX_RECEIVED}")
@@ -243,7 +250,7 @@ class DriverNameResolver:
         return len(resolution.entries) or 1
 
     def _on_entry(self, entry: ResolutionEntry, source: InetAddress, now_ns: int) -> bool:
-        """Store one name; return False for an address that no driver can have."""
+        """Store one name; return False if no driver can have its address."""
         if entry.name == self.name and entry.port == self._local.port:
             return True
         address = InetAddress(str(entry.address), entry.port)
@@ -255,7 +262,8 @@ class DriverNameResolver:
         if age_ns > self._settings.driver_resolver_neighbor_timeout_ns:
             return True
         self._cache.put(entry.name, address, now_ns - age_ns)
-        # Without a port, or with an address of the other kind, a driver is known by its name, and nothing can be sent to it.
+        # If the entry has no port, or an address of the other IP version, its name can be resolved, but the driver isn't a neighbor
+        # because this socket cannot send to it.
         is_reachable = bool(address.port) and address.is_v6 == self._local.is_v6
         if is_reachable and self._neighbors.heard(address, now_ns, is_self=entry.is_self):
             self._instrument.state_change(f"resolver neighbor {address}", "UNKNOWN", "ADDED", now_ns)
@@ -312,7 +320,10 @@ def _entry(name: str, address: InetAddress, age_ns: int) -> ResolutionEntry:
 
 
 def _datagrams(entries: list[ResolutionEntry], to: list[InetAddress]) -> Iterator[Datagram]:
-    """Datagrams of the entries for every address, without its own. Entries are encoded once."""
+    """Yield datagrams with the entries for every address, but without the entry of that address itself.
+
+    Frames are encoded once, except for those with an address's own entry.
+    """
     groups = _groups(entries)
     frames = [Resolution(entries=tuple(group)).encode() for group in groups]
     group_of: dict[tuple[str, int], set[int]] = {}

@@ -1,6 +1,6 @@
-"""Name resolution by the system, a table, or other drivers (docs/protocols/aeron.md, 22).
+"""Name resolution by a table, by other drivers, or by the operating system (docs/protocols/aeron.md, 22).
 
-Runs in the conductor's thread. Lookups are timed and counted (system counters 32 and 33), and logged as events.
+It runs in the conductor's thread. It measures the time of each resolution (system counters 32 and 33) and logs events.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class _Row(NamedTuple):
 
 
 class CsvTableNameResolver:
-    """A table of names for tests and demonstrations, with another address for re-resolution (docs/protocols/aeron.md, 22.2).
+    """A table of names for tests and demonstrations, with a second address for re-resolution (docs/protocols/aeron.md, 22.2).
 
-    Rows are ``name,uri-param,address,re-resolution-address|…``. A name is a host, or a host with its port; an address without a
-    port keeps the channel's. Raises ConfigurationError for an invalid row.
+    Rows are ``name,uri-param,address,re-resolution-address|…``. A name is a host, with or without a port. If an address has no
+    port, the channel's port applies. Raises ConfigurationError for an invalid row.
     """
 
     def __init__(self, text: str) -> None:
@@ -48,7 +48,7 @@ class CsvTableNameResolver:
             raise ConfigurationError("AERON_NAME_RESOLVER_INIT_ARGS: a csv_table resolver requires at least one row")
 
     def lookup(self, text: str, key: str, *, again: bool) -> str:
-        """The address that replaces ``text``, or ``text`` itself; ``again`` selects the re-resolution address."""
+        """Return the address that replaces ``text``, or else ``text``. ``again`` selects the re-resolution address."""
         try:
             host, port = read_address(text)
         except ValueError:
@@ -61,7 +61,7 @@ class CsvTableNameResolver:
 
 
 class NameResolver:
-    """Resolves names by the table, then by known drivers, then by the system."""
+    """A resolver that asks the table, then the names of other drivers, then the operating system."""
 
     def __init__(
         self,
@@ -97,12 +97,12 @@ class NameResolver:
         instrument: Instrument,
         events: EventLog | None = None,
     ) -> NameResolver:
-        """The resolver of AERON_NAME_RESOLVER_SUPPLIER. Raises ConfigurationError."""
+        """Create the resolver that AERON_NAME_RESOLVER_SUPPLIER selects. Raises ConfigurationError."""
         table = drivers = None
         if settings.name_resolver_supplier == "csv_table":
             table = CsvTableNameResolver(settings.name_resolver_init_args)
         elif settings.name_resolver_supplier == "driver":
-            # Few drivers have neighbors, and this is half of what loads for names.
+            # Imported here because few drivers have neighbors, and this module is half of the code for name resolution.
             from mainstem.aeron.driver.naming.driver_name_resolver import DriverNameResolver
 
             drivers = DriverNameResolver(
@@ -132,7 +132,7 @@ class NameResolver:
             self._drivers.close()
 
     def lookup(self, text: str, key: str, *, again: bool = False) -> str:
-        """The table's replacement for ``text``, the value of URI parameter ``key``, or ``text`` itself."""
+        """Return the table's replacement for ``text``, the value of URI parameter ``key``, or else ``text``."""
         before_ns = self._clock.monotonic_ns()
         name = text if self._table is None else self._table.lookup(text, key, again=again)
         if self._events is not None:
@@ -142,7 +142,7 @@ class NameResolver:
         return name
 
     def resolve(self, host: str, *, again: bool = False) -> str:
-        """The numeric IP address of a name; ``again``: resolved before. Raises LookupError."""
+        """Return the numeric IP address of a name. ``again`` marks a re-resolution in the event log. Raises LookupError."""
         before_ns = self._clock.monotonic_ns()
         address = "unknown-address"
         try:
@@ -160,7 +160,7 @@ class NameResolver:
                 self._exceeded.add_release(1)
 
     def address(self, text: str, key: str, *, again: bool = False) -> InetAddress:
-        """Resolve ``host:port``, the value of ``key``. Raises LookupError, also if it is not an address."""
+        """Resolve ``host:port``, the value of URI parameter ``key``. Raises LookupError, even if the value is malformed."""
         try:
             host, port = read_address(self.lookup(text, key, again=again))
         except ValueError as error:

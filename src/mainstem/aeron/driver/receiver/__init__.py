@@ -1,1 +1,1 @@
-"""The receiver agent, whose thread receives data and sends status messages and NAKs."""
+"""The receiver agent. Its thread receives data and sends status messages and NAKs."""

@@ -1,7 +1,7 @@
-"""Congestion control: a receiver chooses its window (docs/protocols/aeron.md, 18).
+"""Congestion control: how a receiver chooses its window (docs/protocols/aeron.md, 18).
 
-The compiled receive path sends status messages with that window and reports losses. A congestion control runs in the receiver's
-thread, on loss or at its deadline.
+The compiled receive path sends status messages that carry the window, and reports loss. The receiver's thread calls the
+congestion control on loss and at its deadline.
 """
 
 from __future__ import annotations
@@ -18,43 +18,50 @@ C = 0.4
 B = 0.2
 INITIAL_WINDOW = 10
 INITIAL_ROUND_TRIP_NS = 100_000
-# Round trips are measured this many round trips apart, and a longer one than this is not believed.
+# The round-trip time is measured once in this many round trips. Measurements above the maximum are ignored.
 MEASURE_INTERVAL = 4
 MAX_ROUND_TRIP_NS = NS_PER_SECOND
 
 
 class CongestionControl:
-    """A window that stays the same; CUBIC's follows loss.
+    """The base class of congestion controls; its methods do nothing.
 
-    ``window_length`` is the next status message's window in bytes; ``deadline_ns`` is when ``on_time`` is due.
+    ``window_length`` is the window in bytes that the next status message carries. ``deadline_ns`` is when ``on_time`` is due.
     """
 
     window_length: int
     deadline_ns = NEVER_NS
 
     def on_loss(self, now_ns: int) -> bool:  # noqa: ARG002
-        """Return whether to send a status message at once."""
+        """React to loss; return whether to send a status message at once."""
         return False
 
     def on_time(self, now_ns: int, *, progressed: bool) -> bool:  # noqa: ARG002
-        """Return whether to send a status message at once; ``progressed``: data arrived since the last call."""
+        """Update the window at ``deadline_ns``; return whether to send a status message at once.
+
+        ``progressed`` tells whether data arrived since the last call.
+        """
         return False
 
     def measures_at(self, now_ns: int) -> bool:  # noqa: ARG002
+        """Return whether to send a round-trip measurement request now."""
         return False
 
     def on_measurement(self, measure: Rttm, now_ns: int) -> None: ...
 
 
 class StaticWindowCongestionControl(CongestionControl):
-    """The default: min(receiver window, half a term)."""
+    """A window that never changes, the default: the smaller of the receiver window and half a term."""
 
     def __init__(self, window_length: int) -> None:
         self.window_length = window_length
 
 
 class CubicCongestionControl(CongestionControl):
-    """A window that grows with the cube of the time since the last loss (RFC 8312), counted in datagrams of ``mtu`` bytes."""
+    """CUBIC (RFC 8312): the window shrinks on loss, then grows with the cube of the time since then.
+
+    The window is a whole number of datagrams of ``mtu`` bytes.
+    """
 
     def __init__(
         self,
@@ -100,8 +107,9 @@ class CubicCongestionControl(CongestionControl):
         self.deadline_ns = now_ns + self.round_trip_ns
         if self._cwnd < self._max:
             seconds = (now_ns - self._loss_ns) / NS_PER_SECOND
-            # The growth counts in whole datagrams, cut towards zero: a window of up to five is back at once after a loss.
-            # Else it would sink to one, where every lost datagram is the last one and waits for a heartbeat.
+            # Truncate the growth toward zero, to whole datagrams, so that a window of up to five datagrams recovers at the first
+            # deadline after a loss. Otherwise repeated losses would shrink it to one datagram. Then no later datagram reveals
+            # the loss of the one in flight, and only a heartbeat does.
             target = float(self._w_max + int(C * (seconds - self._k) ** 3))
             if self._tcp_mode and self._cwnd < self._w_max:
                 round_trip = self.round_trip_ns / NS_PER_SECOND

@@ -2,27 +2,28 @@
 
 Theory of operation
 -------------------
-The compiled receive path finds a datagram's image by session and stream. Datagrams without an image come here, once per batch,
-and so do all SETUPs. The dispatcher decides for each (stream, session) whether to request a SETUP, make an image, or ignore it
-for a while.
+The compiled receive path finds a datagram's image by session and stream. It reports datagrams without an image to the dispatcher,
+once per batch, and also all SETUPs. For each (stream, session), the dispatcher decides whether to request a SETUP, create an
+image, or ignore the session for a while.
 
-It owns two tables of the compiled endpoint. ``interests`` has the subscribed streams; data of others never leaves the compiled
-path. ``silences`` has the decided sessions, with the time until which their data is not reported again. Each entry of
-``_sessions`` has one in ``silences``, with the same time.
+The dispatcher owns two tables of the compiled endpoint. ``interests`` holds the subscribed streams; the compiled path drops data
+of all other streams. ``silences`` holds the sessions that the dispatcher has decided about, with the time until which the compiled
+path doesn't report their data again. Each entry of ``_sessions`` has an entry in ``silences`` with the same time.
 
 A session without an image is in one of these states, or in none:
 
-  none ──data──► PENDING_SETUP ──SETUP──► INIT_IN_PROGRESS ──image made──► none: the image's path has it now
+  none ──data──► PENDING_SETUP ──SETUP──► INIT_IN_PROGRESS ──image created──► none: the compiled path now finds the image
     │                                        └──conductor refused──► none
-    ├──data or SETUP without a subscription──► NO_INTEREST, until a subscription of the stream is added
-    ├──the endpoint filter refused the source──► REFUSED: its data is ignored for a second, a SETUP is not
-    └──image removed──► COOL_DOWN: its late data must not make it again
+    ├──data or SETUP without a subscription──► NO_INTEREST, until a subscription to the stream is added
+    ├──the endpoint filter refused the source──► REFUSED: data is ignored for a second, SETUPs are not
+    └──image removed──► COOL_DOWN: late data must not create the image again
 
-Every state but NO_INTEREST times out in ``on_time``. Data, SETUPs and the conductor's messages may arrive in any order.
-INIT_IN_PROGRESS prevents a second image; a sender repeats SETUPs that were ignored.
+Every state except NO_INTEREST times out in ``on_time``. Data, SETUPs and the conductor's messages can arrive in any order.
+INIT_IN_PROGRESS prevents a second image. Senders repeat SETUPs that were ignored.
 
-Only the receiver's thread uses it. At most MAX_SESSIONS sessions are remembered, plus those whose images are being made, which
-``ImageLimiter`` limits. A flood of invented sessions evicts only sessions without work in progress, and is otherwise ignored.
+Only the receiver's thread uses the dispatcher. It remembers at most MAX_SESSIONS sessions, plus those whose images are being
+created, which ``ImageLimiter`` limits. A flood of forged sessions evicts only sessions in NO_INTEREST, PENDING_SETUP or REFUSED;
+if there are none, the dispatcher ignores the flood.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
     from mainstem._core.driver.receive_path import ReceiveEndpointCore
 
 PENDING_SETUP_TIMEOUT_NS = 1_000_000_000
-# The conductor responds in milliseconds; if it never does, the next SETUP starts again.
+# The conductor responds within milliseconds. If it never does, the next SETUP after this time starts over.
 CREATION_TIMEOUT_NS = 10_000_000_000
-# Sessions remembered without an image; a flood of invented ones must not grow memory.
+# Limit on remembered sessions without an image, so that a flood of forged sessions cannot grow memory.
 MAX_SESSIONS = 1_024
 
 Session = tuple[int, int]
@@ -53,7 +54,7 @@ class SessionState(Enum):
     REFUSED = "the endpoint filter refused its address"
 
 
-# States in which a SETUP has an image made.
+# States in which a SETUP leads to an image.
 ACCEPTS_SETUP = (SessionState.PENDING_SETUP, SessionState.REFUSED)
 
 
@@ -69,7 +70,7 @@ class _Interest:
 
 
 class DataPacketDispatcher:
-    """The subscribed sessions of one endpoint; compiled tables report only what needs a decision."""
+    """The subscribed sessions of one endpoint, and the decisions about sessions without an image."""
 
     def __init__(self, core: ReceiveEndpointCore) -> None:
         self._core = core
@@ -114,6 +115,7 @@ class DataPacketDispatcher:
                 self.forget(*session)
 
     def on_unknown(self, stream_id: int, session_id: int, now_ns: int) -> bool:
+        """Handle data of a session without an image; return whether to request a SETUP."""
         if not self.has_subscription(stream_id, session_id):
             self._enter(stream_id, session_id, SessionState.NO_INTEREST, NEVER_NS)
             return False
@@ -124,6 +126,7 @@ class DataPacketDispatcher:
         return True
 
     def on_setup(self, stream_id: int, session_id: int, now_ns: int) -> bool:
+        """Handle a SETUP of a session without an image; return whether to create the image."""
         if not self.has_subscription(stream_id, session_id):
             self._enter(stream_id, session_id, SessionState.NO_INTEREST, NEVER_NS)
             return False
@@ -134,7 +137,7 @@ class DataPacketDispatcher:
         return True
 
     def on_refused(self, stream_id: int, session_id: int, now_ns: int) -> None:
-        """Ignore the data of a refused session for a while, but not a SETUP from any source."""
+        """Ignore data of a session that the endpoint filter refused, for a while; SETUPs still count, from any source."""
         self._enter(stream_id, session_id, SessionState.REFUSED, now_ns + PENDING_SETUP_TIMEOUT_NS)
 
     def cool_down(self, stream_id: int, session_id: int, until_ns: int) -> None:
@@ -151,13 +154,13 @@ class DataPacketDispatcher:
     def _enter(self, stream_id: int, session_id: int, state: SessionState, until_ns: int) -> None:
         key = (stream_id, session_id)
         if key not in self._sessions and len(self._sessions) >= MAX_SESSIONS:
-            # The oldest for which nothing is under way makes room.
+            # Evict the oldest session that neither waits for its image nor cools down.
             for session, (old, _) in self._sessions.items():
                 if old in (SessionState.NO_INTEREST, *ACCEPTS_SETUP):
                     self.forget(*session)
                     break
             else:
-                # Without an entry the next SETUP would have an image made a second time.
+                # INIT_IN_PROGRESS always gets an entry: without one, the next SETUP would create a second image.
                 if state is not SessionState.INIT_IN_PROGRESS:
                     return
         self._sessions[key] = (state, until_ns)

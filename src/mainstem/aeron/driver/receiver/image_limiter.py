@@ -1,14 +1,15 @@
-"""Limits the images that invented SETUPs can make the driver create.
+"""Limits on the images that the driver creates, as a defense against forged SETUPs.
 
-An image costs a log, counters and a place in every duty cycle, and any host on the way can send a SETUP. A real publisher
-follows its SETUP with data, or with a heartbeat every 100 ms. So images that have received nothing yet, and those being made,
-are limited per source and in total. SETUPs beyond these limits are ignored; senders repeat them every 100 ms, so a real stream
-is only delayed.
+Any host that can reach the socket can send a SETUP, and each image costs a log, counters, and time in every duty cycle. A real
+publisher follows its SETUP with data, or with a heartbeat every 100 ms. So the driver limits how many images may be in creation
+or have received nothing yet, both per source and in total. It ignores SETUPs beyond these limits. Senders repeat them every
+100 ms, so a real stream is only delayed.
 
-A host that keeps invented streams alive looks like a publisher and is limited only by its total of images. A source is an IPv4
-address or an IPv6 /64 network (``mainstem._internal.address_prefixes``).
+A host that also sends heartbeats for its forged streams looks like a publisher; only the limits on all images of a stream, of a
+source and of the driver apply to it. A source is an IPv4 address or an IPv6 /64 network (``mainstem._internal.address_prefixes``).
 
-Only the receiver's thread uses it. Every counted session is uncounted when it is refused or its image ends.
+Only the receiver's thread uses the limiter. It counts a session from the accepted SETUP until the conductor refuses the image or
+the image is removed.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from typing import TypeVar
 
 from mainstem._internal.address_prefixes import AddressPrefixes
 
-# Images that the conductor is asked for at once: it takes about half a millisecond for each. As many new streams begin together
-# without a sender having to repeat its SETUP.
+# Images that the conductor may have in creation. It takes about half a millisecond for each. Up to this many streams can start
+# at the same time without any sender having to repeat its SETUP.
 MAX_CREATING = 128
 
-# Images that have received nothing but their SETUP, of one source and in all. Real streams are among them for about 100 ms, in
-# which the conductor makes a few hundred images.
+# Images that have received nothing but their SETUP, for one source and in total. A real stream is one of them for about 100 ms,
+# and the conductor creates only a few hundred images in that time.
 MAX_SILENT_OF_SOURCE = 1_024
 MAX_SILENT = 4_096
 
@@ -32,7 +33,7 @@ NO_LIMIT = 0x7FFFFFFF
 
 K = TypeVar("K")
 
-# The key of the endpoint, the stream, the session.
+# Endpoint key, stream id, session id.
 Session = tuple[int, int, int]
 
 
@@ -46,6 +47,11 @@ class Refusal(Enum):
 
 
 class ImageLimiter:
+    """Counts of the receiver's images, and the decision whether another one may be created.
+
+    ``stream_limit`` is per endpoint and stream, ``source_limit`` per source address, and ``total_limit`` for the whole driver.
+    """
+
     def __init__(
         self, *, stream_limit: int = NO_LIMIT, source_limit: int = NO_LIMIT, total_limit: int = NO_LIMIT
     ) -> None:
@@ -64,7 +70,7 @@ class ImageLimiter:
         return len(self._source_of)
 
     def refusal(self, session: Session, address: str) -> Refusal | None:
-        """Why a session of that source may not have an image; None if it may, or if it is counted already."""
+        """Return why the session may not have an image, or None if it may or already counts."""
         if session in self._source_of:
             return None
         if self._of_stream[session[:2]] >= self._stream_limit:
@@ -81,6 +87,8 @@ class ImageLimiter:
         return Refusal.BUSY if len(self._creating) >= MAX_CREATING else None
 
     def creating(self, session: Session, address: str) -> None:
+        """Count a session whose image the conductor was asked to create; ``address`` is the SETUP's source address."""
+        # If the conductor never responded to an earlier request, the session still counts.
         self.gone(session)
         source = self._source_of[session] = self._prefixes.prefix_of(address)
         self._creating.add(session)
@@ -90,14 +98,18 @@ class ImageLimiter:
         self._silent_of_source[source] += 1
 
     def created(self, session: Session) -> None:
+        """Record that the conductor created the image; it stays silent until ``heard``."""
         self._creating.discard(session)
 
     def heard(self, session: Session) -> None:
+        """Record that the image received data or a heartbeat, so the limits on silent images no longer apply to it."""
         if session in self._silent:
             self._silent.remove(session)
             _uncount(self._silent_of_source, self._source_of[session])
 
     def gone(self, session: Session) -> None:
+        """Stop counting a session whose image was refused or removed. Do nothing if the session doesn't count."""
+        # Before the pop: ``heard`` reads the session's source.
         self.heard(session)
         source = self._source_of.pop(session, None)
         if source is None:

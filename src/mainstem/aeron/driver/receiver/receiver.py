@@ -1,4 +1,7 @@
-"""The receiver agent: one compiled cycle for all images, then the events it reported (docs/protocols/aeron.md, 15)."""
+"""The receiver agent: a compiled cycle for all images, and Python code for the events that it reports.
+
+See docs/protocols/aeron.md, 15.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
 
 SILENCE_NS = 5_000_000_000
-# A flood of SETUPs must not have the silent images looked at for each.
+# Minimum time between two scans of the silent images, so that a flood of SETUPs doesn't cause a scan for each one.
 SILENT_CHECK_INTERVAL_NS = 10_000_000
 SILENT_REFUSALS = (Refusal.SILENT_OF_SOURCE, Refusal.SILENT)
 INVALID_PACKETS_OFFSET = SystemCounter.INVALID_PACKETS * layout.COUNTER_VALUE_LENGTH
@@ -61,11 +64,11 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         self._refusals = refusals
         self._counters = counters
         self._limiter = ImageLimiter() if limiter is None else limiter
-        # For each reason, the first refused SETUP since the last check: its source and stream.
+        # The first SETUP refused for each reason since the last check, with its packed source address.
         self._refused: dict[Refusal, tuple[bytes, Setup]] = {}
         self._dispatchers: dict[int, DataPacketDispatcher] = {}
         self._images: dict[int, tuple[ReceiverImage, ReceiveChannelEndpoint]] = {}
-        # Images that had received nothing when they were last looked at, by their paths' keys: with the session and that time.
+        # Images that had received nothing at the last scan, by path key, with their session and the time of creation.
         self._silent: dict[int, tuple[ReceiverImage, Session, int]] = {}
         self._silent_check_ns = now_ns
 
@@ -169,7 +172,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
                 dispatcher.on_refused(setup.stream_id, setup.session_id, now_ns)
                 return
             if destination.channel.is_multicast and setup.ttl > destination.ttl:
-                # Its data reaches further than status messages from here do.
+                # The sender's data reaches further than this receiver's status messages.
                 self._counters.add_i64(TTL_ASYMMETRY_OFFSET, 1)
             self._limiter.creating(session, address)
             self._send(
@@ -203,7 +206,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
     def _connect(
         self, endpoint: ReceiveChannelEndpoint, image: ReceiverImage, index: int, source: bytes, now_ns: int
     ) -> None:
-        """Add a connection to the image's sender; over multicast and explicit control, one per socket."""
+        """Add a connection to the image's sender, or with multicast or explicit control, one connection per socket."""
         transport = endpoint.core.transport(index)
         destination = endpoint.destinations.get(index)
         if transport is None or destination is None:
@@ -218,7 +221,10 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         )
 
     def _check(self, now_ns: int, *, resolves: bool) -> None:
-        """Check once a second for expired sessions, due SETUP requests (docs/protocols/aeron.md, 15.1) and failing sockets."""
+        """Report refused SETUPs and failing sockets, expire sessions, and request due SETUPs (docs/protocols/aeron.md, 15.1).
+
+        Runs once a second. If ``resolves``, it also has names of silent peers resolved again.
+        """
         self._note_heard(now_ns)
         self._refused.pop(Refusal.BUSY, None)
         for refusal, (source, setup) in self._refused.items():
@@ -300,9 +306,9 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
             dispatcher.forget(stream_id, session_id)
 
     def on_remove_image(self, image: ReceiverImage, *, cool_down_ns: int = 0) -> None:
-        """Stop feeding an image, then report ``ImageReleased`` so that its log can be unmapped.
+        """Take an image out of the cycle, then report ``ImageReleased`` so that the conductor can unmap its log.
 
-        Its session gets no new image for ``cool_down_ns``.
+        For ``cool_down_ns``, the session gets no new image.
         """
         entry = self._images.pop(image.path.key, None)
         self._silent.pop(image.path.key, None)
@@ -332,7 +338,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
             self._elicit(endpoint, destination.index, b"", 0, 0)
 
     def on_remove_destination(self, endpoint: ReceiveChannelEndpoint, destination: ReceiveDestination) -> None:
-        """Close one of a subscription's sockets, then report ``DestinationClosed``; images forget its connections."""
+        """Close one socket of a subscription and drop its connections from the images, then report ``DestinationClosed``."""
         for image, where in self._images.values():
             if where is endpoint:
                 image.path.remove_transport(destination.index, self._now_ns)

@@ -1,24 +1,25 @@
-"""The Python part of an image in the receiver: windows, rejection, measurements (docs/protocols/aeron.md, 15.4, 18, 20, 21).
+"""The Python part of an image in the receiver: window, rejection, measurements (docs/protocols/aeron.md, 15.4, 18, 20, 21).
 
 Theory of operation
 -------------------
 The compiled ``ReceivePath`` does the work of each datagram and duty cycle: it inserts data, moves rcv-hwm and rcv-pos, finds
-gaps, and sends NAKs and status messages. This class handles rare events, and steers the path by its attributes:
+gaps, and sends NAKs and status messages. This class handles rare events, and controls the path through its attributes:
 
-- ``window_length`` is the next status message's window, from congestion control. ``force_status`` sends one in the next cycle:
-  after a loss the sender must see the smaller window at once.
-- ``rejected`` stops insertion, status messages and NAKs. Whenever a status message would be due, an ERR frame is sent instead,
-  until the sender drops this receiver.
-- ``status_events`` makes the path report each status message, so that an RSP_SETUP frame can name the response stream's session.
-- ``next_python_ns`` is when ``on_time`` is due. It is set after every call that may move a deadline.
+- ``window_length`` is the window of the next status message; congestion control chooses it. ``force_status`` makes the path send
+  one in the next cycle, because after a loss the sender must see the smaller window at once.
+- ``rejected`` stops insertion, status messages and NAKs. Until the sender drops this receiver, the image sends an ERR frame
+  whenever a status message would be due.
+- ``status_events`` makes the path report each status message, so that the image can add an RSP_SETUP frame with the session of
+  the response stream.
+- ``next_python_ns`` is when ``on_time`` is due. Every method that may change a deadline sets it.
 
-The conductor makes the object, hands it over with ``add_image``, and only sends it messages until ``ImageReleased`` returns it.
-Frames may be lost or repeated, so a rejection and a response session are repeated with each status message, and repeats change
-nothing.
+The conductor creates the object and hands it over with ``add_image``. Until ``ImageReleased`` gives it back, the conductor only
+sends it messages. Frames can be lost, so the image repeats a rejection or a response session with each status message. Frames
+can be duplicated, so repeats have no further effect.
 
-Round-trip measurements (RTTM) go both ways. A request with this receiver's id, or 0 for all, is answered at most once per
-MEASURE_SPACING_NS. A reply with this receiver's id goes to congestion control. An unrequested reply with id 0 carries the sender's
-clock, from which the one-way latency is estimated.
+Round-trip measurements (RTTM) go both ways. The image replies to a request with this receiver's id, or 0 for all receivers, at
+most once per MEASURE_SPACING_NS. A reply with this receiver's id goes to congestion control. An unrequested reply with id 0
+carries the sender's clock; the one-way latency is estimated from it.
 """
 
 from __future__ import annotations
@@ -42,16 +43,17 @@ if TYPE_CHECKING:
 
 # The error code of an image that its subscriber rejected (docs/protocols/aeron.md, 21).
 IMAGE_REJECTED = 13
-# The least time between two replies: forged requests must not make a receiver amplify them.
+# Minimum time between two replies, so that forged requests cannot turn the receiver into an amplifier.
 MEASURE_SPACING_NS = 100_000
 
 _keys = itertools.count(1)
 
 
 class ReceiverImage:
-    """The Python part of one image, made by the conductor and used only in the receiver's thread.
+    """The Python part of one image. The conductor creates it, and only the receiver's thread uses it.
 
-    ``message`` is its SETUP. ``reliable=False`` fills gaps instead of requesting them. ``one_way`` estimates the latency.
+    ``message`` holds the fields of the SETUP. With ``reliable=False``, the path fills gaps instead of requesting retransmission.
+    ``one_way`` estimates the one-way latency.
     """
 
     def __init__(
@@ -112,7 +114,7 @@ class ReceiverImage:
         self._set_deadline()
 
     def on_measurement(self, measure: Rttm, now_ns: int) -> bool:
-        """Handle the sender's RTTM frame. Returns False if its time is impossible."""
+        """Handle an RTTM frame of the sender; return False if its timestamp is impossible."""
         if measure.receiver_id == 0 and not measure.is_request:
             if self.one_way is not None and self._epoch_ns is not None:
                 return self.one_way.observe(measure.echo_timestamp, self._epoch_ns())
@@ -125,7 +127,7 @@ class ReceiverImage:
         return True
 
     def on_status_due(self, now_ns: int) -> bool:
-        """Send frames that replace or accompany a status message. Returns whether an ERR frame was sent."""
+        """Send the frames that replace or accompany a status message; return whether an ERR frame was sent."""
         path = self.path
         if self._rejection is not None:
             error = ErrorFrame(
@@ -152,7 +154,7 @@ class ReceiverImage:
         self.path.status_now()
 
     def set_response_session(self, session_id: int | None) -> None:
-        """Send the response stream's session with each status message from now on; None stops that."""
+        """Send the session of the response stream with each status message from now on, or stop if it is None."""
         self._response_session_id = session_id
         self.path.status_events = session_id is not None
         if session_id is not None:

@@ -1,1 +1,1 @@
-"""The sender agent, whose thread sends data and reads status messages and NAKs."""
+"""The sender agent. Its thread sends data and reads status messages and NAKs."""

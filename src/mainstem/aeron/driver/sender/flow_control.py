@@ -1,8 +1,9 @@
-"""Flow control: how far a sender may go, by its receivers' reports (docs/protocols/aeron.md, 17).
+"""Flow control: how far a sender may send, given the reports of its receivers (docs/protocols/aeron.md, 17).
 
-Ordinary status messages of known receivers never get here: the compiled send path moves the limit, as a strategy's switches
-tell it. ``tracks_minimum`` makes the limit the minimum of the counted receivers; without it the limit only rises.
-``limit_frozen`` holds it while the group is incomplete, ``limit_cap`` while a receiver joins.
+The compiled send path handles ordinary status messages of known receivers without calling this module. It moves the limit
+according to switches that the strategy sets. With ``tracks_minimum``, the limit is the minimum of the counted receivers; without
+it, the limit only rises. ``limit_frozen`` stops the limit while the group is incomplete. ``limit_cap`` caps it while a receiver
+joins.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
     from mainstem.aeron.protocol.frames import StatusMessage
 
 RECEIVER_TIMEOUT_NS = 5_000_000_000
-# The silence of receivers is checked this many times in their timeout.
+# Checks for silent receivers per receiver timeout.
 CHECKS = 8
 
 
 class FlowControl:
-    """Decides which receivers count towards the sender's limit: here, all. Used in the sender's thread.
+    """The base class of flow control strategies, which decide which receivers count toward the sender's limit.
 
-    ``window_multiple`` limits retransmission, None for the reference's default. ``deadline_ns`` is when ``on_time`` is due.
-    ``edge`` is a receiver's position plus its window.
+    This class counts all of them. Only the sender's thread uses a strategy. ``window_multiple`` limits retransmission; None is the
+    reference's default. ``deadline_ns`` is when ``on_time`` is due. An ``edge`` is a receiver's position plus its window.
     """
 
     tracks_minimum = False
@@ -39,7 +40,7 @@ class FlowControl:
         path.tracks_minimum = self.tracks_minimum
 
     def on_receiver(self, path: SendPath, status: StatusMessage, edge: int, now_ns: int) -> bool:  # noqa: ARG002
-        """Return whether a new receiver that reported counts from now on."""
+        """Handle a report of a receiver that doesn't count yet; return whether it counts from now on."""
         return True
 
     def on_change(self, path: SendPath, now_ns: int) -> None: ...
@@ -55,18 +56,21 @@ class FlowControl:
 
 
 class UnicastFlowControl(FlowControl):
-    """The limit follows the receiver's window and only rises; a receiver that falls behind is not waited for."""
+    """Flow control whose limit follows the receiver's window and only rises.
+
+    The sender doesn't wait for a receiver that falls behind.
+    """
 
 
 class MaxMulticastFlowControl(UnicastFlowControl):
-    """The fastest receiver of a group sets the pace (``fc=max``): by the same rule as with one receiver."""
+    """Flow control by the fastest receiver of a group (``fc=max``). The rule is the same as with one receiver."""
 
 
 class MinMulticastFlowControl(FlowControl):
-    """The slowest receiver sets the pace: of all (``fc=min``), or of those with one tag (``fc=tagged``).
+    """Flow control by the slowest receiver, of all receivers (``fc=min``) or of those with a tag (``fc=tagged``).
 
-    ``group_tag`` None counts every receiver. The publication is connected while ``group_min_size`` receivers are present; below
-    that the limit stands still. A receiver is dropped after ``receiver_timeout_ns``.
+    If ``group_tag`` is None, every receiver counts. The publication is connected while at least ``group_min_size`` receivers
+    count; below that, the limit doesn't move. A receiver stops counting after ``receiver_timeout_ns`` of silence.
     """
 
     tracks_minimum = True
@@ -92,7 +96,7 @@ class MinMulticastFlowControl(FlowControl):
         self._set_group(path)
 
     def on_receiver(self, path: SendPath, status: StatusMessage, edge: int, now_ns: int) -> bool:
-        """Admit a receiver of the group unless it is so far behind that it would stall the others."""
+        """Count a receiver of the group, unless it is so far behind that it would stall the others."""
         if not self._belongs(status):
             return False
         edges = [row[1] for row in path.receivers() if row[3]]
@@ -111,7 +115,7 @@ class MinMulticastFlowControl(FlowControl):
             self._is_elicited = True
 
     def on_setup_sent(self, path: SendPath, now_ns: int) -> None:
-        """A joining receiver starts here: until it reports, the others must not run away from it."""
+        """Cap the limit until the joining receiver reports, so that the stream doesn't get too far ahead of it."""
         if self._is_elicited:
             self._is_elicited = False
             path.limit_cap = path.sender_limit
@@ -148,7 +152,7 @@ class MinMulticastFlowControl(FlowControl):
 
 @frozen
 class FlowControlDefaults:
-    """Defaults for a channel's ``fc``. ``group_tag`` -1 is the reference's default."""
+    """The defaults for what a channel's ``fc`` leaves out. The reference's default for ``group_tag`` is -1."""
 
     strategy: FlowControlStrategy = FlowControlStrategy.MAX
     unicast: FlowControlStrategy = FlowControlStrategy.MAX
@@ -160,7 +164,10 @@ class FlowControlDefaults:
 
 
 def choose_flow_control(params: FlowControlParams | None, *, group: bool, defaults: FlowControlDefaults) -> FlowControl:
-    """The strategy of a channel: its ``fc`` if there may be several receivers (``group``), else the setting."""
+    """Return the flow control of a channel.
+
+    A channel that can have several receivers (``group``) uses its ``fc`` parameter, if it has one. Otherwise the defaults decide.
+    """
     if not group and defaults.unicast is FlowControlStrategy.MAX:
         return UnicastFlowControl(defaults.unicast_window_multiple)
     if not group or params is None:

@@ -1,4 +1,7 @@
-"""The sender agent: one compiled cycle for all publications, then the events it reported (docs/protocols/aeron.md, 14)."""
+"""The sender agent: a compiled cycle for all publications, and Python code for the events that it reports.
+
+See docs/protocols/aeron.md, 14.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.media.endpoints import SendChannelEndpoint
     from mainstem.aeron.driver.sender.sender_publication import SenderPublication
 
-# A peer that is silent this long may have moved (docs/protocols/aeron.md, 19.8).
+# After this much silence, the name of a peer is resolved again (docs/protocols/aeron.md, 19.8).
 SILENCE_NS = 5_000_000_000
 ERROR_FRAMES_RECEIVED_OFFSET = SystemCounter.ERROR_FRAMES_RECEIVED * layout.COUNTER_VALUE_LENGTH
 
@@ -136,7 +139,7 @@ class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
             self._report(PeerFault(kind="too many destinations", source=source, text=text))
 
     def _check(self, now_ns: int, *, resolves: bool) -> None:
-        """Check once a second for silent destinations, peers that may have moved, and failing sockets."""
+        """Remove silent destinations, have names of silent peers resolved again, and report failing sockets; runs once a second."""
         for endpoint in self._endpoints.values():
             for entry in endpoint.destinations.on_time(now_ns):
                 self._send(
@@ -187,7 +190,7 @@ class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
         self._send(PublicationReleased(registration_id=publication.registration_id))
 
     def on_drain_publication(self, publication: SenderPublication) -> None:
-        """Freeze the publishers' limit at the written position; the rest is sent, and nothing new."""
+        """Freeze the publishers' limit at the written position. The sender still sends everything up to it."""
         publication.path.draining = True
         publication.path.clamp_limit(publication.path.producer_position())
 

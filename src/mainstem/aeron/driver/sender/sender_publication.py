@@ -2,22 +2,22 @@
 
 Theory of operation
 -------------------
-The compiled ``SendPath`` does the work of each duty cycle: it sends data and heartbeats, moves the sender's limit by the status
-messages of known receivers, retransmits, cleans the log, and moves the publishers' limit. This class handles rare events:
+The compiled ``SendPath`` does the work of each duty cycle: it sends data and heartbeats, moves the sender's limit according to the
+status messages of known receivers, retransmits, cleans the log, and moves the publishers' limit. This class handles rare events:
 
-- A SETUP is due every 100 ms until the first receiver reports, and again when a receiver requests one. The path reports the time;
-  ``on_setup_due`` sends it, with the flags for a group and for a response channel.
-- ``on_receiver`` gets status messages of receivers that are unknown or don't count yet. Flow control decides whether one counts
-  towards the limit; then the path tracks it.
+- A SETUP is due every 100 ms until the first receiver reports, and again when a receiver requests one. The path reports when one
+  is due, and ``on_setup_due`` sends it with the flags for a group and for a response channel.
+- ``on_receiver`` handles status messages of receivers that are unknown or don't count yet. Flow control decides whether a receiver
+  counts toward the limit. From then on, the path tracks the receiver.
 - ``on_receiver_gone`` and ``on_error`` remove a receiver that is silent, leaves or refuses the stream.
-- ``next_python_ns`` is when ``on_time`` is due: the earliest deadline of flow control and of the time announcements.
+- ``next_python_ns`` is when ``on_time`` is due: the earlier of the deadlines of flow control and of the time announcements.
 
-``_changed`` runs after every change of the receivers: flow control sets the path's switches, and the counter of receivers and the
-deadline are updated. Only the path writes the sender's limit.
+``_changed`` runs after every change to the set of receivers. It lets flow control set the path's switches, and updates the counter
+of receivers and the deadline. Only the path writes the sender's limit.
 
-The conductor makes the object, hands it over with ``add_publication``, and only sends it messages until ``PublicationReleased``
-returns it. Status messages, NAKs and errors may be lost, repeated, reordered or forged: the path first checks them against the
-stream, and replies to measurements are limited per receiver.
+The conductor creates the object and hands it over with ``add_publication``. Until ``PublicationReleased`` gives it back, the
+conductor only sends it messages. Status messages, NAKs and errors can be lost, repeated, reordered or forged, so the path first
+checks them against the stream. Replies to measurements are limited per receiver.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.sender.flow_control import FlowControl
     from mainstem.aeron.protocol import frames
 
-# The least time between two replies to one receiver, so that forged requests cannot make a sender amplify them. CUBIC
-# measures every 400 µs at its fastest.
+# Minimum time between two replies to one receiver, so that forged requests cannot turn the sender into an amplifier. CUBIC measures
+# at most once every 400 µs.
 MEASURE_SPACING_NS = 100_000
-# Receivers whose requests are limited separately.
+# Number of receivers whose requests are limited separately.
 MAX_MEASURERS = 256
 
 _keys = itertools.count(1)
 
 
 class SenderPublication:
-    """The Python part of one publication, made by the conductor and used only in the sender's thread.
+    """The Python part of one publication. The conductor creates it, and only the sender's thread uses it.
 
     ``flow_control`` and ``retransmit`` default to those of the endpoint's channel. ``response_correlation_id`` is -1 for none.
-    ``is_response`` marks the responding side, which sends to the receiver that requested a SETUP. ``measurements`` is set if
-    receivers are told the time.
+    ``is_response`` marks the responding side, which sends to the receiver that requested a SETUP. If ``measurements`` is given, the
+    publication announces its time to receivers.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class SenderPublication:
             path.timestamp_offset = stamp
         self.flow_control.prepare(path)
         if self.is_response:
-            # No receiver has requested a SETUP yet: there is no address to send to.
+            # There is no address to send to until a receiver requests a SETUP.
             path.setup_due_ns = NEVER_NS
 
     def on_setup_due(self, now_ns: int) -> None:
@@ -119,10 +119,10 @@ class SenderPublication:
         self._set_deadline()
 
     def on_elicited(self, status: frames.StatusMessage, source: bytes, now_ns: int) -> None:
-        """A receiver requests a SETUP; its source is a response publication's destination."""
+        """Handle a receiver's request for a SETUP. A response publication sends to the source of the request."""
         path = self.path
         if path.end_of_stream or (path.draining and path.sender_position >= path.producer_position()):
-            return  # there is nothing more to come, whether that is announced or not
+            return  # everything has been sent, whether the end has been announced or not
         if self.is_response and (self.path.destination is None or bytes(self.path.destination) != source):
             self.path.set_destination(Address(source))
             self.path.setup_due_ns = now_ns
@@ -131,7 +131,7 @@ class SenderPublication:
         self._set_deadline()
 
     def on_receiver(self, status: frames.StatusMessage, now_ns: int) -> bool:
-        """A receiver that is unknown or doesn't count yet reported. Returns whether it is the first."""
+        """Handle the report of a receiver that is unknown or doesn't count yet; return whether it is the first receiver."""
         path = self.path
         terms = _wrap32(status.consumption_term_id - path.initial_term_id)
         edge = terms * path.term_length + status.consumption_term_offset + status.receiver_window
@@ -143,7 +143,7 @@ class SenderPublication:
             self._measurements.begin(now_ns)
             self._set_deadline()
         if first:
-            # Connected just now: a receiver that waits for the stream learns its position at once.
+            # The publication has just connected. A heartbeat tells a waiting receiver the position of the stream at once.
             path.heartbeat_now()
         return first
 
@@ -160,7 +160,7 @@ class SenderPublication:
             self._replied_ns.clear()
         self._replied_ns[measure.receiver_id] = now_ns
         reply = measure.reply().encode()
-        # Over a multicast channel the reply goes where the data goes: no receiver listens at its source address.
+        # On a multicast channel, reply to the address of the data: no receiver listens at the source address of its requests.
         self.endpoint.core.send_frame(reply, None if self.endpoint.channel.is_multicast else self._only(source))
 
     def _only(self, source: bytes) -> Address | None:
