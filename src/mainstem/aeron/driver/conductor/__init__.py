@@ -1,1 +1,1 @@
-"""The conductor agent: client commands, and the life of publications, images, subscriptions and endpoints."""
+"""The conductor agent: client commands, and the life cycles of publications, images, subscriptions and endpoints."""

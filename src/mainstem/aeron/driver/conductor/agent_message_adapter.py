@@ -1,4 +1,4 @@
-"""Dispatches messages of the sender and the receiver from the conductor's queue."""
+"""The adapter that dispatches messages of the sender and the receiver from the conductor's queue."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.response_channels import ResponseChannels
     from mainstem.aeron.driver.conductor_proxy import DriverConductorProxy
 
-# Messages handled in one duty cycle. Creating an image takes longest, half a millisecond, in which agents that share the thread do
-# nothing, and the Python code of the others waits.
+# Limits on the messages in one duty cycle. Creating an image takes longest, about half a millisecond. During that time, agents that
+# share the thread don't run, and the Python code of the other agents waits.
 MESSAGES_PER_CYCLE = 16
 IMAGES_PER_CYCLE = 2
 
@@ -61,7 +61,7 @@ class AgentMessageAdapter:
         }
 
     def poll(self, now_ns: int) -> int:
-        """Handle up to MESSAGES_PER_CYCLE messages, up to IMAGES_PER_CYCLE images among them; return how many."""
+        """Handle messages and return how many: up to MESSAGES_PER_CYCLE, of which up to IMAGES_PER_CYCLE create images."""
         count = images = 0
         while count < MESSAGES_PER_CYCLE and images < IMAGES_PER_CYCLE and self._queue:
             message = self._queue.popleft()
@@ -73,7 +73,7 @@ class AgentMessageAdapter:
                 continue
             try:
                 handler(message, now_ns)
-            except Exception as error:  # one bad stream must not stop the conductor of all the others
+            except Exception as error:  # one bad stream must not stop the others
                 self._resources.errors.record(
                     f"{type(message).__name__}: {type(error).__name__}: {error}",
                     code=error_code_of(error),
@@ -82,7 +82,7 @@ class AgentMessageAdapter:
         return count
 
     def _on_resolve_again(self, message: messages.ResolveAgain, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """Resolve the name of a silent peer again (docs/protocols/aeron.md, 19.8); if that fails, it keeps its address."""
+        """Resolve the name of a silent peer again (docs/protocols/aeron.md, 19.8). If that fails, keep the old address."""
         resources = self._resources
         endpoint = message.endpoint
         key = "endpoint" if isinstance(endpoint, SendChannelEndpoint) else "control"

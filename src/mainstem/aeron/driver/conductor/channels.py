@@ -1,6 +1,7 @@
 """The open channels (docs/protocols/aeron.md, 8.3, 19.7).
 
-Each has its endpoint (the sockets), its counters and its users. Publications or subscriptions whose channels match share one.
+Each open channel has an endpoint (the sockets), counters and users. Publications whose channels match share an open channel, and so
+do subscriptions.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class OpenChannel:
-    """Common to both kinds: the resolved channel, its counters, and ``users``, the streams that keep the endpoint open."""
+    """The base class of both kinds of open channels. ``users`` is the number of streams that keep the endpoint open."""
 
     def __init__(self, udp: UdpChannel, status: CounterCell, counters: list[CounterCell]) -> None:
         self.udp = udp
@@ -49,7 +50,7 @@ class OpenChannel:
 
 
 class SendChannel(OpenChannel):
-    """A channel for sending. ``endpoint`` belongs to the sender from ``register_endpoint`` on."""
+    """An open channel for sending. After ``register_endpoint``, ``endpoint`` belongs to the sender."""
 
     def __init__(
         self, udp: UdpChannel, endpoint: SendChannelEndpoint, status: CounterCell, counters: list[CounterCell]
@@ -63,9 +64,10 @@ class SendChannel(OpenChannel):
 
 
 class ReceiveChannel(OpenChannel):
-    """A channel for receiving. ``endpoint`` belongs to the receiver from ``register_endpoint`` on.
+    """An open channel for receiving. After ``register_endpoint``, ``endpoint`` belongs to the receiver.
 
-    ``interest`` counts subscriptions by (stream id, session id or None for all). ``destinations`` are the open sockets.
+    ``interest`` counts subscriptions by stream id and session id, which is None for all sessions. ``destinations`` are the open
+    sockets.
     """
 
     def __init__(
@@ -91,18 +93,18 @@ class ReceiveChannel(OpenChannel):
         return min((each.receive_buffer_length for each in self.destinations), default=0)
 
     def find_destination(self, udp: UdpChannel) -> ReceiveDestination | None:
-        """The newest socket that was opened for that channel."""
+        """Return the newest open socket for a channel, or None."""
         return next((each for each in reversed(self.destinations) if each.is_of(udp)), None)
 
     def add_interest(self, stream_id: int, session_id: int | None) -> None:
-        """Count one more subscription; tell the receiver about the first of its kind."""
+        """Count a new subscription, and tell the receiver about the first one with these ids."""
         key = (stream_id, session_id)
         self.interest[key] += 1
         if self.interest[key] == 1:
             self._resources.receiver.add_subscription(self.endpoint, stream_id, session_id)
 
     def remove_interest(self, stream_id: int, session_id: int | None) -> None:
-        """Count one subscription less; tell the receiver about the last of its kind."""
+        """Stop counting a subscription, and tell the receiver if no subscription with these ids is left."""
         key = (stream_id, session_id)
         self.interest[key] -= 1
         if self.interest[key] <= 0:
@@ -120,7 +122,7 @@ class Channels:
         self._receives: list[ReceiveChannel] = []
         self._closing: list[SendChannel | ReceiveChannel] = []
         self._closing_destinations: list[ReceiveDestination] = []
-        # Distinguishes the receivers of a group; every endpoint takes the next one.
+        # Each receive endpoint takes the next id, which identifies it within a group of receivers.
         self._next_receiver_id = resources.rng.getrandbits(64)
 
     def resolve(self, uri: ChannelUri, *, is_destination: bool = False) -> UdpChannel:
@@ -211,7 +213,7 @@ class Channels:
         return next((channel for channel in self._receives if channel.endpoint is endpoint), None)
 
     def close_if_unused(self, channel: SendChannel | ReceiveChannel) -> None:
-        """Close the sockets once no publication, subscription or image uses them."""
+        """Close the sockets if no publication, subscription or image uses them."""
         assert channel.users >= 0
         if not channel.is_unused:
             return
@@ -250,9 +252,9 @@ class Channels:
 
     @contextmanager
     def opening(self) -> Iterator[None]:
-        """Turn failures to open a socket into RegistrationError.
+        """Turn a failure to open a socket into RegistrationError.
 
-        While another socket is closing, it may be what uses the address, so the command is retried.
+        If the address is in use while another socket is closing, that socket may be the user, so the error makes the command wait.
         """
         try:
             yield
@@ -266,7 +268,7 @@ class Channels:
             raise _not_opened(error) from error
 
     def _buffer(self, uri: ChannelUri, key: str) -> int:
-        """The length of a socket buffer: the channel's, else the setting; 0 for the system default."""
+        """Return the length of a socket buffer from the channel, or else from the settings; 0 is the system's default."""
         return getattr(uri, key) or int(getattr(self._resources.settings, f"socket_{key}"))
 
     def _check_agrees(self, udp: UdpChannel, params: SubscriptionParams, existing: ReceiveChannel) -> None:
@@ -292,7 +294,7 @@ class Channels:
             )
 
     def _check_mtu(self, udp: UdpChannel, params: PublicationParams, existing: SendChannel | None) -> None:
-        """Check that the MTU fits the buffer of the open socket, or of the requested one."""
+        """Check that the MTU fits the send buffer of the open socket, if there is one, or else the requested buffer."""
         asked = 0 if existing is None else self._buffer(existing.udp.uri, "so_sndbuf")
         length = asked or self._buffer(udp.uri, "so_sndbuf") or self._resources.buffer_limits.default_send
         if params.mtu > length:
@@ -301,7 +303,7 @@ class Channels:
             )
 
     def _check_window(self, udp: UdpChannel, params: SubscriptionParams, asked: int) -> None:
-        """Check that the window fits the requested buffer; the system may give less."""
+        """Check that the window fits the requested receive buffer. The system may grant a smaller one."""
         length = asked or self._resources.buffer_limits.default_receive
         if params.receiver_window_length > length:
             raise udp.uri.fault(
@@ -313,7 +315,7 @@ class Channels:
     def _closed_without_counters(
         self, endpoint: SendChannelEndpoint | ReceiveChannelEndpoint
     ) -> Iterator[list[CounterCell]]:
-        """Yield a list for a new channel's counters. If they run out, free them and close the sockets."""
+        """Yield a list for a new channel's counters. If no counter is left, close the sockets and free the listed counters."""
         counters: list[CounterCell] = []
         try:
             yield counters

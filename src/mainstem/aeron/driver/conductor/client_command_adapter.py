@@ -1,4 +1,4 @@
-"""Decodes client commands, runs their handlers, and turns errors into responses (docs/protocols/aeron.md, 3, 5)."""
+"""The adapter that decodes client commands, runs handlers, and turns errors into responses (docs/protocols/aeron.md, 3, 5)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ if TYPE_CHECKING:
 
     from mainstem.aeron.driver.conductor.resources import Resources
 
-# Commands taken in one duty cycle, as the reference does: creating a log may take milliseconds.
+# Limit on the commands in one duty cycle, as in the reference: creating a log can take milliseconds.
 COMMANDS_PER_CYCLE = 1
-# How long a command waits for a closing socket before it is refused.
+# How long a command waits for a socket to close before the driver refuses it.
 WAIT_LIMIT_NS = 2 * NS_PER_SECOND
 
 
 class ClientCommandAdapter:
-    """Reads commands and calls ``handlers[type(command)](command, now_ns)``; failures are sent as ON_ERROR and logged."""
+    """The reader of client commands, which calls ``handlers[type(command)](command, now_ns)`` for each.
+
+    If a handler raises, the client gets ON_ERROR, and the error is recorded.
+    """
 
     def __init__(
         self, resources: Resources, handlers: Mapping[type[Command], Callable[[Any, int], None]], now_ns: int
@@ -41,7 +44,7 @@ class ClientCommandAdapter:
         return self._waiting is not None or self._resources.to_driver.size > 0
 
     def poll(self, now_ns: int) -> int:
-        """Handle up to COMMANDS_PER_CYCLE commands; return how many. If one must wait, so do those after it."""
+        """Handle up to COMMANDS_PER_CYCLE commands and return how many. A command that must wait delays those after it."""
         self._now_ns = now_ns
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
@@ -50,9 +53,9 @@ class ClientCommandAdapter:
         return self._resources.to_driver.read(self._on_record, COMMANDS_PER_CYCLE)
 
     def on_timer(self, now_ns: int) -> None:
-        """Unblock the buffer if its head has not moved for the client liveness timeout although there is something to read.
+        """Unblock the to-driver buffer if it isn't empty, but its head hasn't moved for the client liveness timeout.
 
-        A client died then between claiming a record and committing it.
+        That happens when a client dies after claiming a record and before committing it.
         """
         ring = self._resources.to_driver
         head = ring.consumer_position
@@ -86,7 +89,7 @@ class ClientCommandAdapter:
                 self._refuse(command.correlation_id, error)
         except (MainstemError, OSError, BufferError) as error:
             self._refuse(command.correlation_id, error)
-        except Exception as error:  # a bug met by one command must not stop every stream of this driver
+        except Exception as error:  # a bug in handling one command must not stop all streams of this driver
             text = f"{type(command).__name__} failed: {type(error).__name__}: {error}"
             self._refuse(command.correlation_id, error, text=text, bug=error)
 

@@ -1,4 +1,4 @@
-"""Counters that clients request: their own, which go with them, and static ones (docs/protocols/aeron.md, 5)."""
+"""Counters that clients add: owned ones, which end with the client, and static ones (docs/protocols/aeron.md, 5)."""
 
 from __future__ import annotations
 

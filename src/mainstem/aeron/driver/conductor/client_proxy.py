@@ -1,4 +1,4 @@
-"""Sends responses to clients through the to-clients buffer (docs/protocols/aeron.md, 4, 6)."""
+"""The proxy that sends responses to clients through the to-clients buffer (docs/protocols/aeron.md, 4, 6)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ClientProxy:
             self._events.record(response, now_ns)
 
     def send_error(self, correlation_id: int, code: int, text: str) -> None:
-        """Send ON_ERROR, with the text truncated to fit a record: every command gets a response."""
+        """Send ON_ERROR. The text is truncated to fit a record, because every command must get a response."""
         empty = OnError(offending_correlation_id=correlation_id, error_code=code, message="")
         room = min(MAX_MESSAGE_LENGTH, self._transmitter.max_message_length - len(empty.encode()))
         message = text.encode("utf-8", "surrogateescape")[:room].decode("utf-8", "surrogateescape")

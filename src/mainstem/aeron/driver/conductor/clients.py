@@ -1,6 +1,6 @@
-"""Client sessions: created by a first ADD command, kept alive by a heartbeat counter (docs/protocols/aeron.md, 7).
+"""Client sessions. A client's first ADD command creates one, and its heartbeat counter keeps it alive.
 
-When the counter goes stale, the client is released with everything that it registered.
+When the counter goes stale, the driver releases the client with everything that it registered (docs/protocols/aeron.md, 7).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ClientSession:
-    """One client: its id, and the counter in which it stores epoch milliseconds twice a second."""
+    """One client, with its id and the counter in which it stores epoch milliseconds twice a second."""
 
     __slots__ = ("client_id", "closed", "heartbeat")
 
@@ -32,7 +32,7 @@ class ClientSession:
 
 
 class Clients:
-    """The clients of this driver. ``release`` frees what a gone client owned."""
+    """The clients of this driver. ``release`` frees the resources of a client that has closed or timed out."""
 
     def __init__(self, resources: Resources, *, liveness_timeout_ns: int, release: Callable[[int], None]) -> None:
         self._resources = resources
@@ -47,7 +47,7 @@ class Clients:
         return len(self._sessions)
 
     def get_or_add(self, client_id: int) -> ClientSession:
-        """The session of ``client_id``. A new client's heartbeat counter is announced before anything else."""
+        """Return the session of a client, or create one. A new client first gets the announcement of its heartbeat counter."""
         session = self._sessions.get(client_id)
         if session is None:
             heartbeat = self._resources.counters.allocate(
@@ -62,13 +62,13 @@ class Clients:
         return session
 
     def on_keepalive(self, command: ClientKeepalive, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """CLIENT_KEEPALIVE: the heartbeat of older clients."""
+        """Handle CLIENT_KEEPALIVE, the heartbeat of older clients."""
         session = self._sessions.get(command.client_id)
         if session is not None:
             session.heartbeat.set_release(self._resources.clock.epoch_ms())
 
     def on_close(self, command: ClientClose, now_ns: int) -> None:  # noqa: ARG002
-        """CLIENT_CLOSE: the next timer tick releases the client, without counting a timeout."""
+        """Handle CLIENT_CLOSE. The next timer tick releases the client without counting a timeout."""
         session = self._sessions.get(command.client_id)
         if session is not None:
             session.closed = True

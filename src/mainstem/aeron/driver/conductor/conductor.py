@@ -1,23 +1,24 @@
-"""The conductor: runs client commands, handles reports of the other agents, and manages every resource's life.
+"""The conductor, which runs client commands, handles messages of the other agents, and manages the life of every resource.
 
-The sender and the receiver move frames. The conductor makes, links and ends everything they use: it alone allocates counters,
-creates and deletes logs, resolves names, opens sockets and talks to clients. No message waits for it: limits, positions, cleaning,
-status messages and NAKs belong to compiled cycles.
+The sender and the receiver move frames. The conductor creates, links and ends everything that they use. Only the conductor
+allocates counters, creates and deletes logs, resolves names, opens sockets and sends responses to clients. Streams never wait for
+it, because compiled cycles move limits and positions, clean logs, and send status messages and NAKs.
 
-One duty cycle, in this order:
+A duty cycle does the following, in this order:
 
-1. At most one client command (``client_command_adapter``). A command that needs a socket which is being closed waits, and so do
-   those after it.
-2. Messages of the sender and the receiver (``agent_message_adapter``).
-3. Name resolution between drivers, if configured.
-4. Deleting unused logs. Unmapping a large one takes milliseconds, so there is a limit per cycle.
-5. Once per timer interval: the heartbeat, clients that are gone, one step in the life of each stream, and a to-driver buffer
-   that a dead client blocks.
+1. Handle at most one client command (``client_command_adapter``). A command that needs an address of a socket that is still
+   closing waits, and delays the commands after it.
+2. Handle messages of the sender and the receiver (``agent_message_adapter``).
+3. Exchange names with other drivers, if configured.
+4. Delete unused logs. Unmapping a large log takes milliseconds, so there is a limit per cycle.
+5. Once per timer interval: write the heartbeat, release clients that are gone, take each stream through its next step, and unblock
+   the to-driver buffer if a dead client blocks it.
 
-A client's registration is a link: ``PublicationLink``, ``SubscriptionLink`` or a counter, and goes with the client. What links
-refer to is counted: a publication has ``references``, an open channel ``users`` and interest. It ends when its count is 0.
+A registration of a client is a ``PublicationLink``, a ``SubscriptionLink`` or a counter, and ends with the client. The objects that
+registrations use are counted: a publication has ``references``, and an open channel has ``users`` and ``interest``. They end when
+their count is 0.
 
-Ending something that another agent uses takes a round trip, and memory is freed only in this order:
+To end an object that another agent uses, the conductor needs a round trip. It frees memory only in this order:
 
     conductor                       sender or receiver
     state DONE, or unused
@@ -25,8 +26,8 @@ Ending something that another agent uses takes a round trip, and memory is freed
                              <---   PublicationReleased, ImageReleased, EndpointClosed
     frees counters, deletes the log
 
-A counter's id is reused only after a cool-down, because other processes may still read it. All state here belongs to the
-conductor's thread; ``agent_proxies`` lists what it shares. This file only routes.
+The id of a counter is reused only after a cool-down, because other processes may still read the counter. All state of the
+conductor belongs to its thread; ``agent_proxies`` lists what the threads share. This module only routes commands and messages.
 """
 
 from __future__ import annotations
@@ -63,12 +64,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# A client that has claimed a record finishes it soon, and nothing says when; one that died there holds it for seconds.
+# How long to wait before polling again while a record is claimed but not committed. A client usually commits it soon, without a
+# notification, but a client that died blocks the buffer for seconds.
 COMMAND_PAUSE_NS = 1_000_000
 
 
 class DriverConductor:
-    """The agent that clients talk to. It must run by ``next_timer_ns`` at the latest."""
+    """The agent that handles client commands. It must run at ``next_timer_ns`` at the latest."""
 
     def __init__(self, resources: Resources, to_conductor: DriverConductorProxy, now_ns: int) -> None:
         self._resources = resources
@@ -154,7 +156,7 @@ class DriverConductor:
         return work
 
     def close(self) -> None:
-        """Store the "shut down" heartbeat and unmap every log; the files go with the directory."""
+        """Store the "shut down" heartbeat and unmap all logs. Their files are deleted with the directory."""
         self._resources.to_driver.consumer_heartbeat_ms = DRIVER_SHUT_DOWN
         self._resources.names.close()
         self._resources.logs.free_some(sys.maxsize)
@@ -177,7 +179,10 @@ class DriverConductor:
             self._resources.errors.record(text, code=ErrorCode.STORAGE_SPACE)
 
     def _on_terminate(self, command: TerminateDriver, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """TERMINATE_DRIVER: only the validator ``allow`` accepts it. No response either way (docs/protocols/aeron.md, 5)."""
+        """Handle TERMINATE_DRIVER, which only the validator ``allow`` accepts.
+
+        The client gets no response in either case (docs/protocols/aeron.md, 5).
+        """
         if self._resources.settings.driver_termination_validator == "allow":
             logger.info("client %d asked the driver to terminate", command.client_id)
             self.is_termination_requested = True

@@ -1,4 +1,4 @@
-"""Adding and removing destinations of publications and subscriptions (docs/protocols/aeron.md, 19)."""
+"""The commands that add and remove destinations of publications and subscriptions (docs/protocols/aeron.md, 19)."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class SendDestinationCommands:
         self._channels = channels
 
     def add(self, command: AddDestination, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """ADD_DESTINATION; the destination keeps the command's correlation id."""
+        """Handle ADD_DESTINATION. The command's correlation id becomes the registration id of the destination."""
         channel = self._send_channel(command.client_id, command.registration_id)
         uri, name = self._uri(command.channel)
         address = self._address(uri, name)
-        if address is None:  # it may be known later (19.3): it is resolved again
+        if address is None:  # the sender has the name resolved again until it has an address (19.3)
             self._resources.sender.add_unresolved_destination(
                 channel.endpoint, name=name, registration_id=command.correlation_id
             )
@@ -58,7 +58,7 @@ class SendDestinationCommands:
         self._done(command.correlation_id)
 
     def remove(self, command: RemoveDestination, now_ns: int) -> None:  # noqa: ARG002
-        """REMOVE_DESTINATION, by resolved address; an unknown name is matched by its text."""
+        """Handle REMOVE_DESTINATION: remove the destination with that name, or else the one with its resolved address."""
         channel = self._send_channel(command.client_id, command.registration_id)
         uri, name = self._uri(command.channel)
         address = self._address(uri, name)
@@ -81,7 +81,7 @@ class SendDestinationCommands:
         return publication.send_channel
 
     def _uri(self, channel: str) -> tuple[ChannelUri, str]:
-        """The destination and its endpoint; other parameters are ignored."""
+        """Return the destination's URI and its endpoint. Other parameters are ignored. Raises ChannelUriError."""
         uri = ChannelUri.parse(channel)
         if uri.spy:
             raise ChannelUriError(channel, "a destination of a publication must be aeron:udp")
@@ -94,7 +94,7 @@ class SendDestinationCommands:
         return uri, name
 
     def _address(self, uri: ChannelUri, name: str) -> InetAddress | None:
-        """The endpoint's address. If it has none (yet), log an error and return None."""
+        """Return the endpoint's address. If its name has no address (yet), record an error and return None."""
         names = self._resources.names
         try:
             address = uri.address_of("endpoint", names.lookup(name, "endpoint"))
@@ -129,7 +129,7 @@ class ReceiveDestinationCommands:
         self._network = network
 
     def add(self, command: AddReceiveDestination, now_ns: int) -> None:
-        """ADD_RCV_DESTINATION: a socket, a publication to spy on, or IPC."""
+        """Handle ADD_RCV_DESTINATION, which adds a socket, publications to spy on, or IPC."""
         uri = ChannelUri.parse(command.channel)
         if uri.is_ipc or uri.spy:
             udp = None if uri.is_ipc else self._channels.resolve(uri)
@@ -148,7 +148,10 @@ class ReceiveDestinationCommands:
         self._network.link_all(now_ns)
 
     def remove(self, command: RemoveReceiveDestination, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """REMOVE_RCV_DESTINATION: a socket by its canonical channel; IPC and spies by their text, as the reference does."""
+        """Handle REMOVE_RCV_DESTINATION.
+
+        The command identifies a socket by its canonical form, but IPC and spies by their text, as in the reference.
+        """
         uri = ChannelUri.parse(command.channel)
         if uri.is_ipc or uri.spy:
             self._remove_local(self._manual(command.client_id, command.registration_id), command.channel)
@@ -185,7 +188,7 @@ class ReceiveDestinationCommands:
         self._channels.close_destination(channel, destination)
 
     def _remove_local(self, subscription: SubscriptionLink, channel: str) -> None:
-        """Unlink streams that the subscription read through ``channel``, unless it also reads them through another one."""
+        """Unlink the streams that a subscription reads through ``channel``, unless it also reads them through another one."""
         removed = next((each for each in subscription.local if each.channel == channel), None)
         if removed is None:
             raise RegistrationError(

@@ -1,4 +1,4 @@
-"""Links between subscriptions and matching streams, and their notifications."""
+"""Links between subscriptions and matching streams, and the notifications of clients about them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ImageLinks:
         self._resources = resources
 
     def link(self, subscription: SubscriptionLink, source: StreamSource, now_ns: int) -> SubscriberPosition:
-        """Give ``subscription`` a position in ``source``; ``announce`` tells the client once the source is ready."""
+        """Give ``subscription`` a position in ``source``. Call ``announce`` to tell the client when the source is ready."""
         assert source not in subscription.positions
         interest = source.interest_of(subscription)
         assert interest is not None
@@ -73,23 +73,23 @@ class ImageLinks:
                 self._announce_end(source, position)
 
     def enter_linger(self, source: StreamSource, position: SubscriberPosition) -> None:
-        """An untethered subscriber fell too far behind."""
+        """Tell an untethered subscriber that fell too far behind that its image is unavailable."""
         self._announce_end(source, position)
         self._state_changed(source, position, TetherState.ACTIVE)
 
     def enter_resting(self, source: StreamSource, position: SubscriberPosition) -> None:
-        """Flow control no longer waits for it."""
+        """Stop making the stream wait for the subscriber."""
         source.rest_subscriber(position)
         self._state_changed(source, position, TetherState.LINGER)
 
     def enter_active(self, source: StreamSource, position: SubscriberPosition) -> None:
-        """The image waits for it again, from the join position on."""
+        """Make the stream wait for the subscriber again, from the join position on, and announce the image."""
         source.add_subscriber(position)
         self.announce(source, position)
         self._state_changed(source, position, TetherState.RESTING)
 
     def _announce_end(self, source: StreamSource, position: SubscriberPosition) -> None:
-        """Tell a subscriber that its image is gone; over IPC, with the bare channel, as the reference does."""
+        """Tell a subscriber that its image is unavailable. Over IPC, pass the bare channel, as the reference does."""
         self.announce_gone(source, position, IPC_CHANNEL if source.is_ipc else None)
 
     def announce_gone(self, source: StreamSource, position: SubscriberPosition, channel: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""REJECT_IMAGE: a subscriber refuses a stream, and its publisher gets the reason (docs/protocols/aeron.md, 21)."""
+"""The command REJECT_IMAGE: a subscriber rejects an image, and the publisher gets the reason (docs/protocols/aeron.md, 21)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.publication_image import Images
     from mainstem.aeron.driver.conductor.resources import Resources
 
-# Placeholders for IPC: its readers have no receiver id, tag or address.
+# Placeholders for IPC, whose subscribers have no receiver id, group tag or address.
 NO_ID = -1
 LOOPBACK = IPv4Address("127.0.0.1").packed.ljust(16, b"\0")
 
 
 class ImageRejection:
-    """Rejects images by correlation id (for IPC, the publication's registration id)."""
+    """The handler of REJECT_IMAGE. It identifies an image by correlation id, or over IPC by the publication's registration id."""
 
     def __init__(self, resources: Resources, ipc: IpcPublications, images: Images, links: ImageLinks) -> None:
         self._resources = resources

@@ -1,6 +1,6 @@
-"""IPC publications: active while referenced, then draining, lingering, done (docs/protocols/aeron.md, 14.6).
+"""IPC publications, which are active while referenced, then draining, lingering, done (docs/protocols/aeron.md, 14.6).
 
-The compiled ``IpcPath`` moves limits and positions and cleans the log, in the conductor's thread.
+In the conductor's thread, the compiled ``IpcPath`` moves limits and positions, and cleans the log.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 
 class IpcPublication(Publication):
-    """One log that local clients write and read.
+    """A log that local clients write and read.
 
-    After a rejection it takes no subscribers until ``cool_down_until_ns``; ``cooled_down`` marks the end of that.
+    After a subscriber rejects it, it accepts no subscribers until ``cool_down_until_ns``. ``cooled_down`` is then set until the
+    registry links subscribers again.
     """
 
     is_ipc = True
@@ -72,7 +73,7 @@ class IpcPublication(Publication):
             self.path.connected = False
 
     def remove_subscriber(self, position: SubscriberPosition) -> None:
-        # The next subscriber joins where this one ended, and gets nothing again.
+        # Otherwise the next subscriber could get messages that this one has read.
         self.path.take_consumed(position.cell.get_acquire())
         super().remove_subscriber(position)
 
@@ -109,7 +110,10 @@ class IpcPublications(PublicationRegistry[IpcPublication]):
         return (self._create(request, now_ns), True) if shared is None else (shared, False)
 
     def matching(self, stream: IpcPublication) -> list[SubscriptionLink]:
-        """The subscriptions to the stream; those that wait for responses match only responses."""
+        """Return the subscriptions to the stream.
+
+        A response matches only the subscription that its request names. Other streams match no subscription for responses.
+        """
         subscriptions = super().matching(stream)
         if not stream.params.is_response:
             return [each for each in subscriptions if not each.params.is_response]

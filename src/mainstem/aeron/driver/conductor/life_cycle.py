@@ -1,32 +1,33 @@
-"""The life of a stream: an IPC publication, a network publication, or an image.
+"""The life cycle of a stream, which is an IPC publication, a network publication, or an image.
 
 The conductor takes each stream through the same states:
 
-    ACTIVE      producers write, or packets arrive; subscribers may join
-    DRAINING    the end is known; everything before it is sent and read
-    LINGER      subscribers have lost it; the log stays for those that still map it, and for retransmission
-    DONE        nothing needs it: log and counters are freed
+    ACTIVE      producers write, or packets arrive; subscribers can join
+    DRAINING    the end is known; data before it is still sent and read
+    LINGER      the stream is unavailable to subscribers; the log remains for clients that still map it, and for retransmission
+    DONE        nothing uses the stream; its log and counters are freed
 
-A stream only moves forward, in the conductor's thread, on a command, a message of another agent, or a timer tick. A revoked one
-skips DRAINING, and unread data is lost.
+A stream only moves forward. The conductor's thread moves it on a command, a message of another agent, or a timer tick. A revoked
+stream skips DRAINING, and its unread data is lost.
 
-    ACTIVE -> DRAINING      a publication when its last registration is released; an image when no packet came for its
-                            liveness timeout, when no subscriber is left, or when the end of the stream has been rebuilt
-    DRAINING -> LINGER      every subscriber that counts has read to the end; a network publication has also sent everything, and
-                            an image has announced the end in status messages for a while
-    LINGER -> DONE          after the linger time; an image at once if no subscriber is left
+    ACTIVE -> DRAINING      a publication, when its last registration is released; an image, when no packet arrived within its
+                            liveness timeout, when no subscriber is left, or when it has been rebuilt up to its end
+    DRAINING -> LINGER      when every subscriber that counts has read to the end, a network publication has also sent everything,
+                            and an image has announced the end in status messages for a while
+    LINGER -> DONE          after the linger time, or for an image at once if no subscriber is left
 
-On entering LINGER, the subscribers' clients are notified once that the image is unavailable.
+When a stream enters LINGER, the conductor notifies the clients of its subscribers once that the image is unavailable.
 
-Clients or the receiver write the log. Compiled paths move limits and positions and clean it: ``IpcPath`` in the conductor's
-thread, ``SendPath`` in the sender's, ``ReceivePath`` in the receiver's. The conductor may see their positions late, but never
-too far ahead. It changes the path of another thread by a command (``agent_proxies``), which takes up to one duty cycle. A
-stream that is DRAINING here may still get a frame there, so the end is read again from the log's tail on each timer tick. A
-path, its log and its counters are freed only after the other agent has reported that it released them.
+Clients or the receiver write the log. Compiled paths move limits and positions, and clean the log: ``IpcPath`` in the conductor's
+thread, ``SendPath`` in the sender's, and ``ReceivePath`` in the receiver's. The conductor may see an old position of a path, but
+never one that is too high. It changes a path of another thread with a command (``agent_proxies``), which takes up to one duty
+cycle. Until then, a stream that the conductor has moved to DRAINING can still get frames, so on each timer tick the conductor
+reads the end again from the tail of the log. It frees a path, its log and its counters only after the other agent has reported
+that it released them.
 
-A path's set of subscriber positions has one writer, the conductor, and concurrent readers. A position is stored in its counter
-before the counter is added to the set. Untethered subscribers that fall too far behind stop counting, and rejoin after a rest
-(docs/protocols/aeron.md, 19.6).
+A path's set of subscriber positions has one writer, the conductor, and concurrent readers. The conductor stores a position in its
+counter before it adds the counter to the set. Untethered subscribers that fall too far behind stop counting, and rejoin after a
+rest (docs/protocols/aeron.md, 19.6).
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ P = TypeVar("P", bound="PublicationParams | SubscriptionParams")
 
 
 class StuckPosition:
-    """Detects a position that has not moved for too long although the producer is ahead (docs/protocols/aeron.md, 11.7)."""
+    """A detector of a position that hasn't moved for a timeout although the producer is ahead (docs/protocols/aeron.md, 11.7)."""
 
     __slots__ = ("_position", "_since_ns", "_timeout_ns")
 
@@ -104,7 +105,7 @@ class StuckPosition:
 
 @frozen
 class StreamMemory:
-    """A stream's shared memory: its log with path, and its counters."""
+    """The shared memory of a stream: its log, the path of the log file, and its counters."""
 
     log: LogBuffers
     log_file: str
@@ -112,9 +113,9 @@ class StreamMemory:
 
 
 class Stream(Generic[P]):
-    """Common to all three kinds of streams: identity, memory, state and subscribers.
+    """The base class of the three kinds of streams: identity, memory, state and subscribers.
 
-    ``channel`` is the text of the client that created it; ``positions`` are the subscribers that its path waits for.
+    ``channel`` is the channel as the creating client wrote it. ``positions`` are those of the subscribers that the path waits for.
     """
 
     is_ipc = False
@@ -139,7 +140,7 @@ class Stream(Generic[P]):
 
     @property
     def accepts_subscribers(self) -> bool:
-        """Whether new subscribers may link: to a draining stream, only while another subscriber still reads it."""
+        """Whether new subscribers may link. If the stream drains, they may only while another subscriber still reads it."""
         return self.state is StreamState.ACTIVE or (self.state is StreamState.DRAINING and self._is_being_read())
 
     def _is_being_read(self) -> bool:
@@ -197,7 +198,7 @@ class Stream(Generic[P]):
         return have_read(self.subscribers, end, self.params.tether_timeouts, draining_ns=now_ns - self.since_ns)
 
     def _unblock(self, stuck: StuckPosition, position: int, producer_position: int, now_ns: int) -> bool:
-        """Turn an unfinished claim into padding, once ``position`` is stuck at it."""
+        """Replace an unfinished claim with padding if ``position`` is stuck there; return whether it was replaced."""
         log = self.log
         if not stuck.is_stuck(position, producer_position, now_ns):
             return False
@@ -205,7 +206,7 @@ class Stream(Generic[P]):
             if not term.unblock(log.buffer, log.term_length, log.initial_term_id, position):
                 return False
         except ValueError as error:
-            # It stays as it is, and holds up this stream alone.
+            # The claim stays, and stalls only this stream.
             self._resources.errors.record(str(self._corrupt(error, position)))
             return False
         self._resources.count(SystemCounter.UNBLOCKED_PUBLICATIONS)
@@ -221,16 +222,16 @@ class Stream(Generic[P]):
 
 
 def untethered_limit(reference_position: int, window_length: int) -> int:
-    """The position below which an untethered subscriber may be evicted: the last quarter of the window behind the reference."""
+    """Return the position up to which an untethered subscriber may be evicted: three quarters of a window behind the reference."""
     return reference_position - window_length + window_length // 4
 
 
 def untethered_image_limit(reference_position: int, window_length: int, reported_position: int, mtu: int) -> int:
-    """Like `untethered_limit`, for a receiver, which reports to its sender only every quarter of the window.
+    """Return the position like `untethered_limit`, for an image, whose receiver reports only every quarter of the window.
 
-    An inactive subscriber less than a quarter beyond ``reported_position`` keeps the receiver from reporting more. Once the sender
-    has used up the reported window, down to the last quarter or datagram, it may be evicted too; otherwise it would stall the
-    stream forever.
+    A subscriber that stops less than a quarter of the window beyond ``reported_position`` keeps the receiver from reporting a new
+    position. When the sender has used up the reported window, except for the last quarter or datagram, such a subscriber may be
+    evicted, too. Otherwise it would stall the stream forever.
     """
     limit = untethered_limit(reference_position, window_length)
     quarter = window_length // 4
@@ -242,9 +243,9 @@ def untethered_image_limit(reference_position: int, window_length: int, reported
 def have_read(
     subscribers: Iterable[SubscriberPosition], end: int, timeouts: TetherTimeouts, *, draining_ns: int
 ) -> bool:
-    """Whether every subscriber that a draining stream waits for has read to ``end``.
+    """Return whether every subscriber that a draining stream waits for has read to ``end``.
 
-    Untethered subscribers get the window limit timeout; inactive ones are not waited for.
+    The stream waits for untethered subscribers only within the window limit timeout, and not for those that rest.
     """
     patient = draining_ns < timeouts.window_limit_ns
     return all(
@@ -257,7 +258,7 @@ def have_read(
 def check_untethered(
     source: StreamSource, limit: int, timeouts: TetherTimeouts, links: ImageLinks, *, now_ns: int
 ) -> None:
-    """Move every untethered subscriber of ``source`` to its next state if it is time."""
+    """Move each untethered subscriber of ``source`` to its next state if that is due."""
     for position in list(source.subscribers):
         if position.interest.params.tether:
             continue
@@ -274,7 +275,7 @@ def check_untethered(
                 _move(position, TetherState.RESTING if rejoin else TetherState.CLOSED, now_ns)
                 links.enter_resting(source, position)
         elif state is TetherState.RESTING and now_ns - position.since_ns >= timeouts.resting_ns:
-            # Before it counts again: else it would join where it had become inactive.
+            # Set the position before it counts again. Otherwise the subscriber would rejoin at the position where it stopped.
             position.cell.set_release(source.join_position)
             _move(position, TetherState.ACTIVE, now_ns)
             links.enter_active(source, position)

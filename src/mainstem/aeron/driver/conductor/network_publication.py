@@ -1,6 +1,6 @@
-"""Network publications: active, draining, lingering, done (docs/protocols/aeron.md, 14.6).
+"""Network publications, which are active, draining, lingering, then done (docs/protocols/aeron.md, 14.6).
 
-The compiled ``SendPath`` sends, moves limits, cleans the log and tracks the connection, in the sender's thread.
+In the sender's thread, the compiled ``SendPath`` sends data, moves limits, cleans the log and tracks the connection.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class NetworkPublication(Publication):
-    """One log that local clients write and the sender sends; ``subscribers`` are spies.
+    """A log that local clients write and the sender sends. Its ``subscribers`` are spies.
 
     Only the sender changes ``sender_publication`` and its path.
     """
@@ -74,7 +74,7 @@ class NetworkPublication(Publication):
         self._resources.sender.revoke_publication(self.sender_publication)
 
     def _is_being_read(self) -> bool:
-        # Sent data is before a spy's join position, so only unsent data is left for a spy that joins.
+        # A spy joins at the sender's position, so a new spy could read only data that hasn't been sent.
         is_spied = any(position.is_counted for position in self.subscribers)
         return is_spied and self.path.sender_position < self.path.producer_position()
 
@@ -83,10 +83,10 @@ class NetworkPublication(Publication):
 
     def _is_drained(self, now_ns: int) -> bool:
         end = self.path.producer_position()
-        # A client that was reaped may have written on until the sender held the limit.
+        # A client that timed out may have written more data until the sender froze the limit.
         self.log.end_of_stream_position = end
         if self.path.sender_position < end:
-            # An unfinished claim stalls the rest; padding lets receivers get the data after it.
+            # An unfinished claim stalls the data after it. With padding in its place, receivers get that data.
             if self._unblock_producers(now_ns) or self.path.has_receivers:
                 return False
         else:
@@ -97,7 +97,7 @@ class NetworkPublication(Publication):
         return self.path.received_unicast_eos or now_ns - self.since_ns >= self.params.linger_ns
 
     def _announce_end(self) -> None:
-        """Announce the end in heartbeats from now on, unless ``eos=false``."""
+        """Announce the end in heartbeats from now on, unless the channel has ``eos=false``."""
         if self.params.signal_eos and not self._is_end_announced:
             self._is_end_announced = True
             self._resources.sender.end_publication(self.sender_publication)
@@ -114,7 +114,7 @@ class NetworkPublications(PublicationRegistry[NetworkPublication]):
     ) -> None:
         super().__init__(resources, links, subscriptions, session_ids)
         self._channels = channels
-        # DONE, and with the sender until it reports that it released them.
+        # Publications that are DONE, but that the sender hasn't released yet.
         self._leaving: dict[int, NetworkPublication] = {}
 
     def find_or_create(self, request: PublicationRequest, now_ns: int) -> tuple[NetworkPublication, bool]:
@@ -132,7 +132,7 @@ class NetworkPublications(PublicationRegistry[NetworkPublication]):
         try:
             return self._create(request, channel, now_ns), True
         finally:
-            # When the creation failed, no publication may be left that needs the socket.
+            # If the creation failed, no publication may be using the socket.
             self._channels.close_if_unused(channel)
 
     def _on(self, channel: SendChannel) -> list[NetworkPublication]:
@@ -194,7 +194,7 @@ class NetworkPublications(PublicationRegistry[NetworkPublication]):
             self._resources.sender.remove_publication(stream.sender_publication)
 
     def on_released(self, message: PublicationReleased, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """The sender released a publication: free its log and counters, and its channel with the last one."""
+        """Free the log and the counters of a publication that the sender released, and close its channel if unused."""
         publication = self._leaving.pop(message.registration_id)
         self._give_back(publication, "publication", "REMOVE_PUBLICATION_CLEANUP")
         publication.send_channel.users -= 1

@@ -1,6 +1,6 @@
-"""The parameters of publications and subscriptions: from the channel, or else the settings (docs/protocols/aeron.md, 23, 24).
+"""The parameters of publications and subscriptions, from the channel or else the settings (docs/protocols/aeron.md, 23, 24).
 
-Defaults are chosen here and nowhere else.
+Only this module chooses defaults.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_RESPONSE = -1
 
 @frozen
 class TetherTimeouts:
-    """How long an untethered subscriber may be below the limit, lingers, and rests."""
+    """The times for which an untethered subscriber may stay below the limit, then lingers, then rests."""
 
     window_limit_ns: int
     linger_ns: int
@@ -33,7 +33,7 @@ class TetherTimeouts:
 
     @classmethod
     def of(cls, uri: ChannelUri, settings: DriverSettings) -> TetherTimeouts:
-        """A channel's timeouts; the linger defaults to the window limit timeout."""
+        """Return the timeouts of a channel. If channel and settings have no linger timeout, it is the window limit timeout."""
         window_limit_ns = pick(uri.untethered_window_limit_timeout_ns, settings.untethered_window_limit_timeout_ns)
         linger_ns = uri.untethered_linger_timeout_ns or settings.untethered_linger_timeout_ns
         return cls(
@@ -51,7 +51,7 @@ class TetherTimeouts:
 
 
 class TaggedSession(NamedTuple):
-    """The values that ``session-id=tag:N`` takes from the tagged publication."""
+    """The values that a publication with ``session-id=tag:N`` takes from the publication with that tag."""
 
     session_id: int
     mtu: int
@@ -81,7 +81,7 @@ class PublicationParams:
 
     @classmethod
     def of(cls, uri: ChannelUri, settings: DriverSettings, tagged: TaggedSession | None = None) -> PublicationParams:
-        """Parse a channel's parameters; ``tagged`` is the publication of ``session-id=tag:N``. Raises ChannelUriError."""
+        """Return a channel's parameters. ``tagged`` has the values for ``session-id=tag:N``. Raises ChannelUriError."""
         ipc = uri.is_ipc
         term_length, mtu = settings.term_buffer_length, settings.mtu_length
         if ipc:
@@ -131,7 +131,10 @@ class PublicationParams:
 
 @frozen
 class SubscriptionParams:
-    """One subscription's parameters. ``session_id`` None means all sessions; ``group`` None follows the sender."""
+    """The parameters of a subscription.
+
+    A ``session_id`` of None means all sessions. A ``group`` of None leaves the choice to the settings, the network and the sender.
+    """
 
     session_id: int | None
     reliable: bool
@@ -203,7 +206,10 @@ def _start(uri: ChannelUri, term_length: int) -> tuple[int | None, int | None, i
 
 
 def first_term_ids(params: PublicationParams, rng: Random) -> tuple[int, int, int]:
-    """Initial term id, first term id and its offset: as requested, or a random term from its start."""
+    """Return the initial term id, the first term id, and the offset in it.
+
+    They are as requested, or else a random term id for both and offset 0.
+    """
     if params.initial_term_id is None or params.term_id is None:
         initial = random_i32(rng)
         return initial, initial, 0

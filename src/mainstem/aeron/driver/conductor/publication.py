@@ -1,4 +1,4 @@
-"""Registering, ending and revoking publications of both media (docs/protocols/aeron.md, 7, 14.6)."""
+"""The common base of IPC and network publications: registration, end and revocation (docs/protocols/aeron.md, 7, 14.6)."""
 
 from __future__ import annotations
 
@@ -37,13 +37,14 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.media.udp_channel import UdpChannel
 
 
-# Bytes that a publication can write as soon as it is connected, if its window allows: the window of the default term length.
+# A publication can write up to this many bytes as soon as it is connected, because their blocks are allocated in advance. This is
+# the window for the default term length.
 FIRST_AHEAD = 8 << 20
 
 
 @frozen
 class PublicationRequest:
-    """A client's request: ``channel`` is its text; ``uri``, ``udp`` (None for IPC) and ``params`` are parsed from it."""
+    """A client's request. ``uri``, ``udp`` (None for IPC) and ``params`` are parsed from the text of ``channel``."""
 
     registration_id: int
     client_id: int
@@ -56,10 +57,10 @@ class PublicationRequest:
 
 
 class Publication(Stream[PublicationParams]):
-    """One log that local clients write. ``references`` counts the registrations that keep it active.
+    """A log that local clients write. ``references`` counts the registrations that keep it active.
 
-    ``path`` moves its limits and positions, ``positions`` are the subscribers that the path waits for, and ``limit`` is the
-    publishers' limit counter.
+    ``path`` moves limits and positions. ``positions`` are those of the subscribers that the path waits for. ``limit`` is the counter
+    of the publishers' limit.
     """
 
     path: IpcPath | SendPath
@@ -89,21 +90,21 @@ class Publication(Stream[PublicationParams]):
 
     @property
     def furthest_position(self) -> int:
-        """The position of the furthest consumer: the sender, or the fastest subscriber of an IPC log."""
+        """The position of the consumer that is furthest ahead: the sender, or the fastest subscriber of an IPC log."""
         raise NotImplementedError
 
     def producer_position(self) -> int:
         return self.path.producer_position()
 
     def release(self, now_ns: int) -> None:
-        """Remove one registration. The last one starts the drain: no more offers, and the end is known."""
+        """Remove one registration. If it was the last, freeze the limit, store the end position, and start draining."""
         self.references -= 1
         if self.references == 0 and self.state is StreamState.ACTIVE:
             self._end_at_producer_position()
             self._move(StreamState.DRAINING, now_ns)
 
     def revoke(self, now_ns: int) -> None:
-        # A reader that sees the end asks next whether the stream was revoked, so that is stored first.
+        # Store this before the end position: a reader that sees the end then checks whether the stream was revoked.
         self.log.is_publication_revoked = True
         self._end_at_producer_position()
         self._resources.count(SystemCounter.PUBLICATIONS_REVOKED)
@@ -137,7 +138,10 @@ class PublicationRegistry(StreamRegistry[B]):
         self._session_ids = session_ids
 
     def find_or_create(self, request: PublicationRequest, now_ns: int) -> tuple[B, bool]:
-        """Return the publication for a registration, and whether it is new: its subscribers are linked but not announced."""
+        """Return the publication for a registration, and whether it is new.
+
+        The subscribers of a new publication are linked, but their clients haven't been told.
+        """
         raise NotImplementedError
 
     def _find_shared(self, request: PublicationRequest, candidates: Iterable[B]) -> B | None:
@@ -164,10 +168,10 @@ class PublicationRegistry(StreamRegistry[B]):
         return session_id
 
     def _allocate(self, memory: StreamMemory, request: PublicationRequest, start: int) -> BlockAllocator | None:
-        """Make the allocator of the log's blocks. Raises StorageSpaceError if there is no space.
+        """Create the allocator of the log's blocks. Raises StorageSpaceError if there is no space.
 
-        Racing publishers overrun the limit by a claim each, so the margin has space for two of the greatest length, or
-        thousands of ordinary ones. Up to ``FIRST_AHEAD`` of the first window is allocated at once.
+        Each of several racing publishers can overrun the limit by one claim. So the margin has space for two claims of maximum
+        length, or thousands of ordinary ones. Up to ``FIRST_AHEAD`` bytes of the first window are allocated at once.
         """
         log = memory.log
         longest = log.max_message_length + layout.DATA_HEADER_LENGTH * (

@@ -1,4 +1,4 @@
-"""Registrations of publications, and the commands that add and remove them (docs/protocols/aeron.md, 7)."""
+"""The registrations of publications, and the commands that add and remove them (docs/protocols/aeron.md, 7)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @frozen
 class PublicationLink:
-    """One registration: a client's share of a publication."""
+    """A client's registration of a publication."""
 
     client_id: int
     publication: Publication
@@ -66,7 +66,7 @@ class PublicationCommands:
         self._registrations: dict[int, PublicationLink] = {}
 
     def of_client(self, client_id: int, registration_id: int) -> Publication:
-        """A client's publication, by the id of its own registration or of the one that created the publication.
+        """Return a client's publication, given the id of the client's registration or of the one that created the publication.
 
         Raises RegistrationError (UNKNOWN_PUBLICATION).
         """
@@ -125,7 +125,10 @@ class PublicationCommands:
             self._response_channels.on_added(publication)
 
     def _tagged(self, uri: ChannelUri) -> TaggedSession | None:
-        """The session, MTU and term length of the network publication with entity tag N (docs/protocols/aeron.md, 19.7)."""
+        """Return the values for ``session-id=tag:N``, or None if the channel doesn't have it (docs/protocols/aeron.md, 19.7).
+
+        They come from the network publication with entity tag N. Raises ChannelUriError if there is none.
+        """
         tag = uri.session_id_tag
         if tag is None:
             return None
@@ -155,7 +158,7 @@ class PublicationCommands:
             self._links.unlink_all(publication)
 
     def next_session_id(self, command: GetNextAvailableSessionId, now_ns: int) -> None:  # noqa: ARG002
-        """GET_NEXT_AVAILABLE_SESSION_ID: an id that no publication of that stream uses on any channel."""
+        """Handle GET_NEXT_AVAILABLE_SESSION_ID: respond with an id that no publication of the stream uses on any channel."""
         in_use = {p.session_id for p in self._all() if p.stream_id == command.stream_id}
         self._resources.clients.send(
             OnNextAvailableSessionId(correlation_id=command.correlation_id, session_id=self._session_ids.take(in_use))

@@ -1,8 +1,8 @@
-"""ERR frames: a receiver refuses a publication, and its clients are told (docs/protocols/aeron.md, 21).
+"""ERR frames of receivers that reject a publication, and the responses to its clients (docs/protocols/aeron.md, 21).
 
-Any host that reaches a publication's socket can send ERR frames with any text and receiver id. All clients share the to-clients
-buffer, and one that it laps is closed. So ERR responses are limited, per source and publication and in total. The rest is still
-counted (``ERROR_FRAMES_RECEIVED``) and in the error log.
+Any host that can reach a publication's socket can send ERR frames with any text and receiver id. All clients share the to-clients
+buffer, and a client that the driver laps there must close. So these responses are limited, both per source and publication and in
+total. Frames beyond the limits are still counted (``ERROR_FRAMES_RECEIVED``) and recorded in the error log.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor_proxy import PublicationError
 
-# Of one source to one publication: a receiver's own refusal is one; the receivers of one host, and of a host that is a
-# gateway, are a few.
+# Limits on responses per source and publication, as a burst and a rate per second. A single receiver causes one response. Several
+# receivers on one host, or behind one gateway, cause a few.
 SOURCE_BURST = 8
 SOURCE_RATE = 1.0
-# A response with the longest text of an ERR frame, in bytes.
+# Length in bytes of a response with the longest text that an ERR frame can have.
 MAX_RESPONSE_LENGTH = 1_152
 
 
@@ -35,7 +35,7 @@ class PublicationErrors:
         self._network = network
         self._prefixes = AddressPrefixes()
         self._of_source = RateLimit(SOURCE_RATE, SOURCE_BURST)
-        # A quarter of the buffer at once, and another quarter within a client liveness timeout.
+        # Responses can fill a quarter of the buffer at once, and another quarter per client liveness timeout.
         max_responses = max(1, resources.clients.capacity // 4 // MAX_RESPONSE_LENGTH)
         liveness_s = resources.settings.client_liveness_timeout_ns / NS_PER_SECOND
         self._of_all = RateLimit(max_responses / liveness_s, max_responses)

@@ -1,6 +1,6 @@
-"""Images: created when a SETUP meets a subscription, then active, draining, lingering, done (docs/protocols/aeron.md, 15).
+"""Images, created when a SETUP matches a subscription, then active, draining, lingering, done (docs/protocols/aeron.md, 15).
 
-The compiled ``ReceivePath`` and the receiver insert, acknowledge and NAK.
+The compiled ``ReceivePath`` and the receiver insert data, and send status messages and NAKs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.loss_report import LossEntryWriter
 
 
-# A draining image announces that to the sender in this many status messages before it goes.
+# A draining image announces its end to the sender in this many status messages before it lingers.
 EOS_STATUS_MESSAGES = 5
 
 
@@ -50,10 +50,10 @@ class DrainReason(Enum):
 
 
 class PublicationImage(Stream[SubscriptionParams]):
-    """A publication as rebuilt here. ``params`` are those of the oldest matching subscription.
+    """A remote publication, rebuilt in a local log. ``params`` are those of the oldest matching subscription.
 
-    Only the receiver changes ``receiver_image`` and its path, until ``is_released``. ``needs_response``: the sender waits for a
-    response channel.
+    Until ``is_released``, only the receiver changes ``receiver_image`` and its path. ``needs_response`` is set if the sender waits
+    for a response channel.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class PublicationImage(Stream[SubscriptionParams]):
         return subscription.interest_in_received(self.receive_channel, self.session_id)
 
     def on_revoked(self, now_ns: int) -> bool:
-        """The sender revoked the stream: do not drain. Returns False if the image was ending already."""
+        """End the image without draining, because the sender revoked the stream. Return False if it lingers already or is done."""
         if self.state not in (StreamState.ACTIVE, StreamState.DRAINING):
             return False
         self._resources.count(SystemCounter.IMAGES_REVOKED)
@@ -105,7 +105,7 @@ class PublicationImage(Stream[SubscriptionParams]):
         return True
 
     def on_loss(self, bytes_lost: int) -> None:
-        """Enter newly missing bytes in the loss report (docs/protocols/aeron.md, 9.2), unless it is full."""
+        """Record newly missing bytes in the loss report (docs/protocols/aeron.md, 9.2), unless it is full."""
         now_ms = self._resources.clock.epoch_ms()
         if self._loss_entry is not None:
             self._loss_entry.record(bytes_lost, now_ms=now_ms)
@@ -151,7 +151,7 @@ class PublicationImage(Stream[SubscriptionParams]):
         return not self.subscribers or now_ns - self.since_ns >= self._liveness_timeout_ns
 
 
-# How long no image is made again of a session whose subscription has rejoin=false: for good.
+# The cool-down of a session whose subscription has rejoin=false: the session never gets another image.
 FOR_EVER_NS = 1 << 62
 
 
@@ -167,7 +167,7 @@ class Images(StreamRegistry[PublicationImage]):
         channel = self._channels.of_endpoint(message.endpoint)
         subscriptions = [] if channel is None else self._matching_setup(channel, message)
         if channel is None or not subscriptions:
-            # The subscription went while the SETUP was on its way here.
+            # The subscription was removed while the message was in the queue.
             resources.receiver.refuse_image(message.endpoint, message.stream_id, message.session_id)
             return
         try:
@@ -187,10 +187,10 @@ class Images(StreamRegistry[PublicationImage]):
     def _create(
         self, channel: ReceiveChannel, oldest: SubscriptionLink, message: CreateImage, now_ns: int
     ) -> PublicationImage:
-        """Create the image as the oldest matching subscription requests it, without links."""
+        """Create the image with the parameters of the oldest matching subscription, without linking subscribers."""
         resources, params = self._resources, oldest.params
         window_length = min(params.receiver_window_length, message.term_length // 2)
-        if channel.receive_buffer_length:  # the system may give a socket less than the channel asked for
+        if channel.receive_buffer_length:  # the system may grant a socket less than the channel requested
             window_length = min(window_length, channel.receive_buffer_length)
         self._check(channel, message, params.receiver_window_length)
         position = position_of(
@@ -273,7 +273,7 @@ class Images(StreamRegistry[PublicationImage]):
     def _check(self, channel: ReceiveChannel, message: CreateImage, window_length: int) -> None:
         """Check that frames fit the configured window and the socket buffer. Raises ConfigurationError.
 
-        A short term's window may be below the MTU (docs/protocols/aeron.md, 15.1).
+        The image's own window, which is at most half a term, may be smaller than the MTU (docs/protocols/aeron.md, 15.1).
         """
         buffer = channel.receive_buffer_length
         if message.mtu > window_length or (buffer and message.mtu > buffer):
@@ -296,7 +296,7 @@ class Images(StreamRegistry[PublicationImage]):
         self._delete_when_done(stream)
 
     def on_end_of_stream(self, message: ImageEndOfStream, now_ns: int) -> None:
-        """All connections of an image carried the end of the stream; a revoked one is not drained."""
+        """Handle the end of an image's stream: if the sender revoked it, end the image at once."""
         image = self.get(message.registration_id)
         if message.revoked and image is not None and image.on_revoked(now_ns):
             self._resources.changed(f"image {image.registration_id}", "ACTIVE", "REVOKED")

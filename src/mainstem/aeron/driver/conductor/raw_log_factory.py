@@ -1,21 +1,21 @@
-"""Creates the driver's log files after checking the storage, and deletes unused ones (docs/protocols/aeron.md, 10).
+"""The factory that creates the driver's log files after a storage check, and deletes unused ones (docs/protocols/aeron.md, 10).
 
 Theory of operation
 -------------------
-The first load or store of a mapped page allocates its block. If the file system is full, SIGBUS kills the process that touched it,
-driver or client. So nothing touches a page that may not get a block:
+The first load or store of a mapped page allocates its block. If the file system is full, SIGBUS kills the process that touched the
+page, whether driver or client. So no process touches a page whose block may be missing:
 
-- Files that the driver writes on its own (the CnC file, the loss report, the metadata of each log), and logs that are not sparse,
-  are allocated when they are created. Too little space raises StorageSpaceError.
-- The terms of a sparse log are allocated by the paths before anyone may touch them (``_core/driver/block_allocator.py``). If that
-  fails, the stream waits for space: publishers see back pressure, senders a closed window.
-- A sparse log gets its first blocks before its client learns of it. A new log is made only if the free space covers its whole
-  length. Where the kernel cannot allocate ahead, the whole length of each log is also reserved.
+- The driver allocates files that it writes on its own (the CnC file, the loss report, the metadata of each log), and logs that are
+  not sparse, when it creates them. If there is too little space, it raises StorageSpaceError.
+- The compiled paths allocate the terms of a sparse log before any process may touch them (``_core/driver/block_allocator.py``). If
+  an allocation fails, the stream waits for space: publishers see back pressure, and senders see a closed window.
+- A sparse log gets its first blocks before its client learns of it. The factory creates a new log only if the free space covers
+  its whole length. If the kernel cannot allocate blocks ahead, the factory also reserves the whole length of each log.
 
-Without storage checks, nothing is reserved and nothing waits.
+Without storage checks, the factory reserves nothing and no stream waits.
 
-``_reserved`` is an upper bound, the sum of the reservations. The space that logs have taken since is read from the file system
-only if the free space does not cover that bound.
+``_reserved`` is the sum of all reservations. It is an upper bound, because logs allocate reserved space over time. The factory
+reads their allocated lengths from the file system only if the free space doesn't cover that bound.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from mainstem.aeron.system_counter import SystemCounters
 
 
-# A new log takes no more than this part of the free space: others need room to begin, too.
+# A new sparse log first allocates at most one part in this many of the free space, so that other logs can start, too.
 SHARE_OF_FREE_SPACE = 4
-# And no less than this, with its margin.
+# A new sparse log may allocate this many bytes, and its margin, even if its share is smaller.
 MIN_AHEAD = 128 * 1024
 
 
@@ -85,9 +85,9 @@ class RawLogFactory:
         return LogBuffers.create(buffer, parameters), path
 
     def allocate(self, log: LogBuffers, path: str, start: int, *, margin: int, ahead: int) -> BlockAllocator | None:
-        """Make the allocator of a sparse log; None if the log is not sparse or not checked.
+        """Create the allocator of a sparse log, or return None if the log isn't sparse or storage checks are off.
 
-        Allocates ``ahead`` bytes from position ``start`` at once, limited by a share of the free space. Raises StorageSpaceError.
+        Allocate ``ahead`` bytes from position ``start`` at once, limited to a share of the free space. Raises StorageSpaceError.
         """
         if not self._check_storage or not self._files.is_sparse or path not in self._reservations:
             return None
@@ -105,7 +105,7 @@ class RawLogFactory:
         return allocator
 
     def awaiting_space(self) -> list[str]:
-        """The paths of logs that have started to wait for space since the last call."""
+        """Return the paths of logs that have started to wait for space since the last call."""
         for path in [path for path, allocator in self._allocators.items() if allocator.is_complete]:
             del self._allocators[path]
         before, self._waiting = (
@@ -115,7 +115,7 @@ class RawLogFactory:
         return sorted(self._waiting - before)
 
     def delete(self, log: LogBuffers, path: str) -> None:
-        """Queue a log to be unmapped and deleted by ``free_some``; other processes keep their mappings."""
+        """Queue a log, for ``free_some`` to unmap and delete. Other processes keep their mappings."""
         self._allocators.pop(path, None)
         self._deleted.append((log, path))
 
@@ -169,5 +169,5 @@ class RawLogFactory:
         length = self._reservations[path]
         try:
             return max(0, length - self._files.allocated_length(path))
-        except FileNotFoundError:  # removed by another program, and written as before
+        except FileNotFoundError:  # another program deleted the file, but processes still write its mappings
             return length

@@ -1,4 +1,4 @@
-"""An image's part in the receiver (docs/protocols/aeron.md, 16.2, 18)."""
+"""Creation of an image's part in the receiver (docs/protocols/aeron.md, 16.2, 18)."""
 
 from __future__ import annotations
 
@@ -28,13 +28,17 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.settings import DriverSettings
 
 
-MAX_NAK_DELAY_NS = 3_600 * NS_PER_SECOND  # longer than any image waits; times the ratio it fits 64 bits
+MAX_NAK_DELAY_NS = 3_600 * NS_PER_SECOND  # longer than any image waits; its product with the retry ratio fits 64 bits
 
 
 def is_group(
     channel: ReceiveChannel, params: SubscriptionParams, message: CreateImage, settings: DriverSettings
 ) -> bool:
-    """Whether loss is handled as in a group of receivers: the channel decides, else the settings, the network or the sender."""
+    """Return whether to handle loss as in a group of receivers.
+
+    The subscription's channel decides, or else the settings. If neither does, an image is in a group if the channel is multicast or
+    the SETUP says so.
+    """
     if params.group is not None:
         return params.group
     if settings.receiver_group_consideration is not GroupConsideration.INFER:

@@ -1,4 +1,4 @@
-"""The objects that every part of the conductor uses."""
+"""The objects that all parts of the conductor share."""
 
 from __future__ import annotations
 

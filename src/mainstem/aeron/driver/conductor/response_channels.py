@@ -1,4 +1,4 @@
-"""Response channels: a publication that responds to an image, and the subscription that waits for it.
+"""Response channels, on which a publication responds to an image, and a subscription waits for the response.
 
 See docs/protocols/aeron.md, 20.
 """
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
     from mainstem.aeron.driver.conductor_proxy import ResponseConnected, ResponseSetupReceived
 
-# "prototype": the endpoint and the settings are made before there is anything to respond to.
+# The correlation id "prototype", for a publication that a client adds before there is an image to respond to.
 PROTOTYPE = -2
 
 
 class ResponseChannels:
-    """Connects requests and responses by correlation id."""
+    """The connection of requests and responses by correlation id."""
 
     def __init__(
         self,
@@ -44,9 +44,10 @@ class ResponseChannels:
         self._images = images
 
     def check(self, uri: ChannelUri, params: PublicationParams) -> PublicationParams:
-        """Refuse responses to nothing, and requests whose response no subscription waits for. Raises RegistrationError.
+        """Check that a response has an image that waits for it, and a request a subscription. Raises RegistrationError.
 
-        Returns the effective parameters: over IPC, anything but a response is an ordinary publication.
+        Return the effective parameters. Over IPC nothing is refused: a publication that responds to no existing request is an
+        ordinary one.
         """
         if uri.is_ipc:
             is_response = params.is_response and self._ipc.find(params.response_correlation_id) is not None
@@ -80,7 +81,7 @@ class ResponseChannels:
                 self._resources.receiver.set_response_session(image.receiver_image, publication.session_id)
 
     def on_response_setup(self, message: ResponseSetupReceived, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """The peer announced the response session: the waiting subscription takes only that session."""
+        """Limit the waiting subscription to the response session that the peer announced, and request its SETUP."""
         publication = self._network.get(message.registration_id)
         if publication is None:
             return

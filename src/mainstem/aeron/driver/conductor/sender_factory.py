@@ -1,4 +1,4 @@
-"""A publication's part in the sender (docs/protocols/aeron.md, 16.4, 17)."""
+"""Creation of a publication's part in the sender (docs/protocols/aeron.md, 16.4, 17)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.stream_counters import SendCounters, StreamCounters
     from mainstem.aeron.driver.settings import DriverSettings
 
-MAX_RUNS = 16  # what a compiled batch has room for
+MAX_RUNS = 16  # the capacity of a compiled batch
 
 
 def flow_control_defaults(settings: DriverSettings) -> FlowControlDefaults:
-    """The defaults for a channel without ``fc``."""
+    """Return the defaults for what a channel's ``fc`` leaves out."""
     return FlowControlDefaults(
         strategy=FLOW_CONTROL_SUPPLIERS[settings.multicast_flowcontrol_supplier],
         unicast=FLOW_CONTROL_SUPPLIERS[settings.unicast_flowcontrol_supplier],
@@ -37,7 +37,7 @@ def flow_control_defaults(settings: DriverSettings) -> FlowControlDefaults:
 
 
 def runs_at_once(settings: DriverSettings) -> int:
-    """How many runs of datagrams a publication passes to its socket at once."""
+    """Return how many runs of datagrams a publication passes to its socket at once."""
     vectors = min(settings.network_publication_max_messages_per_send, settings.sender_io_vector_capacity)
     return min(vectors * DATAGRAMS_PER_VECTOR, MAX_RUNS)
 
@@ -51,7 +51,7 @@ def make_sender_publication(
     stream: StreamCounters,
     counters: SendCounters,
 ) -> SenderPublication:
-    """The sender's part of a new publication; ``fc-receivers`` exists only if receivers are counted."""
+    """Create the sender's part of a publication. The counter ``fc-receivers`` exists only if flow control counts receivers."""
     settings, channel = resources.settings, send_channel.udp
     group = channel.has_group_semantics
     requested = channel.uri.flow_control if group else None

@@ -1,4 +1,4 @@
-"""Session ids: a random start, then counting up around a reserved range (docs/protocols/aeron.md, 7)."""
+"""Session ids, which count up from a random start and skip a reserved range (docs/protocols/aeron.md, 7)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from random import Random
 
 SESSION_IDS = 1 << 32
-MAX_DRAWS = 64  # for a start outside the reserved range, unless that leaves hardly any
+MAX_DRAWS = 64  # attempts to draw a start outside the reserved range, which can cover almost all ids
 
 
 def random_i32(rng: Random) -> int:
@@ -21,23 +21,23 @@ def random_i32(rng: Random) -> int:
 
 
 class SessionIds:
-    """Hands out session ids outside ``[reserved_low, reserved_high]``."""
+    """A source of session ids outside ``[reserved_low, reserved_high]``."""
 
     def __init__(self, rng: Random, *, reserved_low: int, reserved_high: int) -> None:
         self._low = reserved_low
         self._high = reserved_high
         self._unreserved = SESSION_IDS - (reserved_high - reserved_low + 1)
         self._next = random_i32(rng)
-        # Half of all drivers that reserve half of the ids would begin at the first one behind: two machines that send to
-        # the same endpoint must not have the same sessions.
+        # Draw again instead of starting right after the reserved range. With half of all ids reserved, half of all drivers would
+        # start at the same id, but hosts that send to the same endpoint must use different sessions.
         for _ in range(MAX_DRAWS):
             if not reserved_low <= self._next <= reserved_high:
                 break
             self._next = random_i32(rng)
 
     def take(self, in_use: Collection[int]) -> int:
-        """The next id that is neither reserved nor ``in_use`` on the endpoint and stream. Raises RegistrationError."""
-        # The draws are distinct, so one more than there are ids in use finds a free one.
+        """Return the next id that is neither reserved nor in ``in_use``. Raises RegistrationError if there is none."""
+        # The candidates are distinct, so one more of them than there are ids in use must include a free id.
         for _ in range(min(self._unreserved, len(in_use) + 1)):
             candidate = self._next
             if self._low <= candidate <= self._high:

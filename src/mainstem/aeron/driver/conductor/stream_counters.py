@@ -17,10 +17,10 @@ OWNERLESS = (CounterType.FLOW_CONTROL_RECEIVERS, CounterType.PER_IMAGE)
 
 
 class StreamCounters:
-    """Allocates and frees the counters of one stream.
+    """The counters of one stream.
 
-    ``registration_id`` is the publication's or the image's. ``client_id`` owns the counters: the client that added the
-    publication, or the image's oldest subscription. Counters of flow control and congestion control have no owner.
+    ``registration_id`` is that of the publication or the image. ``client_id`` is the owner of the counters: the client that added
+    the publication or the image's oldest subscription. Counters of flow control and those of type PER_IMAGE have no owner.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Common to the registries of IPC publications, network publications and images: find, link, step and free."""
+"""The base class of the registries of IPC publications, network publications and images."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ S = TypeVar("S", bound=Stream[Any])
 
 
 class StreamRegistry(Generic[S]):
-    """The streams of one kind that are not DONE; images stay until the receiver has released them."""
+    """The streams of one kind that are not DONE. Images stay until the receiver has released them."""
 
     def __init__(self, resources: Resources, links: ImageLinks, subscriptions: SubscriptionRegistry) -> None:
         self._resources = resources
@@ -43,16 +43,17 @@ class StreamRegistry(Generic[S]):
             self._links.announce(stream, position)
 
     def _link_matching(self, stream: S, now_ns: int) -> list[SubscriberPosition]:
-        """Link without announcing: all must be linked before a client learns of the stream and may move it.
+        """Link matching subscriptions without announcing them, and return their positions.
 
-        If counters run out, a subscription stays unlinked; the command does not fail.
+        All of them must be linked before any client learns of the stream and can advance it. If no counter is left, a subscription
+        stays unlinked, and the command still succeeds.
         """
         linked = []
         for subscription in self.matching(stream):
             try:
                 linked.append(self._links.link(subscription, stream, now_ns))
             except BufferError as error:
-                # Without the ids of the stream, which a peer can vary.
+                # Without the session and registration ids of the stream, because a peer could create many different texts.
                 text = f"subscription {subscription.registration_id} was not linked to stream {stream.stream_id}"
                 self._resources.errors.record(f"{text}: {error}")
         return linked
@@ -73,7 +74,7 @@ class StreamRegistry(Generic[S]):
 
     @contextmanager
     def _given_back_on_error(self, memory: StreamMemory) -> Iterator[None]:
-        """Free log and counters if the next steps fail."""
+        """Free the log and the counters if the body of the ``with`` statement raises."""
         try:
             yield
         except BaseException:
@@ -92,7 +93,7 @@ class StreamRegistry(Generic[S]):
         self._resources.logs.delete(stream.log, stream.log_file)
 
     def _socket_fields(self, *, sndbuf: int, rcvbuf: int) -> dict[str, Any]:
-        """A log's socket buffer fields: the channel's request (0 for none) and the system's values."""
+        """Return the socket buffer fields of a log: the channel's request (0 for none), and the system's defaults and limits."""
         limits = self._resources.buffer_limits
         return {
             "socket_sndbuf_length": sndbuf,

@@ -1,4 +1,4 @@
-"""ADD_SUBSCRIPTION and REMOVE_SUBSCRIPTION: over the network, IPC and spies (docs/protocols/aeron.md, 7, 19.5)."""
+"""ADD_SUBSCRIPTION and REMOVE_SUBSCRIPTION, for network, IPC and spy subscriptions (docs/protocols/aeron.md, 7, 19.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subscriptions, their positions in a source, and the conductor's view of a source."""
+"""Subscriptions, their positions in the streams they read, and the conductor's view of such a stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class TetherState(Enum):
-    """The states of a subscriber that may be cut off when it stalls the others (docs/protocols/aeron.md, 19.6)."""
+    """The states of a subscriber (docs/protocols/aeron.md, 19.6).
+
+    Only an untethered subscriber leaves ACTIVE, when it stalls the others.
+    """
 
     ACTIVE = auto()
     LINGER = auto()
@@ -37,7 +40,7 @@ _TETHER_SUCCESSORS = {
 
 @mutable
 class Interest:
-    """One channel that a subscription reads: its own or a destination. ``channel`` is the client's text."""
+    """A channel that a subscription reads, which is its own channel or a destination. ``channel`` is the client's text."""
 
     channel: str
     params: SubscriptionParams
@@ -45,7 +48,10 @@ class Interest:
 
 @mutable
 class LocalInterest(Interest):
-    """A local publication's channel; ``spied`` is the network publication's channel, None for IPC."""
+    """A channel of local publications that a subscription reads.
+
+    ``spied`` is the channel of the network publications to spy on, or None for IPC.
+    """
 
     spied: UdpChannel | None
 
@@ -53,7 +59,10 @@ class LocalInterest(Interest):
         return self.spied is None and self._accepts_session(session_id)
 
     def reads_sent(self, channel: UdpChannel, session_id: int) -> bool:
-        """Whether it spies on a session sent through ``channel``. A tag matches any session (docs/protocols/aeron.md, 19.5)."""
+        """Return whether this channel spies on a session sent through ``channel``.
+
+        If the tags are the same, all sessions match (docs/protocols/aeron.md, 19.5).
+        """
         if self.spied is None:
             return False
         if self.spied.tag is not None and self.spied.tag == channel.tag:
@@ -66,10 +75,10 @@ class LocalInterest(Interest):
 
 @mutable
 class SubscriptionLink:
-    """One registered subscription. ``interest`` is the channel that it was added with.
+    """A registered subscription. ``interest`` is the channel with which the client added it.
 
-    ``receive_channel`` is where its network streams arrive; ``session_id`` limits them to one session, None to all. ``local``
-    are the channels of this driver's publications that it reads.
+    ``receive_channel`` is the open channel for its network streams, of which it reads only session ``session_id``, or all if that
+    is None. ``local`` are the channels of this driver's publications that it reads.
     """
 
     registration_id: int
@@ -96,9 +105,9 @@ class SubscriptionLink:
         return next((each for each in self.local if each.reads_sent(channel, session_id)), None)
 
     def interest_in_received(self, channel: ReceiveChannel, session_id: int) -> Interest | None:
-        """Its own channel, if that receives the session's streams arriving through ``channel``.
+        """Return the subscription's own channel if it receives a session that arrives through ``channel``, else None.
 
-        A subscription that waits for a response takes none before the session is known.
+        A subscription for responses receives nothing until its session is known.
         """
         if self.receive_channel is not channel:
             return None
@@ -109,7 +118,7 @@ class SubscriptionLink:
 
 @mutable
 class SubscriberPosition:
-    """One subscription's position in a source, and the channel it reads it through."""
+    """The position of a subscription in a stream, and the channel through which it reads the stream."""
 
     subscription: SubscriptionLink
     interest: Interest
@@ -123,7 +132,7 @@ class SubscriberPosition:
 
 
 class StreamSource(Protocol):
-    """A log that subscriptions read: an IPC publication, an image, or a spied network publication."""
+    """A stream that subscriptions read: an IPC publication, an image, or a network publication with spies."""
 
     registration_id: int
     session_id: int

@@ -1,4 +1,4 @@
-"""The driver's subscriptions, and which of them match a stream."""
+"""The registry of the driver's subscriptions, which finds those that match a stream."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ class SubscriptionRegistry:
         check_unused(registration_id, self._by_id)
 
     def check_no_clash(self, candidate: SubscriptionLink) -> None:
-        """Check that ``reliable``, ``rejoin`` and being a response agree (docs/protocols/aeron.md, 7)."""
+        """Check that subscriptions to the same session agree on ``reliable``, ``rejoin`` and ``is_response``.
+
+        Raises RegistrationError (docs/protocols/aeron.md, 7).
+        """
         for other in self:
             if (
                 other.receive_channel is not candidate.receive_channel
