@@ -39,5 +39,5 @@ class DriverCounters:
         self.manager.set_label(cell.counter_id, spec.label)
 
     def free(self, cell: CounterCell) -> None:
-        """Free a counter. Its id can be reused after the setting ``counters_free_to_reuse_timeout_ns``."""
+        """Free a counter. Its id can be reused after ``counters_free_to_reuse_timeout_ns`` of the settings."""
         self.manager.free(cell.counter_id, self._clock.epoch_ms())

@@ -1,4 +1,4 @@
-"""The class MediaDriver, a driver in a child process, in threads of this process, or invoked by the caller."""
+"""MediaDriver: a driver in a child process, in threads of this process, or invoked by the caller."""
 
 from __future__ import annotations
 

@@ -191,7 +191,10 @@ def pauses(settings: DriverSettings, agent: str) -> tuple[int, int, int, int]:
 
 
 class DriverThreads:
-    """The running agents of a driver. In INVOKER mode there are no threads, and ``invoke`` runs one duty cycle, else it is None."""
+    """The running agents of a driver.
+
+    In INVOKER mode there are no threads, and ``invoke`` runs one duty cycle. In other modes ``invoke`` is None.
+    """
 
     def __init__(self, context: DriverContext) -> None:
         self._core: DriverCore | None = DriverCore(context)

@@ -1,4 +1,4 @@
-"""The conductor, which runs client commands, handles messages of the other agents, and manages the life of every resource.
+"""The conductor, which runs client commands, handles messages of the other agents, and manages all resources.
 
 The sender and the receiver move frames. The conductor creates, links and ends everything that they use. Only the conductor
 allocates counters, creates and deletes logs, resolves names, opens sockets and sends responses to clients. Streams never wait for
@@ -6,13 +6,13 @@ it, because compiled cycles move limits and positions, clean logs, and send stat
 
 A duty cycle does the following, in this order:
 
-1. Handle at most one client command (``client_command_adapter``). A command that needs an address of a socket that is still
-   closing waits, and delays the commands after it.
+1. Handle at most one client command (``client_command_adapter``). A command that needs an address that a closing socket still uses
+   waits, and delays the commands after it.
 2. Handle messages of the sender and the receiver (``agent_message_adapter``).
 3. Exchange names with other drivers, if configured.
 4. Delete unused logs. Unmapping a large log takes milliseconds, so there is a limit per cycle.
-5. Once per timer interval: write the heartbeat, release clients that are gone, take each stream through its next step, and unblock
-   the to-driver buffer if a dead client blocks it.
+5. Once per timer interval: write the heartbeat, release clients that are gone, move streams to their next states if that is due,
+   and unblock the to-driver buffer if a dead client blocks it.
 
 A registration of a client is a ``PublicationLink``, a ``SubscriptionLink`` or a counter, and ends with the client. The objects that
 registrations use are counted: a publication has ``references``, and an open channel has ``users`` and ``interest``. They end when

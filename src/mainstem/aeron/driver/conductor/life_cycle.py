@@ -227,7 +227,7 @@ def untethered_limit(reference_position: int, window_length: int) -> int:
 
 
 def untethered_image_limit(reference_position: int, window_length: int, reported_position: int, mtu: int) -> int:
-    """Return the position like `untethered_limit`, for an image, whose receiver reports only every quarter of the window.
+    """Return the same as `untethered_limit` for an image, whose receiver reports only every quarter of the window.
 
     A subscriber that stops less than a quarter of the window beyond ``reported_position`` keeps the receiver from reporting a new
     position. When the sender has used up the reported window, except for the last quarter or datagram, such a subscriber may be

@@ -59,8 +59,8 @@ class PublicationRequest:
 class Publication(Stream[PublicationParams]):
     """A log that local clients write. ``references`` counts the registrations that keep it active.
 
-    ``path`` moves limits and positions. ``positions`` are those of the subscribers that the path waits for. ``limit`` is the counter
-    of the publishers' limit.
+    ``path`` moves limits and positions. ``positions`` are those of the subscribers that the path waits for. ``limit`` is the
+    counter of the publishers' limit.
     """
 
     path: IpcPath | SendPath

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
     from mainstem.aeron.driver.conductor_proxy import ResponseConnected, ResponseSetupReceived
 
-# The correlation id "prototype", for a publication that a client adds before there is an image to respond to.
+# The correlation id "prototype": it creates the endpoint and the log settings before there is an image to respond to.
 PROTOTYPE = -2
 
 

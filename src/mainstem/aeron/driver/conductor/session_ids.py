@@ -21,7 +21,7 @@ def random_i32(rng: Random) -> int:
 
 
 class SessionIds:
-    """A source of session ids outside ``[reserved_low, reserved_high]``."""
+    """An allocator of session ids outside ``[reserved_low, reserved_high]``."""
 
     def __init__(self, rng: Random, *, reserved_low: int, reserved_high: int) -> None:
         self._low = reserved_low

@@ -126,7 +126,7 @@ LOOPBACK = NetworkInterface(name="lo", index=1, ip="127.0.0.1", is_loopback=True
 
 
 class LiteralResolver:
-    """A resolver of numeric addresses, ``localhost`` and the given names that uses no network."""
+    """A resolver that uses no network. It knows numeric addresses, ``localhost`` and the given names."""
 
     def __init__(
         self, names: Mapping[str, str] | None = None, *, interfaces: Sequence[NetworkInterface] = (LOOPBACK,)

@@ -131,7 +131,7 @@ class Transports(Protocol):
 
 
 class SystemTransports:
-    """UDP sockets of this machine.
+    """The UDP sockets of the operating system.
 
     ``incoming_loss`` and ``outgoing_loss`` return the loss generator of a transport, given its number. ``offload=False`` disables
     the kernel's segmentation offload. ``slots`` is the number of datagrams, or coalesced runs of them, that a transport reads at

@@ -137,7 +137,7 @@ class DataPacketDispatcher:
         return True
 
     def on_refused(self, stream_id: int, session_id: int, now_ns: int) -> None:
-        """Ignore data of a session that the endpoint filter refused, for a while; SETUPs still count, from any source."""
+        """Ignore data of a session that the endpoint filter refused, for a while. Don't ignore SETUPs from any source."""
         self._enter(stream_id, session_id, SessionState.REFUSED, now_ns + PENDING_SETUP_TIMEOUT_NS)
 
     def cool_down(self, stream_id: int, session_id: int, until_ns: int) -> None:

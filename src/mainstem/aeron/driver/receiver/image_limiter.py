@@ -47,7 +47,7 @@ class Refusal(Enum):
 
 
 class ImageLimiter:
-    """Counts of the receiver's images, and the decision whether another one may be created.
+    """The counts of the receiver's images, which decide whether another one may be created.
 
     ``stream_limit`` is per endpoint and stream, ``source_limit`` per source address, and ``total_limit`` for the whole driver.
     """
@@ -70,7 +70,7 @@ class ImageLimiter:
         return len(self._source_of)
 
     def refusal(self, session: Session, address: str) -> Refusal | None:
-        """Return why the session may not have an image, or None if it may or already counts."""
+        """Return why the session may not have an image, or None if it may have one or is already counted."""
         if session in self._source_of:
             return None
         if self._of_stream[session[:2]] >= self._stream_limit:
@@ -88,7 +88,7 @@ class ImageLimiter:
 
     def creating(self, session: Session, address: str) -> None:
         """Count a session whose image the conductor was asked to create; ``address`` is the SETUP's source address."""
-        # If the conductor never responded to an earlier request, the session still counts.
+        # The session is still counted if the conductor never responded to an earlier request.
         self.gone(session)
         source = self._source_of[session] = self._prefixes.prefix_of(address)
         self._creating.add(session)
@@ -108,7 +108,7 @@ class ImageLimiter:
             _uncount(self._silent_of_source, self._source_of[session])
 
     def gone(self, session: Session) -> None:
-        """Stop counting a session whose image was refused or removed. Do nothing if the session doesn't count."""
+        """Stop counting a session whose image was refused or removed. Do nothing if it isn't counted."""
         # Before the pop: ``heard`` reads the session's source.
         self.heard(session)
         source = self._source_of.pop(session, None)
