@@ -10,7 +10,7 @@ page, whether driver or client. So no process touches a page whose block may be 
 - The compiled paths allocate the terms of a sparse log before any process may touch them (``_core/driver/block_allocator.py``). If
   an allocation fails, the stream waits for space: publishers see back pressure, and senders see a closed window.
 - A sparse log gets its first blocks before its client learns of it. The factory creates a new log only if the free space covers
-  its whole length. If the kernel cannot allocate blocks ahead, the factory also reserves the whole length of each log.
+  its whole length. If the kernel cannot allocate blocks ahead, the factory also reserves the whole length of each sparse log.
 
 Without storage checks, the factory reserves nothing and no stream waits.
 
