@@ -1,4 +1,4 @@
-"""Recordings: streams on disk in Aeron Archive's own layout, written crash-safe and read by position."""
+"""Recordings: streams on disk in Aeron Archive's layout, written crash-safely and read by position."""
 
 from mainstem.recording.catalog import RecordingDescriptor, read_catalog
 from mainstem.recording.persistent.subscription import PersistentSubscription

@@ -1,12 +1,12 @@
-"""What a reader needs of an archive, and the archive whose layout is that of a recorder's directory.
+"""The interface between a reader and an archive, and the archive whose layout is that of a recorder's directory.
 
-Theory of operation. A reader computes with positions; an archive has the bytes. ``Archive`` is what is between them, so that
-the same reader serves a directory that is being written on this machine, one in an object store or on a server, and other
-layouts. A segment is memory from the archive. A local file is mapped, and all of it is there, at its own offsets. Of a
-remote one, ``chunks`` fetches ranges ahead into memory that is used again and again, in which a frame is as far into a term as
-in the file (``place``): so the checks of term offsets, and frames across two chunks, are what they are in a mapped file.
+Theory of operation. A reader computes with positions; an archive provides the bytes. ``Archive`` is the interface between the two.
+So the same reader can read a local directory while it is written, a directory in an object store or on a server, and other layouts.
+A segment is memory that the archive provides. A local file is mapped, so all of it is available at its own offsets. For a remote
+file, ``chunks`` fetches ranges ahead into memory that is reused. In that memory, a frame has the same offset within a term as in
+the file (``place``), so checks of term offsets, and frames that span two chunks, work as in a mapped file.
 
-One thread uses an archive at a time; its fetching threads are its own.
+Only one thread may use an archive at a time. Its fetching threads are internal.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from mainstem.recording.catalog import RecordingDescriptor
     from mainstem.store.base import Store
 
-# Written once, when an archive gets its identity: {"id": "...", "host": "..."}.
+# Written once, when an archive is given its identity: {"id": "...", "host": "..."}.
 IDENTITY_FILE = "mainstem-archive.json"
 MAX_IDENTITY_LENGTH = 4096
-# Longer than the tick of any file system's clock, and than the clocks of two machines usually differ.
+# Longer than the resolution of any file system's timestamps, and than the usual clock difference between two hosts.
 UNSETTLED_NS = 2 * NS_PER_SECOND
 NAMES_NS = NS_PER_SECOND
 
@@ -55,48 +55,51 @@ class ArchiveSegment(Protocol):
 
     @property
     def length(self) -> int:
-        """The available bytes of the segment, from its base."""
+        """The number of available bytes of the segment, from its base."""
         ...
 
     @property
     def memory(self) -> mmap | bytes:
-        """The memory that holds each byte at its ``place``. Only read ranges that ``chunks`` yielded."""
+        """The memory that has each byte at its ``place``. Read only ranges that ``chunks`` has yielded."""
         ...
 
     @property
     def is_mapped(self) -> bool:
-        """Whether what was read stays readable until it is closed; otherwise its memory is that of one iteration."""
+        """Whether memory stays valid until the segment is closed. Otherwise, it is valid only during one iteration."""
         ...
 
     def place(self, offset: int) -> int:
-        """Where a file offset is in ``memory``: as far into a term as in the file."""
+        """Return where a file offset is in ``memory``. Its offset within a term is the same as in the file."""
         ...
 
     def chunks(self, start: int, end: int) -> Iterator[tuple[int, int]]: ...
 
     def read(self, start: int, end: int) -> bytes:
-        """The bytes ``[start, end)`` of the file, wherever frames begin. Raises RecordingError if they are missing."""
+        """Return the bytes ``[start, end)`` of the file, regardless of frame boundaries.
+
+        Raises RecordingError if they are missing.
+        """
         ...
 
     def close(self) -> None: ...
 
 
 class Archive(Protocol):
-    """Recordings with one catalog and id."""
+    """Recordings that share one catalog and one id."""
 
     @property
     def url(self) -> str:
-        """Its location, for errors and for opening it elsewhere."""
+        """The location of the archive, for error messages and for opening it in another process."""
         ...
 
     @property
     def archive_id(self) -> str:
-        """The id, which stays the same wherever the archive is copied; the URL if it has none."""
+        """The id, which stays the same if the archive is copied. If it has none, the URL."""
         ...
 
     @property
     def host(self) -> str:
-        """The host whose recorder wrote it; empty if unknown."""
+        """The host whose recorder wrote the archive; empty if unknown."""
         ...
 
     def refresh(self) -> None:
@@ -104,11 +107,11 @@ class Archive(Protocol):
         ...
 
     def recordings(self) -> list[RecordingDescriptor]:
-        """The recordings in catalog order. Raises RecordingError if there is no archive."""
+        """Return the recordings in catalog order. Raises RecordingError if there is no archive."""
         ...
 
     def segments(self, descriptor: RecordingDescriptor) -> Mapping[int, int]:
-        """The length in bytes of each available segment of a recording, by base, ascending."""
+        """Return the length in bytes of each available segment of a recording, by base, ascending."""
         ...
 
     def segment(self, descriptor: RecordingDescriptor, base: int) -> ArchiveSegment:
@@ -116,20 +119,20 @@ class Archive(Protocol):
         ...
 
     def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
-        """The current recorded position of each recording, or None; bulk variant that opens no readers."""
+        """Return the current recorded position of each recording, or None if unknown. Does not need a reader for each."""
         ...
 
     def index(self, descriptor: RecordingDescriptor) -> RecordingIndex | None:
-        """The recorded position and the index; None if the recording has none. The caller closes it."""
+        """Return the recorded position and the index, or None if the recording has none. The caller closes it."""
         ...
 
     def close(self) -> None: ...
 
 
 class DirectoryArchive:
-    """A recorder's directory, or Aeron Archive's, in any store.
+    """A directory of Mainstem's recorder or of Aeron Archive, in any store.
 
-    With ``keep_listing``, and for remote stores, segments are listed once, until ``refresh``.
+    With ``keep_listing``, and in remote stores, segments are listed once and then again only after ``refresh``.
     """
 
     def __init__(self, store: Store, *, keep_listing: bool = False) -> None:
@@ -137,7 +140,7 @@ class DirectoryArchive:
         self.directory = store.local_path()
         self._keep_listing = keep_listing or self.directory is None
         self._listing: dict[int, dict[int, int]] | None = None
-        # The result of `_bases`, its time, and the directory's modification time.
+        # The directory's modification time, the time of the listing, and the result of `_bases`.
         self._names: tuple[int, int, dict[int, list[int]]] | None = None
         self._catalog: tuple[bytes, list[RecordingDescriptor]] | None = None
         self._identity: dict[str, str] | None = None
@@ -202,15 +205,16 @@ class DirectoryArchive:
         return {base: lengths[base] for base in segments_among(descriptor, lengths)}
 
     def _bases(self, directory: Path) -> dict[int, list[int]]:
-        """The bases of the segments in a directory by recording, listed again when the directory has changed.
+        """Return the bases of the segments in a directory, by recording. The directory is listed again if it has changed.
 
-        Also after a second, because not every file system updates a directory's modification time.
+        It is also listed again after a second, because not every file system updates a directory's modification time.
         """
         changed_ns, now_ns = directory.stat().st_mtime_ns, SYSTEM_CLOCK.epoch_ns()
         if self._names is not None and self._names[0] == changed_ns and 0 <= now_ns - self._names[1] < NAMES_NS:
             return self._names[2]
         bases = all_segment_bases(directory)
-        # Changes within one tick of a file system's clock leave the same time: names as young as that are read again.
+        # Two changes within the resolution of the file system's clock have the same time, so do not cache a listing of a recent
+        # change.
         is_settled = now_ns - changed_ns > UNSETTLED_NS
         self._names = (changed_ns, now_ns, bases) if is_settled else None
         return bases

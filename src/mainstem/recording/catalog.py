@@ -1,14 +1,14 @@
-"""``archive.catalog``: what recordings a directory holds, in Aeron Archive's own layout (version 3.1.0).
+"""``archive.catalog``: the list of the recordings in a directory, in Aeron Archive's layout (version 3.1.0).
 
-A header of 32 bytes, then an entry for each recording, aligned; catalogs of the older form say alignment 0, which means 1024
-with the first entry at 1024. All integers are little-endian. Every change is atomic for readers and for a recorder that is
-killed meanwhile: a new entry appears with the last four bytes written, its length; a position or a state changes in one aligned
-store.
+A catalog has a header of 32 bytes and then an aligned entry for each recording. In catalogs of the older form the header has
+alignment 0, which means an alignment of 1024 and the first entry at offset 1024. All integers are little-endian. Every change is
+atomic for readers, and stays so if the recorder is killed: a new entry becomes visible when its length is written, as the last four
+bytes; a position or a state changes in one aligned store.
 
-After a loss of power each page of the file may be the old one or the new one. So a new entry does not cross a page where it fits
-into one: the entry before it becomes longer, up to the page's end. Where an entry must cross, and always in a durable catalog, its
-body is on the device before its length is written. An entry that cannot be read all the same (another program wrote it, or the
-device lost a page) is a ``CatalogProblem``: reading continues with the next readable entry.
+After a power failure, each page of the file is either the old or the new one. So a new entry does not cross a page boundary if it
+fits into one page: the preceding entry is extended to the end of its page instead. If an entry must cross a boundary, and always in
+a durable catalog, its body is on the device before its length is written. If an entry still cannot be read (because another program
+wrote it, or the device lost a page), it is reported as a ``CatalogProblem``, and reading continues with the next readable entry.
 """
 
 from __future__ import annotations
@@ -65,18 +65,18 @@ _CHECKSUM_OFFSET = 8
 _START_TIMESTAMP, _STOP_TIMESTAMP, _START_POSITION, _STOP_POSITION = 24, 32, 40, 48
 _SESSION_ID = 72
 
-# A catalog of a million recordings has 200 MB; a larger file is not a catalog.
+# A catalog of a million recordings has 200 MB. A file that is longer than this is not a catalog.
 MAX_CATALOG_LENGTH = 1 << 30
-MAX_ENTRY_LENGTH = 1 << 20  # three texts of addresses and channels
+MAX_ENTRY_LENGTH = 1 << 20  # three strings: an address and two channels
 USUAL_ENTRY_LENGTH = 16 << 10
 MAX_ALIGNMENT = 4096
 # After a power failure, each page on the device is old or new.
 PAGE_LENGTH = 4096
-# Limits of the search for the next entry after a corrupt one: bytes, and offsets that are tried in one reading.
+# Limits of the search for the next entry after a corrupt one: bytes to search, offsets to try, and bytes per read.
 MAX_SEARCH_LENGTH = 16 << 20
 MAX_CANDIDATES = 1_000
 SEARCH_LENGTH = 1 << 20
-# Positions and times are numbers of 64 bits in columns; a time of the catalog is in ms, and rows have it in ns.
+# Positions and times are 64-bit integers in columns. The catalog has times in ms, and rows have them in ns.
 MAX_POSITION = (1 << 63) - 1 - (1 << 31)
 MAX_TIMESTAMP = ((1 << 63) - 1) // NS_PER_MS
 
@@ -88,12 +88,12 @@ class RecordingDescriptor:
     Attributes:
         recording_id: The id of the recording in its archive.
         start_timestamp: When recording began, in epoch milliseconds.
-        stop_timestamp: When recording stopped, in epoch milliseconds; -1 while it is active.
-        start_position: The first position of the stream that is recorded, in bytes.
-        stop_position: The position after the last recorded frame; -1 while it is active.
+        stop_timestamp: When recording stopped, in epoch milliseconds; -1 while the recording is active.
+        start_position: The first recorded position of the stream, in bytes.
+        stop_position: The position after the last recorded frame; -1 while the recording is active.
         initial_term_id: The stream's first term id.
-        segment_file_length: Bytes of a segment file.
-        term_buffer_length: Bytes of a term of the stream.
+        segment_file_length: The size of a segment file in bytes.
+        term_buffer_length: The size of the stream's terms in bytes.
         mtu_length: The stream's MTU in bytes.
         session_id: The stream's session id.
         stream_id: The stream id.
@@ -101,7 +101,7 @@ class RecordingDescriptor:
         original_channel: The channel as it was subscribed to.
         source_identity: The address that the stream came from.
         control_session_id: The control session that started the recording; -1 if there was none.
-        correlation_id: The request that started it; -1 if there was none.
+        correlation_id: The request that started the recording; -1 if there was none.
     """
 
     recording_id: int
@@ -124,19 +124,19 @@ class RecordingDescriptor:
 
     @property
     def identity(self) -> str:
-        """Distinguishes this recording from any other with its id: start time, session, original channel.
+        """A string that differs for another recording with the same id: start time, session, original channel.
 
-        It stays the same while the recording grows, stops and is extended, and differs after a directory was recreated.
+        It stays the same while the recording grows, stops and is extended. It differs if the directory was recreated.
         """
         return f"{self.start_timestamp}/{self.session_id}/{self.original_channel}"
 
     @property
     def origin(self) -> StreamLife:
-        """The life of the stream in which the recording began. An archive that extends a recording replaces it."""
+        """The life of the stream in which the recording began. An archive that extends the recording replaces it."""
         return StreamLife(self.control_session_id, self.correlation_id)
 
     def encode(self) -> bytes:
-        """Encode the descriptor, without entry header and padding (docs/protocols/recordings.md).
+        """Encode the descriptor without the entry header and padding (docs/protocols/recordings.md).
 
         Returns:
             The bytes, little-endian.
@@ -151,13 +151,13 @@ class RecordingDescriptor:
 
         Args:
             data: The entry's bytes after its header.
-            entry_offset: Its offset in the catalog, for errors; -1 if there is none.
+            entry_offset: The offset of the entry in the catalog, for error messages; -1 if there is none.
 
         Returns:
             The descriptor.
 
         Raises:
-            RecordingError: There are too few bytes, or a text exceeds them.
+            RecordingError: There are too few bytes, or a string extends past their end.
         """
         try:
             values: dict[str, Any] = dict(zip(_FIXED_FIELDS, _FIXED.unpack_from(data, 0), strict=True))
@@ -175,12 +175,12 @@ class RecordingDescriptor:
         return cls(**values, entry_offset=entry_offset)
 
     def check(self) -> None:
-        """Check that the recording is possible: its id, lengths, positions and times.
+        """Check that the id, lengths, positions and times are valid.
 
         ``read_catalog`` checks its results, so readers can compute with them.
 
         Raises:
-            RecordingError: A value is impossible; the error names the recording, the value and its limits.
+            RecordingError: A value is invalid; the error names the recording, the value and its limits.
         """
         if self.recording_id < 0:
             raise RecordingError(f"recording {self.recording_id}: the id must not be negative")
@@ -218,12 +218,12 @@ class CatalogProblem:
     length: int
     text: str
     is_end: bool = False
-    """Whether no entry was found behind it; there may be one further on than is searched."""
+    """Whether no entry was found after it; there can still be one beyond the searched range."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """An entry of any state, and the recording in it; None if that cannot be read."""
+    """An entry in any state, with its recording, or None if the recording cannot be read."""
 
     offset: int
     length: int
@@ -249,14 +249,14 @@ class _Entry:
 
     @property
     def id(self) -> int:
-        """The recording id, -1 if the body is too short."""
+        """The recording id, or -1 if the body is too short."""
         return _ID.unpack_from(self.body, _ENTRY_ID)[0] if len(self.body) >= _ENTRY_ID + _ID.size else NULL
 
 
 def read_catalog(directory: Path | str, *, deleted: bool = False) -> list[RecordingDescriptor]:
     """Read the catalog of a directory.
 
-    Corrupt entries are left out, with a warning in the log; ``find_catalog_problems`` returns them.
+    Corrupt entries are skipped, with a warning in the log; ``find_catalog_problems`` returns them.
 
     Args:
         directory: A directory of Mainstem's recorder or of Aeron Archive.
@@ -284,7 +284,7 @@ def read_catalog(directory: Path | str, *, deleted: bool = False) -> list[Record
 
 
 def read_entries(directory: Path) -> list[CatalogEntry]:
-    """The entries of a directory's catalog, whatever their state. Raises RecordingError as ``read_catalog``."""
+    """Return the entries of a directory's catalog in any state. Raises RecordingError like ``read_catalog``."""
     path = directory / CATALOG_FILE
     entries = []
     with _open(directory) as file:
@@ -297,13 +297,13 @@ def read_entries(directory: Path) -> list[CatalogEntry]:
 
 
 def find_catalog_problems(directory: Path) -> list[CatalogProblem]:
-    """The unreadable entries of a directory's catalog. Raises RecordingError like ``read_catalog``."""
+    """Return the unreadable entries of a directory's catalog. Raises RecordingError like ``read_catalog``."""
     states = (STATE_VALID, STATE_DELETED)
     return [each for each in _read(directory, states) if isinstance(each, CatalogProblem)]
 
 
 def find_changed_entries(directory: Path) -> list[CatalogProblem]:
-    """The entries of a directory's catalog whose checksum differs from Aeron Archive's. Without one it is zero."""
+    """Return the entries of a directory's catalog that do not match the checksum that Aeron Archive stored, if it stored one."""
     path = directory / CATALOG_FILE
     with path.open("rb") as file:
         return [
@@ -340,10 +340,10 @@ def _open(directory: Path) -> Iterator[IO[bytes]]:
 def decode_catalog(
     data: bytes, name: str, *, before: bytes = b"", known: Mapping[int, RecordingDescriptor] | None = None
 ) -> list[RecordingDescriptor]:
-    """Decode a catalog's bytes; ``name`` is for errors.
+    """Decode a catalog's bytes. ``name`` is for error messages.
 
-    Entries that are unchanged since ``before`` come from ``known``, by ``entry_offset``: decoding ten thousand entries takes a
-    tenth of a second.
+    Entries that have not changed since ``before`` are taken from ``known``, by ``entry_offset``, because decoding ten thousand
+    entries takes a tenth of a second.
     """
     descriptors = []
     for each in _descriptors(BytesIO(data), name, len(data), (STATE_VALID,), before, known or {}):
@@ -385,7 +385,7 @@ def _decoded(entry: _Entry) -> RecordingDescriptor | CatalogProblem:
 
 
 def _first_entry(file: IO[bytes], name: str, size: int) -> tuple[int, int]:
-    """Where the first entry is, and the alignment of entries. Raises RecordingError if it isn't a catalog."""
+    """Return the offset of the first entry, and the alignment of entries. Raises RecordingError if the file is not a catalog."""
     if size < HEADER_LENGTH or size > MAX_CATALOG_LENGTH:
         raise RecordingError(f"{name} is not a catalog: it has {size} bytes")
     version, _, _, alignment = _HEADER.unpack_from(file.read(HEADER_LENGTH))
@@ -399,7 +399,7 @@ def _first_entry(file: IO[bytes], name: str, size: int) -> tuple[int, int]:
 
 
 def _entries(file: IO[bytes], name: str, size: int) -> Iterator[_Entry | CatalogProblem]:
-    """Yield each entry, valid or not, and each problem, one by one. Raises RecordingError if it isn't a catalog."""
+    """Yield each entry in any state, and each problem. Raises RecordingError if the file is not a catalog."""
     offset, grain = _first_entry(file, name, size)
     candidates = MAX_CANDIDATES
     while offset + ENTRY_HEADER_LENGTH <= size:
@@ -427,7 +427,7 @@ def _aligned(length: int, grain: int) -> int:
 
 
 def _wrong_length(offset: int, length: int, size: int) -> str:
-    """Why an entry cannot have this length; empty if it can, or if there is no entry."""
+    """Return why an entry cannot have this length; an empty string if it can, or if there is no entry."""
     if length < 0:
         return f"the entry at {offset} has a length of {length}"
     if offset + ENTRY_HEADER_LENGTH + length > size:
@@ -438,13 +438,13 @@ def _wrong_length(offset: int, length: int, size: int) -> str:
 
 
 def _next_entry(file: IO[bytes], offset: int, size: int, grain: int, candidates: int) -> tuple[int, int]:
-    """The next place after ``offset`` that holds an entry, or -1, and how many places were examined."""
+    """Return the offset of the next entry after ``offset``, or -1, and the number of offsets that were examined."""
     looked_at = 0
     end = min(size, offset + MAX_SEARCH_LENGTH)
     for begin in range(offset + grain, end, SEARCH_LENGTH):
         file.seek(begin)
         data = file.read(min(SEARCH_LENGTH, end - begin))
-        # Behind the last entry there is usually nothing at all.
+        # After the last entry, there are usually only zeros.
         first = len(data) - len(data.lstrip(b"\0"))
         for at in range(first // grain * grain, len(data) - ENTRY_HEADER_LENGTH + 1, grain):
             length, state, _ = _ENTRY_HEADER.unpack_from(data, at)
@@ -466,7 +466,10 @@ def _crosses_a_page(offset: int, length: int) -> bool:
 
 
 def _place(last: int, end: int, whole: int, grain: int) -> int:
-    """Where an entry of ``whole`` bytes begins: at ``end``, or in the next page, up to which the one at ``last`` then grows."""
+    """Return where an entry of ``whole`` bytes begins: at ``end``, or at the start of the next page.
+
+    It begins there if that keeps it from crossing a page boundary. The entry at ``last`` is then extended up to the new one.
+    """
     if last < 0 or not _crosses_a_page(end, whole):
         return end
     place = end + _aligned(PAGE_LENGTH - end % PAGE_LENGTH - ENTRY_HEADER_LENGTH, grain)
@@ -475,9 +478,9 @@ def _place(last: int, end: int, whole: int, grain: int) -> int:
 
 
 class Catalog:
-    """The catalog of one directory, open for writing by the holder of the recorder's lock.
+    """The catalog of one directory, opened for writing by the holder of the recorder's lock.
 
-    With ``durable`` each change is on the device when its call returns.
+    With ``durable``, each change is on the device when its call returns.
     """
 
     def __init__(self, directory: Path, *, durable: bool = False, disk: Disk = DISK) -> None:
@@ -485,11 +488,11 @@ class Catalog:
         self._durable = durable
         self._disk = disk
         self._fd = -1
-        # Determined by one walk, and again by another where an addition failed.
+        # Determined by walking the catalog once, and again after an addition that failed.
         self._next: tuple[int, int, int] | None = None
         self._path = directory / CATALOG_FILE
         header = _HEADER.pack(CATALOG_VERSION, HEADER_LENGTH, 0, ALIGNMENT)
-        # Once in a directory's life: without its header no entry can be read.
+        # Always durable, because without its header no entry can be read. This happens only once per directory.
         self._fd = disk.open_whole(self._path, header.ljust(HEADER_LENGTH, b"\0"), durable=True)
 
     def _settle(self) -> None:
@@ -509,7 +512,7 @@ class Catalog:
         return RecordingDescriptor.decode(os.pread(self._fd, length, offset + ENTRY_HEADER_LENGTH), offset)
 
     def mend(self) -> None:
-        """Replace unreadable bytes by an invalid entry: an Aeron Archive goes from entry to entry by their lengths."""
+        """Replace unreadable bytes by an invalid entry, because an Aeron Archive walks the entries by their lengths."""
         for problem in find_catalog_problems(self.directory):
             log.warning("%s: %s; the recording of that entry is left out from now on", self._path, problem.text)
             for offset in range(
@@ -521,7 +524,7 @@ class Catalog:
                 self._settle()
 
     def add(self, descriptor: RecordingDescriptor, *, min_id: int = 0) -> RecordingDescriptor:
-        """Append a recording under the next free id, at least ``min_id``, and return it with that id."""
+        """Append a recording under the next free id, which is at least ``min_id``, and return it with that id."""
         (alignment,) = _LENGTH.unpack(os.pread(self._fd, _LENGTH.size, _ALIGNMENT_OFFSET))
         grain = alignment or OLD_ALIGNMENT
         next_id, last, end = self.find_place()
@@ -538,9 +541,9 @@ class Catalog:
         disk = self._disk
         if place > end:
             if has_grown:
-                # The longer entry must not reach over the end of the file that a loss of power leaves.
+                # After a power failure, the extended entry must not reach beyond the end of the file.
                 self.sync()
-            # Before anything is behind it: readers go from entry to entry by their lengths.
+            # This is written before the new entry, because readers walk the entries by their lengths.
             disk.write(self._fd, _LENGTH.pack(place - last - ENTRY_HEADER_LENGTH), last)
         header = _ENTRY_HEADER.pack(0, STATE_VALID, 0).ljust(ENTRY_HEADER_LENGTH, b"\0")
         disk.write(self._fd, (header + body).ljust(whole, b"\0"), place)
@@ -557,9 +560,9 @@ class Catalog:
         return self.find_place()[2] + USUAL_ENTRY_LENGTH > MAX_CATALOG_LENGTH
 
     def find_place(self) -> tuple[int, int, int]:
-        """The next id, where the last entry begins (-1 if none), and where the next one does, with zeros after it.
+        """Return the next id, the offset of the last entry (-1 if there is none), and the offset of the next one.
 
-        The first call walks the catalog.
+        The bytes after the last entry are zeros when this returns. The first call walks the catalog.
         """
         if self._next is not None:
             return self._next
@@ -574,7 +577,7 @@ class Catalog:
                 else:
                     last, end = entry.offset, entry.offset + _aligned(entry.length, grain)
                     next_id = max(next_id, entry.id + 1)
-        # A program that was killed while it added an entry leaves bytes there.
+        # A process that was killed while it added an entry leaves bytes there.
         rest = os.pread(self._fd, size - end, end) if end < size else b""
         if rest.count(0) < len(rest):
             self._disk.write(self._fd, bytes(len(rest)), end)
@@ -582,10 +585,10 @@ class Catalog:
         return self._next
 
     def _make_room(self, needed: int) -> bool:
-        """Grow the file if necessary, and return whether it grew. It never shrinks: an archive may have it mapped."""
+        """Extend the file if necessary, and return whether it was. It is never shortened, because an archive can have it mapped."""
         size = capacity = os.fstat(self._fd).st_size
         while capacity < needed:
-            # The archive's own growth; it reads whole entry headers up to the end of the file.
+            # The same growth as Aeron Archive's, which reads whole entry headers up to the end of the file.
             capacity = (capacity + capacity // 2 + ALIGNMENT) // ALIGNMENT * ALIGNMENT
         capacity = max(min(capacity, MAX_CATALOG_LENGTH), needed)
         if capacity > MAX_CATALOG_LENGTH:
@@ -601,34 +604,34 @@ class Catalog:
         at = descriptor.entry_offset + ENTRY_HEADER_LENGTH
         length, _, checksum = _ENTRY_HEADER.unpack(os.pread(self._fd, _ENTRY_HEADER.size, descriptor.entry_offset))
         algorithm = None
-        if checksum and 0 < length <= MAX_ENTRY_LENGTH:  # else the file was damaged
+        if checksum and 0 < length <= MAX_ENTRY_LENGTH:  # otherwise the file is corrupt
             algorithm = algorithm_of(os.pread(self._fd, length, at), 0, length, checksum)
         self._disk.write(self._fd, value, at + field_offset)
         if algorithm is not None:
-            # An archive that stores checksums refuses an entry whose own does not hold.
+            # An archive that stores checksums rejects an entry with a wrong checksum.
             checksum = algorithm.compute(os.pread(self._fd, length, at), 0, length)
             self._disk.write(self._fd, _LENGTH.pack(checksum), descriptor.entry_offset + _CHECKSUM_OFFSET)
 
     def stop(self, descriptor: RecordingDescriptor, stop_position: int, timestamp_ms: int) -> RecordingDescriptor:
         """Mark a recording as ended at ``stop_position``."""
-        # A recording that has a stop position says since when.
+        # Write the time first: a recording that has a stop position also has a stop time.
         self._store(descriptor, _STOP_TIMESTAMP, _ID.pack(timestamp_ms))
         self._store(descriptor, _STOP_POSITION, _ID.pack(stop_position))
         self._settle()
         return replace(descriptor, stop_position=stop_position, stop_timestamp=timestamp_ms)
 
     def extend(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
-        """Mark an ended recording as active again; it continues where it had stopped."""
-        # The position last: a recorder that the disk refuses one of them tries again with a recording that has ended.
+        """Mark an ended recording as active again. It continues where it stopped."""
+        # Write the position last: if a write fails, the recording still counts as ended, and the recorder can try again.
         self._store(descriptor, _STOP_TIMESTAMP, _ID.pack(NULL))
         self._store(descriptor, _STOP_POSITION, _ID.pack(NULL))
         self._settle()
         return replace(descriptor, stop_position=NULL, stop_timestamp=NULL)
 
     def replace_entry(self, descriptor: RecordingDescriptor) -> int:
-        """Replace an entry by a descriptor at its offset. Return how far later entries move, since it may be longer.
+        """Replace the entry at a descriptor's offset. Return how far later entries move, because the new entry can be longer.
 
-        A new catalog replaces the old one, so readers see either as a whole. Raises RecordingError if the catalog has no space.
+        The whole file is replaced atomically. Raises RecordingError if there is no space in the catalog.
         """
         (alignment,) = _LENGTH.unpack(os.pread(self._fd, _LENGTH.size, _ALIGNMENT_OFFSET))
         grain, at = alignment or OLD_ALIGNMENT, descriptor.entry_offset
@@ -649,7 +652,7 @@ class Catalog:
         return whole - before
 
     def _replace(self, data: bytes) -> None:
-        """Write the catalog again, in place of the old one: a reader sees all of either."""
+        """Write the catalog again and replace the old one atomically."""
         fresh = self._path.with_name(f"{self._path.name}.new")
         fd = self._disk.open(fresh)
         try:
@@ -666,11 +669,11 @@ class Catalog:
 
     @property
     def capacity(self) -> int:
-        """The bytes of the file, entries and room for more."""
+        """The size of the file in bytes, including space for more entries."""
         return os.fstat(self._fd).st_size
 
     def grow(self, capacity: int) -> None:
-        """Make room for more entries, so that the file has ``capacity`` bytes. It never becomes shorter."""
+        """Extend the file to ``capacity`` bytes, so that it has space for more entries. It is never shortened."""
         if not self.capacity <= capacity <= MAX_CATALOG_LENGTH:
             raise RecordingError(
                 f"{self._path}: the capacity must be from {self.capacity} to {MAX_CATALOG_LENGTH} bytes (got {capacity})"
@@ -679,12 +682,12 @@ class Catalog:
         self.sync()
 
     def set_state(self, entry: CatalogEntry, state: int) -> None:
-        """Make an entry valid or invalid."""
+        """Set the state of an entry to valid or invalid."""
         self._disk.write(self._fd, _LENGTH.pack(state), entry.offset + 4)
         self.sync()
 
     def store_checksum(self, descriptor: RecordingDescriptor, algorithm: FrameChecksum) -> None:
-        """Store the checksum of an entry, as an archive does that is configured with one."""
+        """Store the checksum of an entry, like an archive that is configured to use checksums."""
         at = descriptor.entry_offset
         (length,) = _LENGTH.unpack(os.pread(self._fd, _LENGTH.size, at))
         checksum = algorithm.compute(os.pread(self._fd, length, at + ENTRY_HEADER_LENGTH), 0, length)
@@ -692,7 +695,7 @@ class Catalog:
         self._settle()
 
     def remove(self, entries: Collection[CatalogEntry]) -> None:
-        """Remove entries, and move later ones to their places. The file keeps its length, and ids are not used again."""
+        """Remove entries, and move later entries into their place. The file keeps its length, and ids are not reused."""
         next_id, _, end = self.find_place()
         data = bytearray(self._path.read_bytes())
         (alignment,) = _LENGTH.unpack_from(data, _ALIGNMENT_OFFSET)

@@ -1,4 +1,4 @@
-"""Finds the end of a recording that no recorder has noted, by walking its last segment."""
+"""Finds the end of a recording by walking its last segment, for recordings without a stored end."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecordingEnd:
-    """Where the frames of a recording end.
+    """The end of a recording's frames, and why the walk ended there.
 
-    ``position`` is the end of the last whole frame. ``suspect`` is the start of the last frame if that crosses a page and
-    nothing proves that all of it was written, otherwise ``position``. ``reason`` is what ended the walk: ``end`` of what was
-    written, ``torn``, ``corrupt`` or ``missing`` file.
+    ``position`` is the end of the last whole frame. Usually, ``suspect`` is the same. But if the walk ended before the limit, and
+    the last frame crosses a page boundary, ``suspect`` is the start of that frame, because nothing proves that all of its pages
+    were written.
+
+    ``reason`` is ``end`` if the limit was reached or nothing more was written, ``torn`` if a frame is truncated, ``corrupt`` if a
+    frame header is invalid, and ``missing`` if a segment file is missing or too short.
     """
 
     position: int
@@ -32,7 +35,11 @@ class RecordingEnd:
 def find_end(
     archive: Archive, descriptor: RecordingDescriptor, *, limit: int | None = None, known: int = 0
 ) -> RecordingEnd:
-    """Walk the last segment until no whole frame follows or ``limit`` is reached, from ``known``, a frame boundary, if given."""
+    """Walk the last segment and return where its whole frames end.
+
+    The walk begins at ``known`` if that is given and in the segment; it must be a frame boundary. With ``limit``, segments that
+    begin at or after it are ignored, and the walk does not go past it.
+    """
     bases = list(archive.segments(descriptor))
     start = descriptor.start_position
     if limit is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 KINDS = ("parquet", "csv", "jsonl", "arrow")
 PAYLOADS = ("base64", "hex", "text")
-# CSV and JSON have no bytes: a payload is written as text there.
+# CSV and JSON cannot contain bytes, so payloads are written as text.
 TEXT_KINDS = ("csv", "jsonl")
 
 
@@ -30,8 +30,8 @@ class _Writer(Protocol):
 def write_rows(reader: pa.RecordBatchReader, file: IO[bytes], kind: str, *, payload: str = "base64") -> int:
     """Write record batches to a file, one at a time, and return the number of rows.
 
-    ``kind`` is one of ``KINDS``; ``payload``, one of ``PAYLOADS``, is the encoding of bytes in CSV and JSON. Raises
-    ConfigurationError for others, and RecordingError if ``payload`` is ``text`` and a payload is not UTF-8.
+    ``kind`` is one of ``KINDS``. ``payload``, one of ``PAYLOADS``, is the encoding of bytes in CSV and JSON. Raises
+    ConfigurationError if either has another value, and RecordingError if ``payload`` is ``text`` and a payload is not UTF-8.
     """
     if kind not in KINDS:
         raise ConfigurationError(f"the file format must be one of {', '.join(KINDS)} (got {kind!r})")
@@ -93,13 +93,13 @@ def _json_of(value: Any) -> str:
     if isinstance(value, bytes):
         return b64encode(value).decode()
     if isinstance(value, timedelta):
-        # Exact, and with one sign: Python's text of a negative one counts back from whole days.
+        # Exact and with a single sign. Python writes a negative duration as negative days plus a positive time.
         return f"{Decimal(value // timedelta(microseconds=1)).scaleb(-6):f} s"
     raise ValueError(f"JSON has no {type(value).__name__}")
 
 
 def _text_columns(schema: pa.Schema, kind: str) -> list[str]:
-    """The columns that the format cannot hold: bytes, and in CSV also nested values and durations."""
+    """Return the columns that the format cannot represent: bytes and, in CSV, nested values and durations."""
     import pyarrow.types as is_
 
     def is_text(each: Any) -> bool:
@@ -112,7 +112,7 @@ def _text_columns(schema: pa.Schema, kind: str) -> list[str]:
 def _with_text(
     batch: pa.RecordBatch, schema: pa.Schema, names: list[str], encode: Callable[[bytes], str]
 ) -> pa.RecordBatch:
-    """The batch with these columns as text: bytes encoded by ``encode``, other values as JSON."""
+    """Return the batch with these columns as text: ``encode`` encodes bytes, and other values are written as JSON."""
     import pyarrow as pa
 
     columns = {}

@@ -1,17 +1,18 @@
-"""A remote segment, fetched by ranges into memory in which a frame is at its file's offset within a term.
+"""A remote segment, fetched by ranges into memory. There, a frame has the same offset within a term as in the file.
 
-Theory of operation. The memory is a ring, a whole number of terms long: the byte at offset o of the file is at o modulo the
-ring (``place``). Frames do not cross terms, so none crosses the ring's end, and term offsets are checked as in a mapped file. A
-few threads of ``chunks`` fetch ranges ahead of the caller and copy each to its place, so a frame across two ranges is complete
-once both are there. A chunk ends where a term or the ring does, since frames end there too; the first chunk, and those of long
-terms, end at the last whole frame. A range is fetched when its place holds no unread bytes. So a segment of any length takes one
-ring, whose pages are reused, because fresh pages would cost as much as copying the bytes. A ring is kept for the next segment.
+Theory of operation. The memory is a ring whose length is a whole number of terms. The byte at offset o of the file is at o modulo
+the length of the ring (``place``). Frames do not cross terms, so no frame crosses the end of the ring, and term offsets are checked
+as in a mapped file. ``chunks`` uses a few threads to fetch ranges ahead of the caller, and copies each range to its place. So a
+frame that spans two ranges is complete once both have arrived. A chunk ends at the end of a term or of the ring, since frames end
+there too. The first chunk, and chunks of long terms, end at the last whole frame. A range is fetched once its place has no unread
+bytes. So one ring is enough for a segment of any length, and its pages are reused, because fresh pages would cost as much as
+copying the bytes. A ring is kept for the next segment.
 
-A ring of more than ``KEPT_BYTES``, for long terms, is mapped and takes no memory until it is written. Pages behind the caller are
-returned to the kernel, so it takes ``AHEAD + 1`` ranges of memory.
+A ring of more than ``KEPT_BYTES``, for long terms, is mapped and uses no memory until it is written. Pages that the caller has read
+are returned to the kernel, so the ring uses the memory of ``AHEAD + 1`` ranges.
 
-A store that reads to a place (``fetch_into``) writes each range there from the fetching thread; otherwise only the iterating
-thread touches the memory.
+If a store can read directly into memory (``fetch_into``), the fetching threads write each range to its place. Otherwise, only the
+iterating thread accesses the memory.
 """
 
 from __future__ import annotations
@@ -32,16 +33,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
 
-# Bytes fetched with one request. A lookup of a few frames fetches only the first of these blocks.
+# Bytes per request, and bytes of the first request. Finding a few frames needs only the first request.
 RANGE_BYTES = 8 << 20
 FIRST_RANGE_BYTES = 256 << 10
-# Frames of terms up to this length are passed on by whole terms: two ranges.
+# Frames of terms up to this length are yielded in whole terms, which are two ranges.
 MAX_TERM_WAITED_FOR = 16 << 20
-# A ring of terms of 16 MiB. Rings that are kept for the next segment: a reader has one at a time, and a process few readers.
+# The size of a ring for terms of 16 MiB, and the number of rings that are kept for the next segment. A reader uses one at a time,
+# and a process has few readers.
 KEPT_BYTES = 64 << 20
 MAX_KEPT_RINGS = 2
 
-# Those that were used last are at its end; of several threads each takes another one.
+# The most recently used rings are at the end. Threads take different rings.
 _kept: list[mmap] = []
 
 
@@ -59,7 +61,7 @@ def _ring_of(length: int) -> mmap:
 
 
 def _keep(ring: mmap) -> bool:
-    """Keep a ring for reuse, perhaps instead of the least recently used one; return whether it was kept."""
+    """Keep a ring for reuse, possibly instead of the least recently used one. Return whether it was kept."""
     if len(ring) > KEPT_BYTES:
         return False
     _kept.append(ring)
@@ -70,7 +72,7 @@ def _keep(ring: mmap) -> bool:
 
 
 class CorruptRangeError(RecordingError):
-    """Bytes of a range differ from those written; ``before`` are the correct ones before them."""
+    """Bytes of a range differ from those written. ``before`` has the correct bytes before them."""
 
     def __init__(self, message: str, *, before: bytes = b"") -> None:
         super().__init__(message)
@@ -78,9 +80,9 @@ class CorruptRangeError(RecordingError):
 
 
 class FetchedSegment:
-    """One segment of ``length`` bytes, read by ``fetch(start, end)``, which returns less only at the end of the file.
+    """One segment of ``length`` bytes, read by ``fetch(start, end)``, which returns fewer bytes only at the end of the file.
 
-    No range crosses one of ``cuts``, which are ascending. The part before a corrupt range is readable.
+    No fetched range crosses one of ``cuts``, which are ascending. The part before a corrupt range can be read.
     """
 
     is_mapped = False
@@ -97,7 +99,7 @@ class FetchedSegment:
     ) -> None:
         self.name, self.length = name, length
         term = term_mask + 1
-        # Padding is as long as a term at most, and stays until all of it is there.
+        # A padding frame can be as long as a term, and stays in the ring until all of it has arrived.
         self._ring = -(-(term + (AHEAD + 1) * RANGE_BYTES) // term) * term
         self.memory: mmap | bytes = _ring_of(min(self._ring, length)) if length else b""
         self._fetch = fetch
@@ -129,7 +131,7 @@ class FetchedSegment:
         return data
 
     def _load(self, memory: mmap, start: int, end: int) -> bytes | memoryview:
-        """Fetch a range into place; or return the bytes, to be copied there."""
+        """Fetch a range into place and return empty bytes, or return the bytes to be copied there."""
         if self._fetch_into is None:
             return self._fetch_range(start, end)
         at = self.place(start)
@@ -150,7 +152,7 @@ class FetchedSegment:
         ranges = self._ranges(start, end)
         begin = forgotten = start
         try:
-            # The first range alone: many readers want no more than a few frames.
+            # Fetch the first range alone, because many readers need only a few frames.
             first = next(ranges)
             there, damage = self._take(memory, *first, lambda: self._load(memory, *first))
             following = next(ranges, None)
@@ -182,7 +184,7 @@ class FetchedSegment:
     def _take(
         self, memory: mmap, start: int, end: int, result: Callable[[], bytes | memoryview]
     ) -> tuple[int, CorruptRangeError | None]:
-        """Copy a range into place; return up to where it is complete, and why not to its end."""
+        """Copy a range into place. Return where it is complete up to, and the error if that is not its end."""
         try:
             self._copy(memory, start, result())
         except CorruptRangeError as error:
@@ -191,21 +193,25 @@ class FetchedSegment:
         return end, None
 
     def _copy(self, memory: mmap, start: int, data: bytes | memoryview) -> None:
-        """Copy bytes into place, unless the store has written them there."""
+        """Copy bytes into place, unless the store has already written them there."""
         if data:
             at = self.place(start)
             memory[at : at + len(data)] = data
 
     def _whole(self, memory: mmap, begin: int, there: int, *, may_wait: bool) -> int:
-        """Up to where ``[begin, there)`` has whole frames to pass on; ``begin`` to wait for the end of a term."""
+        """Return the end of the whole frames to yield from ``[begin, there)``; ``begin`` means to wait for the end of a term."""
         term = self._term_mask + 1
-        # Frames end where a term does. To find the last one elsewhere, all headers are read, as the reader does once more.
+        # Frames end at the end of a term. Finding a later boundary means reading all frame headers, which the reader then does
+        # again.
         if may_wait and term <= MAX_TERM_WAITED_FOR:
             return max(begin, there // term * term)
         return self._boundary(memory, begin, there)
 
     def _boundary(self, memory: mmap, begin: int, limit: int) -> int:
-        """The end of the last whole frame of ``[begin, limit)``; ``limit`` if a problem precedes it, for the reader to find."""
+        """Return the end of the last whole frame in ``[begin, limit)``.
+
+        If there is a problem before it, return ``limit``, so that the reader finds the problem.
+        """
         walk = FrameWalk()
         walk.term_mask = self._term_mask
         at = self.place(begin)
@@ -217,19 +223,19 @@ class FetchedSegment:
         return bytes(self._fetch_range(start, end))
 
     def _forget(self, memory: mmap, start: int, end: int) -> int:
-        """Return the whole pages from ``start`` to ``end`` to the kernel; return where it stopped."""
+        """Return the whole pages from ``start`` to ``end`` to the kernel. Return the position up to which that was done."""
         if len(memory) <= KEPT_BYTES:
             return end
         first, last = start // PAGESIZE * PAGESIZE, end // PAGESIZE * PAGESIZE
         if last > first:
-            # Ranges end where the ring does, so the pages lie in one stretch.
+            # Ranges end at the end of the ring, so the pages are contiguous.
             memory.madvise(MADV_DONTNEED, self.place(first), last - first)
         return last
 
     def close(self) -> None:
         memory, self.memory = self.memory, b""
         if isinstance(memory, mmap):
-            # A range that is still being fetched to its place holds the mapping, which ends with it then.
+            # A range that is still being fetched into place keeps the mapping open until it is complete.
             if all(future.cancel() or future.done() for future in self._running) and _keep(memory):
                 return
             with suppress(BufferError):

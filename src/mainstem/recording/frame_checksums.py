@@ -1,9 +1,9 @@
-"""Checks frames of Aeron Archive by the checksums in their session ids.
+"""Verifies frames of Aeron Archive by the checksums in their session id fields.
 
-Nothing says whether a recording has checksums, or from where on: an archive that extends one may be configured differently, and
-the stream then has another session. So each run of frames must show it: its session ids are the catalog's session, or the
-CRC-32C or CRC-32 of each frame, or one other session in at least two consecutive frames. A frame with none of these is corrupt
-if a frame with a checksum is next to it.
+Nothing says whether a recording has checksums, or from which position on: an archive that extends a recording can be configured
+differently, and the stream then has another session. So each run of frames must show it. Either its session ids are the catalog's
+session, or they are the CRC-32C or CRC-32 of each frame, or they are one other session in at least two consecutive frames. A frame
+to which none of these applies is corrupt if a frame next to it has a checksum.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ _ALGORITHMS = (FrameChecksum(CRC32C), FrameChecksum(CRC32))
 
 
 def algorithm_of(memory: mmap | bytes | bytearray, offset: int, end: int, checksum: int) -> FrameChecksum | None:
-    """The algorithm by which ``[offset, end)`` has this checksum, a signed integer; None if there is none."""
+    """Return the algorithm by which ``[offset, end)`` has this checksum, a signed integer, or None if there is none."""
     return next((each for each in _ALGORITHMS if each.compute(memory, offset, end) == checksum), None)
 
 
 def with_session(frames: bytes | memoryview, session_id: int) -> bytearray:
-    """Frames as they were before a checksum took the place of their session id. Those that have neither stay as they are."""
+    """Return frames in which the session id is restored where a checksum has replaced it.
+
+    Restoring stops at the first frame that has neither the session id nor a valid checksum; it and all later frames stay unchanged.
+    """
     restored, offset, session = bytearray(frames), 0, session_id.to_bytes(4, "little", signed=True)
     while (offset := _end_of_session(restored, offset, len(restored), session_id)) < len(restored):
         length = int.from_bytes(restored[offset : offset + 4], "little")
@@ -44,9 +47,10 @@ def with_session(frames: bytes | memoryview, session_id: int) -> bytearray:
 def is_as_recorded(
     runs: Callable[[], Iterable[memoryview]], expected: int, sessions: Iterable[int], *, may_mix: bool
 ) -> bool:
-    """Whether runs of whole frames have this CRC-32, as they are or with one of ``sessions`` in place of a tool's checksums.
+    """Return whether runs of whole frames have the CRC-32 ``expected``.
 
-    If the frames ``may_mix`` sessions, it is enough that each has a right checksum.
+    It can be the CRC-32 of the frames as they are, or with one of ``sessions`` restored where a tool has stored checksums. If the
+    frames can have several sessions (``may_mix``), it is enough that each frame has a valid checksum.
     """
     value = 0
     for run in runs():
@@ -72,19 +76,19 @@ def _end_of_session(memory: mmap | bytes | bytearray | memoryview, offset: int, 
 
 
 class FrameChecksums:
-    """Checks the frames of one recording in order; yields ranges of positions whose frames don't match their checksums."""
+    """Checks the frames of one recording in order, and yields ranges of positions whose frames do not match their checksums."""
 
     def __init__(self, session_id: int) -> None:
         self._session_id = session_id
-        # The meaning of the session ids: one session, or checksums.
+        # What the session ids are: one session, or checksums.
         self._kind: int | FrameChecksum = session_id
         self._is_known = False
-        # The last frame if its session id is neither: where it starts and ends, and that id.
+        # The last frame if its session id is neither: its start, its end, and that id.
         self._doubtful: tuple[int, int, int] | None = None
         self._wrong: tuple[int, int] | None = None
 
     def check(self, memory: mmap | bytes, offset: int, limit: int, position: int) -> Iterator[tuple[int, int]]:
-        """Check the whole frames of ``[offset, limit)``; the first one is at ``position``."""
+        """Check the whole frames of ``[offset, limit)``. The first one is at ``position``."""
         base = position - offset
         while offset < limit:
             if (right := self._end_of_right(memory, offset, limit)) > offset:
@@ -123,7 +127,7 @@ class FrameChecksums:
         return algorithm_of(memory, offset + DATA_HEADER_LENGTH, end, session_id)
 
     def _settle(self, has_checksum: bool = False) -> Iterator[tuple[int, int]]:
-        """Decide about a doubtful frame, now that the next one is known."""
+        """Decide about a doubtful frame once the next one is known."""
         doubtful, self._doubtful = self._doubtful, None
         if doubtful is None or not (has_checksum or isinstance(self._kind, FrameChecksum)):
             return

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class ImageRecording:
     """One image and its recording. Frames before the recorded position are skipped.
 
-    ``writer`` is None until there are frames, so an empty stream has no catalog entry and no files. ``begin`` makes one, or
+    ``writer`` is None until there are frames, so an empty stream has no catalog entry and no files. ``begin`` creates a writer, or
     returns None if a limit makes the stream wait.
     """
 
@@ -37,19 +37,19 @@ class ImageRecording:
         self.waits = False
 
     def do_work(self) -> int:
-        """Write and release a run of the available frames; return its bytes."""
+        """Write and release one run of the available frames. Return its size in bytes."""
         image, log, position = self.image, self.image.log, self.image.position
         offset, term_end = image.readable()
         writer = self.writer
         if writer is None:
-            # It begins with the first frame.
+            # A recording begins with the first frame.
             self._walk.run(log, offset, term_end, 1)
             writer = self._begun() if self._walk.offset > offset else None
             if writer is None:
                 return 0
         length = 0
         if writer.position > position:
-            # Recorded already, before the recorder was started again.
+            # These frames were recorded before the recorder was restarted.
             self._walk.run(log, offset, min(offset + writer.position - position, term_end))
             length = self._walk.offset - offset
         if writer.position == position + length:

@@ -1,11 +1,10 @@
 """``<recordingId>.mainstem-positions``: the recorded position, and a sparse index of positions and times.
 
-This file is Mainstem's own, beside those of Aeron Archive; without it, readers walk the frames. Its header of 64 bytes holds
-the *recorded position*, stored in one aligned store only after the frames before it were written, so readers in other processes
-can always trust it. Entries of 32 bytes follow, about one for each 64 to 256 KiB: a position between two messages, the time
-from which the following bytes were recorded, the number of messages before it, and the CRC-32 and the session of the bytes
-since the previous entry (or the start). Every entry is written before the recorded position passes it, so every reader finds
-the same ones.
+This file is specific to Mainstem and exists beside those of Aeron Archive. If it is missing, readers walk the frames. Its header of
+64 bytes has the *recorded position*. It is stored in one aligned store after the frames before it were written, so readers in other
+processes can always trust it. The header is followed by entries of 32 bytes, about one for each 64 to 256 KiB. An entry has a
+position between two messages, and the time since which the bytes after it were recorded. Every entry is written before the recorded
+position passes it, so all readers find the same entries.
 """
 
 from __future__ import annotations
@@ -43,23 +42,23 @@ ENTRY_LENGTH = 32
 RECORDED_POSITION_OFFSET = 16
 RECORDED_TIME_OFFSET = 24
 LIFE_OFFSETS = (48, 56)
-# Precision of splits and time filters, in bytes. The index takes one part in two thousand of the recording's size.
+# The precision of splits and time filters, in bytes. The index takes about 1/2,000 of the size of the recording.
 INDEX_INTERVAL = 64 << 10
-# On a slow stream times are exact to this.
+# The precision of times on a slow stream.
 INDEX_INTERVAL_NS = 100_000_000
 
-# Bytes read at once from a remote file: the whole index of a 128 MiB recording with one request.
+# Bytes per request to a remote file: the whole index of a recording of 128 MiB.
 BLOCK_LENGTH = 64 << 10
-# A search in the index of a terabyte reads fourteen blocks; two places are searched for one range.
+# A search in the index of a terabyte reads fourteen blocks, and a range needs two searches.
 MAX_BLOCKS = 32
 
-# Magic, recording id, recorded position and its time; the origin of the recording, and the life that is recorded now.
+# Magic, recording id, recorded position and its time; the origin of the recording, and the life that is currently recorded.
 _HEADER = struct.Struct("<8sqqq2q2q")
 _ENTRY = struct.Struct("<3qIi")
 
 
 class CorruptIndexError(RecordingError):
-    """An index file with an invalid header, perhaps after a power failure. Its recording is read by its frames."""
+    """An index file has an invalid header, possibly because of a power failure. The recording is then read without the index."""
 
 
 def index_name(recording_id: int) -> str:
@@ -72,10 +71,10 @@ def index_file(directory: Path, recording_id: int) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """``messages`` messages end at or before ``position``; later bytes were recorded at epoch ``time_ns`` or later.
+    """``messages`` messages end at or before ``position``. Later bytes were recorded at epoch ``time_ns`` or later.
 
-    ``checksum`` is the CRC-32 of the bytes from the previous entry, or the start, to ``position``, and ``session_id`` the session
-    of their frames; 0 in older files.
+    ``checksum`` is the CRC-32 of the bytes from the previous entry, or from the start, to ``position``, and ``session_id`` is the
+    session of their frames. Both are 0 in older files.
     """
 
     position: int
@@ -88,7 +87,10 @@ class IndexEntry:
 def sessions_of(
     descriptor: RecordingDescriptor, entry: IndexEntry, before: IndexEntry | None
 ) -> tuple[tuple[int, ...], bool]:
-    """The sessions that the frames between two entries may have, and whether there may be two: another can extend a recording."""
+    """Return the possible sessions of the frames between two entries, and whether they can have two sessions.
+
+    They can if another session extended the recording there.
+    """
     sessions = entry.session_id, descriptor.session_id
     if before is None or before.session_id == entry.session_id:
         return sessions, False
@@ -96,10 +98,10 @@ def sessions_of(
 
 
 class IndexWriter:
-    """The recorder's side. Opening drops entries past ``position``, and creates a missing file.
+    """The recorder's side of the index. Opening it drops entries past ``position``, and creates the file if it is missing.
 
-    ``origin`` is that of the recording's descriptor, ``life`` is recorded now. With ``is_new``, an existing file belongs to a
-    recording whose catalog entry was lost.
+    ``origin`` is that of the recording's descriptor, and ``life`` is the life that is recorded now. With ``is_new``, an existing
+    file is ignored, because it belongs to a recording whose catalog entry was lost.
     """
 
     def __init__(
@@ -130,7 +132,7 @@ class IndexWriter:
         self._header = AtomicBuffer(self._map)
 
     def publish(self, position: int, time_ns: int) -> None:
-        """Publish that everything before ``position`` is written; call it afterwards."""
+        """Publish that everything before ``position`` is written. Call it only after writing."""
         self._header.put_i64(RECORDED_TIME_OFFSET, time_ns)
         self._header.put_i64_release(RECORDED_POSITION_OFFSET, position)
         _check_whole(self._map, self._path)
@@ -140,7 +142,7 @@ class IndexWriter:
             self._header.put_i64(offset, value)
 
     def append(self, *entries: IndexEntry) -> None:
-        """Append entries, before a position past theirs is published."""
+        """Append entries. Do so before publishing a position past theirs."""
         packed = b"".join(
             _ENTRY.pack(each.position, each.time_ns, each.messages, each.checksum, each.session_id) for each in entries
         )
@@ -166,7 +168,7 @@ class IndexWriter:
 
 
 class IndexRepair:
-    """Repairs an index file after a power failure. Its header is valid; any entry may be missing."""
+    """Repairs an index file after a power failure. Its header is valid; any entry can be missing."""
 
     def __init__(self, directory: Path, recording_id: int, disk: Disk = DISK) -> None:
         self._disk = disk
@@ -178,7 +180,7 @@ class IndexRepair:
         return entry
 
     def sound(self, start: int, limit: int) -> tuple[int, int]:
-        """The number of entries that follow one another from ``start`` to ``limit``, and the time of the last in ns."""
+        """Return the number of valid entries in a row, from ``start`` up to ``limit``, and the time of the last one in ns."""
         count, before = 0, (start - 1, 0, 0)
         while block := os.pread(self._fd, BLOCK_LENGTH, HEADER_LENGTH + count * ENTRY_LENGTH):
             block = block[: len(block) // ENTRY_LENGTH * ENTRY_LENGTH]
@@ -192,7 +194,7 @@ class IndexRepair:
         return count, before[1]
 
     def cut(self, position: int, entries: int) -> None:
-        """Truncate to ``count`` entries and store the recorded position, unless the file is already so."""
+        """Truncate the file to the given number of entries and store the recorded position, unless that is already its state."""
         length, recorded = HEADER_LENGTH + entries * ENTRY_LENGTH, struct.pack("<q", position)
         has_more = os.fstat(self._fd).st_size > length
         if not has_more and os.pread(self._fd, len(recorded), RECORDED_POSITION_OFFSET) == recorded:
@@ -207,16 +209,16 @@ class IndexRepair:
 
 
 class RecordingIndex:
-    """The reader's side: the recorded position and the index, wherever the file is.
+    """The reader's side: the recorded position and the index, from a local or remote file.
 
-    Entries are read on demand, since a recording of a terabyte has sixteen million. A lookup raises RecordingError if a
-    restarted recorder has cut the entry that it needs.
+    Entries are read on demand, because a recording of a terabyte has sixteen million of them. A lookup raises RecordingError if a
+    restarted recorder has removed the entry that it needs.
     """
 
     _name: str
-    has_file = False  # open on this machine, where descriptors are few
+    has_file = False  # whether a local file is open: descriptors are limited
     origin = NO_LIFE
-    """The origin in the descriptor of the recording that the file is of: of one that an archive extended it is another."""
+    """The origin of the recording to which the file belongs. If an archive extended it, the descriptor has another one."""
 
     @property
     def life(self) -> StreamLife:
@@ -225,17 +227,17 @@ class RecordingIndex:
 
     @property
     def recorded_position(self) -> int:
-        """Everything before it is written. Never goes back while the recorder lives.
+        """The position before which everything is written. It never decreases while the recorder lives.
 
         Raises RecordingError if it is not a frame boundary.
         """
         raise NotImplementedError
 
     def refresh(self) -> None:
-        """Read a remote file again. A mapped file is always current."""
+        """Read a remote file again. A mapped file is always up to date."""
 
     def _read(self, first: int, last: int) -> bytes:
-        """The bytes of the entries ``[first, last)``, fewer at the end of the file."""
+        """Return the bytes of the entries ``[first, last)``; fewer at the end of the file."""
         raise NotImplementedError
 
     def _written(self) -> int:
@@ -250,35 +252,38 @@ class RecordingIndex:
         return _entries_until(self._written(), self._entry, self.recorded_position)
 
     def at_or_before(self, position: int) -> IndexEntry | None:
-        """The last entry whose position is not past ``position``."""
+        """Return the last entry whose position is not past ``position``."""
         return self._before(self._past(position))
 
     def after(self, position: int) -> IndexEntry | None:
         return self._from(self._past(position))
 
     def at_time(self, time_ns: int) -> IndexEntry | None:
-        """The first entry not earlier than ``time_ns``: rows with that time or a later one are after it."""
+        """Return the first entry that is not earlier than ``time_ns``. Rows with that time or a later one come after it."""
         return self._from(self._first(lambda entry: entry.time_ns >= time_ns))
 
     def before_time(self, time_ns: int) -> IndexEntry | None:
-        """The last entry earlier than ``time_ns``: reading from it finds everything recorded since then."""
+        """Return the last entry that is earlier than ``time_ns``. Reading from it finds everything recorded since then."""
         return self._before(self._first(lambda entry: entry.time_ns >= time_ns))
 
     def within(self, messages: int, position: int) -> IndexEntry | None:
-        """Return the last entry with at most ``count`` messages before it and not past ``position``."""
+        """Return the last entry that is not past ``position`` and has at most ``messages`` messages before it."""
         return self._before(self._first(lambda entry: entry.messages > messages or entry.position > position))
 
     def around(self, start: int, end: int) -> list[IndexEntry]:
-        """The entries from the last one not past ``start`` to the first one not before ``end``."""
+        """Return the entries from the last one not past ``start`` to the first one not before ``end``."""
         return [IndexEntry(*values) for values in _ENTRY.iter_unpack(self._packed(start, end))]
 
     def times_around(self, start: int, end: int) -> tuple[memoryview, memoryview]:
-        """The same entries as columns of 64 bits: their positions, and their times in ns."""
+        """Return the entries of ``around`` as two 64-bit columns: their positions, and their times in ns."""
         words = memoryview(self._packed(start, end)).cast("q")
         return words[0 :: ENTRY_LENGTH // 8], words[1 :: ENTRY_LENGTH // 8]
 
     def inside(self, start: int, end: int, most: int) -> tuple[int, bytes]:
-        """The number of the first entry at or after ``start``, and up to ``most`` entries from it to ``end``, as in the file."""
+        """Return the entries from ``start`` up to, but not including, ``end``, and at most ``most`` of them.
+
+        The result is the number of the first entry, and the bytes of the entries as in the file.
+        """
         first = self._first(lambda entry: entry.position >= start)
         last = self._first(lambda entry: entry.position >= end)
         return first, self._read(first, min(last, first + most)) if first < last else b""
@@ -297,7 +302,7 @@ class RecordingIndex:
         return self._first(lambda entry: entry.position > position)
 
     def _first(self, holds: Callable[[IndexEntry], bool]) -> int:
-        """The number of the first entry for which the monotone ``holds`` is true; ``count`` for none."""
+        """Return the number of the first entry for which the monotone ``holds`` is true, or ``count`` if there is none."""
         return bisect_left(range(self.count), True, key=lambda index: holds(self._at(index)))
 
     def _from(self, index: int) -> IndexEntry | None:
@@ -319,7 +324,7 @@ class RecordingIndex:
 
 
 class LocalIndex(RecordingIndex):
-    """The index of a local recording, always current. The file closes with this object."""
+    """The index of a local recording, which is always up to date. The file is closed together with this object."""
 
     has_file = True
 
@@ -340,7 +345,7 @@ class LocalIndex(RecordingIndex):
         except ValueError:
             self._file.close()
             raise CorruptIndexError(f"{path} was cut short while it was opened") from None
-        # One aligned load of eight bytes: struct would put them together from parts.
+        # This reads eight bytes in one aligned load. struct would assemble them from parts.
         self._words = memoryview(self._map).cast("q")
 
     @property
@@ -357,7 +362,7 @@ class LocalIndex(RecordingIndex):
 
     @property
     def recorded_time_ns(self) -> int:
-        """The epoch time of the last write; 0 if a restarted recorder has not written yet."""
+        """The epoch time of the last write, or 0 if a restarted recorder has not written anything yet."""
         time_ns = self._words[RECORDED_TIME_OFFSET // 8]
         _check_whole(self._map, self._name)
         return time_ns
@@ -379,7 +384,7 @@ class LocalIndex(RecordingIndex):
 
 
 def open_index(directory: Path, descriptor: RecordingDescriptor) -> LocalIndex | None:
-    """The index of a local recording; None if it has none, it is corrupt, or an archive extended the recording."""
+    """Return the index of a local recording, or None if it is missing or corrupt, or if an archive extended the recording."""
     if not index_file(directory, descriptor.recording_id).exists():
         return None
     try:
@@ -394,12 +399,12 @@ def open_index(directory: Path, descriptor: RecordingDescriptor) -> LocalIndex |
 
 
 def warn_without_index(error: CorruptIndexError) -> None:
-    """Log once that a recording is read without its index."""
+    """Log, once, that a recording is read without its index."""
     warn_once(log, f"{error}: the recording is read by its frames, without times and checksums")
 
 
 def damage_of(directory: Path, recording_id: int) -> str:
-    """What is wrong with a local recording's index; empty if nothing is, or if there is none."""
+    """Return what is wrong with a local recording's index; an empty string if it is valid or missing."""
     try:
         recorded = LocalIndex(directory, recording_id)
         try:
@@ -414,9 +419,10 @@ def damage_of(directory: Path, recording_id: int) -> str:
 
 
 def recorded_position(directory: Path, recording_id: int, *, origin: StreamLife | None = None) -> int | None:
-    """The recorded position of a local recording, without a reader; None if that is missing, corrupt or of another origin.
+    """Return the recorded position of a local recording without opening a reader.
 
-    Reads twice until both agree, because a plain read of eight bytes is not atomic.
+    Returns None if the index file is missing, corrupt, or of another origin. The file is read until two successive reads agree,
+    because a plain read of eight bytes is not atomic.
     """
     path = index_file(directory, recording_id)
     try:
@@ -440,7 +446,7 @@ def recorded_position(directory: Path, recording_id: int, *, origin: StreamLife 
 
 
 def _header(name: str, data: bytes, recording_id: int) -> tuple[int, StreamLife, StreamLife]:
-    """The recorded position, origin and life in a file's header. Raises CorruptIndexError."""
+    """Return the recorded position, the origin and the life in a file's header. Raises CorruptIndexError."""
     if len(data) < HEADER_LENGTH:
         raise CorruptIndexError(f"{name} has only {len(data)} bytes")
     magic, stored_id, position, _, *lives = _HEADER.unpack_from(data)
@@ -455,7 +461,7 @@ def _check_whole(mapped: GuardedMap, name: Path | str) -> None:
 
 
 def _lives(*words: int) -> tuple[StreamLife, StreamLife]:
-    """The origin and life in a header; zeros in files of earlier versions."""
+    """Return the origin and the life in a header. In files of earlier versions they are zeros."""
     origin, life = StreamLife(*words[:2]), StreamLife(*words[2:])
     return (NO_LIFE, NO_LIFE) if not any(words) else (origin, life)
 
@@ -463,7 +469,7 @@ def _lives(*words: int) -> tuple[StreamLife, StreamLife]:
 class StoredIndex(RecordingIndex):
     """The index of a recording in a store: the header as of the last ``refresh``, and blocks of entries on demand.
 
-    The header is read before the entries, all of which exist before the recorded position passes them.
+    The header is read before the entries. All entries before the recorded position exist by then.
     """
 
     def __init__(self, store: Store, name: str, recording_id: int) -> None:
@@ -475,12 +481,12 @@ class StoredIndex(RecordingIndex):
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the header again. Raises FileNotFoundError or CorruptIndexError."""
+        """Read the header again. Raises FileNotFoundError and CorruptIndexError."""
         first = self._store.read(self._file, 0, BLOCK_LENGTH)
         recorded, self.origin, self._life = _header(self._name, first, self._recording_id)
         self._recorded = _checked(self._name, recorded)
         self._size = len(first) if len(first) < BLOCK_LENGTH else self._store.size(self._file)
-        # A block that was not full has more entries now.
+        # A block that was not full can have more entries now.
         self._blocks = OrderedDict((at, block) for at, block in self._blocks.items() if len(block) == BLOCK_LENGTH)
         self._blocks[0] = first
 
@@ -527,13 +533,13 @@ def _decoded(data: bytes) -> IndexEntry | None:
 
 
 def _entry(fd: int, index: int) -> IndexEntry | None:
-    """An entry by number; None past the end of the file."""
+    """Return an entry by number, or None past the end of the file."""
     return _decoded(os.pread(fd, ENTRY_LENGTH, HEADER_LENGTH + index * ENTRY_LENGTH))
 
 
 def _entries_until(count: int, entry_at: Callable[[int], IndexEntry | None], position: int) -> int:
     def is_past(index: int) -> bool:
-        # Entries that a restarting recorder cuts off meanwhile were past it.
+        # An entry that a restarting recorder has just removed was past the position.
         entry = entry_at(index)
         return entry is None or entry.position > position
 

@@ -1,7 +1,7 @@
-"""Finds the recording that a stream continues, without looking at those of other streams.
+"""Finds the recording that a stream continues, without reading the recordings of other streams.
 
-A directory may hold very many recordings, and every new session asks. So the catalog's offsets are kept in memory, a quarter of
-a kilobyte each, keyed by what all recordings of a stream share. The entry itself is read when its stream arrives.
+A directory can have very many recordings, and every new session needs this lookup. So the catalog's offsets are kept in memory, a
+quarter of a kilobyte each, by a key that all recordings of a stream share. The entry itself is read when its stream arrives.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from mainstem.recording.catalog import Catalog, RecordingDescriptor
 
-# Recordings of one stream that are looked at, the youngest. A session has as many lives as it likes, each with a recording.
+# The number of recordings of one stream that are considered, newest first. A session can have any number of lives, each with a
+# recording.
 MAX_LIVES = 64
 
 _KEY = struct.Struct("<4i")
@@ -46,9 +47,9 @@ class KnownRecordings:
     def previous(
         self, stream: RecordingDescriptor, life: StreamLife, written: Container[int]
     ) -> RecordingDescriptor | None:
-        """The last recording of the same life of a stream; None if there is none, or if it is in ``written``.
+        """Return the last recording of the same life of a stream, or None if there is none or it is in ``written``.
 
-        ``stream`` is the recording that would begin now, ``written`` are the ids of those being written.
+        ``stream`` describes the recording that would begin now. ``written`` has the ids of the recordings that are being written.
         """
         channel = stream.original_channel
         of_channel: RecordingDescriptor | None = None
@@ -63,15 +64,15 @@ class KnownRecordings:
                 may_go_on = recorded not in (None, NO_LIFE, ENDED) and d.recording_id not in written
         if of_channel is None or not may_go_on or not is_of_network(channel, stream.source_identity):
             return None
-        # A driver makes a new image of a stream that it meets again, and a publisher's position never goes back.
+        # A driver creates a new image if it meets a stream again, and a publisher's position never decreases.
         is_same_source = of_channel.source_identity == stream.source_identity
         return of_channel if is_same_source and of_channel.stop_position <= stream.start_position else None
 
     def _recorded_life(self, descriptor: RecordingDescriptor) -> StreamLife | None:
-        """The life that a recording belongs to; None if an archive wrote or extended it."""
+        """Return the life that a recording belongs to, or None if an archive wrote or extended it."""
         index = open_index(self._directory, descriptor)
         if index is None:
-            # Its recorder was killed when it had only the entry.
+            # Its recorder was killed when only the entry existed.
             is_empty = descriptor.start_position == descriptor.stop_position
             return descriptor.origin if is_empty and descriptor.origin != OF_ARCHIVE else None
         with closing(index):

@@ -1,6 +1,6 @@
-"""Changes to a directory of recordings that no recorder and no archive uses meanwhile: what ArchiveTool changes.
+"""Changes to a directory of recordings while no recorder and no archive uses it: those that ArchiveTool can make.
 
-Both kinds of programs are kept out by what keeps them out of each other's way: the recorder's lock and the archive's mark.
+The locks that recorders and archives use against each other keep both out: the recorder's lock and the archive's mark file.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from mainstem.recording.reader import MappedRange
 
 ALGORITHMS = {"crc-32": CRC32, "crc-32c": CRC32C}
-# Segments, and those that an archive has renamed to delete them.
+# Segments, and segments that an archive has renamed in order to delete them.
 _SEGMENT_FILE = re.compile(r"(\d+)-(\d+)\.rec(\.del)?")
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """A file of a recording. ``base`` is the position of its first byte; ``is_leftover`` if its deletion has begun."""
+    """A file of a recording. ``base`` is the position of its first byte. ``is_leftover`` is True if its deletion has begun."""
 
     path: Path
     recording_id: int
@@ -62,17 +62,17 @@ class SegmentFile:
 
 
 def segment_files(directory: Path) -> list[SegmentFile]:
-    """The segment files in a directory, by recording and position."""
+    """Return the segment files in a directory, by recording and position."""
     names = filter(None, (_SEGMENT_FILE.fullmatch(name) for name in os.listdir(directory)))
     found = [SegmentFile(directory / each[0], int(each[1]), int(each[2]), each[3] is not None) for each in names]
     return sorted(found, key=lambda each: (each.recording_id, each.base, each.is_leftover))
 
 
 def find_orphans(directory: Path, recording_id: int | None = None) -> list[SegmentFile]:
-    """The segment files outside their recordings: before the start, after the end, or of a recording that was deleted.
+    """Return the segment files outside their recordings: before the start, after the end, or of a deleted recording.
 
-    Those of a recording without an entry are what is left of it if the catalog was damaged: only those of ``recording_id`` are
-    returned. An active recording has no end.
+    Files of a recording without an entry can be all that is left of it if the catalog is corrupt. So they are returned only if
+    ``recording_id`` names that recording. An active recording has no end.
     """
     entries = {each.recording_id: each for each in read_entries(directory) if each.descriptor is not None}
     if recording_id is not None and recording_id not in entries:
@@ -89,13 +89,13 @@ def _is_orphan(file: SegmentFile, entry: CatalogEntry) -> bool:
     if entry.state != STATE_VALID:
         return False
     stop = descriptor.stop_position
-    # One that ends where a segment does has the next one too.
+    # A recording that ends at the end of a segment also has the next segment.
     last = segment_base(descriptor, stop) if stop != NULL else file.base
     return not first_segment_base(descriptor) <= file.base <= last
 
 
 class Maintenance:
-    """A directory of recordings, held against recorders and archives while it is changed. A context manager.
+    """A directory of recordings, locked against recorders and archives while it is changed. A context manager.
 
     Raises:
         RecordingError: The directory holds no recordings, or a recorder or an archive uses it.
@@ -121,7 +121,7 @@ class Maintenance:
         self._stack.close()
 
     def set_valid(self, recording_id: int, *, valid: bool) -> None:
-        """Make a recording valid or invalid: archives and readers leave invalid ones out, and keep their files."""
+        """Make a recording valid or invalid. Archives and readers ignore invalid recordings, but keep their files."""
         entries = [each for each in read_entries(self.directory) if each.recording_id == recording_id]
         if not entries:
             raise RecordingError(f"{self.directory} has no recording {recording_id}")
@@ -132,7 +132,7 @@ class Maintenance:
             self.catalog.set_state(entry, state)
 
     def compact(self) -> tuple[list[CatalogEntry], list[SegmentFile]]:
-        """Remove the entries that are not valid, and their files; return both. Valid entries and their ids stay."""
+        """Remove the entries that are not valid, and their files. Return both. Valid entries and their ids stay."""
         removed, files = find_removable(self.directory)
         if removed:
             self.catalog.remove(
@@ -157,11 +157,11 @@ class Maintenance:
             self._disk.delete(path)
 
     def store_checksums(self, descriptor: RecordingDescriptor, algorithm: FrameChecksum, *, everywhere: bool) -> int:
-        """Store checksums in the frames of a recording's last segment, or of all, and in its entry; return how many frames.
+        """Store checksums in the frames of a recording and in its entry, and return the number of frames.
 
-        The index of Mainstem's recorder holds for what was recorded, and is not changed (``frame_checksums.is_as_recorded``).
-
-        Raises RecordingError, before anything is written, if the recording is not what was recorded: its damage would be hidden.
+        Checksums are stored in the frames of the last segment or, with ``everywhere``, of all segments. The index of Mainstem's
+        recorder is not changed: it stays valid, because it describes what was recorded (``frame_checksums.is_as_recorded``). Raises
+        RecordingError before anything is written if the recording has a problem, because new checksums would hide it.
         """
         count = 0
         with RecordingReader(local_archive(self.directory), descriptor) as reader:
@@ -214,7 +214,7 @@ class Maintenance:
 
 
 def find_removable(directory: Path) -> tuple[list[CatalogEntry], list[SegmentFile]]:
-    """The entries that are not valid, and the files of recordings without a valid entry that they describe."""
+    """Return the entries that are not valid, and the segment files of recordings that have only such entries."""
     entries = read_entries(directory)
     removed = [each for each in entries if each.state != STATE_VALID]
     gone = {each.recording_id for each in removed} - {

@@ -1,12 +1,12 @@
-"""``archive-mark.dat``: keeps the processes that write to one directory of recordings apart.
+"""``archive-mark.dat``: ensures that only one process at a time writes to a directory of recordings.
 
-Aeron Archive writes it, refuses to start on a directory whose mark is younger than ten seconds, and its tools read it.
-Mainstem's recorders do the same, in addition to the lock on ``mainstem-recorder.lock``. The layout is ``ArchiveMarkFile``'s,
-schema 100, version 2: an SBE header, a block of 128 bytes, four texts, and an error log from 8 KiB on.
+Aeron Archive writes this file, and refuses to start on a directory whose mark is younger than ten seconds. Its tools read it.
+Mainstem's recorders do the same, in addition to the lock on ``mainstem-recorder.lock``. The layout is that of ``ArchiveMarkFile``,
+schema 100, version 2: an SBE header, a block of 128 bytes, four strings, and an error log from 8 KiB on.
 
-``claim`` takes the mark over with one atomic addition to its time, so that only one of two processes wins an old mark. A dead
-recorder's mark says ``WRITER`` instead of a local control channel; the holder of the recorder's lock takes it over at once. An
-archive's mark must be ten seconds old.
+``claim`` takes over a mark with one atomic addition to its time, so only one of two processes can take over an old mark. The mark
+of a dead recorder has ``WRITER`` in place of a local control channel, and the holder of the recorder's lock takes it over
+immediately. An archive's mark must be ten seconds old.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MARK_FILE = "archive-mark.dat"
 LINK_FILE = "archive-mark.lnk"
 MARK_VERSION = 3 << 16 | 1 << 8 | 0
-LIVENESS_MS = 10_000  # Aeron Archive's: a younger mark is active
+LIVENESS_MS = 10_000  # the same as Aeron Archive's: a younger mark is active
 UPDATE_MS = 1_000
 HEADER_LENGTH = 8 << 10
 ERROR_LOG_LENGTH = 1 << 20
@@ -40,7 +40,7 @@ NULL = -1
 
 _SBE_HEADER = struct.Struct("<4H")
 BLOCK_LENGTH, TEMPLATE_ID, SCHEMA_ID, SCHEMA_VERSION = 128, 200, 100, 2
-# Version, time of activity, time of start, pid, three stream ids, lengths of header and error log, archive id.
+# Version, time of activity, start time, pid, three stream ids, lengths of header and error log, archive id.
 _BLOCK = struct.Struct("<i4xqqq3iii4xq")
 _TEXT_LENGTH = struct.Struct("<I")
 _VERSION_OFFSET, _ACTIVITY_OFFSET = _SBE_HEADER.size, _SBE_HEADER.size + 8
@@ -48,7 +48,7 @@ _VERSION_OFFSET, _ACTIVITY_OFFSET = _SBE_HEADER.size, _SBE_HEADER.size + 8
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A decoded mark file. ``version`` is 0 while its process starts; ``activity_ms`` is -1 once it has ended."""
+    """A decoded mark file. ``version`` is 0 while its process starts; ``activity_ms`` is -1 after the process has ended."""
 
     version: int
     activity_ms: int
@@ -70,12 +70,12 @@ class Mark:
         return cls(version, activity_ms, pid, is_recorder, error_log_length)
 
     def is_active(self, now_ms: int) -> bool:
-        """Whether its program gave a sign of life within ``LIVENESS_MS``."""
+        """Return whether the mark's process was active within ``LIVENESS_MS``."""
         return now_ms - self.activity_ms < LIVENESS_MS
 
 
 def read_mark(directory: Path) -> Mark | None:
-    """The mark of a directory; None if it has none that can be read."""
+    """Return the mark of a directory, or None if it is missing or cannot be read."""
     try:
         with mark_path(directory).open("rb") as file:
             data = file.read(HEADER_LENGTH)
@@ -99,7 +99,7 @@ def _text(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class MarkOwner:
-    """The owner of the directory, for tools: by default a recorder, without control channels.
+    """The owner of the directory, as tools show it: by default a recorder, which has no control channels.
 
     ``local_control_channel`` names Mainstem, so that the next holder of the recorder's lock need not wait.
     """
@@ -128,7 +128,7 @@ def _encode(owner: MarkOwner, activity_ms: int, start_ms: int, error_log_length:
 
 
 def mark_path(directory: Path) -> Path:
-    """The path of a directory's mark file: in it, or in the directory that its link names."""
+    """Return the path of a directory's mark file: in the directory, or in the one that its link file names."""
     try:
         linked = Path((directory / LINK_FILE).read_text("ascii", "replace").strip())
     except OSError:
@@ -162,21 +162,21 @@ class ArchiveMark:
             return
         link = self._directory / LINK_FILE
         if link.exists():
-            # It names a directory that is gone; the tools would look for the mark there.
+            # The link names a directory that no longer exists. Tools would look for the mark there.
             self._disk.delete(link)
         fresh = self._path.with_name(f"{MARK_FILE}.new")
         fd = self._disk.open(fresh)
         try:
             self._disk.resize(fd, HEADER_LENGTH + ERROR_LOG_LENGTH)
             self._disk.write(fd, _encode(self._owner, now_ms, now_ms, ERROR_LOG_LENGTH), 0)
-            # A mark that a loss of power has left empty would be that of an archive that starts.
+            # A mark that is empty after a power failure would look like that of an archive that is starting.
             self._disk.sync(fd)
         finally:
             self._disk.close(fd)
         try:
             self._disk.link(fresh, self._path)
         except FileExistsError:
-            pass  # an archive starts just now: `_claim` decides
+            pass  # an archive is starting: `_claim` decides
         finally:
             self._disk.delete(fresh)
 
@@ -188,12 +188,12 @@ class ArchiveMark:
         if os.fstat(self._fd).st_size < length:
             self._disk.resize(self._fd, length)
         if not any(data[:PAGE_LENGTH]):
-            # Every mapped page needs a block: without one, a full disk kills the process.
+            # Every mapped page needs a disk block. Without one, a full disk would kill the process.
             self._disk.write(self._fd, bytes(PAGE_LENGTH), 0)
         self._map = GuardedMap(self._fd, PAGE_LENGTH, prot=PROT_READ | PROT_WRITE)
         self._words = AtomicBuffer(self._map)
         (seen_ms,) = struct.unpack_from("<q", data, _ACTIVITY_OFFSET)
-        # Of two programs that saw the same time, the first to add to it has the directory.
+        # If two processes have read the same time, the first one to add to it owns the directory.
         if self._words.add_i64(_ACTIVITY_OFFSET, now_ms - seen_ms) != seen_ms:
             self._words.add_i64(_ACTIVITY_OFFSET, seen_ms - now_ms)
             raise RecordingError(
@@ -202,17 +202,17 @@ class ArchiveMark:
         self._disk.write(self._fd, _encode(self._owner, now_ms, now_ms, mark.error_log_length), 0)
 
     def _check(self, mark: Mark, now_ms: int) -> None:
-        """Raise RecordingError if the mark's process may be alive, or its archive has another layout."""
+        """Raise RecordingError if the mark's process may be alive, or if its archive has another layout version."""
         if mark.version and mark.version >> 16 != MARK_VERSION >> 16:
             raise RecordingError(
                 f"{self._directory}: {self._path.name} belongs to an archive of version {mark.version >> 16}, not "
                 f"{MARK_VERSION >> 16}; migrate it with its ArchiveTool, or choose another directory"
             )
         if mark.is_recorder:
-            return  # its lock is ours: that recorder is gone
+            return  # this process holds its lock, so that recorder is gone
         activity_ms = mark.activity_ms
         if not mark.version:
-            # It is starting, or died while it did; it stores the time of activity at the end of that.
+            # Its process is starting, or died while starting. It stores the time of activity only when it has started.
             activity_ms = os.fstat(self._fd).st_mtime_ns // NS_PER_MS
         age_ms = now_ms - activity_ms
         if age_ms < LIVENESS_MS:

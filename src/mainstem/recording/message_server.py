@@ -1,8 +1,10 @@
-"""Listens as a bymux, Jmux or Aqueduct server and records every message.
+"""Receives messages as a bymux, Jmux or Aqueduct server, builds frames from them, and records these.
 
-Messages over bymux and Jmux are length-prefixed (``mainstem.message_keys.framed``), as ``mainstem.channel`` sends them. An
-optional key before the payload becomes the reserved value. The sender learns that its messages are recorded from the end of our
-half of the bymux stream, or from the Jmux response. Aqueduct acknowledges on arrival.
+Messages over bymux and Jmux are length-prefixed (``mainstem.message_keys.framed``), as ``mainstem.channel`` sends them. A message
+can have a key before its payload, which becomes the reserved value.
+
+A bymux sender knows that its messages are recorded when the server ends its half of the stream. A Jmux sender knows it when it
+receives the response. Aqueduct acknowledges messages on arrival, so an acknowledgment does not mean that they are recorded.
 """
 
 from __future__ import annotations
@@ -24,12 +26,12 @@ if TYPE_CHECKING:
 
 # -- messages as frames in segments ------------------------------------------------------------------------------------
 #
-# Such messages have no frames yet, so they are made here: a message is one frame, or several if it is long, and never crosses the
-# end of a term.
+# These messages have no frames yet, so frames are built here. A message is one frame, or several if it is long, and never crosses
+# the end of a term.
 
 
 TERM_LENGTH = 64 << 20
-# The longest frame there is: fewer headers, and nothing here goes through a datagram.
+# The longest possible frame. It needs the fewest headers, and these frames are not sent in datagrams.
 MTU_LENGTH = 65_504
 MAX_MESSAGE_LENGTH = 16 << 20
 RUN_LENGTH = 256 << 10
@@ -39,9 +41,9 @@ _BEGIN, _END = 0x80, 0x40
 
 
 class MessageLog:
-    """One recording for messages. A restarted recorder continues the session's recording.
+    """One recording for messages. A restarted recorder continues the recording of the same session.
 
-    ``session_id`` and ``stream_id`` appear in its rows. The recorder closes it, or ``Recorder.stop`` with ``writer``.
+    ``session_id`` and ``stream_id`` appear in its rows. It is closed by the recorder, or by ``Recorder.stop`` with ``writer``.
     """
 
     def __init__(
@@ -71,9 +73,9 @@ class MessageLog:
         return self.writer.position
 
     def write(self, messages: Iterable[tuple[int, bytes]]) -> int:
-        """Record (reserved value, payload) pairs and return how many; they are in the files when this returns.
+        """Record pairs of reserved value and payload, and return their number. They are in the files when this returns.
 
-        Raises RecordingError for a message of more than 16 MiB, after recording those before it.
+        Raises RecordingError if a message is longer than 16 MiB, after recording the messages before it.
         """
         run, count = bytearray(), 0
         for reserved, payload in messages:
@@ -127,13 +129,13 @@ OK = b"ok"
 
 
 class MessageRecorder:
-    """Records messages. ``keyed``: each payload starts with a key, which becomes the reserved value."""
+    """Records messages. If ``keyed`` is True, each payload starts with a key, which becomes the reserved value."""
 
     def __init__(self, log: MessageLog, *, keyed: bool, on_messages: Callable[[int], object] = lambda _: None) -> None:
         self._log, self._keyed, self._on_messages = log, keyed, on_messages
 
     def take(self, messages: list[bytes]) -> None:
-        """Record messages. Raises RemoteProtocolError if a key is missing."""
+        """Record messages. Raises RemoteProtocolError if a key is missing or invalid."""
         self._log.write(map(self._pair, messages))
         self._on_messages(len(messages))
 
@@ -146,7 +148,7 @@ class MessageRecorder:
             raise RemoteProtocolError(f"a message has an invalid key: {error}") from None
 
     async def drain(self, stream: Any) -> None:
-        """Record the messages of a byte stream until it ends; RemoteProtocolError if it ends inside one."""
+        """Record the messages of a byte stream until it ends. Raises RemoteProtocolError if it ends inside a message."""
         splitter = FrameSplitter()
         async for data in stream:
             if messages := splitter.feed(data):
@@ -156,7 +158,10 @@ class MessageRecorder:
 
 
 async def listen(protocol: str, host: str, port: int, intake: MessageRecorder, **options: Any) -> Any:
-    """Start a server whose messages go to ``intake``; the caller closes it. ``options`` are those of its ``serve``."""
+    """Start a server that passes its messages to ``intake``. The caller closes it.
+
+    ``options`` are those of the protocol's ``serve``. Raises ConfigurationError for an unknown protocol.
+    """
     if protocol == "bymux":
         from mainstem import bymux
 

@@ -1,6 +1,6 @@
 """Opens the archives at a location: a recorder's directory, a store that recorders ship to, a server, or a running archive.
 
-Everything below reads an ``Archive`` and knows neither the location nor its ``ReadOptions``.
+The code that reads an ``Archive`` needs neither the location nor its ``ReadOptions``.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class ReadOptions:
 
     Attributes:
         store: Options of the store.
-        tail: The location where the same archive grows: shipped data is read from the store, the rest from there.
+        tail: The location where the same archive grows. Shipped data is read from the store, and the rest from there.
         tail_store: Options of the tail's store.
         archive_id: Open only this archive of several.
-        keep_listing: Whether segments are listed once, until ``refresh``: for planning over many recordings.
+        keep_listing: Whether segments are listed only once until ``refresh``, for planning over many recordings.
         allow_missing: Whether to return no archive if there is none, instead of one that raises RecordingError when it is read.
     """
 
@@ -51,7 +51,10 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str] | None) -> ReadOptions:
-        """Separate ``tail`` and ``tail.*`` from the store's options. Raises ConfigurationError for options without a tail."""
+        """Separate ``tail`` and ``tail.*`` from the store's options.
+
+        Raises ConfigurationError if there is a ``tail.*`` option without ``tail``.
+        """
         store, tail_store, tail = {}, {}, ""
         for name, value in (options or {}).items():
             if name.lower() == TAIL:
@@ -68,14 +71,14 @@ class ReadOptions:
 
 
 def open_archives(location: Path | str, options: ReadOptions | None = None) -> list[Archive]:
-    """Open the archives at a path or URL, whatever their layout; the caller closes them.
+    """Open the archives at a path or URL in any layout. The caller closes them.
 
-    A tail belongs to the archive with its id, or to the only one. Raises ConfigurationError for an unusable URL or option, and
-    if several archives have neither the tail's id nor ``options.archive_id``.
+    A tail belongs to the archive with the same id, or to the only archive. Raises ConfigurationError if the URL or an option is
+    invalid, or if there is more than one archive and none has the tail's id or ``options.archive_id``.
     """
     options = options or ReadOptions()
     if scheme_of(str(location)) == ARCHIVE_SCHEME:
-        # An archive is read by its client, which is made of recordings: the one import here that points upwards.
+        # A running archive is read by its client, which depends on this package. This is the only import in the opposite direction.
         from mainstem.archive.remote_archive import RemoteArchive
 
         if options.tail:

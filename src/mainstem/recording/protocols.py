@@ -1,4 +1,4 @@
-"""What recording needs of a subscription and an image, so that other protocols can provide it."""
+"""The parts of a subscription and an image that recording uses, so that other protocols can provide them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class RecordableImage(Protocol):
     def position(self) -> int: ...
     @property
     def correlation_id(self) -> int:
-        """Identifies the image at its driver."""
+        """The number that identifies the image at its driver."""
         ...
 
     @property
     def driver_start_ms(self) -> int:
-        """When its driver started: another driver may use the same number."""
+        """When the driver started. Another driver can use the same number for an image."""
         ...
 
     @property
@@ -42,14 +42,14 @@ class RecordableImage(Protocol):
     @property
     def log(self) -> AtomicBuffer: ...
     def readable(self) -> tuple[int, int]:
-        """The offset in ``log`` of the next frame, and the end of its term."""
+        """Return the offset of the next frame in ``log``, and the end of its term."""
         ...
 
     def release(self, position: int, /) -> None: ...
 
 
 class RecordableSubscription(Protocol):
-    """What the recorder needs of a subscription."""
+    """The part of a subscription that the recorder uses."""
 
     @property
     def channel(self) -> str:

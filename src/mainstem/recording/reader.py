@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # -- open files --------------------------------------------------------------------------------------------------------
 
 
-# A reader has a file of positions and up to four segments: 320 of the 1,024 descriptors of a usual shell.
+# A reader opens an index file and up to four segments, so this is at most 320 of the usual limit of 1,024 descriptors.
 MAX_OPEN_READERS = 64
 
 
@@ -39,7 +39,7 @@ class Releasable(Protocol):
 
 
 class OpenFiles:
-    """The readers with open files; beyond ``most``, the one that opened first closes its own."""
+    """The readers with open files. Beyond ``most`` readers, the one that opened its files first closes them."""
 
     def __init__(self, most: int = MAX_OPEN_READERS) -> None:
         self._most = most
@@ -55,15 +55,15 @@ class OpenFiles:
         self._readers.pop(id(reader), None)
 
 
-# Segments that a reader keeps mapped at once: reading goes forward, and a cut into partitions reads few.
+# Segments that a reader keeps mapped. Reading goes forward, and splitting a recording into partitions reads few segments.
 MAX_MAPPED_SEGMENTS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class MappedRange:
-    """Frames in memory: ``memory[offset:limit]`` starts at stream position ``position``; ``path`` names the file.
+    """Frames in memory: ``memory[offset:limit]`` starts at the stream position ``position``. ``path`` names the file.
 
-    Valid until the reader closes; in a remote recording only until the next range.
+    A range is valid until the reader is closed. In a remote recording it is valid only until the next range.
     """
 
     memory: mmap | bytes
@@ -73,14 +73,14 @@ class MappedRange:
     path: str
 
     def check(self) -> None:
-        """Raise CutShortError if the file was truncated since, so that the memory read must not be trusted."""
+        """Raise CutShortError if the file was truncated in the meantime, so the memory that was read cannot be trusted."""
         check_whole(self.memory, self.path)
 
     def release(self, start: int, end: int) -> int:
-        """Return the pages of a mapped file from ``start`` on to the kernel, whose cache keeps them; return how far.
+        """Return the pages of a mapped file, from ``start`` on, to the kernel, whose cache keeps them. Return where that ended.
 
-        Otherwise a reader's resident memory would grow by all that it reads, up to ``MAX_MAPPED_SEGMENTS`` segments. Ranges of
-        remote segments reuse memory.
+        Otherwise the resident memory of a reader would grow by everything it reads, up to ``MAX_MAPPED_SEGMENTS`` segments. Ranges
+        of remote segments reuse memory.
         """
         if not isinstance(self.memory, GuardedMap):
             return end
@@ -142,9 +142,9 @@ class RecordingReader:
             self.archive.close()
 
     def release(self) -> None:
-        """Release open files; the next read opens them again.
+        """Release open files. The next read opens them again.
 
-        They are dropped, not closed: ranges and iterators that still exist continue.
+        They are dropped, not closed, so existing ranges and iterators stay valid.
         """
         self._note_closed()
         self._segments.clear()
@@ -153,7 +153,7 @@ class RecordingReader:
 
     @property
     def index(self) -> RecordingIndex | None:
-        """The recorded position and the index; None if the recording has none."""
+        """The recorded position and the index, or None if the recording has no index."""
         if self._is_released:
             self._open_positions()
         return self._index
@@ -172,7 +172,7 @@ class RecordingReader:
             self._open_files.closed(self)
 
     def update(self, descriptor: RecordingDescriptor) -> None:
-        """Use the catalog's current entry, after a recording has ended or was extended.
+        """Use the catalog's current entry after the recording has ended or was extended.
 
         Args:
             descriptor: The entry, as ``read_catalog`` returns it.
@@ -186,9 +186,10 @@ class RecordingReader:
         return max(self.descriptor.start_position, first)
 
     def end_position(self) -> int:
-        """Return the current end of the recording: its stop position, else its recorded position, else the end of a walk.
+        """Return the current end of the recording.
 
-        A walk leaves out a last frame that crosses a page, because nothing proves yet that all of it is written.
+        This is the stop position. If there is none, it is the recorded position, and if there is none either, the end of a walk. A
+        walk excludes a last frame that crosses a page boundary, because nothing proves yet that all of it is written.
 
         Returns:
             A stream position in bytes.
@@ -209,19 +210,19 @@ class RecordingReader:
 
     @property
     def has_recorded_end(self) -> bool:
-        """Whether a recorder published ``end_position``; otherwise a walk determined it."""
+        """Whether ``end_position`` was published by a recorder. Otherwise, a walk determined it."""
         has_own = self.descriptor.stop_position != NULL or self.index is not None
         return has_own or self._position_of_archive() is not None
 
     def _position_of_archive(self) -> int | None:
-        """What the archive says of a recording without an index."""
+        """Return the archive's recorded position for a recording without an index."""
         (position,) = self.archive.recorded_positions([self.descriptor])
         return position
 
     def boundary_after(self, position: int, end: int) -> int:
-        """Return where reading can go on after a problem: the next index entry or segment that is there.
+        """Return where reading can continue after a problem: the next available index entry or segment.
 
-        Messages do not cross terms, so each segment begins between two of them.
+        Messages do not cross terms, so each segment begins between two messages.
 
         Args:
             position: The position of the problem.
@@ -240,14 +241,14 @@ class RecordingReader:
         return min(boundaries, default=end)
 
     def ranges(self, start: int, end: int) -> Iterator[MappedRange]:
-        """Yield the memory of ``[start, end)``, one range per segment, or per range fetched from a store.
+        """Yield the memory of ``[start, end)``: one range per segment, or one per range fetched from a store.
 
         Args:
             start: A frame boundary.
             end: The position to stop at.
 
         Yields:
-            Ranges of whole frames, ascending. In a mapped file they are valid until the reader closes, in a remote one until
+            Ranges of whole frames, ascending. In a mapped file they are valid until the reader is closed, in a remote one until
                 the next range.
 
         Raises:
@@ -283,17 +284,17 @@ class RecordingReader:
             raise RecordingError(f"recording {self.descriptor.recording_id} starts after position {base}")
         segment = self.archive.segment(self.descriptor, base)
         if not segment.is_mapped:
-            # Its memory is that of one iteration.
+            # Its memory is valid only during one iteration.
             return segment
         self._segments[base] = segment
         self._note_opened()
         if len(self._segments) > MAX_MAPPED_SEGMENTS:
-            # Dropped, not closed: an iterator may still hold a run of it.
+            # Dropped, not closed: an iterator can still hold a range of it.
             self._segments.popitem(last=False)
         return segment
 
     def checksum(self, start: int, end: int) -> int:
-        """Return the CRC-32 of the bytes of ``[start, end)``, as in the index.
+        """Return the CRC-32 of the bytes ``[start, end)``, computed like those in the index.
 
         Args:
             start: A frame boundary.
@@ -313,7 +314,7 @@ class RecordingReader:
         return value
 
     def walk(self, start: int, end: int, *, max_messages: int | None = None) -> Progress:
-        """Walk ``[start, end)`` frame by frame, up to ``end``, a number of messages, or a problem.
+        """Walk ``[start, end)`` frame by frame until ``end``, a number of messages, or a problem.
 
         Args:
             start: Where a message starts.
@@ -321,7 +322,7 @@ class RecordingReader:
             max_messages: The number of messages to stop after; None for no limit.
 
         Returns:
-            The end of the last whole message, and how many messages ended.
+            The end of the last whole message, and the number of messages that ended.
 
         Raises:
             RecordingError: A segment is missing.
@@ -344,7 +345,7 @@ class RecordingReader:
         Args:
             start: Where a message starts.
             end: The position to stop at.
-            max_bytes: The maximum number of bytes; a single longer message still counts as a whole. None for no limit.
+            max_bytes: The maximum number of bytes. A single message can exceed it. None for no limit.
             max_messages: The maximum number of messages; None for no limit.
 
         Returns:
@@ -398,7 +399,7 @@ class RecordingReader:
             position: A stream position.
 
         Returns:
-            The count, with ``position`` itself when it lies between two messages.
+            The count and that end, which is ``position`` itself if it is between two messages.
 
         Raises:
             RecordingError: A segment is missing.
@@ -407,7 +408,7 @@ class RecordingReader:
             return self._counted
         entry = self.index.at_or_before(position) if self.index is not None else None
         if entry is not None:
-            # Segments are listed only where the one with the entry is gone: a directory may have very many files.
+            # Segments are listed only if the one with the entry is missing, because a directory can have very many files.
             with suppress(RecordingError):
                 progress = self.walk(entry.position, position)
                 return Progress(progress.position, entry.messages + progress.messages)
@@ -415,7 +416,7 @@ class RecordingReader:
         return Progress(progress.position, progress.messages)
 
     def cuts(self, start: int, end: int, parts: int) -> list[tuple[int, int]]:
-        """Split ``[start, end)`` into ranges of about equal size, each of which starts where a message starts.
+        """Split ``[start, end)`` into ranges of about equal size that start at the start of a message.
 
         Args:
             start: Where a message starts.
@@ -423,7 +424,7 @@ class RecordingReader:
             parts: The maximum number of ranges.
 
         Returns:
-            Pairs of start and end. Everything after a problem stays in one range, so that its reader finds the problem.
+            Pairs of start and end. Everything after a problem is in one range, so that the reader of the range finds it.
         """
         borders = [start]
         for i in range(1, parts):
@@ -440,7 +441,7 @@ class RecordingReader:
 
     @property
     def has_times(self) -> bool:
-        """Whether it is known when frames were recorded: only the index has times, and Aeron Archive has no index."""
+        """Whether recording times are known. Only the index has times, and recordings of Aeron Archive have no index."""
         return self.index is not None
 
     def recorded_time_ns(self, position: int) -> int | None:
@@ -456,7 +457,7 @@ class RecordingReader:
         return None if entry is None else entry.time_ns
 
     def position_at_time(self, time_ns: int) -> int:
-        """Return where to start to read everything that was recorded at or after a time.
+        """Return where to start reading in order to get everything that was recorded at or after a time.
 
         Args:
             time_ns: Epoch time in nanoseconds.
@@ -476,9 +477,9 @@ class RecordingReader:
         return max(entry.position if entry else 0, self.start_position)
 
     def stamped_since(self, time_ns: int) -> int | None:
-        """Return where rows with a time or later begin.
+        """Return where the rows with a time, or a later one, begin.
 
-        Rows have the time of the index entry before them, so this is exact for rows. If ``has_times`` is false, the start of
+        A row has the time of the index entry before it, so this is exact for rows. If ``has_times`` is false, the start of
         the recording is the only known time and applies to all rows.
 
         Args:

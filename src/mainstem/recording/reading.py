@@ -1,4 +1,4 @@
-"""Reads a range of a recording, as batches of columns or message by message."""
+"""Reads a range of a recording as batches of columns, or message by message."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from mainstem.recording.reader import RecordingReader
 
-# Rows of a batch: enough to make a batch's own cost small, few enough to stay in the cache (measured: 10,000 is best).
+# Rows per batch: enough that the cost per batch is small, few enough to stay in the cache (measured: 10,000 is best).
 ROWS_PER_BATCH = 10_000
-# A batch of large messages ends earlier.
+# A batch of large messages ends at this many bytes.
 BYTES_PER_BATCH = 8 << 20
 
 REASONS = {
@@ -38,7 +38,7 @@ REASONS = {
 
 
 def stop_reason(stopped: int, memory: mmap | bytes, offset: int) -> int:
-    """Why a walk stopped at an offset. Any length below 1 ends it, but only zeros were never written."""
+    """Return why a walk stopped at an offset. Any length below 1 ends a walk, but only zeros mean that nothing was written."""
     if stopped == WALK_AT_END and int.from_bytes(memory[offset : offset + 4], "little"):
         return WALK_CORRUPT
     return stopped
@@ -51,7 +51,7 @@ class SkippedRange:
     Args:
         start: The position of the problem in bytes.
         end: Where reading continued: a position between two messages, or the end of the range.
-        reason: The problem, with the file if there is one.
+        reason: A description of the problem, with the file if there is one.
 
     Example:
         ``batches(reader, start, end, strict=False, on_skip=lambda skipped: print(skipped.reason))``
@@ -73,24 +73,24 @@ def batches(
     strict: bool = True,
     on_skip: Callable[[SkippedRange], None] | None = None,
 ) -> Iterator[tuple[dict[str, bytearray], int]]:
-    """Read the messages, or the frames, of ``[start, end)`` as columns.
+    """Read the messages or the frames of ``[start, end)`` as columns.
 
     Args:
         reader: The recording.
         start: Where a message starts.
-        end: The position to stop at; a message belongs to the range if all of it is inside.
+        end: The position to stop at; a message belongs to the range if it lies completely inside.
         column_mask: The columns to read, as an OR of bits; all by default.
-        frames: Whether a row is a frame, not a message.
-        rows: The maximum number of rows of a batch.
-        strict: Whether a problem raises; otherwise reading continues after it, at the next entry of the index or the next
+        frames: Whether a row is a frame instead of a message.
+        rows: The maximum number of rows per batch.
+        strict: Whether a problem raises. Otherwise, reading continues after it, at the next index entry or the next
             available segment.
         on_skip: Called with each range that is skipped when ``strict`` is false.
 
     Yields:
-        Pairs of the columns, buffers by name, and the number of rows.
+        Pairs of the columns, as buffers by name, and the number of rows.
 
     Raises:
-        RecordingError: A frame is truncated or impossible, or a segment is missing; names file and position.
+        RecordingError: A frame is truncated or invalid, or a segment is missing. The error names file and position.
 
     Example:
         ``for columns, rows in batches(reader, 0, reader.end_position()): ...``
@@ -116,14 +116,14 @@ def batches(
 def _until_problem(
     reader: RecordingReader, start: int, end: int, columns: Columns, *, frames: bool, rows: int
 ) -> Generator[tuple[dict[str, bytearray], int], None, tuple[int, RecordingError] | None]:
-    """The batches of ``[start, end)`` up to a problem; returns its position and error, or None. Rows may be left over."""
+    """Yield the batches of ``[start, end)`` up to a problem. Return its position and its error, or None. Rows can be left over."""
     fragments, following = Fragments(), start
     try:
         for run in reader.ranges(start, end):
             at, span = run.offset, BYTES_PER_BATCH
             released = at
             while at < run.limit:
-                # Limited to these bytes at a time, so that a batch of large messages ends, too.
+                # Read at most this many bytes at a time, so that a batch of large messages ends, too.
                 limit = min(run.limit, at + span)
                 position, left = run.position + at - run.offset, rows - columns.rows
                 if frames:
@@ -134,7 +134,7 @@ def _until_problem(
                 at += passed
                 has_problem = columns.stopped not in (WALK_AT_LIMIT, WALK_FULL)
                 if columns.stopped == WALK_TORN and limit < run.limit:
-                    # Cut by the border of these bytes. Only padding can be longer than all of them: then read more.
+                    # The frame is cut by the limit. Only padding can be longer than the limit; read more in that case.
                     has_problem, span = False, BYTES_PER_BATCH if passed else span * 2
                 if columns.rows >= rows or columns.payload_length >= BYTES_PER_BATCH or (has_problem and columns.rows):
                     count = columns.rows
@@ -151,7 +151,7 @@ def _until_problem(
                     return position, error
             following = run.position + run.limit - run.offset
     except CutShortError:
-        # Rows that are taken may be of zeros: there is nothing to go on with.
+        # The rows can consist of zeros, so reading cannot continue.
         raise
     except RecordingError as error:
         return following, error
@@ -159,7 +159,7 @@ def _until_problem(
 
 
 def messages(reader: RecordingReader, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Read messages one by one, for tools and tests; ``batches`` is the fast way.
+    """Read messages one by one, for tools and tests. ``batches`` is faster.
 
     Args:
         reader: The recording.
@@ -170,7 +170,7 @@ def messages(reader: RecordingReader, start: int, end: int) -> Iterator[tuple[in
         Pairs of the position where a message ends, and its payload.
 
     Raises:
-        RecordingError: As ``batches``.
+        RecordingError: As for ``batches``.
 
     Example:
         ``for position, payload in messages(reader, 0, reader.end_position()): ...``

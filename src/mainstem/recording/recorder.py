@@ -1,45 +1,45 @@
-"""The recorder: moves any subscription run by run into segments, each byte once, across crashes.
+"""The recorder: copies subscriptions into segments, run by run, each byte once, even across crashes.
 
 Theory of operation
 -------------------
 
-One thread of one process records into a directory: it calls ``do_work``. A lock on ``mainstem-recorder.lock``, which the kernel
-releases when the process dies, keeps other recorders out. Readers in other threads and processes take no lock and write
-nothing. For each image the recorder walks the available whole frames in the image's term and writes the run, in this order:
+One thread of one process records into a directory by calling ``do_work``. A lock on ``mainstem-recorder.lock`` keeps other
+recorders out; the kernel releases it if the process dies. Readers in other threads and processes take no lock and write nothing.
+For each image, the recorder walks the available whole frames in the image's term and writes the run, in this order:
 
-1. the run of frames from the term into its segment (``segments.write``);
-2. the entries of the index that are due in it (``positions.append``); with ``durable``, both to the device;
-3. the recorded position, in one aligned release store (``positions.publish``);
-4. the subscriber's position of the image (``image.release``), which lets the publisher continue.
+1. the run of frames, from the term into its segment (``SegmentWriter.write``);
+2. the index entries that are due in it (``IndexWriter.append``); with ``durable``, both are flushed to the device;
+3. the recorded position, in one aligned release store (``IndexWriter.publish``);
+4. the image's subscriber position (``image.release``), which lets the publisher continue.
 
-So start position <= subscriber position <= recorded position <= frames written, at any moment, even if the process is killed. A
-reader trusts everything before the recorded position and nothing after it. The kernel keeps what a killed process has written,
-so steps 1 to 3 are ordered for readers and for kills; only a power failure may reorder them, unless ``durable``. Recordings,
-and runs of different images, may be written in any order. The catalog changes only when a recording starts, is extended or
-stops: a recording becomes active (stop position unknown) after its positions are published, and stops after its files are
+So at any moment, even if the process is killed, start position <= subscriber position <= recorded position <= frames written. A
+reader trusts everything before the recorded position and nothing after it. The kernel keeps what a killed process has written, so
+steps 1 to 3 are ordered both for readers and for kills. Only a power failure can reorder them, unless ``durable`` is set.
+Recordings, and runs of different images, can be written in any order. The catalog changes only when a recording starts, is extended
+or stops. A recording becomes active (stop position unknown) after its positions are published, and stops after its files are
 closed.
 
-A recording starts with the first frame of its image, so an empty stream leaves nothing behind. The time to start one does not
-depend on the number of recordings in the directory (``known_recordings``), and the number of starts is limited
-(``start_limits``): beyond the limit a stream waits, and so does its publisher.
+A recording starts with the first frame of its image, so an empty stream leaves nothing behind. The time to start a recording does
+not depend on the number of recordings in the directory (``known_recordings``). The number of starts is limited (``start_limits``).
+Beyond the limit a stream waits, and so does its publisher.
 
 If the recorder itself dies, nothing is lost or repeated:
 
 * Because of step 4, the subscriber position that the driver sees never passes the recorded position.
-* A driver keeps a dead client's subscription, which stalls the publisher, until the client liveness timeout (10 s by default).
-  A new subscriber joins the image at the lowest position of all its subscribers. So a recorder that restarts within that time
-  joins at or before the recorded position, and skips what it reads again by position.
-* For longer absences a ``RecorderSlot`` (``recording.recorder_slot``) in any other process keeps the image, and so the
-  publisher, at the recorded position until the recorder is back.
+* A driver keeps the subscription of a dead client, which stalls the publisher, until the client liveness timeout (10 s by default).
+  A new subscriber joins the image at the lowest position of all its subscribers. So a recorder that restarts within that time joins
+  at or before the recorded position, and skips by position what is recorded already.
+* For longer absences, a ``RecorderSlot`` (``recording.recorder_slot``) in any other process keeps the image, and so the publisher,
+  at the recorded position until the recorder is back.
 * A recorder that joins *past* the recorded position (the timeout passed without a slot) starts a new recording, whose start
-  position shows the gap, and logs it.
-* A position says where in a stream, but not in which life of it: a publisher that starts again may reuse its ids. So the index
-  file names the recorded image and its driver (``life.StreamLife``). The same image means the same life, and its recording is
-  extended. Another image from the network continues a recording only exactly where that ends, from the same source, and if the
-  publisher had not ended the stream, because a driver makes a new image of a stream that it meets again. Another image over IPC
-  or of a spy is another publication. Everything else starts a new recording.
-* After the machine has been restarted, the end of each recording is determined again when the recorder opens
-  (``recording.recovery``), and torn data is truncated. Only then may readers see the recorded position go back.
+  position shows the gap, and logs that.
+* A position identifies a place in a stream, but not the life of the stream: a publisher that starts again can reuse its ids. So the
+  index file names the recorded image and its driver (``life.StreamLife``). The same image means the same life, whose recording is
+  extended. Another image from the network continues a recording only if it starts exactly where the recording ends, comes from the
+  same source, and the publisher has not ended the stream, because a driver creates a new image of a stream that it meets again.
+  Another image over IPC, or of a spy, is another publication. In all other cases, a new recording starts.
+* After the host was restarted, the recorder determines the end of each recording again when it opens (``recording.recovery``), and
+  truncates torn data. Only then can readers see the recorded position decrease.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ DEFAULT_SEGMENT_LENGTH = 128 << 20
 
 
 def lock_directory(directory: Path, disk: Disk) -> int:
-    """Keep other recorders out of a directory until the descriptor is closed. Raises RecordingError if one is there."""
+    """Keep other recorders out of a directory until the descriptor is closed. Raises RecordingError if another one is running."""
     lock = disk.open(directory / LOCK_FILE)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -119,24 +119,24 @@ def _stream_of(image: RecordableImage, channel: str) -> RecordingDescriptor:
 class Recorder:
     """Records into one directory, as its only recorder. Run ``do_work`` often; ``close`` ends the recordings.
 
-    Opening it recovers: a recording that was not ended, because its recorder was killed or the machine went down, is
-    ended at its recorded position, or earlier where its frames end earlier. After a loss of power those that were ended shortly
-    before are checked as well. A recording that cannot be recovered is logged, and hinders no other.
+    Opening it recovers. A recording that was not ended, because its recorder was killed or the host crashed, is
+    ended at its recorded position, or earlier if its frames end earlier. After a power failure, recordings that ended shortly
+    before it are checked as well. A recording that cannot be recovered is logged, and the others are recovered.
 
     Args:
-        directory: Is created where it is missing, with the mode 0750 less the umask. Files in it have its mode, without x,
+        directory: The directory. If missing, it is created with mode 0750 minus the umask. Files in it get its mode without x,
             and its group.
-        segment_length: Bytes of a segment file; at least the term length of each stream.
-        durable: Whether the recorded position moves only when the frames are on the device.
-        clock: The time that is recorded.
-        mode: The exact mode of the directory, as ``0o770``, whether it is there or not.
+        segment_length: The size of a segment file in bytes. The term length of a stream is used if it is larger.
+        durable: Whether the recorded position advances only after the frames are on the device.
+        clock: The source of recorded times.
+        mode: The exact mode of the directory, such as ``0o770``, whether or not it exists.
         group: Its group, by name or number.
-        max_new_recordings: How many recordings may begin in an hour, a quarter of them of one source. Other streams wait.
-        disk: What files are written through; a simulation's may fail at any step.
+        max_new_recordings: How many recordings can begin per hour, a quarter of them from one source. Other streams wait.
+        disk: The file operations. Those of a simulation can fail at any step.
 
     Raises:
-        RecordingError: Another recorder, or an Aeron Archive, has the directory.
-        ConfigurationError: The directory cannot be given that mode or group, or ``max_new_recordings`` is less than 1.
+        RecordingError: Another recorder, or an Aeron Archive, is using the directory.
+        ConfigurationError: The mode or group of the directory cannot be set, or ``max_new_recordings`` is less than 1.
 
     Example:
         ``with Recorder("tides") as recorder: recorder.add_subscription(subscription)``
@@ -174,7 +174,7 @@ class Recorder:
         with ExitStack() as stack:
             stack.callback(disk.close, self._lock)
             if durable:
-                # Includes files of an earlier recorder, which may not have been durable.
+                # This includes files of an earlier recorder, which may not have been durable.
                 disk.sync_path(self.directory)
             self._mark = ArchiveMark(self.directory, clock, disk, self._owner)
             stack.callback(self._mark.end)
@@ -196,12 +196,12 @@ class Recorder:
         descriptors = recover(self._catalog, self._disk, self._clock, lost_power=self._has_lost_power())
         self._note_boot()
         self._known = KnownRecordings(self.directory, self._catalog, descriptors)
-        # Segments without an entry are of a recording whose entry was lost: they stay.
+        # Segments without an entry belong to a recording whose entry was lost. They stay.
         self._segments = all_segment_bases(self.directory)
         self._min_id = max(self._segments, default=-1) + 1
 
     def _has_lost_power(self) -> bool:
-        """Whether the machine was restarted since a recorder wrote here: only then may writes be lost."""
+        """Return whether the host was restarted since a recorder wrote here. Only then can writes be lost."""
         boot = self._disk.boot()
         return not boot or os.pread(self._lock, len(boot) + 1, 0) != boot
 
@@ -226,20 +226,20 @@ class Recorder:
     ) -> RecordingWriter:
         """Start or extend the recording of a stream that is available from ``join_position`` on.
 
-        A recording of the same life of the stream that ended at or after ``join_position`` is extended from its end, and the
-        caller skips what lies before that; else a new recording starts at ``join_position``.
+        If a recording of the same life of the stream ended at or after ``join_position``, it is extended from its end, and the
+        caller must skip what lies before that. Otherwise, a new recording starts at ``join_position``.
 
         Args:
             session_id: The session.
             stream_id: The stream.
             initial_term_id: The initial term id of the stream.
-            term_buffer_length: Bytes of a term.
+            term_buffer_length: The size of a term in bytes.
             mtu_length: The longest frame in bytes.
-            join_position: The first position that is available.
+            join_position: The first available position.
             channel: The channel URI.
-            source_identity: The address of the source, as an image names it.
-            life: The image, of a stream from a driver. Without it the stream is the caller's own: it has one life, and a
-                recording of the same ids and channel is of it.
+            source_identity: The address of the source, as in an image.
+            life: The image of a stream that comes from a driver. Without it, the caller provides the stream. It has one life, and a
+                recording with the same ids and channel belongs to it.
 
         Returns:
             The writer; end it with ``stop``.
@@ -263,7 +263,7 @@ class Recorder:
         return self._extended(stream, life) or self._added(stream, life)
 
     def _extended(self, stream: RecordingDescriptor, life: StreamLife) -> RecordingWriter | None:
-        """Extend the recording that a stream continues; None if there is none."""
+        """Extend the recording that a stream continues. Return None if there is none."""
         previous = self._known.previous(stream, life, self._writers)
         if previous is None:
             return None
@@ -309,7 +309,7 @@ class Recorder:
             disk=self._disk,
         )
         self._segments.pop(descriptor.recording_id, None)
-        # Active in the catalog only once its positions are published: a reader of an active recording trusts those.
+        # Make it active in the catalog only after its positions are published, because readers of an active recording trust them.
         try:
             writer.descriptor = self._catalog.extend(descriptor)
         except OSError:
@@ -322,7 +322,7 @@ class Recorder:
         """End a recording: close its files and write its stop position to the catalog.
 
         Args:
-            writer: What ``start`` returned.
+            writer: The writer that ``start`` returned.
 
         Returns:
             The final descriptor.
@@ -348,7 +348,7 @@ class Recorder:
     # -- subscriptions -----------------------------------------------------------------------------------------------
 
     def add_subscription(self, subscription: RecordableSubscription) -> None:
-        """Record every image of a subscription, present and future. The caller closes the subscription.
+        """Record all present and future images of a subscription. The caller closes the subscription.
 
         Args:
             subscription: An Aeron subscription, or an object like it.
@@ -356,14 +356,14 @@ class Recorder:
         self._subscriptions.append(subscription)
 
     def do_work(self) -> int:
-        """Write the frames that are available to the segments.
+        """Write the available frames to the segments.
 
         Returns:
             The number of bytes.
 
         Raises:
-            RecordingError: An image holds what is not frames.
-            OSError: The disk refused a write; the recorded position has not moved over what failed.
+            RecordingError: An image contains something other than frames.
+            OSError: A write failed. The recorded position has not advanced past it.
         """
         self._mark.touch()
         bytes_moved = 0
@@ -399,7 +399,7 @@ class Recorder:
     def _admitted(
         self, recording: ImageRecording, stream: RecordingDescriptor, life: StreamLife
     ) -> RecordingWriter | None:
-        """Start the recording of an image that has frames; None if it waits for a limit."""
+        """Start the recording of an image that has frames. Return None if it must wait because of a limit."""
         writer = self._extended(stream, life)
         if writer is not None:
             return writer
@@ -423,12 +423,12 @@ class Recorder:
 
     @property
     def delayed(self) -> int:
-        """How many streams with frames have had to wait, because too many recordings had begun (``max_new_recordings``)."""
+        """How many streams with frames have had to wait because of a limit on recordings (``max_new_recordings``, for example)."""
         return self._delayed
 
     @property
     def unrecorded(self) -> int:
-        """How many of them wait now, or ended before there was room."""
+        """How many of the delayed streams are waiting now, or ended before they could be recorded."""
         return self._unrecorded + sum(recording.waits for recording in self._images.values())
 
     @property
@@ -442,7 +442,7 @@ class Recorder:
         return {recording_id: writer.position for recording_id, writer in self._writers.items()}
 
     def close(self) -> None:
-        """End every recording and unlock the directory. May be called twice."""
+        """End every recording and unlock the directory. Idempotent."""
         if self._closed:
             return
         self._closed = True

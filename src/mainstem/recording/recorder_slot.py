@@ -1,8 +1,8 @@
-"""Holds a stream at the recorded position, so that it waits for its recorder indefinitely.
+"""Keeps a stream at the recorded position, so that it waits for its recorder indefinitely.
 
-A driver frees a dead recorder's position after the client liveness timeout (10 s by default). With a slot in any other process,
-preferably the publisher's own or one beside the receiving driver, the image stays at the recorded position: the publisher gets
-back pressure, and a recorder that restarts minutes later continues without a gap.
+A driver drops a dead recorder's position after the client liveness timeout (10 s by default). With a slot in any other process,
+preferably the publisher's or one on the host of the receiving driver, the image stays at the recorded position. The publisher then
+gets back pressure, and a recorder that restarts minutes later continues without a gap.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from mainstem.recording.reader import RecordingReader
 if TYPE_CHECKING:
     from mainstem.recording.protocols import RecordableImage, RecordableSubscription
 
-# How often the catalog is read while a stream's recording is not in it yet.
+# How often the catalog is read until it has the stream's recording.
 CATALOG_INTERVAL_NS = 100 * NS_PER_MS
 
 
 class RecorderSlot:
-    """Follows the recorded positions of a directory with subscriptions of its own. Run ``do_work`` often.
+    """Follows the recorded positions of a directory with its own subscriptions. Run ``do_work`` often.
 
     Args:
-        directory: Where the recorder writes; it may be made later.
+        directory: The recorder's directory. It need not exist yet.
 
     Example:
         ``with RecorderSlot("tides") as hold: hold.add_subscription(subscription)``
@@ -46,7 +46,7 @@ class RecorderSlot:
         self.close()
 
     def add_subscription(self, subscription: RecordableSubscription) -> None:
-        """Hold every image of a subscription. The caller closes the subscription.
+        """Keep every image of a subscription at its recorded position. The caller closes the subscription.
 
         Args:
             subscription: A subscription to the recorder's channel and stream.
@@ -54,7 +54,7 @@ class RecorderSlot:
         self._subscriptions.append(subscription)
 
     def do_work(self, now_ns: int) -> int:
-        """Move each image up to what is recorded of it.
+        """Advance each image to its recorded position.
 
         Args:
             now_ns: Monotonic time in nanoseconds.
@@ -98,12 +98,15 @@ class RecorderSlot:
         return None
 
     def close(self) -> None:
-        """Close the recordings' files. The images are held until their subscriptions close."""
+        """Close the files of the recordings. The images stay where they are until their subscriptions are closed."""
         while self._readers:
             self._readers.popitem()[1].close()
 
 
 def _may_be_of(image: RecordableImage, life: StreamLife) -> bool:
-    """Whether a recording may belong to an image. The recorder may be at another driver, where the image has another number."""
+    """Return whether a recording can belong to an image.
+
+    The recorder can use another driver, where the image has another number.
+    """
     own = StreamLife(image.driver_start_ms, image.correlation_id)
     return life != ENDED and (life.driver_start_ms != own.driver_start_ms or life == own)

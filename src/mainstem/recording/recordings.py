@@ -1,4 +1,4 @@
-"""The recordings at a location: as one reader each, and together as a table."""
+"""The recordings at a location: one reader for each, and all of them as a table."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 class Recordings(Sequence[RecordingReader]):
     """The recordings at a location, as ``open_recordings`` returns them. Use it as a context manager.
 
-    As a sequence it holds a reader for each recording. As a table it has a row for each message, in order within each
-    recording, with the columns of the Spark source: recording_id, session_id, stream_id, position (the end of the message, in
-    bytes), term_id, term_offset, flags, reserved_value, recorded_at (UTC, null where it is not known), length and payload. Each
-    read takes what is recorded when it begins; recordings that begin later are seen by the next ``open_recordings``.
+    As a sequence, it has a reader for each recording. As a table, it has a row for each message, in order within each
+    recording, with the columns of the Spark source: recording_id, session_id, stream_id, position (the end of the message in
+    bytes), term_id, term_offset, flags, reserved_value, recorded_at (UTC, null if unknown), length and payload. Each
+    read covers what is recorded when it begins. Recordings that start later appear in the next ``open_recordings``.
 
-    It has Arrow's stream interface, so DuckDB, Polars and others take the object itself as a table.
+    It has Arrow's stream interface, so DuckDB, Polars and others accept the object itself as a table.
 
     Args:
         readers: A reader for each recording; they are closed with this object.
-        archives: Their archives, which are closed with it too, those without a recording among them. Default: those of the
+        archives: The archives to close with this object, including those without recordings. Default: the archives of the
             readers.
 
     Example:
@@ -58,7 +58,7 @@ class Recordings(Sequence[RecordingReader]):
         self.close()
 
     def close(self) -> None:
-        """Close every reader. May be called twice."""
+        """Close every reader and archive. Idempotent."""
         with ExitStack() as stack:
             for archive in {id(archive): archive for archive in self._archives}.values():
                 stack.callback(archive.close)
@@ -86,24 +86,24 @@ class Recordings(Sequence[RecordingReader]):
         codec_options: Mapping[str, str] | None = None,
         schema: pa.Schema | None = None,
     ) -> Scan:
-        """Choose rows and columns. The scan reads them: ``to_arrow()``, ``to_polars()``, ``to_pandas()``, ...
+        """Select rows and columns. Methods of the scan read them: ``to_arrow()``, ``to_polars()``, ``to_pandas()``, ...
 
         Args:
-            columns: The names of the columns, in the order wanted; None for all.
-            where: Filters as ``pyarrow.parquet.read_table`` takes them: ``[(column, operator, value), ...]``, of which all must
-                be true, a list of such lists, of which one must be, or a ``pyarrow.compute.Expression``. Lists on
-                recording_id, stream_id, session_id, position and recorded_at read only what can be true; an expression reads
+            columns: The names of the columns, in the desired order; None for all.
+            where: Filters as in ``pyarrow.parquet.read_table``: a list ``[(column, operator, value), ...]`` whose filters must all
+                be true; a list of such lists, one of which must be true; or a ``pyarrow.compute.Expression``. Lists on
+                recording_id, stream_id, session_id, position and recorded_at read only what can match; an expression reads
                 everything. Times are ``datetime`` or ISO 8601, UTC unless they have an offset.
-            frames: Whether a row is a frame, not a message; there is a column ``type`` then.
-            strict: Whether corrupt or missing data raises; otherwise it is skipped, up to the next entry of the index or segment.
-            codec: What decodes the payloads: a name of ``mainstem.codecs.codec_names()``, or a codec. Rows then have
-                recording_id, session_id, stream_id, position, recorded_at, ``problem``, the codec's columns, ``rescued`` and, of
-                messages with a problem, ``payload``; ``columns`` may name these and those of a message.
-            codec_options: The options of a codec by name.
+            frames: Whether a row is a frame instead of a message. There is an additional column ``type`` then.
+            strict: Whether corrupt or missing data raises. Otherwise, it is skipped up to the next index entry or segment.
+            codec: The codec that decodes the payloads: a name from ``mainstem.codecs.codec_names()``, or a codec. Rows then have
+                recording_id, session_id, stream_id, position, recorded_at, ``problem``, the codec's columns, ``rescued`` and, for
+                messages with a problem, ``payload``. ``columns`` can name these and the columns of a message.
+            codec_options: The options of a codec that is given by name.
             schema: The codec's columns; None if the codec has its own, or to infer them from messages of all recordings.
 
         Returns:
-            The scan. Nothing is read yet, but for messages that a schema is inferred from.
+            The scan. Nothing is read yet, except messages to infer a schema from.
 
         Raises:
             ConfigurationError: A column, a filter or a codec is not possible.
@@ -136,15 +136,15 @@ class Recordings(Sequence[RecordingReader]):
         return self.scan(**options).to_polars()
 
     def spans(self, where: Any = None, *, frames: bool = False) -> Iterator[tuple[RecordingReader, int, int]]:
-        """Return what must be read of each recording for the rows that a filter selects; for ``batches`` and ``replay``.
+        """Yield the range of each recording that has the rows that a filter selects, for ``batches`` and ``replay``.
 
         Args:
             where: As ``scan``.
             frames: As ``scan``.
 
         Yields:
-            A reader with the positions to start and end at, between two messages; none where there is nothing to read.
-            Bounds of recorded_at are exact to an entry of the index, so some rows may lie outside of them.
+            A reader with its start and end positions, which are between two messages. Recordings without such rows are skipped.
+            Bounds of recorded_at are exact to an index entry, so a range can have some rows outside of them.
 
         Raises:
             ConfigurationError: A filter is not possible.
@@ -162,8 +162,8 @@ def open_recordings(location: Path | str, store_options: Mapping[str, str] | Non
     Args:
         location: Path or URL of a recordings directory (Mainstem's or Aeron Archive's), of a store that recordings are shipped to,
             of ``mainstem serve``, or of a running archive (``aeron-archive://host:port``).
-        store_options: Store options for URLs, under their pyarrow or Hadoop names (``fs.s3a.endpoint``). ``tail`` is the URL of
-            the same archive where it grows, and ``tail.token_file`` and the like are options of that one's store.
+        store_options: Store options for URLs, under their pyarrow or Hadoop names (``fs.s3a.endpoint``). ``tail`` is the URL where
+            the same archive grows, and options such as ``tail.token_file`` apply to the store of the tail.
 
     Returns:
         The recordings, in catalog order, archive by archive; use them as a context manager.
@@ -196,15 +196,15 @@ def open_recording(
     """Open one recording.
 
     Args:
-        location: As ``open_recordings``, or the URL of one archive of a store.
-        recording_id: The id in the catalog.
-        store_options: As ``open_recordings``.
+        location: As for ``open_recordings``, or the URL of one archive in a store.
+        recording_id: The id of the recording in the catalog.
+        store_options: As for ``open_recordings``.
 
     Returns:
-        Its reader; use it as a context manager.
+        The reader of the recording; use it as a context manager.
 
     Raises:
-        RecordingError: There is no such recording, or there are several, of different archives.
+        RecordingError: There is no such recording, or several archives have one.
         StoreError: The store cannot be read.
 
     Example:
@@ -226,6 +226,6 @@ def open_recording(
             urls = ", ".join(archive.url for archive, _ in matches)
             raise RecordingError(f"{location} has several recordings {recording_id}, of these archives: {urls}")
         reader = RecordingReader(*matches[0], owns_archive=True)
-        # The reader's archive shares its store with the others, and ends with the reader.
+        # The reader's archive shares its store with the other archives, and is closed with the reader.
         stack.pop_all()
     return reader

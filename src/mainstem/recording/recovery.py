@@ -1,15 +1,15 @@
 """Recovery before recording: ends recordings that were not ended, and finds what a power failure has lost.
 
-A killed process has lost nothing that it wrote, because the kernel has it, so each recording ends at its recorded position. If
-the machine was restarted, any page that was not on the device may be missing, even before the recorded position and in stopped
-recordings. The lock file notes the boot in which the recorder wrote. After another boot, each recording that was active, or
-stopped within ``SETTLED_NS`` of the last change, is checked, and ends where it is no longer proven:
+A process that is killed loses nothing that it wrote, because the kernel has it. So each recording ends at its recorded position. If
+the host was restarted, any page that was not on the device can be missing, even before the recorded position and in stopped
+recordings. The lock file has the id of the boot in which the recorder wrote. After another boot, each recording is checked that was
+active, or that stopped within ``SETTLED_NS`` of the last change. It then ends at the first position where it cannot be verified:
 
-1. as far as the index goes, by its checksums, starting with the entry that was ``SETTLED_NS`` old when the last one was written;
-2. after it, by a walk of the frames; a page of zeros was lost, unless it is padding.
+1. as far as the index goes, by its checksums, from the entry that was ``SETTLED_NS`` old when the last entry was written;
+2. after that, by walking the frames. A page of zeros was lost, unless it is padding.
 
-Data after that end is not deleted until the recording continues. A corrupt index file is deleted, and the recording is read by
-its frames. A recording that cannot be recovered is logged and left alone; the others are recovered.
+Data after that end is not deleted until the recording continues. A corrupt index file is deleted, and the recording is read without
+it. A recording that cannot be recovered is logged and left unchanged; the others are recovered.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Kernels write changes after half a minute; a busy device takes longer.
+# Kernels write changes to the device within half a minute; a busy device takes longer.
 SETTLED_NS = 600 * NS_PER_SECOND
 
 
 def recover(catalog: Catalog, disk: Disk, clock: Clock, *, lost_power: bool) -> list[RecordingDescriptor]:
-    """Recover every recording of a directory. Raises RecordingError and OSError."""
+    """Recover every recording of a directory, and return their descriptors. Raises RecordingError and OSError."""
     catalog.mend()
     descriptors = catalog.recordings()
     latest_ms = max((max(each.start_timestamp, each.stop_timestamp) for each in descriptors), default=0)
-    # Listed once for all recordings: there may be very many.
+    # List the directory once for all recordings, because there can be very many.
     archive = local_archive(catalog.directory, keep_listing=True)
     since_ms = min(latest_ms, clock.epoch_ms()) - SETTLED_NS // NS_PER_MS
     recovered = []
@@ -109,12 +109,12 @@ def _recovered_end(
 def _checked_end(
     directory: Path, archive: DirectoryArchive, descriptor: RecordingDescriptor, limit: int
 ) -> tuple[int, int]:
-    """The proven end of a recording, up to ``limit``, and its number of valid index entries."""
+    """Return the verified end of a recording, which is at most ``limit``, and its number of valid index entries."""
     with closing(IndexRepair(directory, descriptor.recording_id)) as index:
         count, latest_ns = index.sound(descriptor.start_position, limit)
         first = bisect_left(range(count), latest_ns - SETTLED_NS, key=lambda number: index.entry(number).time_ns)
         at = index.entry(first - 1).position if first else descriptor.start_position
-        # Segments deleted by retention were written long before.
+        # Segments that retention has deleted were written long before.
         there = next(iter(archive.segments(descriptor)), descriptor.start_position)
         for number in range(first, count):
             entry = index.entry(number)
@@ -139,7 +139,7 @@ def _is_as_recorded(
 
 
 def proven_end(directory: Path, descriptor: RecordingDescriptor, start: int, limit: int | None) -> int:
-    """The end of the whole frames from ``start`` that miss no page."""
+    """Return the end of the whole frames from ``start`` on that have no missing page."""
     position, length = start, descriptor.segment_file_length
     while limit is None or position < limit:
         base = segment_base(descriptor, position)
@@ -168,7 +168,7 @@ def proven_end(directory: Path, descriptor: RecordingDescriptor, start: int, lim
 
 
 def _lost_from(memory: mmap | bytes, begin: int, end: int) -> int:
-    """Where the first frame with a missing page begins, or ``end``."""
+    """Return the start of the first frame with a missing page, or ``end`` if there is none."""
     walk, boundary, at = FrameWalk(), begin, begin
     while at < end:
         page_end = min((at // PAGE_LENGTH + 1) * PAGE_LENGTH, end)
@@ -179,7 +179,7 @@ def _lost_from(memory: mmap | bytes, begin: int, end: int) -> int:
         boundary = walk.offset
         if int.from_bytes(memory[boundary + 6 : boundary + 8], "little") == TYPE_DATA:
             return boundary
-        # Of padding there is only the header.
+        # Only the header of padding is written.
         padded = int.from_bytes(memory[boundary : boundary + 4], "little")
         at = boundary + (padded + FRAME_ALIGNMENT - 1) // FRAME_ALIGNMENT * FRAME_ALIGNMENT
     return end

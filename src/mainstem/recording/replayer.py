@@ -1,6 +1,6 @@
-"""Replays a recording onto a channel: at its original pace, a multiple of it, or at full speed.
+"""Replays a recording onto a channel: at its original pace, at a multiple of it, or at full speed.
 
-The index has a time for each 64 to 256 KiB, or each 100 ms of a slow stream. Messages between two of these times are spread
+The index has a time for each 64 to 256 KiB, or for each 100 ms of a slow stream. Messages between two of these times are spread
 evenly by position, so a burst within 100 ms is replayed as a steady flow.
 """
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from mainstem._internal.clock import Clock
     from mainstem.recording.reader import RecordingReader
 
-# How soon a replay that waits for the next message sees that it should stop.
+# The maximum time after which a replay that waits for the next message notices that it should stop.
 MAX_SLEEP_S = 0.05
-# Shorter sleeps take longer than they say, so messages that are due sooner are sent at once.
+# Shorter sleeps take longer than requested, so messages that are due sooner are sent immediately.
 MIN_SLEEP_NS = 200_000
 
 
@@ -32,13 +32,13 @@ class SupportsSend(Protocol):
     """The part of a publication that a replay uses."""
 
     def send(self, payload: memoryview, *, timeout: float | None, reserved_value: int) -> int:
-        """Send a message, as `Publication.send` does. Return the position after it."""
+        """Send a message like `Publication.send`. Return the position after it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay sent: ``messages``, and ``nbytes`` of payload."""
+    """The number of messages and of payload bytes that a replay sent."""
 
     messages: int
     nbytes: int
@@ -58,7 +58,7 @@ class _RecordedTimes:
         self._times_ns = [min(first_ns, *entries[1][:1]) if len(entries[1]) else first_ns, *entries[1]]
 
     def at(self, position: int) -> int:
-        """The time of the message that ends at a position; never decreasing."""
+        """Return the time of the message that ends at a position. Times do not decrease."""
         index = bisect_right(self._positions, position) - 1
         before, time_ns = self._positions[index], self._times_ns[index]
         if index + 1 == len(self._positions):
@@ -89,10 +89,10 @@ def replay(
         start: Where a message starts.
         end: The position to stop at.
         speed: 1 for the original pace, 2 for twice that; 0 for full speed.
-        timeout: Seconds that one message may wait for back pressure to end. None waits forever.
+        timeout: How many seconds a message waits for back pressure to end. None waits forever.
         should_stop: Called before each message; the replay ends when it returns true.
         clock: The clock that paces the replay.
-        sleep: Waits a number of seconds.
+        sleep: The function that waits for a number of seconds.
 
     Returns:
         The number of messages and payload bytes that were sent.

@@ -1,4 +1,4 @@
-"""A scan: which rows and columns of recordings to read, in any form, lazily."""
+"""A scan: a lazy selection of rows and columns of recordings, which can be read in several forms."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from mainstem.codecs import Codec
     from mainstem.recording.reader import RecordingReader
 
-# Rows of a record batch: enough to make a batch's own cost small, few enough to stay in the cache.
+# Rows per record batch: enough that the cost per batch is small, few enough to stay in the cache.
 ROWS_PER_BATCH = 20_000
 
 
 class Scan:
-    """Rows of recordings, as ``Recordings.scan`` describes them. Each method reads what is recorded when it is called.
+    """Rows of recordings, selected by ``Recordings.scan``. Each method reads what is recorded when it is called.
 
-    A scan has Arrow's stream interface, so DuckDB, Polars and others take it as a table. Keep the recordings open while it is
+    A scan has Arrow's stream interface, so DuckDB, Polars and others accept it as a table. Keep the recordings open while it is
     read.
 
     Example:
@@ -63,17 +63,17 @@ class Scan:
         self.schema: pa.Schema = arrow_schema(names, frames=frames) if self._decoding is None else self._decoding.schema
 
     def to_reader(self, *, rows: int = ROWS_PER_BATCH) -> pa.RecordBatchReader:
-        """Read the rows as a stream of record batches. Memory is that of a batch.
+        """Read the rows as a stream of record batches, using the memory of one batch.
 
         Args:
             rows: The maximum rows of a batch.
 
         Returns:
-            A reader of record batches, none of them empty; it can be read once.
+            A reader of nonempty record batches. It can be read once.
 
         Raises:
             ConfigurationError: ``rows`` is not above zero.
-            RecordingError: While reading: a segment is missing or corrupt; names file and position.
+            RecordingError: While reading: a segment is missing or corrupt. The error names file and position.
         """
         import pyarrow as pa
 
@@ -126,8 +126,8 @@ class Scan:
         """Return the rows as a lazy frame of Polars; ``collect()`` reads them.
 
         Polars pushes down the columns that the query needs, a limit (``head``) and filters. Comparisons of recording_id,
-        stream_id, session_id, position and recorded_at with plain values, joined by ``&`` and ``|``, read only what can match.
-        A filter after a limit reads the rows of the limit.
+        stream_id, session_id, position and recorded_at with constants, joined by ``&`` and ``|``, read only what can match.
+        If a filter follows a limit, all rows up to the limit are read.
 
         Returns:
             The lazy frame; each ``collect()`` reads again.
@@ -143,7 +143,7 @@ class Scan:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def _batches(self, names: Sequence[str], bounds: PredicateBounds, rows: int) -> Iterator[pa.RecordBatch]:
-        """Batches of up to ``rows`` messages within the filter and the bounds, with some of the columns."""
+        """Yield batches of up to ``rows`` messages within the filter and the bounds, with the given columns."""
         if self._decoding is None:
             yield from self._messages(names, bounds, rows)
             return
@@ -154,7 +154,7 @@ class Scan:
     def _messages(self, names: Sequence[str], bounds: PredicateBounds, rows: int) -> Iterator[pa.RecordBatch]:
         expression, frames = self._filter.expression, self._frames
         filtered = columns_of(frames=frames) if self._filter.columns is None else sorted(self._filter.columns)
-        # Without a column a batch has no rows either: one is read to count them.
+        # A batch without columns has no rows either, so one column is read to count them.
         read = list(dict.fromkeys(chain(names, filtered))) or ["position"]
         nullable = {name: name in NULLABLE for name in read}
         for reader, start, end in ranges_within(self._readers, self._filter.bounds & bounds, frames=frames):
@@ -169,7 +169,7 @@ class Scan:
 def ranges_within(
     readers: Iterable[RecordingReader], bounds: PredicateBounds, *, frames: bool
 ) -> Iterator[tuple[RecordingReader, int, int]]:
-    """The ranges to read for rows within ``bounds``: readers with start and end."""
+    """Yield the ranges to read for rows within ``bounds``: a reader, start and end."""
     times, positions = bounds.recorded_at, bounds.position
     wanted = ScanRange(
         from_time_ns=None if times.low is None else times.low * 1000,
@@ -184,7 +184,7 @@ def ranges_within(
             (bounds.stream_id, descriptor.stream_id),
             (bounds.session_id, descriptor.session_id),
         )
-        # Where it is not known when a row was recorded, no condition on that time is true.
+        # If the recording times are unknown, no condition on them is true.
         if any(chosen is not None and each not in chosen for chosen, each in ids) or (
             wanted.has_times and not reader.has_times
         ):

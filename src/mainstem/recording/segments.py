@@ -1,8 +1,8 @@
 """Segment files in Aeron Archive's layout: names, arithmetic, reading and writing.
 
-``<recordingId>-<segmentBasePosition>.rec`` holds the frames as they are in the term buffer; the frame at stream position p is
-at offset p - segmentBasePosition. A file has the recording's full segment length from the start, sparse and zero. Of a padding
-frame only the header is written.
+``<recordingId>-<segmentBasePosition>.rec`` has the frames as they are in the term buffer. The frame at stream position p is at
+offset p - segmentBasePosition. A file has the full segment length of the recording from the start, and is sparse and zero. Only the
+header of a padding frame is written.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
     from mainstem.recording.catalog import RecordingDescriptor
 
-# Read and summed at a time.
+# Bytes to read and to compute a checksum of at a time.
 CHUNK = 1 << 20
 ZEROS = memoryview(bytes(1 << 16))
 
 SEGMENT_NAME = re.compile(r"(\d+)-(\d+)\.rec")
-# Pages that were read are given back in steps of this: small ones cost calls.
+# Pages that were read are released in steps of this size, because each call has a cost.
 BYTES_PER_RELEASE = 16 << 20
 
 
@@ -55,7 +55,7 @@ def segment_bases(directory: Path, recording_id: int) -> list[int]:
 
 
 def all_segment_bases(directory: Path) -> dict[int, list[int]]:
-    """Like ``segment_bases``, for each recording with a segment file, in the catalog or not."""
+    """Like ``segment_bases``, but for each recording with a segment file, whether or not it is in the catalog."""
     bases: dict[int, list[int]] = {}
     for match in map(SEGMENT_NAME.fullmatch, os.listdir(directory)):
         if match:
@@ -64,12 +64,12 @@ def all_segment_bases(directory: Path) -> dict[int, list[int]]:
 
 
 def segments_of(directory: Path, descriptor: RecordingDescriptor) -> list[int]:
-    """Like ``segment_bases``, without files at impossible positions."""
+    """Like ``segment_bases``, but without files at invalid positions."""
     return segments_among(descriptor, segment_bases(directory, descriptor.recording_id))
 
 
 def segments_among(descriptor: RecordingDescriptor, bases: Iterable[int]) -> list[int]:
-    """The possible bases for this recording among ``bases``, ascending."""
+    """Return the valid bases for this recording among ``bases``, ascending."""
     first, step = first_segment_base(descriptor), descriptor.segment_file_length
     return [base for base in sorted(bases) if first <= base <= MAX_POSITION and not (base - first) % step]
 
@@ -82,13 +82,13 @@ class CutShortError(RecordingError):
 
 
 def check_whole(memory: mmap | bytes, name: str) -> None:
-    """Raise CutShortError if a mapped file lost bytes that were read as zeros."""
+    """Raise CutShortError if a mapped file was truncated, so that lost bytes were read as zeros."""
     if isinstance(memory, GuardedMap) and memory.was_cut:
         raise CutShortError(name)
 
 
 class SegmentMemory:
-    """One segment file mapped for reading: ``memory`` from stream position ``base``, ``length`` bytes of it."""
+    """One segment file, mapped for reading: ``memory`` starts at stream position ``base`` and has ``length`` bytes."""
 
     is_mapped = True
 
@@ -96,8 +96,8 @@ class SegmentMemory:
         self.name, self.base = str(path), base
         try:
             with path.open("rb") as file:
-                # The mapping has the descriptor and so the lock: what ships and deletes segments leaves this one
-                # (`shipping/local_retention.py`). A file system without locks is read all the same.
+                # The mapping keeps the descriptor, and with it the lock, so shipping does not delete this segment
+                # (`shipping/local_retention.py`). On a file system without locks, the segment is read without one.
                 with suppress(OSError):
                     fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
                 self.length = os.fstat(file.fileno()).st_size
@@ -129,7 +129,7 @@ class SegmentMemory:
 
 
 def checksum(directory: Path, descriptor: RecordingDescriptor, start: int, end: int) -> int:
-    """The CRC-32 of the bytes ``[start, end)`` of a recording. Raises RecordingError if a file is missing or short."""
+    """Return the CRC-32 of the bytes ``[start, end)`` of a recording. Raises RecordingError if a file is missing or too short."""
     value, position = 0, start
     while position < end:
         base = segment_base(descriptor, position)
@@ -151,7 +151,10 @@ def checksum(directory: Path, descriptor: RecordingDescriptor, start: int, end: 
 
 
 def stored_runs(directory: Path, descriptor: RecordingDescriptor, start: int, end: int) -> Iterator[memoryview]:
-    """The bytes ``[start, end)`` of a recording, a segment's at a time. Raises RecordingError if a file is missing or short."""
+    """Yield the bytes ``[start, end)`` of a recording, one segment at a time.
+
+    Raises RecordingError if a file is missing or too short.
+    """
     position = start
     while position < end:
         base = segment_base(descriptor, position)
@@ -169,7 +172,7 @@ def stored_runs(directory: Path, descriptor: RecordingDescriptor, start: int, en
 
 
 def _has_data(fd: int, offset: int) -> bool:
-    """Whether a file has nonzero bytes from an offset on; holes are not read."""
+    """Return whether a file has nonzero bytes from an offset on. Holes of a sparse file are not read."""
     while True:
         try:
             offset = os.lseek(fd, offset, os.SEEK_DATA)
@@ -184,12 +187,12 @@ def _has_data(fd: int, offset: int) -> bool:
 class SegmentWriter:
     """Writes runs of frames at their stream position, and opens, preallocates and closes segment files.
 
-    Opening truncates everything past ``position``, on the device too: the rest of its segment becomes zero, later segments are
-    deleted. They are found by name, so that a very large directory is not listed; ``later`` are others that it is known to
-    hold.
+    Opening it truncates everything past ``position``, on the device too: the rest of the segment becomes zero, and later segments
+    are deleted. These are found by name, so that a very large directory is not listed. ``later`` has the bases of further segments
+    that are known to exist.
 
-    With ``durable``, everything before ``position`` is on the device when this returns, whoever wrote it. A segment's name is
-    there before it is written to, and its content before the next one begins.
+    With ``durable``, everything before ``position`` is on the device when the constructor returns, whichever process wrote it. The
+    name of a segment is on the device before the segment is written to, and its contents are before the next segment begins.
     """
 
     def __init__(
@@ -232,7 +235,7 @@ class SegmentWriter:
                 except IsADirectoryError as error:
                     raise RecordingError(f"segment {self._path(base)}: {error.strerror}") from error
                 except FileNotFoundError:
-                    continue  # retention has deleted it
+                    continue  # deleted by retention
             elif base + d.segment_file_length > self.position:
                 fd = self._disk.open(self._path(base))
                 try:
@@ -273,7 +276,7 @@ class SegmentWriter:
             self._disk.sync_directory(self._directory)
 
     def write(self, frames: memoryview) -> None:
-        """Write whole frames without padding at ``position``, within one segment, and move the position."""
+        """Write whole frames without padding at ``position``, within one segment, and advance the position."""
         self._open(self.position)
         at, length = self.position - self._base, frames.nbytes
         if at + length > self._descriptor.segment_file_length:
@@ -282,7 +285,7 @@ class SegmentWriter:
         self.position += length
 
     def write_padding(self, header: memoryview, aligned_length: int) -> None:
-        """Write the header of a padding frame, and move the position past the frame."""
+        """Write the header of a padding frame, and advance the position past the frame."""
         self._open(self.position)
         self._disk.write(self._fd, header[:DATA_HEADER_LENGTH], self.position - self._base)
         self.position += aligned_length
@@ -292,9 +295,9 @@ class SegmentWriter:
             self._disk.sync(self._fd)
 
     def finish(self) -> None:
-        """Close it at the end of a recording.
+        """Close the files at the end of a recording.
 
-        If that is the end of a segment, create the next one, empty, as an Aeron Archive does; its tools miss it otherwise.
+        If the recording ends at the end of a segment, create an empty next segment, like Aeron Archive, whose tools expect it.
         """
         d = self._descriptor
         if self.position > d.start_position and segment_base(d, self.position) == self.position:

@@ -1,8 +1,9 @@
-"""The archive behind an http(s) URL: ``mainstem serve``, with the growing tail, or any server with range requests.
+"""The archive behind an http(s) URL: ``mainstem serve``, which includes the growing tail, or any server with range requests.
 
-With ``mainstem serve`` each trigger costs one request for active recordings, one for the list of files, and the catalog only if
-it has changed. Bytes are requested by the recording's entity tag, so those of a recreated directory are refused. Other servers
-have no lists: the names of segments follow from the catalog, and a search finds those that were purged.
+With ``mainstem serve``, each trigger costs one request for the active recordings and one for the list of files. The catalog is
+requested only if it has changed. Bytes are requested with the entity tag of the recording, so those of a recreated directory are
+rejected. Other servers have no listings, so the names of segments are derived from the catalog, and a search finds which segments
+were purged.
 """
 
 from __future__ import annotations
@@ -32,16 +33,19 @@ if TYPE_CHECKING:
     from mainstem.store.base import Store
     from mainstem.store.http import HttpStore
 
-MAX_SEGMENTS = 1 << 21  # of one recording: more than any server has files in a directory
+MAX_SEGMENTS = 1 << 21  # per recording: more than any server has files in a directory
 
 
 def identity_tag(descriptor: RecordingDescriptor, name: str) -> str:
-    """The entity tag of a recording's file at ``mainstem serve``: constant while it grows, different for another recording."""
+    """Return the entity tag that ``mainstem serve`` gives a recording's file. It stays the same while the file grows.
+
+    The file of another recording has another tag.
+    """
     return hashlib.sha256(f"{descriptor.identity}\n{descriptor.recording_id}\n{name}".encode()).hexdigest()[:32]
 
 
 class _Pinned:
-    """The store of one recording's positions, by entity tag."""
+    """A store for the index of one recording. It reads with the entity tag of that recording."""
 
     def __init__(self, store: HttpStore, tag: str) -> None:
         self.url, self._store, self._tag = store.url, store, tag
@@ -77,13 +81,13 @@ class ServedArchive(DirectoryArchive):
                 bases.append(first + len(bases) * step)
         else:
             every = range(first, max(end, first), step)
-            # Segments are purged from the front, so all after the first existing one exist.
+            # Segments are purged from the front, so if a segment exists, all later ones do, too.
             there = bisect_left(every, True, key=lambda base: self._length(descriptor, base) is not None)
             bases = self._checked(descriptor, every[there:])
         return dict.fromkeys(bases, step)
 
     def _checked(self, descriptor: RecordingDescriptor, bases: range) -> list[int]:
-        """The bases as a list, if the last one's segment exists: the catalog may claim any end."""
+        """Return the bases as a list if the segment of the last one exists, because the end in the catalog can be wrong."""
         if len(bases) > MAX_SEGMENTS or (bases and self._length(descriptor, bases[-1]) is None):
             raise RecordingError(
                 f"{self.url}: recording {descriptor.recording_id} ends at {descriptor.stop_position} in its catalog, and "
@@ -104,7 +108,7 @@ class ServedArchive(DirectoryArchive):
             return None
 
     def segment(self, descriptor: RecordingDescriptor, base: int) -> ArchiveSegment:
-        """Like ``Archive.segment``. The file has the full length from the start, so nothing is requested before it is read."""
+        """Like ``Archive.segment``. The file has its full length from the start, so no request is needed to open it."""
         name = segment_name(descriptor.recording_id, base)
         tag = identity_tag(descriptor, name)
         return FetchedSegment(
@@ -127,7 +131,7 @@ class ServedArchive(DirectoryArchive):
             return None
 
     def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
-        """Like ``Archive.recorded_positions``: with ``mainstem serve``, one request for a page of active recordings."""
+        """Like ``Archive.recorded_positions``. With ``mainstem serve``, this takes one request per page of active recordings."""
         if not self.http.is_served:
             return [self._end(each) for each in descriptors]
         positions: dict[tuple[int, str], int | None] = {}
@@ -150,7 +154,10 @@ class ServedArchive(DirectoryArchive):
         ]
 
     def wait(self, descriptor: RecordingDescriptor, position: int, seconds: float) -> int | None:
-        """Wait until a recording is recorded past a position, or has stopped; ``mainstem serve`` only."""
+        """Wait until a recording extends past a position or has stopped, and return its recorded position.
+
+        Works only with ``mainstem serve``.
+        """
         target = f"/v1/recordings/{descriptor.recording_id}?after={position}&wait={seconds:.3f}"
         try:
             row: dict[str, Any] = self.http.page(target, wait_s=seconds)

@@ -1,11 +1,11 @@
-"""Limits how many recordings a peer with ever new sessions can start.
+"""Limits how many recordings can start, because a peer can create any number of sessions.
 
-A recording costs a catalog entry and two files forever, and four descriptors while it is written. So new ones are limited per
-hour, by source and in total, and by the process's descriptors. A stream beyond a limit waits unread, which stalls its
-publisher, and is recorded from there once there is space.
+A recording permanently costs a catalog entry and two files, and four descriptors while it is written. So new recordings are limited
+per hour, by source and in total, and by the number of descriptors that the process can open. A stream beyond a limit is not read,
+which stalls its publisher. Once there is capacity, recording begins where the stream stalled.
 
 The limits match a driver's limit of images, so all existing images can be recorded when a recorder starts. A source is an IPv4
-address or an IPv6 /64 network; a peer that invents source addresses meets the total limit.
+address or an IPv6 /64 network. A peer that forges source addresses is bound by the total limit.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from mainstem._internal.clock import NS_PER_SECOND
 from mainstem._internal.validation import check_int
 from mainstem.aeron.admission import ALL_SOURCES, RateLimit
 
-# As many at once, and in an hour. At this rate the catalog is full after some days (`catalog.MAX_CATALOG_LENGTH`).
+# This many can start at once, and per hour. At this rate the catalog is full after some days (`catalog.MAX_CATALOG_LENGTH`).
 MAX_NEW_RECORDINGS = 65_536
-SOURCE_SHARE = 4  # a source may begin this part of them
+SOURCE_SHARE = 4  # a source can start one part in this many
 HOUR_S = 3600
-# A stream that waits is asked about again after this.
+# How long a delayed stream waits before the limits are checked again.
 RETRY_NS = NS_PER_SECOND // 10
-# Descriptors of a process that are not for recordings; and those of a recording: its segment, its positions and their mapping, and
-# the mapping of the image's log.
+# Descriptors of the process that are not used for recordings, and descriptors per recording: its segment, its index and the mapping
+# of that, and the mapping of the image's log.
 RESERVED_FILES = 128
 FILES_OF_RECORDING = 4
 
 
 class StartLimits:
-    """Counts new recordings: up to ``most`` in an hour, and a quarter of them from one source."""
+    """Counts new recordings: up to ``most`` per hour, and a quarter of them from one source."""
 
     def __init__(self, most: int = MAX_NEW_RECORDINGS) -> None:
         check_int({"max_new_recordings": most}, min_value=1)
@@ -44,7 +44,10 @@ class StartLimits:
         self._prefixes = AddressPrefixes()
 
     def refusal(self, source_identity: str, written: int, now_ns: int) -> str:
-        """Why a source's recording may not begin now; empty if it may, which is counted. ``written`` are being written."""
+        """Return why a source's recording cannot start now, or an empty string if it can, in which case it is counted.
+
+        ``written`` is the number of recordings that are being written.
+        """
         source = self._prefixes.prefix_of(address_of(source_identity))
         if not self._of_source.has(source, now_ns):
             return self._texts[0]
@@ -56,7 +59,7 @@ class StartLimits:
 
 
 def max_written() -> int:
-    """How many recordings may be written at once, by the process's limit of descriptors."""
+    """Return how many recordings can be written at once, given the process's limit of descriptors."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         soft = 1 << 30

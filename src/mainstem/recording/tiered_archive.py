@@ -1,15 +1,14 @@
 """One archive in two tiers: the shipped part, in an object store for example, and the tail, where it is being recorded.
 
-Theory of operation. Both tiers hold ranges of the same recordings, by the same positions. A position is in the tail, in both for a
-while, or in the shipped part alone. ``shipped_end`` of a recording is the position before which the shipped part has everything.
-Each range that a reader fetches comes from one tier: from the shipped part if it ends at or before the shipped end, else from the
-tail. If that tier doesn't have it (any more) or is unreachable, it comes from the other one. Rows are cut by positions and not by
-tiers, so none is read twice, and a range that neither tier has is an error, never a gap.
+Theory of operation. Both tiers hold ranges of the same recordings, by the same positions. A position is in the tail only, in both
+for a while, or in the shipped part only. ``shipped_end`` of a recording is the position before which the shipped part has
+everything. Each range that a reader fetches comes from one tier: from the shipped part if it ends at or before the shipped end,
+otherwise from the tail. If that tier does not have it (any more) or is unreachable, it comes from the other one. Rows are cut by
+positions and not by tiers, so none is read twice, and a range that neither tier has is an error, never a gap.
 
-If one tier becomes unreachable, its last known state is still valid: positions never move backwards and shipped bytes never
-change. A reader that has seen both tiers keeps going with the one that remains. A reader that has never seen the tail doesn't
-know where the recordings end, and one that has never seen the shipped part doesn't know where they begin, so both raise
-``StoreError``.
+If one tier becomes unreachable, its last known state is still valid: positions never move backwards and shipped bytes never change.
+A reader that has seen both tiers keeps going with the one that remains. A reader that has never seen the tail doesn't know where
+the recordings end, and one that has never seen the shipped part doesn't know where they begin, so both raise ``StoreError``.
 
 The archive ids, if both tiers have one, and the identity of each recording tell whether both tiers hold the same archive.
 """
@@ -43,13 +42,13 @@ class TieredArchive:
     """The shipped part of an archive and its tail, as one archive.
 
     Args:
-        shipped: The complete part, or what is complete up to a position: an object store, or another directory.
-        tail: Where the recordings grow: ``mainstem serve``, or the recorder's directory.
+        shipped: The part that is complete, or complete up to a position: an object store, or another directory.
+        tail: The archive where the recordings grow: ``mainstem serve``, or the recorder's directory.
     """
 
     def __init__(self, shipped: Archive, tail: Archive) -> None:
         self.shipped, self.tail = shipped, tail
-        # Segments are fetched by threads of their own; an archive is used by one at a time.
+        # Threads fetch segments, but only one thread may use an archive at a time.
         self.lock = threading.RLock()
         self._seen: dict[str, list[RecordingDescriptor]] = {}
         self._seen_segments: dict[tuple[str, int], Mapping[int, int]] = {}
@@ -88,7 +87,10 @@ class TieredArchive:
     # -- recordings --------------------------------------------------------------------------------------------------
 
     def recordings(self) -> list[RecordingDescriptor]:
-        """Like ``Archive.recordings``: those of both tiers, by id. Raises RecordingError if they are not one archive."""
+        """Like ``Archive.recordings``: the recordings of both tiers, by id.
+
+        Raises RecordingError if the tiers are not of the same archive.
+        """
         with self.lock:
             in_store, _ = self._descriptors("shipped", self.shipped)
             tails, is_current = self._descriptors("tail", self.tail)
@@ -106,12 +108,12 @@ class TieredArchive:
             if is_current or not has_ended:
                 merged[descriptor.recording_id] = descriptor
         descriptors = [merged[key] for key in sorted(merged)]
-        if descriptors != self._merged:  # else the same list, as of an archive whose catalog has not changed
+        if descriptors != self._merged:  # otherwise return the same list, like an archive whose catalog has not changed
             self._merged = descriptors
         return self._merged
 
     def _descriptors(self, name: str, archive: Archive) -> tuple[list[RecordingDescriptor], bool]:
-        """A tier's recordings, and whether it could be read now."""
+        """Return a tier's recordings, and whether it was reachable."""
         try:
             descriptors = self._seen[name] = archive.recordings()
         except StoreError as error:
@@ -125,8 +127,8 @@ class TieredArchive:
         try:
             ids = self.shipped.archive_id, self.tail.archive_id
         except StoreError:
-            return  # the next time
-        # An archive without an identity has its URL as its id.
+            return  # checked the next time
+        # The id of an archive without an identity is its URL.
         if ids[0] != ids[1] and ids[0] != self.shipped.url and ids[1] != self.tail.url:
             raise RecordingError(
                 f"{self.shipped.url} is archive {ids[0]} and {self.tail.url} is archive {ids[1]}: a tail is of the same archive"
@@ -134,7 +136,7 @@ class TieredArchive:
         self._is_same = True
 
     def shipped_end(self, descriptor: RecordingDescriptor) -> int:
-        """The position before which the shipped part has everything except what retention removed; -1 for nothing."""
+        """Return the position before which the shipped part has everything except what retention removed; -1 if it has nothing."""
         with self.lock:
             end = self._shipped_ends.get(descriptor.recording_id)
             if end is None:
@@ -152,7 +154,7 @@ class TieredArchive:
         return end
 
     def shipped_end_now(self, descriptor: RecordingDescriptor) -> int:
-        """Like ``shipped_end``, but read now. Raises StoreError while the shipped part is unreachable."""
+        """Like ``shipped_end``, but read again. Raises StoreError if the shipped part is unreachable."""
         in_store = self._seen["shipped"] = self.shipped.recordings()
         shipped = next((each for each in in_store if each.recording_id == descriptor.recording_id), None)
         if shipped is None or shipped.identity != descriptor.identity:
@@ -168,7 +170,7 @@ class TieredArchive:
             index.close()
 
     def recorded(self, descriptor: RecordingDescriptor, position: int) -> int:
-        """The furthest that a recording has been seen to reach, ``position`` included; it never goes back."""
+        """Return the highest known end of a recording, including ``position``. It never decreases."""
         with self.lock:
             known = max(self._recorded.get(descriptor.recording_id, 0), position)
             self._recorded[descriptor.recording_id] = known
@@ -187,7 +189,7 @@ class TieredArchive:
         try:
             segments = self._seen_segments[key] = archive.segments(descriptor)
         except StoreError as error:
-            # The shipped part says where the recording begins, so it must have been seen.
+            # The shipped part determines where the recording begins, so it must have been read once.
             if key not in self._seen_segments and (name == "shipped" or name not in self._seen):
                 raise
             _log_unreachable(archive, error)
@@ -195,7 +197,7 @@ class TieredArchive:
         return segments
 
     def segment(self, descriptor: RecordingDescriptor, base: int) -> ArchiveSegment:
-        """Like ``Archive.segment``; each fetched range chooses its tier."""
+        """Like ``Archive.segment``. Each fetched range comes from one of the tiers."""
         tiers = _SegmentTiers(self, descriptor, base)
         return FetchedSegment(
             f"{self.url}/{segment_name(descriptor.recording_id, base)}",
@@ -236,7 +238,7 @@ class TieredArchive:
 
 
 class _Union(Mapping[int, int]):
-    """The segments of two tiers, ascending, without reading either list completely."""
+    """The segments of two tiers, ascending. Neither list is read completely."""
 
     def __init__(self, shipped: Mapping[int, int], tail: Mapping[int, int]) -> None:
         self._shipped, self._tail = shipped, tail
@@ -259,14 +261,17 @@ class _Union(Mapping[int, int]):
 
 
 class _SegmentTiers:
-    """Where the ranges of one segment come from."""
+    """Selects the tier from which each range of one segment is read."""
 
     def __init__(self, archive: TieredArchive, descriptor: RecordingDescriptor, base: int) -> None:
         self._archive, self._descriptor, self._base = archive, descriptor, base
         self._segments: dict[int, ArchiveSegment] = {}
 
     def fetch(self, start: int, end: int) -> bytes:
-        """The bytes of a range. Raises RecordingError if neither tier has them, StoreError if the one that may is unreachable."""
+        """Return the bytes of a range.
+
+        Raises RecordingError if neither tier has them, and StoreError if the tier that may have them is unreachable.
+        """
         archive, errors = self._archive, []
         is_shipped = self._base + end <= archive.shipped_end(self._descriptor)
         for tier in (archive.shipped, archive.tail) if is_shipped else (archive.tail,):
@@ -275,7 +280,7 @@ class _SegmentTiers:
             except (RecordingError, StoreError) as error:
                 errors.append(error)
         if not is_shipped:
-            # It may have been shipped since the listing: only the shipped part can say that it is lost.
+            # It may have been shipped since the last listing. Only the shipped part can tell that it is lost.
             with archive.lock:
                 archive.refresh()
                 self._segments.pop(id(archive.shipped), None)
@@ -293,7 +298,7 @@ class _SegmentTiers:
 
 
 class TieredIndex(RecordingIndex):
-    """The index of a recording: from the shipped part as far as that reaches, else from the tail."""
+    """The index of a recording: from the shipped part as far as that reaches, otherwise from the tail."""
 
     def __init__(
         self,
@@ -308,7 +313,7 @@ class TieredIndex(RecordingIndex):
         self._has_tail = None if tail is None else True
 
     def _tail_index(self) -> RecordingIndex:
-        """The tail's index, or the shipped part's if the tail has none. Raises StoreError while the tail is unreachable."""
+        """Return the tail's index, or the shipped part's if the tail has none. Raises StoreError if the tail is unreachable."""
         if self._has_tail is None:
             with self._archive.lock:
                 self._tail = self._archive.tail.index(self._descriptor)
@@ -323,7 +328,7 @@ class TieredIndex(RecordingIndex):
         return self._tail_index()
 
     def refresh(self) -> None:
-        """Like ``RecordingIndex.refresh``; keeps the last known state while the tail is unreachable."""
+        """Like ``RecordingIndex.refresh``. Keeps the last known state while the tail is unreachable."""
         if self._shipped is not None:
             self._shipped.refresh()
         try:

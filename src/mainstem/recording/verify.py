@@ -1,4 +1,4 @@
-"""Finds problems of a recording by walking its frames and by the checksums of its index."""
+"""Finds problems of a recording by walking its frames and comparing checksums."""
 
 from __future__ import annotations
 
@@ -40,12 +40,17 @@ _KINDS = {WALK_AT_END: "unwritten", WALK_TORN: "torn", WALK_CORRUPT: "corrupt"}
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem of a recording, and the position up to which it can be trusted.
+    """A problem of a recording, and the position up to which the recording can be trusted.
 
-    ``kind`` is ``unwritten`` (zeros where frames should be), ``torn`` (a truncated frame), ``corrupt`` (an impossible header,
-    or one of another stream or term), ``checksum`` (bytes changed after they were recorded; exact to an entry of the index, or
-    to a frame of Aeron Archive), ``missing`` (no file, or a short one), ``index`` (an invalid index file) or ``catalog`` (an
-    unreadable entry, with ``recording_id`` -1 and ``position`` in the catalog, or a recording with segments but no entry).
+    ``kind`` is one of
+
+    * ``unwritten``: zeros where frames should be;
+    * ``torn``: a truncated frame;
+    * ``corrupt``: a frame header that is invalid, or of another stream or term;
+    * ``checksum``: bytes that changed after they were recorded, exact to an index entry, or to a frame of Aeron Archive;
+    * ``missing``: a segment file that is missing or too short;
+    * ``index``: an invalid index file;
+    * ``catalog``: an unreadable entry, with ``recording_id`` -1 and ``position`` in the catalog, or segments without an entry.
     """
 
     recording_id: int
@@ -57,19 +62,18 @@ class Problem:
 def find_problems(reader: RecordingReader, start: int, end: int, *, checksums: bool = True) -> Iterator[Problem]:
     """Find the problems in ``[start, end)``.
 
-    Checksums are those of the index of Mainstem's recorder, which cover the recording up to the last entry, and those that
-    Aeron Archive stores in frames (``aeron.archive.record.checksum``).
+    Two kinds of checksums are compared: those in the index of Mainstem's recorder, which cover the recording up to the last entry,
+    and those that Aeron Archive stores in frames (``aeron.archive.record.checksum``).
 
     Args:
         reader: The recording.
         start: A position between two messages.
         end: The position to stop at.
-        checksums: Whether to compare checksums: of the frames, and of the index's entries that overlap the range.
+        checksums: Whether to compare checksums: those of the frames, and those of the index entries that overlap the range.
 
     Yields:
-        Each broken frame, each run of frames whose checksums differ, and each segment that is missing or short, as far as a
-            walk can continue
-        (``RecordingReader.boundary_after``); then each checksum of the index that differs.
+        Each broken frame, each run of frames whose checksums differ, and each segment that is missing or too short, as far as the
+            walk can continue (``RecordingReader.boundary_after``); then each checksum of the index that differs.
 
     Example:
         ``list(find_problems(reader, reader.start_position, reader.end_position()))``
@@ -86,7 +90,7 @@ def find_problems(reader: RecordingReader, start: int, end: int, *, checksums: b
 
 
 def find_directory_problems(directory: Path) -> Iterator[Problem]:
-    """Problems of a local directory itself, not of its recordings. Raises RecordingError."""
+    """Yield the problems of a local directory itself, not those of its recordings. Raises RecordingError if it has no catalog."""
     for problem in (*find_catalog_problems(directory), *find_changed_entries(directory)):
         yield Problem(NULL, problem.offset, "catalog", problem.text)
     descriptors = read_catalog(directory, deleted=True)
@@ -103,7 +107,7 @@ def find_directory_problems(directory: Path) -> Iterator[Problem]:
 def _until_broken(
     reader: RecordingReader, start: int, end: int, *, checksums: bool
 ) -> Generator[Problem, None, Problem | None]:
-    """The frames with wrong checksums in ``[start, end)``; returns the first broken one, or missing segment."""
+    """Yield the frames with wrong checksums in ``[start, end)``. Return the first broken frame or missing segment."""
     recording_id, position = reader.descriptor.recording_id, start
     walk, sums = FrameWalk(), FrameChecksums(reader.descriptor.session_id)
     walk.term_mask = reader.descriptor.term_buffer_length - 1
@@ -135,7 +139,10 @@ def _until_broken(
 
 
 def _first_foreign(descriptor: RecordingDescriptor, run: MappedRange, limit: int) -> int | None:
-    """Where the first frame before ``limit`` begins that is of another stream, or of another term than its position's."""
+    """Return the offset of the first frame before ``limit`` that does not belong there, or None.
+
+    Such a frame is of another stream, or of another term than its position implies.
+    """
     offset = run.offset
     while offset < limit:
         position = run.position + offset - run.offset
@@ -172,7 +179,7 @@ def _wrong_checksum(recording_id: int, start: int, end: int) -> Problem:
 
 
 def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Problem]:
-    """Ranges in which the index and the files have different checksums."""
+    """Yield the ranges in which the checksums of the index and of the files differ."""
     if reader.index is None:
         return
     at, first = reader.descriptor.start_position, reader.start_position
@@ -188,7 +195,7 @@ def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Problem]
             except CutShortError:
                 raise
             except RecordingError:
-                # A segment is missing or short: the walk has reported it.
+                # A segment is missing or too short, which the walk has reported.
                 same = True
             if not same:
                 text = f"the bytes of positions {at} to {entry.position} are not those that were recorded"
@@ -208,7 +215,10 @@ def _is_as_recorded(reader: RecordingReader, start: int, entry: IndexEntry, befo
 
 
 def find_start_problem(reader: RecordingReader) -> Problem | None:
-    """The problem of an Aeron Archive recording whose first segments are missing: an archive that purges moves its start."""
+    """Return the problem of an Aeron Archive recording whose first segments are missing, or None.
+
+    It is a problem because an archive that purges segments also moves the start of the recording.
+    """
     start = reader.descriptor.start_position
     if reader.index is not None or reader.start_position == start:
         return None
@@ -219,7 +229,7 @@ def find_start_problem(reader: RecordingReader) -> Problem | None:
 
 
 def find_end_problem(reader: RecordingReader) -> Problem | None:
-    """The problem at the end of a recording that was not stopped and has no index; None for a clean end."""
+    """Return the problem at the end of a recording that was not stopped and has no index, or None."""
     if reader.descriptor.stop_position != NULL or reader.index is not None:
         return None
     end = find_end(reader.archive, reader.descriptor)

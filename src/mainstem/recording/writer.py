@@ -1,4 +1,4 @@
-"""Writes one recording: segments, then the index, then the recorded position, in that order."""
+"""Writes one recording: the segments, then the index, then the recorded position, in that order."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ if TYPE_CHECKING:
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem.recording.catalog import RecordingDescriptor
 
-# A run is written and released at once: enough to make a system call worth its price, and little of a publisher's window, which is
-# half a term over IPC. It stays in the processor's cache from the walk to the write.
+# Limits of a run, which is written and released at once. It is long enough to be worth a system call, and short compared with the
+# publisher's window, which is half a term over IPC. It stays in the processor's cache between the walk and the write.
 MIN_RUN_LENGTH, MAX_RUN_LENGTH, RUNS_OF_TERM = 256 << 10, 1 << 20, 16
-# The index has an entry for each step of a run.
+# The index gets at most one entry per step of a run.
 STEP_LENGTH = 256 << 10
 _CRC32 = FrameChecksum(CRC32)
 
 
 class RecordingWriter:
-    """Appends runs of frames to a recording from ``position`` on, and truncates the files there.
+    """Appends runs of frames to a recording from ``position`` on. Opening it truncates the files there.
 
     ``messages`` is the number of messages up to ``position``, ``whole`` whether a message ends there, and ``session_id`` the
-    session before it, by default the descriptor's. ``later`` has the bases of the segments after it. With ``durable``, the recorded
-    position moves only when frames are on the device, and a run counts as written when the position is on the device too. That
-    survives a power failure and costs two flushes per run.
+    session before it, by default the descriptor's. ``later`` has the bases of the segments after it.
+
+    With ``durable``, the recorded position advances only after the frames are on the device, and a run counts as written only after
+    the position is on the device too. That survives a power failure and costs two flushes per run.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class RecordingWriter:
         self.messages = self.messages_before = messages
         self._whole = whole
         self._durable = durable
-        # Move the position back before truncating, so that readers never trust data being cut.
+        # Move the position back before truncating, so that readers never trust data that is being truncated.
         self._index = IndexWriter(
             directory,
             descriptor.recording_id,
@@ -76,7 +77,7 @@ class RecordingWriter:
         if last is None:
             self._checksum = checksum(directory, descriptor, descriptor.start_position, position)
         else:
-            # A tool may have put checksums into these frames.
+            # A tool can have stored checksums in these frames.
             self._checksum = 0
             for run in stored_runs(directory, descriptor, last.position, position):
                 self._checksum = _crc32(with_session(run, self._session_id), self._checksum)
@@ -88,15 +89,15 @@ class RecordingWriter:
     def write(self, frames: memoryview, time_ns: int) -> None:
         """Append a run of whole frames within one term, recorded at epoch ``time_ns``.
 
-        Raises RecordingError if the run holds anything but whole frames, OSError if the disk refuses it; the recorded position
-        then stays before it.
+        Raises RecordingError if the run contains anything but whole frames, and OSError if a write fails. The recorded position
+        then stays before the run.
         """
         at = 0
         while at < frames.nbytes:
             at += self._take(frames, at, frames.nbytes, time_ns, is_whole=True)
 
     def take(self, log: AtomicBuffer, offset: int, limit: int, time_ns: int) -> int:
-        """Append the whole frames available at ``offset`` of a log, up to some 1 MiB; return their bytes.
+        """Append the whole frames that are available at ``offset`` of a log, up to about 1 MiB. Return their size in bytes.
 
         Raises OSError like ``write``.
         """
@@ -104,7 +105,7 @@ class RecordingWriter:
 
     def _take(self, log: memoryview | AtomicBuffer, offset: int, limit: int, time_ns: int, *, is_whole: bool) -> int:
         walk, start, end, padding = self._walk, self.position, offset, 0
-        # None of the run counts before all of it is written: a retry begins where it began.
+        # State changes only after the whole run is written, so a retry begins at the start of the run.
         messages, whole, session_id, checksum = self.messages, self._whole, self._session_id, self._checksum
         last, entries = self._index.last, []
         while end - offset < self._run_length and not padding:
@@ -114,7 +115,7 @@ class RecordingWriter:
             if walk.offset == end:
                 break
             if is_due:
-                # An index is in the order of its times even when the clock was set back.
+                # Times in an index do not decrease, even if the clock was set back.
                 since_ns = max(time_ns, last.time_ns if last else 0)
                 last = IndexEntry(position, since_ns, messages, checksum, session_id)
                 entries.append(last)
@@ -133,7 +134,7 @@ class RecordingWriter:
             return 0
         try:
             if end > offset:
-                # Written from where it is: the log stays mapped as long as there is a view of it.
+                # Write directly from the log. The log stays mapped as long as a view of it exists.
                 with log[offset:end] if isinstance(log, memoryview) else log.view(offset, end - offset) as frames:
                     self._segments.write(frames)
             if padding:
@@ -142,7 +143,8 @@ class RecordingWriter:
             if entries:
                 self._index.append(*entries)
             if self._durable:
-                # The frames and their index entries are on the device before the position is, whenever the kernel writes it.
+                # The frames and their index entries must be on the device before the position, which the kernel can write at any
+                # time.
                 self._segments.sync()
                 self._index.sync_entries()
         except OSError:
@@ -155,14 +157,17 @@ class RecordingWriter:
         return length
 
     def _is_due(self, last: IndexEntry | None, position: int, time_ns: int, session_id: int) -> bool:
-        """Whether the index gets an entry at a position between two messages; ``session_id`` is the session before it."""
+        """Return whether the index gets an entry at a position between two messages.
+
+        ``session_id`` is the session before the position.
+        """
         if last is None or position - last.position >= INDEX_INTERVAL:
             return True
         is_due = time_ns - last.time_ns >= INDEX_INTERVAL_NS or session_id != self.descriptor.session_id
         return is_due and position > last.position
 
     def end_life(self) -> None:
-        """Note that the publisher ended the stream: another one with its ids begins another recording."""
+        """Store that the publisher ended the stream. A later publisher with the same ids then starts a new recording."""
         self._index.end_life()
 
     def close(self) -> None:
@@ -173,7 +178,7 @@ class RecordingWriter:
 
 
 def _checksum_of_padding(header: bytearray, aligned: int, value: int) -> int:
-    """Continue a checksum with a padding frame: the file holds zeros after its header."""
+    """Continue a checksum with a padding frame: in the file, its header is followed by zeros."""
     value = _crc32(header, value)
     left = aligned - DATA_HEADER_LENGTH
     while left > 0:

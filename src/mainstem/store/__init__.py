@@ -1,6 +1,6 @@
-"""Private: places that hold files, opened by URL: a directory, an object store, a file system of a cluster, a server.
+"""Private: stores of files, opened by URL: a directory, an object store, a cluster's file system, or a server.
 
-``mainstem.recording`` and ``mainstem.capture`` take the URLs.
+``mainstem.recording`` and ``mainstem.capture`` accept these URLs.
 """
 
 from mainstem.store.base import Store, StoredFile

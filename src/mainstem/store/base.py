@@ -1,7 +1,7 @@
-"""What a store is: files with names below one URL, listed, read by range, and written whole or not at all.
+"""The interface of a store: named files below one URL, which are listed, read by range, and written atomically.
 
-Names are relative to the store's URL, with ``/`` between their parts: ``5-0.rec``, ``tides/archive.catalog``. A missing file is
-``FileNotFoundError``; everything else that goes wrong is ``StoreError``, after the retries of ``store/retry.py``.
+Names are relative to the store's URL and separate their parts by ``/``: ``5-0.rec``, ``tides/archive.catalog``. A missing file
+raises FileNotFoundError. Any other failure raises StoreError, after the retries of ``store/retry.py``.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# What a writer that was killed leaves behind; never listed.
+# The suffix of files that are being written. A killed writer leaves such a file behind; it is never listed.
 NEW_SUFFIX = ".mainstem-new"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file of a store: its name relative to the store, its bytes, and when it was written where the store knows."""
+    """A file of a store: its name relative to the store, its size in bytes, and when it was written, if the store knows that."""
 
     name: str
     size: int
@@ -29,73 +29,79 @@ class StoredFile:
 
 
 class Store(Protocol):
-    """Files below one URL. Its methods may be called from several threads at once."""
+    """Files below one URL. Several threads may call its methods at once."""
 
     @property
     def url(self) -> str:
-        """Where it is; a local directory without ``file://``, as it was named."""
+        """The URL of the store. For a local directory it is the path as given, without ``file://``."""
         ...
 
     def list(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredFile]:
-        """The files whose names start with ``prefix``, in no order; none where there is no such place.
+        """Yield the files whose names start with ``prefix``, in any order; nothing if the store does not exist.
 
-        Without ``recursive`` only those of the directory that ``prefix`` names up to its last ``/``.
+        Without ``recursive``, only the files directly in the directory that ``prefix`` names, up to its last ``/``, are yielded.
         """
         ...
 
     def directories(self, prefix: str = "") -> Iterator[str]:
-        """The names of the directories right below the directory ``prefix``, relative to the store, without a ``/`` at the end."""
+        """Yield the names of the directories directly below the directory ``prefix``.
+
+        The names are relative to the store and do not end with ``/``.
+        """
         ...
 
     def size(self, name: str) -> int:
-        """The length of a file in bytes. Raises FileNotFoundError where it is missing."""
+        """Return the size of a file in bytes. Raises FileNotFoundError if it is missing."""
         ...
 
     def read(self, name: str, start: int, end: int) -> bytes:
-        """The bytes ``[start, end)`` of a file; fewer only where the file ends. Raises FileNotFoundError."""
+        """Return the bytes ``[start, end)`` of a file, fewer only if the file ends. Raises FileNotFoundError if it is missing."""
         ...
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        """Write a file unless there is one: whole or not at all. Of writers at once exactly one gets True."""
+        """Write a file atomically unless it exists. If several writers do so at once, exactly one gets True."""
         ...
 
     def put(self, name: str, data: bytes | Path) -> None:
-        """Write a file from memory or from a local file: readers see what was there before, or all of it."""
+        """Write a file from memory or from a local file. Readers see either the old file or the whole new one."""
         ...
 
     def delete(self, name: str) -> None:
-        """Delete a file; a missing one is not an error."""
+        """Delete a file. It is not an error if the file is missing."""
         ...
 
     def local_path(self, name: str = "") -> Path | None:
-        """The file on this machine, where it can be mapped; None where it is elsewhere. The store's root for ``""``."""
+        """Return the path of a file that is local and can be mapped, or None if it is remote.
+
+        ``""`` is the root of the store.
+        """
         ...
 
     def close(self) -> None: ...
 
 
 class RemoteFiles:
-    """What every store that is not a local directory has in common."""
+    """The common part of all stores except local directories."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def checked(self, name: str) -> str:
-        """The name. Raises StoreError for one that leads elsewhere."""
+        """Return the name. Raises StoreError if it refers to a file outside the store."""
         if name.startswith("/") or ".." in name.split("/"):
             raise StoreError(self.url, f"{name!r} is not a file name below it")
         return name
 
     def local_path(self, name: str = "") -> Path | None:  # noqa: ARG002
-        """None: no file can be mapped."""
+        """Return None: no file can be mapped."""
         return None
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is open."""
 
 
 def read_all(store: Store, name: str, *, limit: int) -> bytes:
-    """A whole file. Raises FileNotFoundError, and StoreError where it is longer than ``limit`` bytes."""
+    """Return a whole file. Raises FileNotFoundError if it is missing, and StoreError if it is longer than ``limit`` bytes."""
     size = store.size(name)
     if size > limit:
         raise StoreError(store.url, f"{name} has {size} bytes, more than {limit}")

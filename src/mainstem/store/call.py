@@ -1,4 +1,4 @@
-"""Calls of client libraries that neither return on a signal nor time out reliably: on threads of their own."""
+"""Runs calls of client libraries in threads of their own, because they neither return on a signal nor time out reliably."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ T = TypeVar("T")
 
 
 class Call(Future[Any]):
-    """A function on a thread of its own: a daemon, so that a call that never returns does not keep the process from ending."""
+    """A function call in a thread of its own.
+
+    The thread is a daemon, so a call that never returns cannot keep the process alive.
+    """
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
         super().__init__()
@@ -22,7 +25,7 @@ class Call(Future[Any]):
     def _run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         try:
             self.set_result(function(*arguments))
-        except BaseException as error:  # raised where the result is asked for
+        except BaseException as error:  # raised by result()
             self.set_exception(error)
 
     def wait(self, seconds: float | None = None) -> bool:
@@ -30,7 +33,7 @@ class Call(Future[Any]):
 
 
 def interruptible(function: Callable[[], T]) -> T:
-    """The result of ``function``. In the main thread Ctrl-C ends the wait for it at once."""
+    """Return the result of ``function``. In the main thread, Ctrl-C ends the wait for it immediately."""
     if threading.current_thread() is not threading.main_thread():
         return function()
     result: T = Call(function).result()

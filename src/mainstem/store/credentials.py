@@ -1,7 +1,7 @@
-"""Credentials of S3 and Google Cloud Storage beyond those that obstore finds by itself.
+"""Credentials of S3 and Google Cloud Storage that obstore does not find itself.
 
-obstore reads the environment, and asks the services of AWS, Google and Azure for machines, containers and Kubernetes. For AWS
-profiles, single sign-on and roles it needs boto3, and to impersonate a Google service account google-auth.
+obstore reads the environment, and queries the credential services of AWS, Google and Azure for machines, containers and Kubernetes.
+AWS profiles, single sign-on and roles need boto3. Impersonating a Google service account needs google-auth.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# Where one of these is set, obstore has what it needs.
+# If one of these is set, obstore finds the credentials itself.
 _AWS_VARIABLES = (
     "AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )  # fmt: skip
-# How long obstore keeps what boto3 returns, which renews it by itself.
+# How long obstore caches the credentials from boto3, which renews them itself.
 _KEPT = timedelta(minutes=5)
 _GCS_SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 
 
 def of_s3(values: Mapping[str, Any]) -> Callable[[], Any] | None:
-    """What obstore asks for credentials; None where it finds them itself. Raises ConfigurationError where boto3 is missing."""
+    """Return a credential provider for obstore, or None if obstore finds the credentials itself.
+
+    Raises ConfigurationError if boto3 is needed and not installed.
+    """
     key, secret, token, role = (values.get(name) for name in ("access_key", "secret_key", "session_token", "role_arn"))
     if key and not role:
         return lambda: {"access_key_id": key, "secret_access_key": secret, "token": token, "expires_at": None}
@@ -49,7 +52,7 @@ def of_s3(values: Mapping[str, Any]) -> Callable[[], Any] | None:
     given = {name: value for name, value in arguments.items() if value}
 
     class Role(StsCredentialProvider):  # type: ignore[misc]
-        """Its times are those of boto3, of which obstore takes only those in UTC."""
+        """Converts the expiry times from boto3 to UTC, because obstore accepts only those."""
 
         def __call__(self) -> dict[str, Any]:
             found = super().__call__()
@@ -64,7 +67,7 @@ def _has_profiles() -> bool:
 
 
 def of_gcs(values: Mapping[str, Any]) -> Callable[[], Any] | None:
-    """As ``of_s3``, with google-auth."""
+    """Like ``of_s3``, with google-auth."""
     if token := values.get("access_token"):
         return lambda: {"token": token, "expires_at": None}
     account = values.get("target_service_account")

@@ -1,8 +1,8 @@
-"""What recorders, shippers and tables do to files, in one place: the simulator replaces it by a disk that breaks.
+"""The file operations of recorders, shippers and tables, in one place, so that the simulator can replace them by a faulty disk.
 
-Each call is one step: whatever ends the program, a step has been done as a whole, in part (``write``), or not at all. When the
-machine itself goes down there is what was flushed: of a file by ``sync``, of names (created, renamed, linked, deleted) by
-``sync_directory``. Anything else may be there or not, each page and each name by itself.
+Each call is one step. However the process ends, a step was done completely, partly (``write``), or not at all. If the host itself
+crashes, what was flushed is preserved: the contents of a file by ``sync``, and names that were created, renamed, linked or deleted
+by ``sync_directory``. Of everything else, each page and each name can be preserved or lost individually.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-# Data without times where the system can do that.
+# Flushes only data and not times, if the system can do that.
 SYNC: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
@@ -30,7 +30,7 @@ class Disk:
     """The files of the operating system."""
 
     def boot(self) -> bytes:
-        """What tells this start of the machine from all others; empty where nothing does."""
+        """Return an id of this boot of the host, or empty bytes if the system has none."""
         try:
             with open(BOOT_FILE, "rb") as file:
                 return file.read(64)
@@ -38,9 +38,9 @@ class Disk:
             return b""
 
     def open(self, path: Path) -> int:
-        """Open a file for reading and writing, creates it where it is missing, and return its descriptor.
+        """Open a file for reading and writing, create it if it is missing, and return its descriptor.
 
-        Raises RecordingError for what is not a file; OSError where the disk refuses.
+        Raises RecordingError if the path is a directory, and OSError if the operation fails.
         """
         try:
             return create_file(path, os.O_RDWR)
@@ -48,10 +48,10 @@ class Disk:
             raise RecordingError(f"{path}: {error.strerror}") from error
 
     def open_whole(self, path: Path, header: bytes, *, durable: bool = False) -> int:
-        """As ``open``; a file that is missing or shorter than its header has it from its first moment.
+        """Like ``open``, but a file that is missing or shorter than its header is created with the header in it.
 
-        A reader may come at any time, so the header is written under another name first; with ``durable`` it is on the device
-        before the name is, and both are when this returns.
+        Readers can open the file at any time, so the header is first written under another name. With ``durable``, it is on the
+        device before the name is, and both are on the device when this returns.
         """
         if not path.exists() or path.stat().st_size < len(header):
             fresh = path.with_name(f"{path.name}.new")
@@ -69,31 +69,31 @@ class Disk:
         return self.open(path)
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> None:
-        """Write all of the bytes at an offset. Raises OSError where the disk refuses; some of them may be written by then."""
+        """Write all bytes at an offset. Raises OSError if that fails; some of the bytes can be written then."""
         done, length = 0, len(data)
         while done < length:
             done += self.write_some(fd, data[done:] if done else data, offset + done)
 
     def write_some(self, fd: int, data: bytes | memoryview, offset: int) -> int:
-        """Write some of the bytes, at least one, and return how many."""
+        """Write some of the bytes, at least one, and return their number."""
         return os.pwrite(fd, data, offset)
 
     def resize(self, fd: int, length: int) -> None:
-        """Cut a file, or make it longer by zeros."""
+        """Truncate a file, or extend it with zeros."""
         os.ftruncate(fd, length)
 
     def rename(self, path: Path, target: Path) -> None:
         path.replace(target)
 
     def link(self, path: Path, target: Path) -> None:
-        """Give a file another name too. Raises FileExistsError where something has it."""
+        """Give a file an additional name. Raises FileExistsError if the name is taken."""
         os.link(path, target)
 
     def delete(self, path: Path) -> None:
         path.unlink()
 
     def sync(self, fd: int) -> None:
-        """Wait until the content of a file is on the device, what was stored into its mapped memory included."""
+        """Wait until the contents of a file are on the device, including what was stored into its mapped memory."""
         SYNC(fd)
 
     def make_directory(self, path: Path, *, default: int = MAX_MODE, mode: int | None = None, group: str = "") -> None:
@@ -107,9 +107,9 @@ class Disk:
             os.close(fd)
 
     def sync_path(self, path: Path) -> None:
-        """As ``sync_directory``, of a directory and all above it: whoever has made those may have died before they were durable.
+        """Like ``sync_directory``, for a directory and all of its parents, whose creator may have died before they were durable.
 
-        Those that this user may not read, or that cannot be flushed, are as they are.
+        Parents that this user may not read, or that cannot be flushed, are skipped.
         """
         self.sync_directory(path)
         for each in path.absolute().parents:

@@ -1,4 +1,4 @@
-"""A file of a store as Python reads files: from any place, and ahead where it is read forwards."""
+"""A file of a store as a Python file object: it can seek, and reads ahead when it is read forward."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ if TYPE_CHECKING:
 
     from mainstem.store.base import Store
 
-# Bytes per request; two blocks are held while one is in flight.
+# Bytes per request. Two blocks are in memory while one is in flight.
 BLOCK_BYTES = 8 << 20
-# Until a file is read forwards: its head, or one place of it.
+# Bytes per request while a file is not read forward, which is enough for a header or a single position.
 FIRST_BYTES = 256 << 10
 
 
 class StoredFileReader(io.RawIOBase):
-    """Bytes of one file, as long as it was when it was opened. Raises FileNotFoundError, and StoreError for other faults."""
+    """The bytes of one file, with the length that the file had when it was opened.
+
+    Raises FileNotFoundError if it is missing, and StoreError for any other failure.
+    """
 
     def __init__(self, store: Store, name: str) -> None:
         self._store, self._name = store, name
@@ -44,7 +47,7 @@ class StoredFileReader(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: Buffer) -> int:
-        # As a local file does, all that is asked for as far as the file goes.
+        # Like a local file, return all requested bytes unless the file ends.
         view, filled = memoryview(buffer).cast("B"), 0
         while filled < len(view) and self._position < self.size:
             if not self._start <= self._position < self._start + len(self._block):
@@ -60,7 +63,7 @@ class StoredFileReader(io.RawIOBase):
         return self._store.read(self._name, start, end)
 
     def _load(self, wanted_bytes: int) -> None:
-        """The block at the position; where it follows the one before, the next one is fetched meanwhile."""
+        """Load the block at the position. If it follows the previous block, start to fetch the next one."""
         start = self._position
         goes_on = bool(self._block) and start == self._start + len(self._block)
         if self._next is not None and self._next[0] == start:
@@ -73,7 +76,7 @@ class StoredFileReader(io.RawIOBase):
         if goes_on and end < self.size:
             self._next = (end, fetching(self._fetch, end, min(end + BLOCK_BYTES, self.size)))
         if not block:
-            # The file became shorter.
+            # The file has become shorter.
             self.size = start
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Every other scheme, through fsspec and its package for the scheme. HDFS is one: fsspec reaches it through pyarrow.
+"""Stores of all other schemes, through fsspec and its package for the scheme. One of them is HDFS, which uses pyarrow.
 
-Nothing is retried here: file systems of fsspec have retries of their own, with options for them.
+Calls are not retried here, because the file systems of fsspec have their own retries and options for them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FsspecStore(RemoteFiles):
         path = self._path(directory)
         try:
             with mapped_errors(self.url, f"cannot list {directory or 'it'}"):
-                # Other clients write too: fsspec's cached listing may be old.
+                # Other clients also write, so fsspec's cached listing can be stale.
                 self._files.invalidate_cache()
                 if recursive:
                     return list(self._files.find(path, detail=True).values())
@@ -76,7 +76,7 @@ class FsspecStore(RemoteFiles):
         return bytes(self._files.cat_file(path, start, end))
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        """Raise StoreError where the file system has no exclusive creation."""
+        """Write a file unless it exists. Raises StoreError if the file system cannot create files exclusively."""
         path = self._path(name)
         with mapped_errors(self.url, f"cannot write {name} on the condition that it is new"):
             self._make_parent(path)
@@ -90,7 +90,7 @@ class FsspecStore(RemoteFiles):
         self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
 
     def put(self, name: str, data: bytes | Path) -> None:
-        """Replace a file at once only where the file system does."""
+        """Write a file. Replacing a file is atomic only if it is so in the file system."""
         path = self._path(name)
         with mapped_errors(self.url, f"cannot write {name}"):
             self._make_parent(path)
@@ -109,16 +109,16 @@ class FsspecStore(RemoteFiles):
 
 
 def _modified_ns(mtime: Any) -> int | None:
-    """The modification time of an entry; not all file systems have it, or by this name."""
+    """Return the modification time of an entry. Some file systems do not have it, or use another name for it."""
     seconds = mtime.timestamp() if isinstance(mtime, datetime) else mtime
     return int(seconds * 1e9) if isinstance(seconds, float) else None
 
 
 class HdfsStore(FsspecStore):
-    """Files of HDFS. They are written under another name and renamed, which HDFS refuses if the name is taken."""
+    """Files of HDFS. They are written under another name and then renamed, which HDFS refuses if the name is taken."""
 
     def _fetch(self, path: str, start: int, end: int) -> bytes:
-        # fsspec opens a file without seeking where a range begins at 0, and fails then.
+        # If a range begins at 0, fsspec opens the file without seeking, and then fails.
         with self._files.fs.open_input_file(path) as file:
             return bytes(file.read_at(end - start, start)) if start < file.size() else b""
 
@@ -138,7 +138,7 @@ class HdfsStore(FsspecStore):
             try:
                 self._files.fs.move(fresh, path)
             except OSError:
-                # A rename that was done although its response was lost leaves no fresh file.
+                # If there is no fresh file, the rename succeeded and only its response was lost.
                 if not self._files.exists(fresh):
                     return True
                 self._files.rm_file(fresh)
@@ -148,7 +148,7 @@ class HdfsStore(FsspecStore):
             return True
 
     def put(self, name: str, data: bytes | Path) -> None:
-        """While a file is replaced, there is a moment without it."""
+        """Write a file. When a file is replaced, it is missing for a moment."""
         path = self._path(name)
         with mapped_errors(self.url, f"cannot write {name}"):
             fresh = self._write_new(path, data)
@@ -157,7 +157,7 @@ class HdfsStore(FsspecStore):
 
 
 def open_hdfs_store(url: str, options: Mapping[str, str]) -> HdfsStore:
-    """The store of an ``hdfs`` or ``viewfs`` URL. Options after ``?`` count as ``options``, which override them."""
+    """Return the store of an ``hdfs`` or ``viewfs`` URL. The URL can have options after ``?``; ``options`` override them."""
     parts = urlsplit(url)
     shown = parts._replace(query="", fragment="").geturl().rstrip("/")
     user = {"user": unquote(parts.username)} if parts.username else {}
@@ -178,7 +178,10 @@ def open_hdfs_store(url: str, options: Mapping[str, str]) -> HdfsStore:
 
 
 def open_fsspec_store(url: str, scheme: str, options: Mapping[str, str]) -> FsspecStore:
-    """The store of any other URL; ``options`` go to fsspec as they are. Raises ConfigurationError for an unknown scheme."""
+    """Return the store of any other URL. ``options`` are passed on to fsspec.
+
+    Raises ConfigurationError if the scheme or an option is unknown.
+    """
     try:
         import fsspec
         from fsspec.core import url_to_fs

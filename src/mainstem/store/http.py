@@ -1,10 +1,10 @@
-"""Files below an http(s) URL: those of ``mainstem serve``, or of any server with range requests. Read-only.
+"""Files below an http(s) URL, read-only: those of ``mainstem serve``, or of any server with range requests.
 
-Requests go through urllib3, over connections that are kept. ``mainstem serve`` marks its responses; only it has lists, and entity
-tags that name the recording, so that a reader notices when a directory was recreated under the same URL (``read_of``). Of any
-other server files are read by their names.
+Requests go through urllib3, over persistent connections. ``mainstem serve`` marks its responses. Only it has listings and entity
+tags that name the recording. A reader uses these to notice if a directory was recreated under the same URL (``read_of``). On other
+servers, files are read by name.
 
-obstore's store for HTTP is not used: it has no query parameters, and does not show the headers of a response.
+obstore's HTTP store is not used, because it supports no query parameters and does not expose the headers of a response.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
     from urllib3 import BaseHTTPResponse
 
-# Connections that are kept without a request; more are closed when their request ends.
+# The number of idle connections to keep. Further connections are closed when their request ends.
 MAX_IDLE_CONNECTIONS = 16
 CONNECT_TIMEOUT_S = 10.0
 DEFAULT_TIMEOUT_S = 60.0
-# Of a body whose length is not known before: a page of a list.
+# The maximum length of a body whose length is not known in advance: a page of a listing.
 MAX_PAGE_LENGTH = 64 << 20
-# Whole files that are asked for again only when they have changed: catalogs.
+# The number of cached whole files, such as catalogs. They are transferred again only if they have changed.
 MAX_REMEMBERED_FILES = 16
-# A range is copied to its place in parts: large ones cost memory, and small ones switches between threads.
+# A range is copied in parts of this size. Larger parts need more memory, and smaller ones cause more switches between threads.
 READ_BYTES = 1 << 20
 _OK = (200, 206, 304, 404, 410, 412, 416)
 _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
@@ -51,7 +51,7 @@ _SEGMENT_SAFE = "-._~/"
 
 
 class _Response:
-    """A response whose body has been read: a range to ``place``, if it fits there."""
+    """A response whose body was read. The body of a range is read into ``place`` if it fits."""
 
     def __init__(self, response: BaseHTTPResponse, limit: int, place: memoryview | None) -> None:
         self.status, self.headers = response.status, response.headers
@@ -69,7 +69,7 @@ class _Response:
         self.body: bytes | memoryview = b"".join(parts) if place is None else place[:at]
 
     def sentence(self) -> str:
-        """The server's own sentence, where its body has one."""
+        """Return the server's error message, if the body has one."""
         try:
             value = json.loads(bytes(self.body))
         except (ValueError, RecursionError):
@@ -78,9 +78,9 @@ class _Response:
 
 
 def _read_into(response: Any, place: memoryview) -> int:
-    """Read a body to its place; return how much there was. Raises urllib3's errors.
+    """Read a body into ``place``. Return the number of bytes. Raises urllib3's errors.
 
-    urllib3's ``readinto`` copies every byte twice more. The response of ``http.client`` inside it receives in place.
+    urllib3's ``readinto`` copies every byte two more times. The ``http.client`` response inside it reads directly into the buffer.
     """
     from urllib3.exceptions import IncompleteRead
 
@@ -98,9 +98,9 @@ def _read_into(response: Any, place: memoryview) -> int:
 class HttpStore(RemoteFiles):
     """Files below an http(s) URL.
 
-    Options: ``token`` or ``token_file`` (default: the environment variable MAINSTEM_SERVE_TOKEN, where MAINSTEM_SERVE_TOKEN_HOST
-    names this host), sent as a bearer token; ``ca``, a file with the authorities to trust; ``timeout`` in seconds, for each
-    request; ``insecure=true`` sends a token without TLS to another machine.
+    Options: ``token`` or ``token_file`` is sent as a bearer token. The default is the environment variable MAINSTEM_SERVE_TOKEN if
+    MAINSTEM_SERVE_TOKEN_HOST names this host. ``ca`` is a file with the authorities to trust. ``timeout`` is the timeout of each
+    request in seconds. ``insecure=true`` allows sending a token to another host without TLS.
     """
 
     def __init__(self, url: str, options: Mapping[str, str] | None = None, *, retry: Retry | None = None) -> None:
@@ -144,7 +144,7 @@ class HttpStore(RemoteFiles):
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def _connections(self) -> Any:
-        """The pool of this process: connections of the parent process belong to it."""
+        """Return the connection pool of this process. A forked process does not use its parent's connections."""
         with self._lock:
             if self._pool is None or self._pid != os.getpid():
                 self._pool, self._pid = self._new_pool(), os.getpid()
@@ -165,7 +165,7 @@ class HttpStore(RemoteFiles):
             pool.clear()
 
     def __del__(self) -> None:
-        # Readers of one recording do not close their archive; its connections end with it.
+        # A reader of one recording does not close its archive, so the connections are closed when the archive is deleted.
         if getattr(self, "_pool", None) is not None:
             self.close()
 
@@ -179,7 +179,10 @@ class HttpStore(RemoteFiles):
         wait_s: float = 0.0,
         place: memoryview | None = None,
     ) -> _Response:
-        """A request with retries. Returns what succeeded, and 304, 404, 410, 412 and 416; raises StoreError for all else."""
+        """Send a request with retries.
+
+        Returns successful responses, and those with status 304, 404, 410, 412 and 416. Raises StoreError for all others.
+        """
         pool, name = self._connections(), target.partition("?")[0].lstrip("/")
         from urllib3 import Timeout
 
@@ -255,13 +258,16 @@ class HttpStore(RemoteFiles):
 
     @property
     def is_served(self) -> bool:
-        """Whether the server is ``mainstem serve``, as its responses say. Raises StoreError where there is no server."""
+        """Whether the server is ``mainstem serve``, according to its responses. Raises StoreError if there is no server."""
         if self._is_served is None:
             self._is_served = "Mainstem-Serve" in self._call("GET", "/v1/recordings?limit=1").headers
         return self._is_served
 
     def list(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredFile]:  # noqa: ARG002 - there is one level
-        """Of ``mainstem serve`` only: other servers have no list that programs read."""
+        """Yield the files of ``mainstem serve``.
+
+        Raises StoreError for other servers, which have no machine-readable listing.
+        """
         if not self.is_served:
             raise StoreError(self.url, "only `mainstem serve` lists files; from other servers read them by name")
         after: str | None = ""
@@ -272,7 +278,7 @@ class HttpStore(RemoteFiles):
             after = page["next"]
 
     def directories(self, prefix: str = "") -> Iterator[str]:  # noqa: ARG002
-        """None: a server has the recordings of one directory."""
+        """Yield nothing: a server has the recordings of one directory."""
         return iter(())
 
     def size(self, name: str) -> int:
@@ -287,14 +293,14 @@ class HttpStore(RemoteFiles):
         return self.read_of(None, name, start, end)
 
     def read_of(self, tag: str | None, name: str, start: int, end: int) -> bytes:
-        """``read``, of the file that has the entity tag ``tag`` on ``mainstem serve``. Other servers have tags of their own.
+        """Like ``read``, but require that the file has the entity tag ``tag`` on ``mainstem serve``.
 
-        Raises StoreError where the file is another one by now.
+        Raises StoreError if the name now belongs to another file. For other servers, the tag is ignored.
         """
         return bytes(self._read_range(tag, name, start, end, None))
 
     def read_to(self, tag: str | None, name: str, start: int, place: memoryview) -> int:
-        """``read_of`` to a place in memory, which spares copies. Returns how many bytes there are."""
+        """Like ``read_of``, but read into memory, which saves copies. Return the number of bytes."""
         data = self._read_range(tag, name, start, start + len(place), place)
         if isinstance(data, bytes):
             place[: len(data)] = data
@@ -326,7 +332,7 @@ class HttpStore(RemoteFiles):
                 raise StoreError(self.url, f"{name}: {response.sentence() or 'the range is refused'}")
             return b""
         if response.status == 200:
-            # A server without ranges sends all of a file.
+            # A server that does not support ranges sends the whole file.
             if start == 0 or len(response.body) <= start:
                 return response.body[start:end]
             raise StoreError(self.url, f"{name}: the server has no range requests")
@@ -336,7 +342,7 @@ class HttpStore(RemoteFiles):
         return response.body
 
     def read_whole(self, name: str, limit: int) -> bytes:
-        """A whole file; the same object while the file has not changed, which is not sent again then."""
+        """Return a whole file. If it has not changed, the server does not send it again, and the same object is returned."""
         tag, data = self._remembered.get(name, ("", b""))
         response = self._call("GET", self._target(name), {"If-None-Match": tag} if tag else {}, limit=limit)
         if response.status == 304:
@@ -354,9 +360,9 @@ class HttpStore(RemoteFiles):
         return data
 
     def page(self, target: str, *, wait_s: float = 0.0) -> Any:
-        """What ``mainstem serve`` says at a path, as JSON; None when nothing has changed (304).
+        """Return the JSON object that ``mainstem serve`` has at a path, or None if nothing has changed (304).
 
-        ``wait_s`` is how long the server may wait, by the query.
+        ``wait_s`` is how long the query allows the server to wait.
         """
         response = self._call("GET", target, wait_s=wait_s)
         if response.status == 304:
@@ -389,5 +395,5 @@ class HttpStore(RemoteFiles):
 def _authorities(ca: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # ssl.SSLError is an OSError
         raise ConfigurationError(f"ca: {ca}: {error.strerror or error}") from None

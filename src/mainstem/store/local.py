@@ -1,4 +1,4 @@
-"""A directory of this machine. Files are mapped by their readers; writing is by rename and link, which are atomic."""
+"""A local directory. Readers map its files; files are written by rename and link, which are atomic."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class LocalStore:
-    """Files below a directory, which need not exist before something is written.
+    """Files below a directory, which is created by the first write.
 
-    What was put is on the device when the call returns, with its name and those of the directories above it.
+    When a write returns, the file is on the device, and so are its name and the names of the directories above it.
     """
 
     def __init__(self, directory: Path | str, url: str | None = None, *, disk: Disk = DISK) -> None:
@@ -95,7 +95,7 @@ class LocalStore:
             raise StoreError(self.url, f"{name}: {error.strerror}") from error
 
     def _write_new(self, path: Path, data: bytes | Path) -> Path:
-        """Write a file beside ``path``, on the device when this returns, as the names of the directories above it are."""
+        """Write a file beside ``path``. It is on the device when this returns, and so are the names of the directories above it."""
         disk = self._disk
         disk.make_directory(path.parent, default=RECORDINGS_MODE)
         if path.parent not in self._synced:
@@ -118,11 +118,11 @@ class LocalStore:
         return fresh
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        """A hard link never replaces a file."""
+        """Write a file unless it exists. It is linked into place, because a hard link never replaces a file."""
         path = self._path(name)
         try:
             if path.exists():
-                # Whoever put it may have died before its name was on the device.
+                # The process that put it may have died before the name was on the device.
                 self._disk.sync_directory(path.parent)
                 return False
             fresh = self._write_new(path, data)
@@ -158,7 +158,7 @@ class LocalStore:
         return self._path(name) if name else self.directory
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is open."""
 
 
 def _pieces(data: bytes | Path) -> Iterator[bytes]:

@@ -1,9 +1,9 @@
 """Object stores: S3, Google Cloud Storage and Azure, through ``obstore``.
 
-obstore retries by itself, by the policy of ``store/retry.py``: a range that broke off is continued, and whatever may be sent twice
-is sent again. Three calls it gives up on at the first broken connection, and they are repeated here, by a client without
-retries: a put on the condition that there is no such object (its first attempt may have been applied), a bulk delete, and a
-listing whose response breaks off.
+obstore retries by itself, with the policy of ``store/retry.py``: it continues a range that broke off, and repeats all requests that
+can be sent twice. It gives up on three calls at the first broken connection: a put on the condition that the object does not exist
+(whose first attempt may have been applied), a bulk delete, and a listing whose response breaks off. These are repeated here, with a
+client that does not retry.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# One request with its body: 8 MiB at 70 kB/s.
+# The timeout of one request, including its body: enough for 8 MiB at 70 kB/s.
 REQUEST_TIMEOUT_S = 120.0
 CONNECT_TIMEOUT_S = 10.0
-# obstore has one type, GenericError, for every failure but a missing object and missing rights. Only its text says whether the
-# connection broke, or which status came.
+# obstore raises GenericError for every failure except a missing object and missing permissions. Only its text says whether the
+# connection broke, or which status was returned.
 _MISSING = "status code: 404"
 _TRANSIENT = re.compile(r"HTTP error:|status code: (?:429|5\d\d)\b")
 
@@ -44,7 +44,7 @@ _process: dict[str, int] = {}
 class ObjectStore(RemoteFiles):
     """Objects of one bucket whose names start with ``root``.
 
-    ``new_client(max_retries)`` makes an obstore client of the bucket.
+    ``new_client(max_retries)`` returns an obstore client for the bucket.
     """
 
     def __init__(self, url: str, root: str, new_client: Callable[[int], Any], *, retry: Retry | None = None) -> None:
@@ -55,7 +55,7 @@ class ObjectStore(RemoteFiles):
         self._has_conditions: bool | None = None
 
     def _key(self, name: str) -> str:
-        # obstore's threads stay in the process that made its first request: in a forked one every call would wait forever.
+        # obstore's threads exist only in the process that made its first request. In a forked process, every call would hang.
         if _process.setdefault("id", os.getpid()) != os.getpid():
             raise StoreError(
                 self.url,
@@ -67,7 +67,7 @@ class ObjectStore(RemoteFiles):
         return key[len(self._root) + 1 :] if self._root else key
 
     def _repeated(self, action: Callable[[], T], what: str) -> T:
-        """The result of a call by the client without retries."""
+        """Return the result of a call by the client without retries, and retry it here."""
         from obstore.exceptions import GenericError
 
         def attempt() -> T:
@@ -96,7 +96,7 @@ class ObjectStore(RemoteFiles):
 
         for item in self._repeated(objects, f"cannot list {directory or 'it'}"):
             name = self._name(item["path"])
-            # A marker of the directory itself has its name.
+            # The marker object of a directory has the name of the directory.
             if name and name.startswith(prefix) and item["path"] != key:
                 yield StoredFile(name, item["size"], int(item["last_modified"].timestamp() * 1e9))
 
@@ -127,16 +127,16 @@ class ObjectStore(RemoteFiles):
             try:
                 return bytes(interruptible(lambda: obstore.get_range(self._client, key, start=start, end=end)))
             except GenericError:
-                # A range behind the end has no type of its own either.
+                # A range beyond the end of the object has no exception type of its own either.
                 if start >= obstore.head(self._client_once, key)["size"]:
                     return b""
                 raise
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        """The server compares, by ``If-None-Match: *`` or its like.
+        """Put an object unless it exists. The server checks the condition, by ``If-None-Match: *`` or an equivalent.
 
-        After a lost response an object with the same bytes counts as this writer's: so bytes name their writer where that
-        matters. The first put is sent twice, to notice a server that ignores the condition.
+        If a response was lost, an object with the same bytes counts as put by this writer. So if that matters, the bytes must
+        identify the writer. The first put is sent twice, to detect a server that ignores the condition.
         """
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
@@ -169,7 +169,7 @@ class ObjectStore(RemoteFiles):
         return is_put
 
     def put(self, name: str, data: bytes | Path) -> None:
-        """A long object goes in parts, and appears with the last of them."""
+        """Put an object. A long object is sent in parts and appears when the last part is complete."""
         import obstore
 
         key, what = self._key(name), f"cannot write {name}"
@@ -195,7 +195,7 @@ class ObjectStore(RemoteFiles):
 
 
 def open_object_store(url: str, options: Mapping[str, str]) -> ObjectStore:
-    """The store of an ``s3``, ``gs`` or ``abfs`` URL. Options after ``?`` count as ``options``, which override them."""
+    """Return the store of an ``s3``, ``gs`` or ``abfs`` URL. The URL can have options after ``?``; ``options`` override them."""
     parts = urlsplit(url)
     scheme, root = parts.scheme.lower(), unquote(parts.path).strip("/")
     bucket, _, host = parts.netloc.partition("@")
@@ -227,7 +227,7 @@ def open_object_store(url: str, options: Mapping[str, str]) -> ObjectStore:
         except ConfigurationError:
             raise
         except Exception as error:
-            # Of obstore, boto3 or google-auth.
+            # The exception comes from obstore, boto3 or google-auth.
             raise ConfigurationError(f"{shown}: {sentence(error)}") from error
 
     return ObjectStore(shown, root, new_client)
@@ -239,7 +239,10 @@ def _retry_config(max_retries: int) -> dict[str, Any]:
 
 
 def _client(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Of all three. Like every client of HTTP, obstore's takes HTTP_PROXY, HTTPS_PROXY and NO_PROXY from the environment."""
+    """Return the client options for all three services.
+
+    Like other HTTP clients, that of obstore reads HTTP_PROXY, HTTPS_PROXY and NO_PROXY from the environment.
+    """
     authorities = values.get("tls_ca_file_path")
     return _given(
         {
@@ -286,7 +289,7 @@ def _s3(bucket: str, values: Mapping[str, Any]) -> dict[str, Any]:
 def _gcs(_: str, values: Mapping[str, Any]) -> dict[str, Any]:
     config = _given({"base_url": _endpoint(values), "skip_signature": values.get("anonymous")})
     if values.get("anonymous"):
-        # Writing asks for credentials in spite of skip_signature. This is what object_store has for servers without them.
+        # Writes request credentials despite skip_signature. object_store uses these values for servers that need no credentials.
         account = {"private_key": "", "private_key_id": "", "client_email": "", "disable_oauth": True}
         config["service_account_key"] = json.dumps(account)
         return {"config": config}

@@ -1,4 +1,4 @@
-"""From a URL to a store. The scheme chooses; what it needs is imported only then."""
+"""Opens the store for a URL. The scheme selects the store, and only the packages that it needs are imported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCHEMES = ("file", *OBJECT_SCHEMES, *HDFS_SCHEMES, *HTTP_SCHEMES)
 
 
 def scheme_of(url: str) -> str:
-    """The scheme of a URL in lower case; empty for a path."""
+    """Return the scheme of a URL in lower case, or an empty string for a path."""
     match = _SCHEME.match(url)
     if match:
         return match[1].lower()
@@ -33,15 +33,15 @@ def scheme_of(url: str) -> str:
 
 
 def is_url(text: str) -> bool:
-    """Whether a text is a URL and not a path."""
+    """Return whether a string is a URL and not a path."""
     return bool(scheme_of(text))
 
 
 def open_store(url: str | Path, options: Mapping[str, str] | None = None) -> Store:
-    """The store at a URL or below a local path. Nothing need exist there yet.
+    """Return the store at a URL or a local path. The location need not exist.
 
-    ``options`` are texts, by pyarrow's names or Hadoop's (``fs.s3a.endpoint``). Raises ConfigurationError for unknown schemes and
-    options, and MissingExtraError where the package for the scheme is not installed.
+    ``options`` are strings under their pyarrow or Hadoop names (``fs.s3a.endpoint``). Raises ConfigurationError if the scheme or an
+    option is unknown, and MissingExtraError if the package for the scheme is not installed.
     """
     text, options = str(url), dict(options or {})
     scheme = scheme_of(text)

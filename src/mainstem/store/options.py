@@ -1,4 +1,7 @@
-"""Options of stores: by pyarrow's names, or by those that Hadoop and Spark use (``fs.s3a.endpoint``). All values are texts."""
+"""Options of stores, under their pyarrow names or the names that Hadoop and Spark use (``fs.s3a.endpoint``).
+
+All values are strings.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +35,15 @@ GCS = _ENDPOINT | _texts("access_token target_service_account project_id") | {"a
 AZURE = _texts("account_name account_key sas_token client_id client_secret tenant_id blob_storage_authority")
 AZURE |= _texts("blob_storage_scheme dfs_storage_authority dfs_storage_scheme")
 HDFS: _Kinds = {"user": str, "kerb_ticket": str, "replication": int, "buffer_size": int}
-# Of `mainstem serve`, and of any server behind http(s)://.
+# For `mainstem serve`, and for any other server behind http(s)://.
 HTTP: _Kinds = {"token": str, "token_file": str, "ca": str, "timeout": float, "insecure": _flag}
-# Of a running Aeron Archive behind aeron-archive://.
+# For a running Aeron Archive behind aeron-archive://.
 ARCHIVE = _texts("aeron_dir response_channel credentials credentials_file")
 ARCHIVE |= {"control_stream_id": int, "response_stream_id": int, "timeout": float}
 NAMES = frozenset(S3) | frozenset(GCS) | frozenset(AZURE) | frozenset(HDFS) | frozenset(HTTP) | frozenset(ARCHIVE)
-# The place where an archive grows, and the options of that place.
+# The location of an archive's tail, where it grows, and the prefix of the options for that location.
 TAIL = "tail"
-# What is handed to the Hadoop client of hdfs:// as it is.
+# Prefixes of options that are passed unchanged to the Hadoop client of hdfs://.
 _HADOOP_CLIENT = ("dfs.", "hadoop.", "ipc.", "fs.defaultfs")
 
 _S3A = {
@@ -61,12 +64,12 @@ _AZURE = {
 
 
 def is_tail_option(name: str) -> bool:
-    """Whether a name is ``tail``, or an option of the tail's store."""
+    """Return whether a name is ``tail``, or an option of the tail's store."""
     return name.lower().partition(".")[0] == TAIL
 
 
 def is_store_option(name: str) -> bool:
-    """Whether a name is one of a store's options, of whatever kind."""
+    """Return whether a name is an option of any kind of store."""
     lowered = name.lower()
     return lowered in NAMES or is_tail_option(name) or lowered.startswith(("fs.", *_HADOOP_CLIENT))
 
@@ -85,7 +88,7 @@ def _typed(values: Mapping[str, str], kinds: _Kinds, url: str) -> dict[str, Any]
 
 
 def _plain_first(options: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Hadoop's names before pyarrow's, so that these override those; all in lower case."""
+    """Return the options in lower case, with Hadoop's names before pyarrow's, so that the latter override the former."""
     return sorted(((name.lower(), text) for name, text in options.items()), key=lambda item: "." not in item[0])
 
 
@@ -94,10 +97,10 @@ def _unknown(url: str, name: str, known: Iterable[str]) -> ConfigurationError:
 
 
 def s3_options(url: str, bucket: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """Values of the options of an S3 bucket, by pyarrow's names."""
+    """Return the option values of an S3 bucket under their pyarrow names."""
     values: dict[str, str] = {}
     known = [f"fs.s3a.{key}" for key in (*_S3A, "endpoint", "path.style.access", "connection.ssl.enabled")]
-    # Hadoop's options for one bucket override those for all.
+    # Hadoop's options for one bucket override those for all buckets.
     ordered = sorted(_plain_first(options), key=lambda item: (not item[0].startswith("fs."), ".bucket." in item[0]))
     for name, text in ordered:
         if not name.startswith(("fs.s3a.", "fs.s3.", "fs.s3n.")):
@@ -131,7 +134,7 @@ def s3_options(url: str, bucket: str, options: Mapping[str, str]) -> dict[str, A
 
 
 def gcs_options(url: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """Values of the options of a bucket of Google Cloud Storage, by pyarrow's names."""
+    """Return the option values of a Google Cloud Storage bucket under their pyarrow names."""
     values: dict[str, str] = {}
     for name, text in _plain_first(options):
         if name == "fs.gs.project.id":
@@ -147,7 +150,7 @@ def gcs_options(url: str, options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def azure_options(url: str, account: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """Values of the options of an Azure container; ``account`` is the one that the URL names, or empty."""
+    """Return the option values of an Azure container. ``account`` is the account in the URL, or empty."""
     values = {"account_name": account} if account else {}
     for name, text in _plain_first(options):
         if not name.startswith("fs.azure."):
@@ -168,17 +171,17 @@ def azure_options(url: str, account: str, options: Mapping[str, str]) -> dict[st
 
 
 def http_options(url: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """Values of the options of an http(s) store."""
+    """Return the option values of an http(s) store."""
     return _typed({name.lower().replace("-", "_"): text for name, text in options.items()}, HTTP, url)
 
 
 def archive_options(url: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """Values of the options of a running archive."""
+    """Return the option values of a running archive."""
     return _typed({name.lower().replace("-", "_"): text for name, text in options.items()}, ARCHIVE, url)
 
 
 def hdfs_options(url: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """Arguments for ``pyarrow.fs.HadoopFileSystem``, beside host and port."""
+    """Return the arguments of ``pyarrow.fs.HadoopFileSystem``, except host and port."""
     extra = {name: text for name, text in options.items() if name.lower().startswith(_HADOOP_CLIENT)}
     values = {name.lower(): text for name, text in options.items() if name not in extra}
     typed = _typed(values, HDFS, url)

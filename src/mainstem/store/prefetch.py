@@ -1,4 +1,4 @@
-"""The threads that fetch from stores: those of one reader, for as many readers as a process has."""
+"""The threads that fetch from stores. All readers of a process share them, and one reader can use up to half of them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Requests under way for one reader: enough to hide a round trip of an object store at a gigabit or ten.
+# Requests in flight for one reader: enough to hide the round trip to an object store at 1 to 10 Gbit/s.
 AHEAD = 4
 
 _executors: list[ThreadPoolExecutor] = []
-# Threads do not live on in a child process.
+# Threads do not survive in a forked process.
 os.register_at_fork(after_in_child=_executors.clear)
 
 
@@ -27,10 +27,13 @@ def _executor() -> ThreadPoolExecutor:
 
 
 def fetching(action: Callable[[int, int], T], start: int, end: int) -> Future[T]:
-    """``action(start, end)`` in one of the threads."""
+    """Run ``action(start, end)`` in one of the threads, and return its future."""
     return _executor().submit(action, start, end)
 
 
 def in_threads(action: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """``action`` of each item, several at once: for calls that wait for a server. The first error is raised."""
+    """Return the result of ``action`` for each item.
+
+    If there are several, they run in threads, because the calls wait for a server. Raises the first error.
+    """
     return [action(item) for item in items] if len(items) < 2 else list(_executor().map(action, items))

@@ -1,6 +1,7 @@
-"""Which proxy reaches a host: HTTP_PROXY, HTTPS_PROXY and NO_PROXY of the environment. obstore and deltalake read them themselves.
+"""Finds the proxy for a host from HTTP_PROXY, HTTPS_PROXY and NO_PROXY in the environment.
 
-This machine is reached without a proxy, which credentials would cross unencrypted.
+obstore and deltalake read these variables themselves. The local host is reached without a proxy, because credentials would cross
+the network to the proxy unencrypted.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from urllib.request import getproxies, proxy_bypass
 
 
 def proxy_for(host: str, *, is_tls: bool) -> str:
-    """The URL of the proxy to a host; empty for none."""
+    """Return the URL of the proxy for a host, or an empty string if there is none."""
     proxy = getproxies().get("https" if is_tls else "http", "")
     if not proxy or is_this_machine(host) or proxy_bypass(host):
         return ""
@@ -18,7 +19,7 @@ def proxy_for(host: str, *, is_tls: bool) -> str:
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether a host is ``localhost`` or a loopback address."""
+    """Return whether a host is ``localhost`` or a loopback address."""
     if host.lower() == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""The retry policy of all stores. obstore follows it in its own retries; ``Retry`` is the loop for everything else."""
+"""The retry policy of all stores. obstore uses it in its own retries; ``Retry`` implements it for everything else."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Seven waits of 0.1 s to 5 s, each with jitter: at most 15 s, longer than a second of throttling or a restart.
+# Up to seven waits of 0.1 s to 5 s with jitter: about 11 s in total at most, which outlasts a second of throttling or a restart.
 MAX_ATTEMPTS = 8
 FIRST_WAIT_S = 0.1
 MAX_WAIT_S = 5.0
 
 
 class TransientError(Exception):
-    """Another attempt may succeed. ``wait_s`` is the server's Retry-After."""
+    """A failure after which another attempt can succeed. ``wait_s`` is the server's Retry-After."""
 
     def __init__(self, message: str, wait_s: float | None = None) -> None:
         self.wait_s = wait_s
@@ -32,24 +32,24 @@ class TransientError(Exception):
 
 @contextmanager
 def mapped_errors(url: str, what: str) -> Iterator[None]:
-    """Turn a client library's exceptions into StoreError. FileNotFoundError and transient errors keep their type."""
+    """Convert a client library's exceptions to StoreError. FileNotFoundError and transient errors are not converted."""
     try:
         yield
     except (FileNotFoundError, StoreError, TransientError):
         raise
     except Exception as error:
-        # Each library, and each file system of fsspec, has exception types of its own.
+        # Each library, and each file system of fsspec, has its own exception types.
         raise StoreError(url, f"{what}: {sentence(error)}") from error
 
 
 def sentence(error: BaseException) -> str:
-    """The first paragraph of an error, in one line. obstore appends a dump of its internal state."""
+    """Return the first paragraph of an error message in one line. obstore appends a dump of its internal state."""
     return " ".join(str(error).partition("\n\n")[0].split()) or type(error).__name__
 
 
 @dataclass
 class Retry:
-    """Repeats a call after growing waits with jitter, ``attempts`` times at most (None: without limit)."""
+    """Repeats a call, with growing waits and jitter, up to ``attempts`` times. None means no limit."""
 
     attempts: int | None = MAX_ATTEMPTS
     first_wait_s: float = FIRST_WAIT_S
@@ -59,7 +59,10 @@ class Retry:
     rng: random.Random = field(default_factory=random.Random)
 
     def call(self, action: Callable[[], T], url: str, what: str) -> T:
-        """The result of ``action``. Raises StoreError after the last attempt, and errors that are not retried as they are."""
+        """Return the result of ``action``. Raises StoreError after the last attempt.
+
+        Errors that are not retried are raised unchanged.
+        """
         wait_s = self.first_wait_s
         for attempt in count(1):
             try:

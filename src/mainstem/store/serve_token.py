@@ -1,7 +1,7 @@
-"""The bearer token for a server of recordings, and which server may have it.
+"""The bearer token for a server of recordings, and which servers it can be sent to.
 
-A token of the options belongs to the URL that they come with. The one in the environment is there for whatever the process reads,
-so it is sent only to the hosts that a second variable names: any other server could use it against its owner.
+A token from the options belongs to the URL that the options are for. A token from the environment applies to everything that the
+process reads. It is sent only to the hosts that a second variable names, because any other server could misuse it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ MAX_TOKEN_LENGTH = 4096
 
 
 def token_for(options: Mapping[str, str], host: str, port: int) -> str:
-    """Return the token for a server, empty if there is none. Raises ConfigurationError."""
+    """Return the token for a server, or an empty string if there is none.
+
+    Raises ConfigurationError if the token file cannot be read, or if a header cannot contain the token.
+    """
     token = options.get("token", "")
     if not token and (path := options.get("token_file")):
         token = _read(path)
@@ -33,14 +36,17 @@ def token_for(options: Mapping[str, str], host: str, port: int) -> str:
 
 
 def is_named(host: str, port: int) -> bool:
-    """Whether the environment says that its token is for this server: ``HOST`` or ``HOST:PORT``, several with commas."""
+    """Return whether the environment allows sending its token to this server.
+
+    The variable has ``HOST`` or ``HOST:PORT``, or several of them separated by commas.
+    """
     bare = f"[{host}]" if ":" in host else host
     names = {name.strip().lower() for name in os.environ.get(HOST_VARIABLE, "").split(",")}
     return bool(names & {host.lower(), bare.lower(), f"{bare}:{port}".lower()})
 
 
 def hint(host: str, port: int) -> str:
-    """How to give a token, for an error message."""
+    """Return how to provide a token, for an error message."""
     text = f"the option token_file or token, or {TOKEN_VARIABLE} and {HOST_VARIABLE}"
     if os.environ.get(TOKEN_VARIABLE) and not is_named(host, port):
         text += f" ({TOKEN_VARIABLE} is set, but {HOST_VARIABLE} does not name {host})"

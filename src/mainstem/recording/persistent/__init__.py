@@ -1,5 +1,5 @@
-"""Private: a stream's recordings, then the live stream, as one subscription.
+"""Private: a stream's recordings and then the live stream, as one subscription.
 
-``session.py`` joins the two for one publisher, whose recordings ``history.py`` reads; ``stream.py`` has the policy over all of
-them; ``subscription.py`` and ``aio.py`` are the public classes.
+``session.py`` joins the two for one publisher, whose recordings ``history.py`` reads. ``stream.py`` coordinates all publishers.
+``subscription.py`` and ``aio.py`` have the public classes.
 """

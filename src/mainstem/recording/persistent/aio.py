@@ -1,4 +1,4 @@
-"""The persistent subscription for asyncio. Disks and stores are read in a thread; messages are handed out in the event loop."""
+"""The persistent subscription for asyncio. A thread reads disks and stores; messages are delivered in the event loop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class PersistentSubscription(PersistentBase, Closing):
     """A persistent subscription for asyncio; iterating yields whole messages. One task uses it.
 
-    ``Aeron.add_persistent_subscription`` creates it. A cancelled call has taken nothing.
+    ``Aeron.add_persistent_subscription`` creates it. A cancelled call does not lose messages.
 
     Example:
         >>> async with aeron.add_persistent_subscription("aeron:ipc", 1001, recordings="tides") as subscription:
@@ -50,7 +50,7 @@ class PersistentSubscription(PersistentBase, Closing):
                 return
             for message in self._each(session):
                 yield message
-            # A stream that never runs dry must not keep the loop from its other tasks.
+            # A stream that always has messages must not keep the event loop from running other tasks.
             await asyncio.sleep(0)
 
     async def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
@@ -58,7 +58,7 @@ class PersistentSubscription(PersistentBase, Closing):
         return self._rows(await self._next(timeout), limit)
 
     async def _next(self, timeout: float | None) -> SessionStream | None:
-        """A session with messages; None at the end of the stream, or if this is closed meanwhile."""
+        """Return a session with messages, or None at the end of the stream or if the subscription is closed in the meantime."""
         if self._closing:
             raise ClosedError(f"{self!r} is closed")
         deadline = Deadline(self._stream.clock, timeout)
@@ -77,7 +77,7 @@ class PersistentSubscription(PersistentBase, Closing):
             if self._stream.is_live:
                 return self._stream.ready()
             self._job = asyncio.get_running_loop().run_in_executor(None, self._stream.ready)
-        # A thread cannot be cancelled: the next call waits for the same one and uses its result.
+        # A thread cannot be cancelled, so the next call waits for the same thread and uses its result.
         try:
             return await asyncio.shield(self._job)
         finally:
@@ -86,7 +86,7 @@ class PersistentSubscription(PersistentBase, Closing):
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed."""
+        """Whether the subscription is closed."""
         return self._closing
 
     @property
@@ -95,16 +95,16 @@ class PersistentSubscription(PersistentBase, Closing):
         return self._job is None and super().is_live
 
     async def close(self) -> None:
-        """Close the live subscription and the recordings, after pending reads. Idempotent."""
+        """Wait for a pending read, then close the live subscription and the recordings. Idempotent."""
         self._closing = True
         if self._job is not None:
             await asyncio.wait([self._job])
-            self._job.exception()  # retrieved, or asyncio logs it
+            self._job.exception()  # retrieved, because asyncio logs it otherwise
         self._stream.close()
 
 
 class _Client:
-    """A persistent stream's view of an asyncio client, in the thread that reads recordings."""
+    """The part of an asyncio client that a persistent stream uses in the thread that reads recordings."""
 
     def __init__(self, client: AeronBase) -> None:
         self._conductor = client._conductor
@@ -118,7 +118,7 @@ class _Client:
 async def open_persistent(
     client: AeronBase, channel: str, stream_id: int, *, timeout: float | None, **options: Any
 ) -> PersistentSubscription:
-    """Open a persistent subscription, reading in a thread."""
+    """Open a persistent subscription. A thread reads the recordings."""
 
     def make() -> PersistentStream:
         return PersistentStream(
@@ -129,7 +129,7 @@ async def open_persistent(
     try:
         stream = await within(timeout, asyncio.shield(opening), "add_persistent_subscription")
     except (asyncio.CancelledError, Timeout):
-        # The thread continues; close what it opens.
+        # The thread continues, so close what it opens.
         opening.add_done_callback(_close_opened)
         raise
     return PersistentSubscription(stream)

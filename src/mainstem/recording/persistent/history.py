@@ -1,4 +1,4 @@
-"""The recordings of one publisher's stream, read forward from a position; there may be gaps between them."""
+"""The recordings of one publisher's stream, read forward from a position. There can be gaps between them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLUMNS = layout.COLUMN_POSITION | layout.COLUMN_SESSION_ID | layout.COLUMN_RESE
 
 
 class MessageBatch:
-    """Rows of ``Columns.take``; ``next`` is the first one left."""
+    """Rows from ``Columns.take``. ``next`` is the first row that is not handed out yet."""
 
     def __init__(self, columns: dict[str, bytearray], rows: int) -> None:
         self.columns, self.rows, self.next = columns, rows, 0
@@ -52,7 +52,10 @@ class MessageBatch:
             self.next += 1
 
     def take(self, limit: int) -> tuple[int, int, int]:
-        """Hand out up to ``limit`` rows: return the first, the one after the last, and where the last ends."""
+        """Hand out up to ``limit`` rows.
+
+        Returns the first row, the row after the last, and the position at which the last row ends.
+        """
         assert not self.is_empty, "an empty batch is never kept"
         first = self.next
         self.next = min(first + limit, self.rows)
@@ -74,7 +77,7 @@ ROWS_PER_BATCH = 4096
 
 
 class History:
-    """Recordings of one life of a session, in the order in which they were made."""
+    """The recordings of one life of a session, in the order in which they were recorded."""
 
     def __init__(self, *, strict: bool) -> None:
         self.readers: list[RecordingReader] = []
@@ -89,7 +92,7 @@ class History:
 
     @property
     def end(self) -> int:
-        """The readable end at the last refresh; 0 without recordings."""
+        """The end of the readable part at the last refresh; 0 if there are no recordings."""
         return max(self._ends, default=0)
 
     @property
@@ -103,7 +106,7 @@ class History:
         return bool(self.readers) and self.readers[-1].descriptor.stop_position == NULL
 
     def continues_in(self, descriptor: RecordingDescriptor) -> bool:
-        """Whether a later recording with the same ids belongs to the same life: positions never go back in one."""
+        """Return whether a later recording with the same ids belongs to the same life. Positions never decrease within a life."""
         if not self.readers:
             return True
         last = self.readers[-1]
@@ -112,21 +115,21 @@ class History:
         return descriptor.start_position >= last.end_position()
 
     def refresh(self) -> None:
-        """Note how far each recording can be read now: in a store, a request for each."""
+        """Find out how far each recording can be read now. In a store, this takes a request per recording."""
         self._ends = [reader.end_position() for reader in self.readers]
 
     def is_read(self, position: int) -> bool:
-        """Whether everything before ``position`` is all there is, and no recorder continues."""
+        """Return whether ``position`` is the end of everything recorded, and no recorder is continuing it."""
         return self.left_after(position) == 0 and not self.is_growing
 
     def left_after(self, position: int) -> int:
-        """Bytes recorded after a position, as of the last refresh."""
+        """Return the number of bytes recorded after a position, as of the last refresh."""
         return max(max(self._ends, default=position) - position, 0)
 
     def next_batch(self, position: int) -> MessageBatch | None:
-        """Messages that end after ``position``; None if there were none at the last refresh.
+        """Return messages that end after ``position``, or None if there were none at the last refresh.
 
-        Raises RecordingError for missing positions, unless data loss is accepted: then they are logged and skipped.
+        If positions are missing, raises RecordingError with ``strict``; otherwise, logs and skips them.
         """
         if self._batches is not None and self._reached == position:
             batch = self._next_of_range()
@@ -165,7 +168,7 @@ class History:
         log.warning("%s; skipping them", what)
 
     def release(self) -> None:
-        """Give up the range that is being read, with what it holds open: a running archive's replay, for example."""
+        """Drop the range that is being read and the resources that it holds, such as the replay of a running archive."""
         if self._batches is not None:
             self._batches = None
             self.readers[-1].archive.refresh()

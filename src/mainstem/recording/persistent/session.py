@@ -1,20 +1,20 @@
-"""One publisher's stream: its recordings up to where a live image joined, then the image.
+"""One publisher's stream: its recordings up to the position at which a live image joined, then the image.
 
-Theory of operation. A recording and an image of one session have the same positions, so joining them is arithmetic.
+Theory of operation. A recording and an image of the same session have the same positions, so joining them is arithmetic.
 ``position`` is the end of the last message handed out. An image joins at position J and is contiguous from there. While
-``position`` < J, messages come from the recordings, then from the image, skipping those that end at or before ``position``. So
-no message is lost or repeated.
+``position`` < J, messages come from the recordings. Then they come from the image, and those that end at or before ``position`` are
+skipped. So no message is lost or repeated.
 
-An image's messages are moved into memory as they arrive, up to ``PENDING_BYTES``, even while recordings are read. Otherwise the
-image would stall its publisher until the recordings reach J, which takes seconds if they are shipped to a store. Beyond the
-limit the image is not read: ordinary back pressure.
+Messages of an image are copied into memory as they arrive, up to ``PENDING_BYTES``, even while recordings are being read. Otherwise
+the image would stall its publisher until the recordings reach J, which takes seconds if they are shipped to a store. Beyond the
+limit the image is not read, which causes ordinary back pressure.
 
-An image may end with the stream, or because this subscriber was too slow (``tether=false``). Its messages in memory are handed
-out, the recordings continue, and another image of the session joins at another J. An image that joins earlier waits. If neither
-has the next position, the subscription waits for the recorder.
+An image can end because the stream ends, or because this subscriber was too slow (``tether=false``). Its messages in memory are
+handed out, reading continues in the recordings, and another image of the session joins at another J. An image that joins earlier
+waits. If neither has the next position, the subscription waits for the recorder.
 
-A publisher that starts again with the same ids reuses positions for other messages. Each life is a ``SessionStream``;
-``may_continue_in`` tells whether an image belongs to it.
+A publisher that starts again with the same ids reuses positions for different messages. Each life is a ``SessionStream`` of its
+own; ``may_continue_in`` tells whether an image belongs to it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from mainstem.recording.persistent.history import COLUMNS, History, MessageBatch
 if TYPE_CHECKING:
     from mainstem.aeron.client.subscription import Image
 
-# The memory of each session's images while recordings are read: half a second of a fast stream.
+# The memory for the images of one session while its recordings are read: half a second of a fast stream.
 PENDING_BYTES = 64 << 20
 MESSAGES_AT_ONCE = 1024
 
 
 @dataclass
 class LivePart:
-    """Messages of one image that were not handed out yet, from ``join_position`` on."""
+    """The messages of one image, from ``join_position`` on, that are not handed out yet."""
 
     image: Image
     join_position: int
@@ -53,7 +53,7 @@ class SessionStream:
 
     def __init__(self, session_id: int, *, strict: bool) -> None:
         self.session_id = session_id
-        # When the first live messages were there.
+        # When the first live messages arrived.
         self.live_since_ns: int | None = None
         self.history = History(strict=strict)
         self.position: int | None = None
@@ -75,12 +75,12 @@ class SessionStream:
 
     @property
     def is_new(self) -> bool:
-        """Whether its publisher is live and has not sent anything yet."""
+        """Whether the publisher is live and has not sent anything yet."""
         return self.join_position == 0 and self.position is None and self.live_since_ns is None
 
     @property
     def is_ended(self) -> bool:
-        """Whether it has ended, or only has recordings left, and everything was handed out."""
+        """Whether the stream has ended, or only has recordings, and all of its messages are handed out."""
         if self.position is None and self.live_since_ns is None and self._live:
             return all(part.is_over or part.image.is_end_of_stream for part in self._live)
         if self._live or self.next_batch() is not None:
@@ -89,7 +89,7 @@ class SessionStream:
         return self._ended or self.history.is_read(self.position)
 
     def add_image(self, image: Image) -> None:
-        """Add an image, to be read after earlier ones."""
+        """Add an image. It is read after the earlier ones."""
         self._ended = False
         self._last_image = image
         self._live.append(LivePart(image, image.join_position))
@@ -98,23 +98,23 @@ class SessionStream:
         return any(part.image is image for part in self._live)
 
     def may_continue_in(self, image: Image) -> bool:
-        """Whether an unknown image belongs to this life of the stream."""
+        """Return whether a new image belongs to this life of the stream."""
         own, recorded, last = _life_of(image), self.history.life, self._last_image
         if own == recorded or (last is not None and own == _life_of(last)):
             return True
         if recorded == ENDED or (last is not None and last.is_end_of_stream):
             return False
-        # A publisher's position never goes back, and an image joins at it.
+        # A publisher's position never decreases, and an image joins at it.
         if last is not None and image.join_position < last.position:
             return False
         if image.join_position >= self.history.end:
             return True
-        # It joined before what is recorded: another one of the recorder's driver, or of another driver, where the image that is
-        # recorded has another number.
+        # The image joined before the recorded end. It is another image of the recorder's driver, or an image of another driver,
+        # where the recorded image has a different number.
         return own.driver_start_ms != recorded.driver_start_ms and self.history.is_growing
 
     def gather(self, now_ns: int) -> None:
-        """Move messages of the images into memory, up to the limit."""
+        """Copy messages of the images into memory, up to the limit."""
         pending = sum(batch.nbytes for part in self._live for batch in part.batches)
         for part in self._live:
             while pending < PENDING_BYTES and not part.image.closed:
@@ -129,7 +129,10 @@ class SessionStream:
             self.live_since_ns = now_ns
 
     def next_batch(self) -> MessageBatch | None:
-        """The next messages, the same ones until all are taken; None if there are none yet."""
+        """Return the next messages, or None if there are none yet.
+
+        The same batch is returned until all of its messages are taken.
+        """
         if self._current is not None and not self._current.is_empty:
             return self._current
         assert self.position is not None, "a session is read once it is known where it begins"

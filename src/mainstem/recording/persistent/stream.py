@@ -1,4 +1,4 @@
-"""The policy of a persistent subscription: which session has messages next. It never waits."""
+"""Coordinates the sessions of a persistent subscription: decides which one has messages next. It does not wait for messages."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ if TYPE_CHECKING:
 
 Start = str | int | datetime | dict[int, int]
 
-# Join the live stream when this little is left to read: meanwhile messages are held in memory.
+# Join the live stream when at most this many recorded bytes are left to read. Live messages are held in memory until then.
 NEAR_BYTES = 4 << 20
-# Interval of checking the archive while there is nothing to read, at most a tenth of the time.
+# The minimum interval between refreshes of the archive while there is nothing to read, and its minimum as a multiple of the time
+# that a refresh takes.
 REFRESH_NS = 10 * NS_PER_MS
 REFRESH_SHARE = 10
-# A stream that is live and that no recorder has is an error after so long, where its past was asked for.
+# If the past of a stream is requested, and a live session still has no recording after this time, that is an error.
 RECORDING_TIMEOUT_NS = 10 * NS_PER_SECOND
 
 
 class Client(Protocol):
-    """The required part of an Aeron client, for a thread that may wait for the driver."""
+    """The part of an Aeron client that is used, in a thread that may wait for the driver."""
 
     @property
     def directory(self) -> str: ...
@@ -100,7 +101,7 @@ class PersistentStream:
 
     @property
     def is_end_of_stream(self) -> bool:
-        """Whether there were live publishers, all have ended, and everything of them was handed out."""
+        """Whether there were live publishers, all of them have ended, and all of their messages are handed out."""
         return (
             self.live is not None
             and self.live.is_end_of_stream
@@ -128,7 +129,7 @@ class PersistentStream:
             self.live.close()
 
     def ready(self) -> SessionStream | None:
-        """A session with messages to hand out, in turn; None if there is none."""
+        """Return a session with messages to hand out, in turn, or None if no session has any."""
         if self.closed:
             raise ClosedError(f"{self!r} is closed")
         self._take_images()
@@ -142,7 +143,7 @@ class PersistentStream:
         return None
 
     def _when_dry(self) -> None:
-        """Read the archive again and join the live stream, when nothing is left to read."""
+        """Refresh the archive and join the live stream. Called when there is nothing left to read."""
         if self.live is not None:
             raise_error_of(self.live)
         if self.clock.monotonic_ns() >= self._next_refresh_ns and not self.is_live:
@@ -174,14 +175,14 @@ class PersistentStream:
             self._is_latest and session.position is not None and session.join_position is not None
         ):
             return
-        # Nothing of a life that began after this subscription is in the past.
+        # A life that began after this subscription is read from its beginning, because none of it is in the past.
         is_later = self.live is not None and self._lives[ids] > 0
         begin = self._begin(reader, session, "earliest" if is_later else self._start)
         if begin is not None:
             session.position = max(begin, session.position or 0)
 
     def _mine(self, descriptors: list[RecordingDescriptor]) -> list[RecordingDescriptor]:
-        """The recordings of this stream. Raises ConfigurationError if they are ambiguous."""
+        """Return the recordings of this stream. Raises ConfigurationError if they belong to several channels and none is chosen."""
         of_stream = [each for each in descriptors if each.stream_id == self.stream_id]
         if self._recorded_channel is None:
             channels = sorted({each.original_channel for each in of_stream})
@@ -230,15 +231,15 @@ class PersistentStream:
         if isinstance(start, datetime):
             return max(min(reader.position_at_time(round(start.timestamp() * 1e6) * 1000), last), first)
         if isinstance(start, int):
-            # Messages that end at the position were read.
+            # Messages that end at or before the position were read already.
             return first_reaching(reader, start + 1, first, last)
         if session.position is not None:
             return None
-        # A publisher may have been live before its recorder joined.
+        # A publisher may have been live before its recorder joined, so do not begin after the position at which the image joined.
         return first if session.join_position is None else min(first, session.join_position)
 
     def _join(self, timeout: float | None = None) -> None:
-        """Subscribe to the live stream when little is left to read, or if nothing of the past is wanted."""
+        """Subscribe to the live stream once little is left to read, or immediately if only new messages are wanted."""
         if self.live is None and (
             self._is_latest
             or all(
@@ -264,7 +265,7 @@ class PersistentStream:
             session.gather(self.clock.monotonic_ns())
 
     def _begin_live(self, session: SessionStream, image: Image) -> None:
-        """Where a live session without a recording begins: a recorder waits for its first message."""
+        """Set where a live session begins that has no recording. A recording appears only with the first message."""
         since_ns = session.live_since_ns
         if self._is_latest:
             session.position = image.join_position
@@ -290,7 +291,7 @@ def _only_archive(location: str, options: Mapping[str, str] | None, client: Clie
 
 
 def checked_start(start: Any) -> Start:
-    """Check the start; a text is ``earliest``, ``latest`` or a time. Raises ConfigurationError."""
+    """Return a valid start; a string is ``earliest``, ``latest`` or a time. Raises ConfigurationError for anything else."""
     if isinstance(start, str):
         if start in ("earliest", "latest"):
             return start

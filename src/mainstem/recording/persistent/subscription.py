@@ -24,7 +24,7 @@ IDLE_S = 0.001
 
 
 class PersistentBase:
-    """The part of a persistent subscription that never waits."""
+    """The part of a persistent subscription that does not wait for messages."""
 
     def __init__(self, stream: PersistentStream) -> None:
         self._stream = stream
@@ -32,12 +32,12 @@ class PersistentBase:
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed."""
+        """Whether the subscription is closed."""
         return self._stream.closed
 
     @property
     def error(self) -> Exception | None:
-        """The error that ended its client without ``close``: a DriverTimeout or a ClientTimeout; else None."""
+        """The error that ended the client without ``close``: a DriverTimeout or a ClientTimeout; else None."""
         return None if self._stream.live is None else self._stream.live.error
 
     @property
@@ -47,7 +47,7 @@ class PersistentBase:
 
     @property
     def is_end_of_stream(self) -> bool:
-        """Whether there were live publishers, all have ended, and everything of them was handed out."""
+        """Whether there were live publishers, all of them have ended, and all of their messages are handed out."""
         return self._stream.is_end_of_stream
 
     @property
@@ -61,7 +61,7 @@ class PersistentBase:
         return batch
 
     def _each(self, session: SessionStream) -> Iterator[bytes]:
-        """The messages of the session's batch; each counts as read when it is handed out."""
+        """Yield the messages of the session's batch. Each counts as read when it is handed out."""
         batch = self._batch_of(session)
         while not (batch.is_empty or self.closed):
             first, last, position = batch.take(1)
@@ -91,9 +91,9 @@ class PersistentBase:
 
 
 class PersistentSubscription(PersistentBase, Closing):
-    """A stream's recorded messages, then the stream itself, without loss or duplicates.
+    """A stream's recorded messages followed by the live stream, without loss or duplicates.
 
-    ``Aeron.add_persistent_subscription`` creates it. Messages of one publisher are in order; those of several are interleaved.
+    ``Aeron.add_persistent_subscription`` creates it. Messages of each publisher are in order; those of several are interleaved.
     It joins the live stream when nearly everything recorded was read, and returns to the recordings if it was too slow for the
     stream (``tether=false``). So a reader may be arbitrarily slow while a recorder runs.
 
@@ -117,7 +117,7 @@ class PersistentSubscription(PersistentBase, Closing):
             limit: The maximum number of messages.
 
         Returns:
-            The messages; empty if there are none yet.
+            The messages; an empty list if there are none yet.
 
         Raises:
             ClosedError: The subscription is closed.
@@ -192,7 +192,7 @@ class PersistentSubscription(PersistentBase, Closing):
         return self._rows(self._next(timeout), limit)
 
     def _next(self, timeout: float | None) -> SessionStream | None:
-        """A session with messages; None at the end of the stream, or if this is closed meanwhile."""
+        """Return a session with messages, or None at the end of the stream or if the subscription is closed in the meantime."""
         deadline = Deadline(self._stream.clock, timeout)
         while (session := self._stream.ready()) is None and not self.is_end_of_stream:
             if deadline.expired:

@@ -1,4 +1,4 @@
 """Private: recordings as rows of Arrow columns.
 
-Spark's tasks and ``mainstem.open_recordings`` use it, so both have the same columns and values.
+Spark's tasks and ``mainstem.open_recordings`` both use it, so their columns and values are the same.
 """

@@ -1,4 +1,4 @@
-"""The columns of a decoded recording: the message's own, and the codec's."""
+"""The columns of a decoded recording: those of the message, and those of the codec."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 # The default columns of a message, as in the table of ``mainstem ingest``.
 KNOWN = ("recording_id", "session_id", "stream_id", "position", "recorded_at")
-# Messages that a schema is inferred from where none is given: from all recordings, at several points of each.
+# How many messages to infer a schema from, if none is given. They are taken from all recordings, at ``SAMPLE_POINTS`` points of
+# each, and at least ``LEAST_SAMPLE`` from each.
 SAMPLE = 4000
 SAMPLE_POINTS = 4
 LEAST_SAMPLE = 64
@@ -65,20 +66,20 @@ class Decoding:
         self.schema: Any = whole if names is None else pa.schema([whole.field(name) for name in names])
 
     def of(self, names: Sequence[str]) -> tuple[list[str], DecodedRows]:
-        """The message columns to read for these columns, and the decoder that makes rows with them."""
+        """Return the message columns to read for ``names``, and the decoder that makes rows with them."""
         known = [name for name in self.known if name in names]
         return [*known, "payload"], DecodedRows(self._codec, self._schema, known)
 
 
 def sample(readers: Sequence[RecordingReader]) -> list[bytes]:
-    """Messages from several points of every recording."""
+    """Return messages from several points of every recording."""
     return [payload for reader in readers for payload in sampled(reader, len(readers))]
 
 
 def sampled(reader: RecordingReader, recordings: int) -> list[bytes]:
     count = max(SAMPLE // max(recordings, 1), LEAST_SAMPLE) // SAMPLE_POINTS
     payloads: list[bytes] = []
-    # A problem is found again when the messages are read.
+    # Ignore a problem here. It is found again when the messages are read.
     with suppress(RecordingError):
         start, end = reader.start_position, reader.end_position()
         starts = [reader.advance(start, start + (end - start) * i // SAMPLE_POINTS) for i in range(SAMPLE_POINTS)]

@@ -1,7 +1,8 @@
-"""Row filters as in pyarrow: an expression for the rows, and bounds within which it can be true.
+"""Row filters as in pyarrow: an expression for the rows, and bounds outside of which it cannot be true.
 
-A filter is ``(column, operator, value)`` with one of ``= == != < <= > >= in``, ``not in``. A list of filters is true if all
-are, a list of lists if one list is. A ``pyarrow.compute.Expression`` selects rows without bounds.
+A filter is ``(column, operator, value)`` with one of the operators ``= == != < <= > >= in``, ``not in``. A list of filters is true
+if all of them are true. A list of such lists is true if one of the lists is. A ``pyarrow.compute.Expression`` selects rows without
+bounds.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 # -- bounds of a condition ---------------------------------------------------------------------------------------------
 #
-# Bounds may be too large but never too small; the condition is applied to the rows again.
+# Bounds can be too wide but never too narrow: the condition is applied to the rows again.
 
 
 Ids = frozenset[int] | None
@@ -34,7 +35,7 @@ RANGES = ("position", "recorded_at")
 
 @dataclass(frozen=True)
 class Range:
-    """Integers from ``low`` to ``high``, inclusive; None is unbounded."""
+    """Integers from ``low`` to ``high``, inclusive. None means unbounded."""
 
     low: int | None = None
     high: int | None = None
@@ -52,7 +53,7 @@ class Range:
 
 @dataclass(frozen=True)
 class PredicateBounds:
-    """Bounds outside of which there are no rows. ``recorded_at`` is in microseconds of the epoch."""
+    """Bounds outside of which no row matches. ``recorded_at`` is in microseconds since the epoch."""
 
     recording_id: Ids = None
     stream_id: Ids = None
@@ -97,7 +98,7 @@ def compared(column: str, operator: str, value: int) -> PredicateBounds:
 
 
 def among(column: str, values: Iterable[int]) -> PredicateBounds:
-    """Where ``column in (values)`` may be true."""
+    """Return the bounds within which ``column in (values)`` can be true."""
     chosen = frozenset(values)
     if column in IDS:
         return _only(column, chosen)
@@ -125,7 +126,7 @@ TIMES = ("recorded_at",)
 
 @dataclass(frozen=True)
 class RowFilter:
-    """The requested rows. ``columns`` are those that the expression reads; None if unknown."""
+    """The requested rows. ``columns`` are the columns that the expression reads, or None if they are unknown."""
 
     expression: Any = None
     bounds: PredicateBounds = EVERYTHING
@@ -133,7 +134,7 @@ class RowFilter:
 
 
 def row_filter(where: Any, *, frames: bool) -> RowFilter:
-    """Parse ``where``. Raises ConfigurationError that names the wrong part."""
+    """Parse ``where``. Raises ConfigurationError, which names the invalid part."""
     if where is None:
         return RowFilter()
     with needs_extras():
@@ -149,7 +150,7 @@ def row_filter(where: Any, *, frames: bool) -> RowFilter:
 
 
 def _groups(where: Any) -> Sequence[Sequence[Any]]:
-    """A list of filters, of which one must be true as a whole."""
+    """Return lists of filters: a row matches if all filters of at least one list are true."""
     is_nested = isinstance(where, list) and bool(where) and all(isinstance(each, list) for each in where)
     groups = where if is_nested else [where]
     for group in groups:
@@ -201,7 +202,7 @@ def _bounds(name: str, operator: str, value: Any) -> PredicateBounds:
 
 
 def _number(value: Any) -> int | None:
-    """A whole number for bounds, times in microseconds of the epoch; None for anything else."""
+    """Return an integer for bounds, with a time in microseconds since the epoch; None for any other value."""
     if isinstance(value, datetime):
         return (value - EPOCH) // timedelta(microseconds=1)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

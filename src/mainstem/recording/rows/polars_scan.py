@@ -1,6 +1,6 @@
 """Recordings as a Polars lazy frame, with pushdown of columns, row limit and predicate.
 
-Polars passes a limit and a predicate together only if the limit comes first: `head(n).filter(p)` takes n rows, then filters them.
+Polars passes a limit together with a predicate only if the limit comes first: `head(n).filter(p)` takes n rows, then filters them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-# For a query that passes no batch size.
+# Used if the query does not pass a batch size.
 ROWS_PER_BATCH = 50_000
 _OPERATORS = {"Eq": "=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
 _TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -27,7 +27,7 @@ _PER_US = {"Milliseconds": (1000, 1), "Microseconds": (1, 1), "Nanoseconds": (1,
 def lazy_frame(
     schema: pa.Schema, read: Callable[[Sequence[str], PredicateBounds, int], Iterator[pa.RecordBatch]]
 ) -> pl.LazyFrame:
-    """A lazy frame over ``read(names of columns, bounds, rows of a batch)``."""
+    """Return a lazy frame over ``read(column_names, bounds, rows_per_batch)``."""
     with needs_extras():
         import polars as pl
         import pyarrow as pa
@@ -39,7 +39,7 @@ def lazy_frame(
         chosen = schema.names if columns is None else columns
         # The predicate is applied here, so its columns are read too.
         also = [] if predicate is None else sorted(set(predicate.meta.root_names()).difference(chosen))
-        # Rows that the predicate excludes count towards the limit, so they are read too.
+        # Rows that the predicate excludes count towards the limit, so they have to be read too.
         bounds = EVERYTHING if predicate is None or n_rows is not None else bounds_of(predicate)
         left = n_rows
         for batch in read([*chosen, *also], bounds, batch_size or ROWS_PER_BATCH):
@@ -61,9 +61,9 @@ def lazy_frame(
 
 
 def bounds_of(predicate: pl.Expr) -> PredicateBounds:
-    """Where a condition can be true; everywhere if it cannot be read.
+    """Return the bounds within which a condition can be true; unbounded if the condition cannot be parsed.
 
-    Polars describes an expression in JSON that may change between releases. Unknown parts bound nothing.
+    Polars serializes an expression to JSON whose layout can change between releases. Unknown parts do not narrow the bounds.
     """
     try:
         return _bounds(json.loads(predicate.meta.serialize(format="json")))
@@ -91,7 +91,7 @@ def _bounds(node: Any) -> PredicateBounds:
 
 
 def _value(node: Any) -> int | None:
-    """A whole number, or an exact time in microseconds of the epoch; None for anything else."""
+    """Return an integer, or an exact time in microseconds since the epoch; None for any other value."""
     literal = node.get("Literal") if isinstance(node, dict) else None
     if not isinstance(literal, dict):
         return None
@@ -100,7 +100,7 @@ def _value(node: Any) -> int | None:
     if kind == "Datetime":
         count, unit, zone = value
         factor, divisor = _PER_US[unit]
-        # A time without a zone is refused by Polars itself; one between two microseconds bounds nothing.
+        # Polars itself rejects a time without a zone. A time between two microseconds does not narrow the bounds.
         return None if zone is None or count * factor % divisor else count * factor // divisor
     is_whole = kind.startswith(("Int", "UInt")) and isinstance(value, int) and not isinstance(value, bool)
     return value if is_whole else None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mainstem.recording.reader import RecordingReader
     from mainstem.recording.reading import SkippedRange
 
-# After the year 9999, the last one that Spark and Python can show.
+# The end of the year 9999, the last one that Spark and Python can represent.
 END_OF_TIME_US = 253_402_300_800_000_000
 
 
@@ -36,17 +36,17 @@ def read_rows(
     on_skip: Callable[[SkippedRange], None] | None = None,
     constants: Mapping[str, str | None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of ``[start, end)`` with the columns of ``names``, whose values say which may be null.
+    """Yield the rows of ``[start, end)`` with the columns in ``names``. The values of ``names`` say whether a column can be null.
 
-    ``timestamp_from`` is the source of the column ``timestamp``; ``constants`` are extra text columns with one value; the rest
-    is as in ``replay.batches``.
+    ``timestamp_from`` is the source of the column ``timestamp``, and ``constants`` are extra text columns with one value. The other
+    parameters are those of ``batches``.
     """
     with needs_extras():
         import pyarrow as pa
 
     is_stamped = "recorded_at" in names or ("timestamp" in names and timestamp_from == "recorded_at")
     clock = _RecordedAt(reader, start, end) if is_stamped else None
-    # Of a small recording no more than it can have: room for more would cost more than its rows do.
+    # A small recording gets no more room than it can have rows, because allocating the room would cost more than reading the rows.
     rows_per_batch = min(rows_per_batch, (end - start) // FRAME_ALIGNMENT + 1)
     constants = constants or {}
     repeated, schema = _repeated(reader, constants, names, rows_per_batch), None
@@ -68,7 +68,7 @@ def read_rows(
 
 
 def schema_of(names: Mapping[str, bool], columns: list[Any]) -> pa.Schema:
-    """The schema of these columns; the values of ``names`` say which may be null."""
+    """Return the schema of these columns. The values of ``names`` say whether a column can be null."""
     with needs_extras():
         import pyarrow as pa
 
@@ -79,13 +79,14 @@ def schema_of(names: Mapping[str, bool], columns: list[Any]) -> pa.Schema:
 def _repeated(
     reader: RecordingReader, constants: Mapping[str, str | None], names: Mapping[str, bool], rows: int
 ) -> dict[str, Any]:
-    """The constant columns, as long as the longest batch."""
+    """Return the constant columns, each as long as the longest batch."""
     import pyarrow as pa
 
     types, descriptor = arrow_types(), reader.descriptor
     values = {
         "recording_id": pa.scalar(descriptor.recording_id, types["int64"]),
-        # With checksums on, Aeron Archive keeps them where the frame's session was: the catalog has it.
+        # If Aeron Archive has checksums enabled, it stores them in the session id field of the frames. The catalog has the session
+        # id.
         "session_id": pa.scalar(descriptor.session_id, types["int32"]),
         "stream_id": pa.scalar(descriptor.stream_id, types["int32"]),
         **{name: pa.scalar(value, pa.string()) for name, value in constants.items()},
@@ -94,7 +95,7 @@ def _repeated(
 
 
 def event_times(reserved_values: Any, unit: str) -> Any:
-    """The publishers' times in the reserved values; null if that is 0 or not a time."""
+    """Return the publishers' times from the reserved values; null if a value is 0 or not a time."""
     import numpy as np
     import pyarrow as pa
 
@@ -106,7 +107,10 @@ def event_times(reserved_values: Any, unit: str) -> Any:
 
 
 class _RecordedAt:
-    """When each row was recorded, from the index: exact to 64 KiB or 100 ms, and reproducible; null without one."""
+    """The time at which each row was recorded, from the index; null without an index.
+
+    The times are reproducible, and exact to 64 KiB or 100 ms.
+    """
 
     def __init__(self, reader: RecordingReader, start: int, end: int) -> None:
         import numpy as np
@@ -123,8 +127,7 @@ class _RecordedAt:
 
         if not self._is_known:
             return pa.nulls(len(positions), pa.timestamp("us", tz="UTC"))
-        # A row lies after the last entry before its end. Rows are many and entries few: so it is the entries that are
-        # searched for among the rows.
+        # A row lies after the last entry before its end. There are many rows and few entries, so search the rows for each entry.
         ends = positions.to_numpy(zero_copy_only=True)
         first, last = np.searchsorted(self._positions, ends[[0, -1]], side="left")
         borders = np.searchsorted(ends, self._positions[first:last], side="right")

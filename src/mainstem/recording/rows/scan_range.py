@@ -1,4 +1,4 @@
-"""The part of a recording to read for rows within times and positions."""
+"""The part of a recording to read for rows within a range of times and positions."""
 
 from __future__ import annotations
 
@@ -15,17 +15,23 @@ if TYPE_CHECKING:
 
 
 def _near(reader: RecordingReader, position: int, start: int) -> int:
-    """The start of a message near ``position``: an entry of the index, else the start of its term."""
+    """Return the start of a message at or before ``position``, but not before ``start``.
+
+    It comes from an index entry if there is an index. Otherwise, it is the start of the term.
+    """
     if reader.index is not None:
         entry = reader.index.at_or_before(position)
         return start if entry is None else max(entry.position, start)
-    # A message never reaches over the end of a term.
+    # A message never crosses the end of a term.
     return max(position - position % reader.descriptor.term_buffer_length, start)
 
 
 def first_reaching(reader: RecordingReader, position: int, start: int, end: int) -> int:
-    """Where in ``[start, end)`` the first message begins whose end is at ``position`` or later, or a problem."""
-    # A message's position is its end: messages that end before this are left out.
+    """Return where in ``[start, end)`` the first message begins that ends at or after ``position``.
+
+    If a problem is found on the way, return ``start``.
+    """
+    # A message's position is its end, so messages that end before ``position`` are skipped.
     last = min(position - 1, end)
     if last <= start:
         return start
@@ -37,9 +43,9 @@ def first_reaching(reader: RecordingReader, position: int, start: int, end: int)
 
 
 def last_before(reader: RecordingReader, position: int, start: int, end: int, *, frames: bool) -> int:
-    """Where in ``[start, end)`` the last message ends whose end is before ``position``; ``end`` if a problem follows.
+    """Return where in ``[start, end)`` the last message that ends before ``position`` ends; ``end`` if a problem follows.
 
-    With ``frames``, the message around ``position`` counts, because some of its frames end before.
+    With ``frames``, the message around ``position`` is included, because some of its frames end before it.
     """
     last = max(position - 1, start)
     if last >= end:
@@ -57,7 +63,7 @@ def last_before(reader: RecordingReader, position: int, start: int, end: int, *,
 
 @dataclass(frozen=True, kw_only=True)
 class ScanRange:
-    """Times in ns since 1970 and positions in bytes; ends are exclusive, and None is unbounded."""
+    """A range of times in ns since 1970 and of positions in bytes. Ends are exclusive, and None means unbounded."""
 
     from_time_ns: int | None = None
     to_time_ns: int | None = None
@@ -70,11 +76,11 @@ class ScanRange:
 
     @property
     def has_times(self) -> bool:
-        """Whether a time bounds it: only recordings with an index have times."""
+        """Whether it is bounded by time. Only recordings with an index have times."""
         return self.from_time_ns is not None or self.to_time_ns is not None
 
     def of_times(self, reader: RecordingReader, start: int, end: int) -> tuple[int, int]:
-        """Narrow ``[start, end)`` to the recorded times."""
+        """Return ``[start, end)`` narrowed to the range of times."""
         if self.from_time_ns is not None:
             since = reader.stamped_since(self.from_time_ns)
             start = end if since is None else min(max(start, since), end)
@@ -83,7 +89,7 @@ class ScanRange:
         return start, end
 
     def of_positions(self, reader: RecordingReader, start: int, end: int, *, frames: bool) -> tuple[int, int]:
-        """Narrow ``[start, end)`` to the positions. ``frames``: rows are frames."""
+        """Return ``[start, end)`` narrowed to the range of positions. ``frames`` says whether the rows are frames."""
         if self.from_position is not None:
             start = first_reaching(reader, self.from_position, start, end)
         if self.to_position is not None:

@@ -1,4 +1,4 @@
-"""The columns of a recording's rows: their Arrow types, and the data they need from frames."""
+"""The columns of a recording's rows: their Arrow types, and which data of a frame they need."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ FRAME_COLUMNS = {
         {key: value, "type": Column("int16", layout.COLUMN_TYPE)} if key == "flags" else {key: value}
     ).items()
 }
-# The column that an option fills, among those of messages and frames.
+# The column that ``timestamp_from`` fills, for messages and frames.
 TIMESTAMP = "timestamp"
 TIMESTAMP_COLUMN = Column("timestamp", layout.COLUMN_POSITION | layout.COLUMN_RESERVED_VALUE)
-# Null if unknown. Rows cost less if the schema declares a column as never null.
+# These columns are null if the value is unknown. Rows cost less if the schema declares the other columns as never null.
 NULLABLE = {"recorded_at", TIMESTAMP}
 
 
@@ -49,7 +49,7 @@ def columns_of(*, frames: bool) -> dict[str, Column]:
 
 
 def bits_of(names: Iterable[str], *, frames: bool) -> int:
-    """The bits to gather for these columns; at least one, so that rows are counted."""
+    """Return the bits of the data to gather for these columns. At least one bit is set, so that rows are counted."""
     columns, bits = columns_of(frames=frames) | {TIMESTAMP: TIMESTAMP_COLUMN}, 0
     for name in names:
         bits |= columns[name].bits
@@ -71,7 +71,7 @@ def arrow_types() -> dict[str, Any]:
 
 
 def arrow_schema(names: Iterable[str], *, frames: bool) -> Any:
-    """The Arrow schema of these columns. Raises ConfigurationError for an unknown one."""
+    """Return the Arrow schema of these columns. Raises ConfigurationError if a column is unknown."""
     with needs_extras():
         import pyarrow as pa
 

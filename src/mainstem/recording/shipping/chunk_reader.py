@@ -1,8 +1,8 @@
 """Reads ranges of chunks and verifies every byte.
 
-A range is read in whole blocks, each compared with its checksum (``block_sums``). The table is read once per chunk, together
-with a range near it if possible, and cached. A chunk of one block, and a chunk of an earlier release that is read as a whole,
-is compared with its own checksum. Parts of the latter cannot be verified.
+A range is read in whole blocks, and each block is compared with its checksum. The table of checksums is read once per chunk and
+cached; if possible, one request reads it together with a range near it. A chunk of one block is compared with its own checksum, and
+so is a chunk that an earlier release has shipped, if it is read as a whole. Parts of such a chunk cannot be verified.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from mainstem.recording.shipping.chunks import Chunk
     from mainstem.store import Store
 
-# Extra bytes read to get the table with the same request; cheaper than a request of its own.
+# The maximum number of extra bytes to read so that the same request returns the table. This is cheaper than a separate request.
 NEAR_BYTES = 256 << 10
-# Tables that are kept: 8 kB for a chunk of 128 MiB, 128 kB for the longest that there are.
+# The number of cached tables: 8 kB each for chunks of 128 MiB, and 128 kB for the longest possible chunk.
 MAX_TABLES = 64
 
 
 class ChunkReader:
-    """Reads the chunks of one archive, in several threads at once."""
+    """Reads the chunks of one archive. Several threads may use it at once."""
 
     def __init__(self, store: Store, archive_id: str) -> None:
         self._store, self._archive_id = store, archive_id
@@ -40,9 +40,10 @@ class ChunkReader:
         self._tables: OrderedDict[str, tuple[int, ...]] = OrderedDict()
 
     def read(self, chunk: Chunk, start: int, end: int) -> memoryview:
-        """The bytes ``[start, end)`` of a chunk's frames and index.
+        """Return the bytes ``[start, end)`` of a chunk's frames and index.
 
-        Raises CorruptRangeError if they differ from what was shipped, RecordingError if the object is short, FileNotFoundError.
+        Raises CorruptRangeError if they differ from what was shipped, RecordingError if the object is too short, and
+        FileNotFoundError if it is missing.
         """
         if _has_one_sum(chunk) or _is_whole(chunk, start, end):
             data = self._bytes(chunk, 0, chunk.nbytes)
@@ -70,7 +71,7 @@ class ChunkReader:
         return self._known(chunk) or self._checked(chunk, self._bytes(chunk, chunk.nbytes, chunk.size))
 
     def damage(self, chunk: Chunk, start: int, end: int, before: memoryview | bytes = b"") -> CorruptRangeError:
-        """The error for a range of a chunk that differs from what was shipped."""
+        """Return the error for a range of a chunk that differs from what was shipped."""
         name = f"{self._store.url}: {self._archive_id}/{chunk.name}"
         if start >= chunk.length:
             what = "its index"
@@ -105,7 +106,7 @@ class ChunkReader:
 
 
 class MappedChunk(SegmentMemory):
-    """A chunk that is a whole segment, in a local file. Ranges are verified once, before they are used."""
+    """A chunk that is a whole segment, in a local file. Each block is verified once, before it is used."""
 
     def __init__(self, path: Path, chunk: Chunk, reader: ChunkReader, *, term_mask: int) -> None:
         super().__init__(path, chunk.start)
@@ -116,7 +117,7 @@ class MappedChunk(SegmentMemory):
         self._sound = bytearray(-(-chunk.nbytes // BLOCK))
 
     def chunks(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Like ``ArchiveSegment.chunks``, up to the last frame before corrupt bytes."""
+        """Like ``ArchiveSegment.chunks``, but stop after the last whole frame before corrupt bytes."""
         try:
             self._check(start, end)
         except CorruptRangeError as error:
@@ -156,7 +157,7 @@ def _has_one_sum(chunk: Chunk) -> bool:
 
 
 def _is_whole(chunk: Chunk, start: int, end: int) -> bool:
-    """Whether a range has all frames of a chunk without a table."""
+    """Return whether a range has all frames of a chunk that has no table."""
     return chunk.checksums == UNKNOWN and start == 0 and end >= chunk.length
 
 

@@ -1,7 +1,7 @@
-"""Chunks: the frames ``[start, end)`` of a recording in one immutable object, with their index entries; how objects are put.
+"""Chunks: the frames ``[start, end)`` of a recording in one immutable object, with their index entries; and how to put objects.
 
-The object is the bytes of the segment file, then index entries of 32 bytes, then the checksums of both by block
-(docs/protocols/recordings.md, 8.2). A chunk never crosses a segment.
+An object has the bytes of the segment file, then index entries of 32 bytes, then the checksums of both by block
+(docs/protocols/recordings.md, 8.2). A chunk never crosses the border between two segments.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 # -- checksums by block ------------------------------------------------------------------------------------------------
 #
-# The table, at the end of the object, has the CRC-32 of each 64 KiB, little-endian. The manifest or a page has the CRC-32 of the
-# table. An object of one block has no table: the manifest has its CRC-32.
+# The table at the end of an object has the CRC-32 of each 64 KiB, little-endian. The manifest or a page has the CRC-32 of the
+# table. An object of one block has no table, because the manifest or a page has the CRC-32 of the object.
 
 
-# As fine as the index of a recording. A corrupt block costs readers this much; a table takes 1/16,000 of its object.
+# The same granularity as the index of a recording. One corrupt block costs readers this many bytes. A table takes 1/16,000 of its
+# object.
 BLOCK = 64 << 10
 SUM_LENGTH = 4
 
@@ -37,7 +38,7 @@ _SUM = struct.Struct("<I")
 
 
 def table_length(nbytes: int) -> int:
-    """The size of the checksum table for an object of this many bytes."""
+    """Return the size of the checksum table of an object with ``nbytes`` bytes."""
     return -(-nbytes // BLOCK) * SUM_LENGTH if nbytes > BLOCK else 0
 
 
@@ -46,7 +47,7 @@ def sums_of(table: bytes) -> tuple[int, ...]:
 
 
 class BlockSums:
-    """Makes the table of an object from its bytes, in parts of any length."""
+    """Computes the checksum table of an object from its bytes, which can be added in parts of any length."""
 
     def __init__(self) -> None:
         self._table = bytearray()
@@ -74,19 +75,19 @@ class BlockSums:
 
 UNKNOWN = -1
 MAX_CHUNK_SIZE = 1 << 31  # a chunk lies in one segment, whose length is an int32
-MAX_TEXT_LENGTH = 64 << 10  # of a host, a directory, an id: a path has 4 KiB
-# Errors of JSON with another layout: too deep, an infinite integer, other types, or a missing key.
+MAX_TEXT_LENGTH = 64 << 10  # of a host, a directory or an id: a path has up to 4 KiB
+# The errors that unexpected JSON causes: nesting that is too deep, an infinite integer, wrong types, or a missing key.
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One object of frames.
+    """One object with frames.
 
-    ``before`` is the number of messages that end at or before ``start``, ``messages`` how many end in the chunk,
-    ``first_entry`` how many shipped index entries are before ``start``, ``entries`` how many in the chunk. Its contents were
-    recorded between ``first_ns`` and ``last_ns`` (epoch; ``UNKNOWN`` without an index). ``crc32`` is that of frames and index,
-    ``checksums`` that of the table of checksums, or ``UNKNOWN``.
+    ``before`` is the number of messages that end at or before ``start``, and ``messages`` the number that end in the chunk.
+    ``first_entry`` is the number of shipped index entries before ``start``, and ``entries`` the number in the chunk. The contents
+    were recorded between ``first_ns`` and ``last_ns`` (epoch; ``UNKNOWN`` if there is no index). ``crc32`` is the checksum of
+    frames and index, and ``checksums`` that of the checksum table, or ``UNKNOWN``.
     """
 
     start: int
@@ -111,12 +112,12 @@ class Chunk:
 
     @property
     def size(self) -> int:
-        """The size of the object, with its table."""
+        """The size of the object, including its checksum table."""
         return self.nbytes + (0 if self.checksums == UNKNOWN else table_length(self.nbytes))
 
     @property
     def count(self) -> int:
-        """The number of objects: one. A page has more."""
+        """The number of objects, which is one. A page has more."""
         return 1
 
     def row(self) -> list[Any]:
@@ -131,14 +132,14 @@ class Chunk:
 
 
 def checked_int(value: object, name: str, *, minimum: int = 0, maximum: int = (1 << 63) - 1) -> int:
-    """Return an integer in that range. Raises RecordingError."""
+    """Return ``value``. Raises RecordingError if it is not an integer within the range."""
     if type(value) is not int or not minimum <= value <= maximum:
         raise RecordingError(f"{name} {str(value)[:100]!r} is not an integer from {minimum} to {maximum}")
     return value
 
 
 def checked_text(value: object, name: str) -> str:
-    """Return a text of acceptable length. Raises RecordingError."""
+    """Return ``value``. Raises RecordingError if it is not a string, or too long."""
     if not isinstance(value, str) or len(value) > MAX_TEXT_LENGTH:
         raise RecordingError(f"{name} {str(value)[:100]!r} is not a text of at most {MAX_TEXT_LENGTH} characters")
     return value
@@ -152,9 +153,9 @@ def check_position(value: object, name: str) -> int:
 
 
 def checked_row(row: object, kind: type) -> Sequence[Any]:
-    """Return the values of a row that match the fields of its kind: integers, and a name. Raises RecordingError."""
+    """Return the values of a row. Raises RecordingError unless they match the fields of ``kind``: integers, and a name."""
     names = [field.name for field in fields(kind)]
-    # Fields with a default were added: rows of earlier releases end before them.
+    # Fields with a default were added in later releases, and rows of earlier releases do not have them.
     least = sum(field.default is MISSING for field in fields(kind))
     if not isinstance(row, list) or not least <= len(row) <= len(names):
         raise RecordingError(f"a row of {len(names)} values is expected, not {str(row)[:100]!r}")
@@ -170,18 +171,21 @@ def checked_row(row: object, kind: type) -> Sequence[Any]:
 
 # -- putting objects ---------------------------------------------------------------------------------------------------
 #
-# Each service has other checksums, and a local directory has none. Reading back works everywhere, and is mostly free within a
-# region. It can be disabled for chunks (``--no-verify``), never for pages.
+# Each service uses different checksums, and a local directory has none. Reading back works everywhere, and is mostly free within a
+# region. It can be disabled for chunks (``--no-verify``), but not for pages.
 
 
-# A store that returns other bytes than it was given this many times in a row is broken.
+# A store that returns different bytes than it was given this many times in a row is broken.
 ATTEMPTS = 10
-# Read back at a time.
+# How many bytes to read back at a time.
 RANGE_LENGTH = 8 << 20
 
 
 def put_verified(store: Store, name: str, data: bytes | Path, checksum: int | None = None) -> int:
-    """Put an object until it reads back correctly; ``checksum`` is that of a file. Raises StoreError."""
+    """Put an object, and repeat that until it reads back correctly. Return how many bytes were read back.
+
+    ``checksum`` is the CRC-32 of ``data`` if that is a file. Raises StoreError after ``ATTEMPTS`` attempts.
+    """
     length = len(data) if isinstance(data, bytes) else data.stat().st_size
     nbytes = 0
     for _ in range(ATTEMPTS):
@@ -193,7 +197,7 @@ def put_verified(store: Store, name: str, data: bytes | Path, checksum: int | No
                 back = store.read(name, position, min(position + RANGE_LENGTH, length))
             except FileNotFoundError:
                 break
-            # To compare bytes costs a tenth of a checksum.
+            # Comparing bytes costs a tenth of a checksum.
             if isinstance(data, bytes):
                 is_same = is_same and back == data[position : position + len(back)]
             else:

@@ -1,8 +1,8 @@
-"""Compaction: merges a segment's chunks into one object, and deletes objects that nothing refers to.
+"""Compaction: merges a segment's chunks into one object, and deletes objects that no manifest refers to.
 
-A segment is compacted once it is complete. Its chunks are copied through a local file, so that memory doesn't grow, and
-verified; the new object is read back, and a manifest with it is committed. The old objects stay for a grace period
-(``garbage``). A shipper may continue meanwhile.
+Only complete segments are compacted. The chunks are downloaded into a local temporary file, so memory use stays constant, and are
+verified. The merged object is uploaded and read back, and a manifest that refers to it is committed. The replaced objects stay for
+a grace period (``garbage`` in the manifest). A shipper can keep running during a compaction.
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ if TYPE_CHECKING:
 
     from mainstem.store import Store
 
-# Segments per commit, which rewrites their pages; committed ones are not repeated after a kill.
+# Each commit covers this many segments and rewrites their pages. A run that is killed loses at most the segments that it has not
+# committed yet.
 SEGMENTS_PER_COMMIT = 16
-# An object that nothing refers to may be one that a shipper is about to refer to. It does so within minutes.
+# A shipper puts an object before it commits the manifest that refers to it, so a new object can be unreferenced for some minutes.
+# Only objects that are older than this are deleted as orphans.
 MIN_ORPHAN_AGE_NS = 24 * 3600 * NS_PER_SECOND
 
 
@@ -56,7 +58,16 @@ def compact(
     grace_ns: int = DEFAULT_GRACE_NS,
     stops: Callable[[], bool] = lambda: False,
 ) -> Compacted:
-    """Merge the chunks of each complete segment into one object. Raises RecordingError."""
+    """Merge the chunks of each complete segment into one object, and return what was replaced.
+
+    The merged objects are committed in batches. If ``stops`` returns True, no further segment is started, and those merged so far
+    are committed. Replaced objects can be deleted ``grace_ns`` after the commit, so queries that still read an older manifest must
+    end within that time. ``now_ns`` returns the present time (epoch). Compacting again is safe: a segment that has only one chunk
+    is skipped, and objects that a killed run left behind are deleted by ``remove_orphans``.
+
+    Raises RecordingError if a chunk, a page or the manifest is missing or corrupt, CommitConflictError if other writers win every
+    attempt to commit, and StoreError if the store fails.
+    """
     chain, pages = ManifestLog(store, archive_id), Pages(store, archive_id)
     recording_pages = RecordingPages(store, archive_id)
     done = Compacted(0, 0, 0)
@@ -84,7 +95,7 @@ def compact(
 
 
 def _groups(entry: ShippedRecording, pages: Pages) -> Iterator[list[Chunk]]:
-    """The chunks of each complete segment that has several."""
+    """Yield the chunks of each complete segment that has more than one."""
     d = entry.descriptor
     for base, group in groupby(
         between(entry.tree, entry.start, entry.end, pages), lambda chunk: segment_base(d, chunk.start)
@@ -97,7 +108,7 @@ def _groups(entry: ShippedRecording, pages: Pages) -> Iterator[list[Chunk]]:
 
 
 def _merged(store: Store, archive_id: str, recording_id: int, chunks: Sequence[Chunk]) -> Chunk:
-    """Store one object with the contents of the chunks, and return its chunk."""
+    """Put one object with the contents of the chunks, and return its chunk."""
     first, last = chunks[0], chunks[-1]
     checksum, index, sums = 0, b"", BlockSums()
     with tempfile.NamedTemporaryFile(prefix="mainstem-compact-") as file:
@@ -154,7 +165,7 @@ def _replace(
     after_ns: int,
     now_ns: int,
 ) -> tuple[int, int]:
-    """Commit merged chunks; return how many chunks they replace, and their bytes."""
+    """Commit the merged chunks. Return the number of chunks that they replace, and the size of those in bytes."""
     store, archive_id = chain.store, chain.archive_id
     replaced: list[Chunk] = []
     unused: list[str] = []
@@ -171,7 +182,7 @@ def _replace(
             entry = recordings.get(key) or everything.get(key)
             present = list(between(entry.tree, merged.start, merged.end, pages)) if entry is not None else []
             if entry is None or present != group:
-                # Removed, or compacted by another program, meanwhile.
+                # Another process has removed or compacted the segment.
                 unused.append(merged.name)
                 continue
             splice = spliced(entry.tree, key, merged.start, merged.end, [merged], pages)
@@ -180,7 +191,7 @@ def _replace(
             replaced.extend(splice.chunks)
         if not replaced:
             return None
-        # A page that this change wrote and replaced again was never referred to.
+        # If this change has written a page and then replaced it, no manifest has ever referred to that page.
         fresh = set(pages.written)
         unused.extend(name for name in names if name in fresh)
         names = [name for name in names if name not in fresh]
@@ -195,7 +206,10 @@ def _replace(
 
 
 def referred(manifest: Manifest, recording_pages: RecordingPages, pages: Pages) -> Iterator[str]:
-    """The names of all objects that a manifest refers to, except its garbage. Reads every page."""
+    """Yield the names of all objects that a manifest refers to, including its garbage lists but not the objects named in them.
+
+    Reads every page.
+    """
     yield from (ref.name for ref in manifest.pages)
     yield from (ref.name for ref in manifest.garbage)
 
@@ -210,8 +224,11 @@ def referred(manifest: Manifest, recording_pages: RecordingPages, pages: Pages) 
 
 
 def remove_orphans(store: Store, archive_id: str, now_ns: int, *, age_ns: int = MIN_ORPHAN_AGE_NS) -> int:
-    """Delete objects that nothing refers to and that are older than ``age_ns``, left by killed processes."""
-    # First the listing, then the manifest, so that objects committed in between are referenced.
+    """Delete unreferenced objects that killed processes have left behind, and return their number.
+
+    Only objects that are at least ``age_ns`` old are deleted. Raises RecordingError if the manifest or a page cannot be read.
+    """
+    # List the objects before reading the manifest: objects that are committed in between are then referenced.
     candidates = {
         file.name.removeprefix(f"{archive_id}/")
         for file in store.list(f"{archive_id}/")

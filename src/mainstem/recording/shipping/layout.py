@@ -1,7 +1,7 @@
 """The names of objects in a store of shipped recordings (docs/protocols/recordings.md, 8.1).
 
-Each name begins with the archive id, so any number of recorders can ship to one store. All but manifests contain a nonce, so no
-object is ever written twice with different bytes.
+Each name begins with the archive id, so any number of recorders can ship to one store. All names except those of manifests contain
+a nonce, so no object is ever written twice with different bytes.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def nonce() -> str:
 
 
 def is_archive_id(text: str) -> bool:
-    """Whether a text can be an archive id: 32 hexadecimal digits."""
+    """Return whether a string can be an archive id: 32 hexadecimal digits."""
     return _ARCHIVE_ID.fullmatch(text) is not None
 
 
 def archive_ids(store: Store) -> list[str]:
-    """The archives in a store, ordered, from the names of its directories."""
+    """Return the ids of the archives in a store, in order. They are the names of its directories."""
     return sorted(name for name in store.directories() if is_archive_id(name))
 
 
@@ -46,18 +46,18 @@ def manifest_name(archive_id: str, number: int) -> str:
 
 
 def manifest_number(name: str) -> tuple[str, int] | None:
-    """Archive id and number of a manifest's name; None for any other object."""
+    """Return the archive id and the number in a manifest's name, or None if the object is not a manifest."""
     match = _MANIFEST.fullmatch(name)
     return (match[1], int(match[2])) if match else None
 
 
 def chunk_name(recording_id: int, start: int, end: int) -> str:
-    """A fresh name for the frames ``[start, end)`` of a recording."""
+    """Return a new name for the frames ``[start, end)`` of a recording."""
     return f"{recording_id}/{start:0{DIGITS}d}-{end:0{DIGITS}d}-{nonce()[:12]}.seg"
 
 
 def page_name(recording_id: int, level: int, start: int, end: int) -> str:
-    """A fresh name for a page of chunks, or of pages."""
+    """Return a new name for a page of chunks or of pages."""
     return f"pages/{recording_id}/{level}-{start:0{DIGITS}d}-{end:0{DIGITS}d}-{nonce()[:12]}.json"
 
 
@@ -70,7 +70,7 @@ def garbage_name() -> str:
 
 
 def checked_name(name: object) -> str:
-    """Check a name in a manifest or a page. Raises RecordingError if it could lead elsewhere."""
+    """Return a name from a manifest or a page. Raises RecordingError if it could refer to an object outside the archive."""
     if not isinstance(name, str) or len(name) > 512 or _NAME.fullmatch(name) is None:
         raise RecordingError(f"{name!r} is not a name of an archive's object")
     return name

@@ -1,6 +1,6 @@
 """A recorder's directory as its shipper sees it: identity, lock, journal, the end of each recording, and chunks to ship.
 
-It reads like any other reader, without a lock. Nothing stays open between two calls.
+It is read without a lock, like by any other reader. Nothing stays open between two calls.
 """
 
 from __future__ import annotations
@@ -46,26 +46,26 @@ LOCK_FILE = "mainstem-shipper.lock"
 
 @dataclass(frozen=True, slots=True)
 class ArchiveIdentity:
-    """``id`` stays the same wherever the directory is moved; ``host`` created it."""
+    """The identity of an archive. ``id`` stays the same if the directory is moved; ``host`` is the host that created it."""
 
     id: str
     host: str
 
 
 def identity_of(directory: Path, disk: Disk = DISK) -> ArchiveIdentity:
-    """The identity of a directory, created if missing. Raises RecordingError if the file holds something else."""
+    """Return the identity of a directory, and create it if it is missing. Raises RecordingError if its file is invalid."""
     path = directory / IDENTITY_FILE
     if not path.exists():
         fresh = directory / f".{IDENTITY_FILE}.{nonce()}.new"
         fd = disk.open(fresh)
         try:
             disk.write(fd, (json.dumps({"id": nonce(), "host": platform.node()}) + "\n").encode(), 0)
-            # Shipped objects use this name, so it must survive a power failure.
+            # The names of shipped objects begin with this id, so it must survive a power failure.
             disk.sync(fd)
         finally:
             disk.close(fd)
         try:
-            # Of two programs at once one gives the identity, and both read it.
+            # If two processes create the identity at once, one succeeds, and both read its result.
             disk.link(fresh, path)
         except FileExistsError:
             pass
@@ -103,14 +103,14 @@ class ShipperLock:
             self._fd = -1
 
 
-# 2 MiB of index in a chunk, at most: a stream of a message each 100 ms has more index than frames.
+# The maximum number of index entries in a chunk: 2 MiB. A stream with one message per 100 ms has more index than frames.
 MAX_ENTRIES = 1 << 16
-# A file's time is as coarse as the kernel's clock: a recently changed file may change again under the same time.
+# The time of a file is as coarse as the kernel's clock, so a file that changed recently can change again without a new time.
 CATALOG_GRAIN_NS = 2 * NS_PER_SECOND
 
 
 class LocalCatalog:
-    """The catalog of a directory, decoded again only when the file has changed."""
+    """The catalog of a directory. It is decoded again only if the file has changed."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -118,7 +118,7 @@ class LocalCatalog:
         self._descriptors: list[RecordingDescriptor] = []
 
     def recordings(self, epoch_ns: int) -> list[RecordingDescriptor]:
-        """The current recordings; none if there is no catalog yet."""
+        """Return the current recordings, or an empty list if there is no catalog yet."""
         try:
             status = (self._directory / CATALOG_FILE).stat()
         except FileNotFoundError:
@@ -131,7 +131,7 @@ class LocalCatalog:
 
 
 def local_end(directory: Path, descriptor: RecordingDescriptor, known: int) -> int:
-    """The end of a recording. ``known`` is a frame boundary that it has reached before."""
+    """Return the end of a recording. ``known`` is a frame boundary that it is known to have reached."""
     if descriptor.stop_position != NULL:
         return descriptor.stop_position
     recorded = recorded_position(directory, descriptor.recording_id, origin=descriptor.origin)
@@ -140,7 +140,7 @@ def local_end(directory: Path, descriptor: RecordingDescriptor, known: int) -> i
 
 @dataclass(frozen=True, slots=True)
 class PlannedChunk:
-    """A chunk to ship. With ``is_boundary`` a frame ends at ``end``, so that the shipped part may end there."""
+    """A chunk to ship. If ``is_boundary`` is True, a frame ends at ``end``, so the shipped part can end there."""
 
     start: int
     end: int
@@ -154,7 +154,7 @@ class PlannedChunk:
 
 
 def first_available(directory: Path, descriptor: RecordingDescriptor, position: int) -> int:
-    """The first position at or after ``position`` whose segment exists; ``position`` if there is none."""
+    """Return the first position at or after ``position`` whose segment exists, or ``position`` if no such segment exists."""
     step = descriptor.segment_file_length
     bases = [base for base in segments_of(directory, descriptor) if base + step > position]
     return max(position, bases[0]) if bases else position
@@ -163,9 +163,9 @@ def first_available(directory: Path, descriptor: RecordingDescriptor, position: 
 def next_chunk(
     directory: Path, descriptor: RecordingDescriptor, start: int, end: int, length: int, epoch_ns: int
 ) -> PlannedChunk:
-    """The next chunk of ``[start, end)``: within one segment, up to ``length`` bytes. ``epoch_ns`` is the present time.
+    """Return the next chunk of ``[start, end)``: within one segment, and at most ``length`` bytes.
 
-    Raises RecordingError if a file of the recording is missing or corrupt.
+    ``epoch_ns`` is the present time. Raises RecordingError if a file of the recording is missing or corrupt.
     """
     limit = min(end, segment_base(descriptor, start) + descriptor.segment_file_length)
     with RecordingReader(local_archive(directory), descriptor) as reader:
@@ -186,7 +186,7 @@ def next_chunk(
             stop, is_boundary = index.numbered(first + MAX_ENTRIES).position, True
             entries = entries[: MAX_ENTRIES * ENTRY_LENGTH]
         entry, following = index.at_or_before(start), index.after(stop - 1)
-        # Never too early: retention goes by it.
+        # This time must not be too early, because retention depends on it.
         last_ns = following.time_ns if following is not None else index.recorded_time_ns or epoch_ns
         first_ns = entry.time_ns if entry is not None else UNKNOWN
         before = reader.messages_before(start)
@@ -197,7 +197,10 @@ def next_chunk(
 def _last_frame(
     directory: Path, descriptor: RecordingDescriptor, start: int, limit: int, length: int
 ) -> tuple[int, bool]:
-    """Where the last whole frame within ``length`` bytes ends; the end of those bytes, and False, if none does."""
+    """Return the end of the last whole frame within ``length`` bytes, and True.
+
+    If there is none, return the end of those bytes, and False.
+    """
     if limit - start <= length:
         return limit, True
     walk = FrameWalk()
@@ -208,7 +211,7 @@ def _last_frame(
 
 
 def frames(directory: Path, descriptor: RecordingDescriptor, start: int, end: int) -> bytes:
-    """The bytes ``[start, end)`` of one segment. Raises RecordingError if it is missing or short."""
+    """Return the bytes ``[start, end)`` of one segment. Raises RecordingError if the file is missing or too short."""
     base = segment_base(descriptor, start)
     path = directory / segment_name(descriptor.recording_id, base)
     try:
@@ -227,7 +230,7 @@ def frames(directory: Path, descriptor: RecordingDescriptor, start: int, end: in
 
 
 def checksum_of(directory: Path, descriptor: RecordingDescriptor, start: int, end: int) -> int:
-    """The current CRC-32 of a chunk ``[start, end)``. Raises RecordingError if a segment is missing."""
+    """Return the current CRC-32 of a chunk ``[start, end)``. Raises RecordingError if a segment is missing."""
     value = checksum(directory, descriptor, start, end)
     if index := open_index(directory, descriptor):
         try:
@@ -238,7 +241,10 @@ def checksum_of(directory: Path, descriptor: RecordingDescriptor, start: int, en
 
 
 def recorded_since(directory: Path, descriptor: RecordingDescriptor, position: int, epoch_ns: int) -> int:
-    """Since when (epoch) bytes after a position have existed; ``epoch_ns``, the present time, if unknown."""
+    """Return the time (epoch) since which bytes after a position have existed.
+
+    If it is unknown, return ``epoch_ns``, the present time.
+    """
     index = open_index(directory, descriptor)
     if index is None:
         return epoch_ns
@@ -251,8 +257,8 @@ def recorded_since(directory: Path, descriptor: RecordingDescriptor, position: i
 
 # -- the shipper's journal ---------------------------------------------------------------------------------------------
 #
-# It finds objects that a killed shipper left without a manifest that refers to them. If it is lost, ``mainstem recordings compact
-# --remove-orphans`` finds them by a listing.
+# The journal finds the objects that a killed shipper has put without a manifest that refers to them. If the journal is lost,
+# ``mainstem recordings compact --remove-orphans`` finds those objects in a listing.
 
 
 JOURNAL_FILE = "mainstem-shipper.pending"
@@ -262,13 +268,13 @@ _CHUNK = re.compile(r"(\d+)/(\d{20})-(\d{20})-[0-9a-f]{12}\.seg")
 
 
 class Journal:
-    """The first line is the store's URL; the others are names, added before their objects are put."""
+    """A file whose first line is the store's URL. The other lines are names of objects, written before the objects are put."""
 
     def __init__(self, directory: Path, url: str) -> None:
         self._path, self._url = directory / JOURNAL_FILE, url
 
     def add(self, name: str) -> None:
-        """Add a name; it is in the file when this returns."""
+        """Add a name. It is in the file when this returns."""
         with open(self._path, "a", opener=create_file) as file:
             if file.tell() == 0:
                 file.write(f"{self._url}\n")
@@ -280,9 +286,9 @@ class Journal:
     def delete_unreferred(
         self, chain: ManifestLog, manifest: Manifest, recordings: Mapping[int, ShippedRecording], pages: Pages
     ) -> int:
-        """Delete the named objects that nothing refers to; return how many.
+        """Delete the objects named in the journal that nothing refers to. Return their number.
 
-        Objects that compaction or retention has dropped stay for their readers: they are on a list of garbage.
+        Objects that compaction or retention has removed are listed as garbage. They stay until their readers have finished.
         """
         try:
             lines = self._path.read_text(errors="replace")[:MAX_JOURNAL_LENGTH].splitlines()

@@ -1,8 +1,9 @@
 """Deletes local segments that are shipped, old enough, and not in use by a reader.
 
 A reader holds a shared lock on each segment file that it has mapped (``segments.SegmentMemory``). Segments are deleted from the
-oldest, each under an exclusive lock taken without waiting, up to the first one in use. So what a replay reads exists, with all
-that follows. The last segment of a recording stays, because the recorder continues there.
+oldest onwards. Each is locked exclusively, without waiting, and deletion stops at the first segment that is in use. So the segments
+from which a replay reads exist, and so do all later ones. The last segment of a recording is never deleted, because the recorder
+continues in it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LocalRetention:
-    """What stays in the directory: bytes written within ``age_ns``, or the newest ``nbytes``. One of them is None."""
+    """The data to keep in the directory: bytes written within ``age_ns``, or the newest ``nbytes``. One of the two is None."""
 
     age_ns: int | None = None
     nbytes: int | None = None
@@ -59,7 +60,7 @@ def delete_shipped(
     pages: Pages,
     epoch_ns: int,
 ) -> tuple[int, int]:
-    """Delete the segments that need not stay; return their number and their bytes on disk."""
+    """Delete the segments that are no longer to be kept. Return their number, and the bytes that they used on disk."""
     candidates: dict[int, list[_Segment]] = {}
     total = 0
     for descriptor, entry in recordings:
@@ -78,7 +79,7 @@ def delete_shipped(
                 break
         candidates[descriptor.recording_id] = segments
     count = nbytes = 0
-    # The oldest segment of each recording competes; a recording that a reader holds is out.
+    # Delete the oldest of all recordings' first segments. If a reader uses it, skip that recording.
     while heads := {key: segments[0] for key, segments in candidates.items() if segments}:
         key = min(heads, key=lambda each: heads[each].written_ns)
         head = heads[key]
@@ -96,7 +97,7 @@ def delete_shipped(
 
 
 def _is_shipped(descriptor: RecordingDescriptor, entry: ShippedRecording, base: int, pages: Pages) -> bool:
-    """Whether each position of a segment is in the archive, or was removed from it by retention."""
+    """Return whether each position of a segment is in the archive, or was removed from the archive by retention."""
     begin, end = max(base, descriptor.start_position), base + descriptor.segment_file_length
     if entry.descriptor.identity != descriptor.identity or end > entry.end:
         return False
@@ -109,7 +110,7 @@ def _is_shipped(descriptor: RecordingDescriptor, entry: ShippedRecording, base: 
 
 
 def _deleted(path: Path) -> bool:
-    """Delete a segment unless a reader has it."""
+    """Delete a segment unless a reader uses it. Return whether it no longer exists."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,26 +1,27 @@
-"""The manifest of a shipped archive: the object that describes it, replaced by a chain of numbered objects.
+"""The manifest of a shipped archive: the object that describes it, stored as a log of numbered objects.
 
 Theory of operation
 -------------------
 
-``<archive>/manifests/<number>.json`` are written by put-if-absent, each number once, and the highest describes the archive.
-Everything that a manifest refers to exists before it, and is deleted only when no reader may hold a manifest that refers to it
-(``garbage``). So a commit happens at one moment, and a process killed at any other leaves only unreferenced objects.
+Each ``<archive>/manifests/<number>.json`` is written once, by put-if-absent. The one with the highest number describes the archive.
+An object exists before any manifest refers to it, and is deleted only when no reader can still hold a manifest that does
+(``garbage``). So a commit takes effect at one moment, and a process that is killed at any other moment leaves only unreferenced
+objects.
 
-Writers are a shipper and, occasionally, ``rm`` and ``compact``. Each reads the highest manifest, derives the next one, and puts
-it under the next number. If two do so at once, one wins and the other derives its change again (``commit``). A shipper begins
-by writing its own id into the manifest, and fails if it finds another shipper's later.
+The writers are a shipper and, occasionally, ``rm`` and ``compact``. Each reads the highest manifest, derives the next one from it,
+and puts that under the next number. If two writers do so at once, one succeeds and the other derives its change again (``commit``).
+A shipper first writes its own id into the manifest, and fails if it later finds the id of another shipper there.
 
 Three things need care:
 
-* A put that failed may still be applied. It is repeated with the same bytes under the same number until its outcome is known; a
-  manifest with exactly these bytes is this one's.
-* Old manifests are deleted, so a writer with an old view could fill a gap far below the highest number. Each manifest names its
-  predecessor; after a put the writer lists, and has lost if a higher number is not a successor of its own.
-* A listing may be late. A writer reads on from the highest listed number until there is none (``probe``).
+* A put that failed can still be applied later. It is repeated with the same bytes under the same number until its outcome is known.
+  If the stored manifest has exactly these bytes, this writer has put it.
+* Old manifests are deleted, so a writer with an old view could fill a gap far below the highest number. Each manifest therefore
+  names its predecessor. After a put, the writer lists the manifests. If a higher number is not a successor of its own, it has lost.
+* A listing can be stale. A writer reads on from the highest listed number until a number does not exist (``probe``).
 
-An entry stays small (``page_tree``). Ended recordings move into pages of ``RECORDINGS_PER_PAGE``. An entry in the manifest
-replaces one in a page, and a later page replaces an earlier one.
+An entry of a recording stays small (``page_tree``). Ended recordings move into pages of ``RECORDINGS_PER_PAGE``. An entry in the
+manifest replaces one in a page, and an entry in a later page replaces one in an earlier page.
 """
 
 from __future__ import annotations
@@ -53,14 +54,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 FORMAT = "mainstem-archive"
 VERSION = 2  # 1: chunks without tables of checksums
-# Older manifests are deleted. Readers keep what they read, so a few are enough for those that are between listing and reading.
+# Older manifests are deleted. A few are enough, because readers keep the manifest that they have read. They need an older one only
+# between listing and reading it.
 RETAINED_MANIFESTS = 32
-# An entry has about 1 kB: 256 kB a page. Of 10,000 recordings a reader reads 40 pages, once.
+# An entry has about 1 kB, so a page has 256 kB. For 10,000 recordings, a reader reads 40 pages, once.
 RECORDINGS_PER_PAGE = 256
-# A thousand growing recordings with full tails; more is not a manifest.
+# Enough for a thousand growing recordings with full tails. A larger object is rejected.
 MAX_MANIFEST_LENGTH = 256 << 20
 MAX_RECORDINGS_PAGE_LENGTH = 64 << 20
-# Attempts to commit. Each failure is another writer's success, so a few writers never lose this many in a row.
+# The maximum number of attempts to commit. An attempt fails only if another writer succeeds, so with a few writers this many do not
+# fail in a row.
 MAX_ATTEMPTS = 100
 
 _DESCRIPTOR_FIELDS = [each.name for each in fields(RecordingDescriptor) if each.name != "entry_offset"]
@@ -86,14 +89,15 @@ def _descriptor(entry: Any) -> RecordingDescriptor:
 
 
 class CommitConflictError(RecordingError):
-    """Another process has committed in a way that this one cannot continue from."""
+    """Another process has changed the archive in a way that this one cannot continue from."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShippedRecording:
-    """A recording in the store: ``[start, end)`` of what the descriptor describes, except gaps.
+    """A recording in the store: the bytes ``[start, end)`` of the recording that the descriptor describes, except gaps.
 
-    ``messages`` end at or before ``end``, which ``entries`` of the index precede; ``recorded_ns`` is the time of the last byte.
+    ``messages`` is the number of messages that end at or before ``end``, ``entries`` the number of index entries before it, and
+    ``recorded_ns`` the time at which the last byte was recorded.
     """
 
     descriptor: RecordingDescriptor
@@ -140,7 +144,7 @@ class ShippedRecording:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """A reference to a page of recordings: its name, its checksum and its length."""
+    """A reference to a page of recordings: name, checksum and length."""
 
     name: str
     crc32: int
@@ -149,7 +153,7 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class GarbageRef(ObjectRef):
-    """A list of objects that no manifest from ``number`` on refers to, and when they are deleted (epoch)."""
+    """A reference to a list of objects to delete from epoch ``after_ns`` on. Manifests from ``number`` on do not refer to them."""
 
     after_ns: int
     number: int
@@ -169,7 +173,7 @@ class Shipper:
 
 
 def _parsed(kind: type[T], value: dict[str, Any]) -> T:
-    """Parse a dataclass of integers and texts. Raises RecordingError, KeyError or TypeError."""
+    """Decode a dataclass of integers and strings. Raises RecordingError, KeyError or TypeError."""
 
     def checked(name: str, type_name: object) -> Any:
         if name == "name":
@@ -181,7 +185,7 @@ def _parsed(kind: type[T], value: dict[str, Any]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One manifest. ``number`` 0 means that the archive has none yet."""
+    """One manifest. ``number`` 0 means that the archive has no manifest yet."""
 
     archive_id: str
     host: str = ""
@@ -243,7 +247,7 @@ class Manifest:
 
 
 class ManifestLog:
-    """The manifests of one archive: reads the highest, puts the next."""
+    """The manifests of one archive: reads the highest one, and puts the next."""
 
     def __init__(self, store: Store, archive_id: str) -> None:
         self.store, self.archive_id = store, archive_id
@@ -253,7 +257,7 @@ class ManifestLog:
         return sorted(match[1] for match in names if match)
 
     def read(self, number: int) -> Manifest:
-        """A manifest by number. Raises FileNotFoundError, and RecordingError if it isn't a manifest."""
+        """Return a manifest by number. Raises FileNotFoundError, and RecordingError if the object is not a valid manifest."""
         name = manifest_name(self.archive_id, number)
         return Manifest.decode(self._bytes(name), name)
 
@@ -264,9 +268,9 @@ class ManifestLog:
         return bytes(self.store.read(name, 0, size))
 
     def latest(self, *, probe: bool = False) -> Manifest | None:
-        """The archive's current manifest; None if there is none.
+        """Return the archive's current manifest, or None if there is none.
 
-        With ``probe``, later numbers that a late listing does not show are tried too.
+        With ``probe``, also try the numbers after the listed ones, because a listing can be stale.
         """
         for _ in range(MAX_ATTEMPTS):
             numbers = self.numbers()
@@ -277,7 +281,7 @@ class ManifestLog:
                 elif not probe:
                     return None
             except FileNotFoundError:
-                continue  # deleted since the listing: there is a later one
+                continue  # deleted since the listing, so there is a later one
             while probe:
                 try:
                     manifest = self.read((manifest.number if manifest else 0) + 1)
@@ -287,9 +291,9 @@ class ManifestLog:
         raise RecordingError(f"{self.store.url}: the manifests of {self.archive_id} are listed but cannot be read")
 
     def put(self, manifest: Manifest) -> bool:
-        """Put a manifest under its number, then delete old ones; return False if the number is taken.
+        """Put a manifest under its number, then delete old ones. Return False if the number is taken.
 
-        Raises CommitConflictError if the archive has long since continued without it.
+        Raises CommitConflictError if the archive already has later manifests that do not follow this one.
         """
         name, data = manifest_name(self.archive_id, manifest.number), manifest.encode()
         if not self.store.put_if_absent(name, data):
@@ -310,7 +314,7 @@ class ManifestLog:
         return True
 
     def delete_before(self, number: int) -> None:
-        """Delete the manifests before a number, which must not exceed the highest."""
+        """Delete the manifests below ``number``, which must not exceed the highest number."""
         for each in self.numbers():
             if each < number:
                 self.store.delete(manifest_name(self.archive_id, each))
@@ -322,10 +326,11 @@ class ManifestLog:
             return False
 
     def commit(self, base: Manifest | None, change: Callable[[Manifest], Manifest | None]) -> Manifest:
-        """Commit ``change`` of the current manifest and return the result; ``base`` is tried first.
+        """Apply ``change`` to the current manifest, commit the result, and return it.
 
-        ``change`` is called again for each newer manifest, and returns None if there is nothing to change. Its exceptions leave
-        the archive as it is.
+        ``base`` is tried first as the current manifest. If another writer has committed in between, ``change`` is called again with
+        the newer manifest. It returns None if there is nothing to change. If it raises, the archive stays as it is. Raises
+        CommitConflictError after ``MAX_ATTEMPTS`` attempts.
         """
         current = base or self.latest(probe=True) or Manifest(self.archive_id)
         for _ in range(MAX_ATTEMPTS):
@@ -341,14 +346,14 @@ class ManifestLog:
 
 
 class RecordingPages:
-    """The pages of ended recordings; each is read once."""
+    """The pages of ended recordings. Each page is read once."""
 
     def __init__(self, store: Store, archive_id: str) -> None:
         self._store, self._archive_id = store, archive_id
         self._cache: dict[str, tuple[ShippedRecording, ...]] = {}
 
     def all(self, manifest: Manifest) -> dict[int, ShippedRecording]:
-        """Every recording of a manifest, by id; its own entries replace those of its pages."""
+        """Return every recording of a manifest by id. The manifest's own entries replace those in its pages."""
         live = {ref.name for ref in manifest.pages}
         for name in self._cache.keys() - live:
             del self._cache[name]
@@ -388,7 +393,7 @@ class RecordingPages:
         return replace(manifest, recordings=rest, pages=tuple(refs))
 
     def superseded(self, manifest: Manifest) -> list[ObjectRef]:
-        """The pages whose recordings are all in a later page or in the manifest itself."""
+        """Return the pages whose recordings are all in later pages or in the manifest itself."""
         later, refs = set(manifest.recordings), list[ObjectRef]()
         for ref in reversed(manifest.pages):
             keys = {each.descriptor.recording_id for each in self._read(ref)}
@@ -400,19 +405,23 @@ class RecordingPages:
 
 # -- garbage: objects that no manifest refers to -----------------------------------------------------------------------
 #
-# A reader with an older manifest still uses its objects, so dropped objects are deleted after a grace period. The list of their
-# names is an object itself, which the manifest that drops them refers to, so it takes effect at that commit.
+# A reader with an older manifest still uses the objects of that manifest, so removed objects are deleted only after a grace period.
+# Their names are listed in an object, and the manifest that removes them refers to that object. So the list takes effect at the
+# commit.
 
 
-# A batch query that reads for longer than this from one manifest sets a longer period.
+# If a batch query reads from one manifest for longer than this, a longer grace period must be set.
 DEFAULT_GRACE_NS = 3600 * 1_000_000_000
-# About 1 MB of names.
+# Names per garbage list: about 1 MB.
 NAMES_PER_LIST = 10_000
 MAX_LIST_LENGTH = 8 << 20
 
 
 def listed(store: Store, archive_id: str, names: Sequence[str], after_ns: int, number: int) -> tuple[GarbageRef, ...]:
-    """Write lists of objects to delete from epoch ``after_ns`` on; return the references for the manifest ``number``."""
+    """Write lists of the objects to delete from epoch ``after_ns`` on.
+
+    Returns the references for the manifest with that ``number``.
+    """
     refs = []
     for first in range(0, len(names), NAMES_PER_LIST):
         data = json.dumps({"names": names[first : first + NAMES_PER_LIST]}, separators=(",", ":")).encode()
@@ -423,7 +432,7 @@ def listed(store: Store, archive_id: str, names: Sequence[str], after_ns: int, n
 
 
 def tidied(store: Store, recording_pages: RecordingPages, manifest: Manifest, after_ns: int) -> Manifest:
-    """The manifest with ended recordings moved into pages, without superseded pages."""
+    """Move ended recordings into pages and drop superseded pages. Return the resulting manifest."""
     manifest = recording_pages.moved(manifest)
     dropped = recording_pages.superseded(manifest)
     if not dropped:
@@ -434,12 +443,12 @@ def tidied(store: Store, recording_pages: RecordingPages, manifest: Manifest, af
 
 
 def collect_garbage(chain: ManifestLog, now_ns: int, base: Manifest | None = None) -> tuple[Manifest | None, int]:
-    """Delete what has been garbage for long enough; return the next manifest and the number of objects deleted."""
+    """Delete the objects whose grace period is over. Return the archive's current manifest and the number of deleted objects."""
     manifest = base or chain.latest()
     due = {ref.name: ref for ref in manifest.garbage if ref.after_ns <= now_ns} if manifest else {}
     if manifest is None or not due:
         return manifest, 0
-    # No manifest, old ones included, refers to missing objects.
+    # First delete the old manifests, so that no manifest refers to missing objects.
     chain.delete_before(min(max(ref.number for ref in due.values()), manifest.number))
     count = 0
     for ref in due.values():
@@ -464,7 +473,7 @@ def garbage_names(chain: ManifestLog, ref: GarbageRef) -> list[str]:
     try:
         chain.store.size(f"{chain.archive_id}/{ref.name}")
     except FileNotFoundError:
-        return []  # another program has just done it
+        return []  # another process has just deleted it
     try:
         names = json.loads(read_checked(chain.store, chain.archive_id, ref.name, ref.length, ref.crc32))["names"]
     except MALFORMED as error:

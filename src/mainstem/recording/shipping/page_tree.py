@@ -1,12 +1,12 @@
 """The chunks of a recording as a tree of immutable pages: appending is O(1), and a query reads only the pages on its path.
 
-Theory of operation. A recording's entry in the manifest holds its newest chunks, the tail. ``FANOUT`` of them move into a page,
-an object of its own, and the entry gets one reference instead; ``FANOUT`` references to pages of one level move into a page of
-the next level. So an entry holds at most ``FANOUT`` items per level: a million chunks need at most 128 on each of three levels,
-and a position, time or number of messages is found by reading one page per level.
+Theory of operation. The entry of a recording in the manifest has the newest chunks, the tail. ``FANOUT`` chunks move into a page,
+which is a separate object, and the entry keeps one reference to it. Likewise, ``FANOUT`` references to pages of one level move into
+a page of the next level. So an entry has at most ``FANOUT`` items per level. A million chunks need at most 128 items on each of
+three levels, and one page per level is read to find a position, time or number of messages.
 
-Pages never change. ``spliced`` (for retention and compaction) rewrites the pages that it touches and returns the names of those
-replaced. Items are ordered by position: the oldest are in the highest level.
+Pages never change. ``spliced`` (for retention and compaction) writes new pages instead of those that it affects, and returns the
+names of the replaced ones. Items are ordered by position: the oldest are in the highest level.
 """
 
 from __future__ import annotations
@@ -27,19 +27,22 @@ if TYPE_CHECKING:
 
     from mainstem.store import Store
 
-# Rows per page, about 20 kB: a commit writes few pages, and a query reads one per level.
+# Rows per page, about 20 kB: a commit writes few pages, and a query reads one page per level.
 FANOUT = 128
-# The maximum size of a page: rows have names of at most 512 bytes and nine numbers.
+# The maximum size of a page: ``FANOUT`` rows, each with a name of at most 512 bytes and up to 13 numbers, are far smaller.
 MAX_PAGE_LENGTH = 1 << 20
-# 128 M chunks; the levels of a corrupt page do not lead deeper.
+# More levels than any recording needs. It limits how deep a corrupt tree can be.
 MAX_LEVEL = 8
-# Pages that a reader holds decoded.
+# The number of decoded pages that a reader caches.
 MAX_CACHED_PAGES = 256
 
 
 @dataclass(frozen=True, slots=True)
 class PageRef:
-    """A reference to a page, with a summary of its contents, named as in ``Chunk``, so that a query need not read it."""
+    """A reference to a page, with a summary of the page's contents.
+
+    The summary's fields are named as in ``Chunk``. If it is enough for a query, the page is not read.
+    """
 
     start: int
     end: int
@@ -80,9 +83,9 @@ Item = Chunk | PageRef
 
 
 def check_order(items: Sequence[Item], start: int, end: int) -> None:
-    """Raise RecordingError unless items follow one another within ``[start, end)`` without overlap.
+    """Raise RecordingError unless the items are in order within ``[start, end)`` and do not overlap.
 
-    This bounds the rows of all pages of a tree, however they refer to one another.
+    This bounds the total number of rows in the pages of a tree, however they refer to one another.
     """
     position, first_entry = start, 0
     for item in items:
@@ -93,14 +96,17 @@ def check_order(items: Sequence[Item], start: int, end: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChunkTree:
-    """``levels[0]`` refers to pages of chunks, ``levels[1]`` to pages of such references, and so on; ``tail`` is the newest."""
+    """The items in a recording's entry.
+
+    ``levels[0]`` refers to pages of chunks, ``levels[1]`` to pages of such references, and so on. ``tail`` has the newest chunks.
+    """
 
     levels: tuple[tuple[PageRef, ...], ...] = ()
     tail: tuple[Chunk, ...] = ()
 
     @property
     def items(self) -> list[Item]:
-        """The items of the entry itself, ordered by position."""
+        """The items in the entry itself, ordered by position."""
         return [item for level in reversed(self.levels) for item in level] + list(self.tail)
 
     @property
@@ -127,7 +133,7 @@ class ChunkTree:
 
 
 class Pages:
-    """Reads and writes the pages of one archive; ``written`` are the names of written ones."""
+    """Reads and writes the pages of one archive. ``written`` has the names of the pages written."""
 
     def __init__(self, store: Store, archive_id: str) -> None:
         self._store, self._archive_id = store, archive_id
@@ -175,7 +181,7 @@ class Pages:
 
 
 def read_checked(store: Store, archive_id: str, name: str, length: int, crc32: int) -> bytes:
-    """The bytes of a small object. Raises RecordingError if it is missing or altered."""
+    """Return the bytes of a small object. Raises RecordingError if it is missing or corrupt."""
     whole = f"{archive_id}/{name}"
     try:
         data = bytes(store.read(whole, 0, length))
@@ -238,7 +244,7 @@ def appended(
 
 
 def between(tree: ChunkTree, start: int, end: int, pages: Pages) -> Iterator[Chunk]:
-    """The chunks with bytes of ``[start, end)``, in order. Reads only the pages on the way."""
+    """Yield the chunks with bytes of ``[start, end)``, in order. Only the pages on the way are read."""
     yield from _between(tree.items, start, end, pages)
 
 
@@ -255,7 +261,7 @@ def _between(items: Sequence[Item], start: int, end: int, pages: Pages) -> Itera
 
 
 def last_where(tree: ChunkTree, holds: Callable[[Item], bool], pages: Pages) -> Chunk | None:
-    """The last chunk for which the monotone ``holds`` is true."""
+    """Return the last chunk for which ``holds`` is true; ``holds`` must be monotone."""
     items: Sequence[Item] = tree.items
     while True:
         item = next((each for each in reversed(items) if holds(each)), None)
@@ -266,7 +272,7 @@ def last_where(tree: ChunkTree, holds: Callable[[Item], bool], pages: Pages) -> 
 
 @dataclass(slots=True)
 class Splice:
-    """A tree with replaced chunks; it no longer refers to ``chunks`` and the pages named ``pages``."""
+    """A tree after chunks were replaced. It no longer refers to ``chunks``, nor to the pages whose names are in ``pages``."""
 
     tree: ChunkTree
     chunks: list[Chunk] = field(default_factory=list)
@@ -276,7 +282,7 @@ class Splice:
 def spliced(
     tree: ChunkTree, recording_id: int, start: int, end: int, replacement: Sequence[Chunk], pages: Pages
 ) -> Splice:
-    """The tree with ``replacement`` instead of the chunks in ``[start, end)``."""
+    """Return the tree with ``replacement`` instead of the chunks in ``[start, end)``."""
     splice, left = Splice(tree), list(replacement)
 
     def rewritten(items: Sequence[Item]) -> list[Item]:

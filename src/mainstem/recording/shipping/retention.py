@@ -1,11 +1,12 @@
-"""Retention of shipped data: removes whole segments from a recording's beginning, by time or up to a query's position.
+"""Retention of shipped data: removes whole segments from the beginning of a recording, by time or up to a query's position.
 
-Theory of operation. Each recording has a limit: by time, the end of the last segment whose frames were all recorded before; by
-a query, the position that its checkpoint has committed. The lower one counts. Segments are removed as a whole, so that the rest
-begins between two messages and readers of a directory and a store see the same. A growing recording's current segment stays.
+Theory of operation. Each recording has a limit. A limit by time is the end of the last segment whose frames were all recorded
+before that time. A limit by query is the position that the query's checkpoint has committed. If there are several, the lowest one
+applies. Only whole segments are removed, so the remaining part begins between two messages, and readers of the directory and of the
+store see the same data. The current segment of a growing recording stays.
 
-First comes the manifest without the segments, with the list of their objects (``garbage``). The objects are deleted later, when
-no reader of an older manifest can use them.
+A removal first commits a manifest without the segments, which lists their objects as ``garbage``. The objects are deleted later,
+when no reader can still use an older manifest.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from mainstem.store import Store
 
-# The position before which everything of a recording may go.
+# Return the position before which a recording's data may be removed.
 Limit = Callable[[ShippedRecording, Pages], int]
 
 
@@ -47,14 +48,17 @@ class Removed:
 
 
 def before_time(time_ns: int) -> Limit:
-    """A limit by time: everything before it was recorded before epoch ``time_ns``. Recordings without times have none."""
+    """Return a limit by time: data recorded before epoch ``time_ns`` may be removed.
+
+    If the times of a recording are unknown, none of its data may be removed.
+    """
 
     def end_of(items: Sequence[Item], pages: Pages, end: int) -> int:
         for item in items:
             if UNKNOWN < item.last_ns < time_ns:
                 end = item.end
                 continue
-            # Times grow with positions: no later item is older.
+            # Times increase with positions, so no later item is older.
             return end if isinstance(item, Chunk) else end_of(pages.read(item), pages, end)
         return end
 
@@ -63,9 +67,10 @@ def before_time(time_ns: int) -> Limit:
 
 @dataclass(frozen=True, slots=True)
 class ConsumedPosition:
-    """How far a query has read a recording.
+    """The position up to which a query has read a recording.
 
-    ``identity`` is the descriptor's, or its CRC-32, which is what an offset keeps of an ended recording.
+    ``identity`` is the identity of the recording's descriptor or, for an ended recording, its CRC-32, which is all that an offset
+    keeps.
     """
 
     recording_id: int
@@ -75,7 +80,7 @@ class ConsumedPosition:
 
 
 def before_committed(archive_id: str, committed: Iterable[ConsumedPosition]) -> Limit:
-    """A limit by a query's committed positions; nothing of a recording that it has not started may be removed."""
+    """Return a limit at the positions that queries have committed. Recordings that no query has started are kept completely."""
     positions: dict[tuple[int, str | int], int] = {}
     for each in committed:
         if each.archive_id in (None, archive_id):
@@ -91,19 +96,22 @@ def before_committed(archive_id: str, committed: Iterable[ConsumedPosition]) -> 
 
 
 def lowest(limits: Sequence[Limit]) -> Limit:
-    """The limit that all of these allow."""
+    """Return the lowest of several limits."""
     return lambda entry, pages: min(limit(entry, pages) for limit in limits)
 
 
 def removable(entry: ShippedRecording, limit: int) -> int:
-    """The end of the last whole segment that a limit allows to remove; at most ``entry.start`` if none."""
+    """Return the end of the last whole segment before a limit.
+
+    A value of at most ``entry.start`` means that nothing can be removed.
+    """
     d = entry.descriptor
     if entry.is_complete and limit >= entry.end:
         return entry.end
     limit = min(limit, entry.end)
     if limit <= first_segment_base(d):
         return entry.start
-    # The segment with the last byte of a growing recording stays, whole as it may be.
+    # The segment that contains the last byte of a growing recording stays, even if it is full.
     return min(segment_base(d, limit), segment_base(d, max(entry.end - 1, 0)))
 
 
@@ -115,7 +123,11 @@ def remove(
     *,
     grace_ns: int = DEFAULT_GRACE_NS,
 ) -> list[Removed]:
-    """Remove everything before a limit from an archive. Raises RecordingError and CommitConflictError."""
+    """Remove the data before a limit from an archive, and return what was removed from each recording.
+
+    The removed objects can be deleted ``grace_ns`` later. Raises RecordingError if a page or the manifest is missing or corrupt,
+    and CommitConflictError if other writers win every attempt to commit.
+    """
     chain, recording_pages, pages = (
         ManifestLog(store, archive_id),
         RecordingPages(store, archive_id),

@@ -1,11 +1,12 @@
-"""A store whose calls are retried until they succeed, or until shipping ends.
+"""A store whose calls are retried until they succeed or shipping ends.
 
-The store's own retries give up within minutes, but an outage may take hours. ``mainstem ship --once`` limits the attempts,
-since a store that does not exist, or refuses, would be retried forever.
+The store's own retries give up within minutes, but an outage can last for hours. ``mainstem ship --once`` limits the attempts,
+because a store that does not exist, or that denies access, would otherwise be retried forever.
 
-Each call runs in its own thread, because client libraries neither time out reliably nor return on a signal. A call that takes
-too long is abandoned and counts as failed. At most ``MAX_OVERDUE`` such calls exist at once, so an outage costs no more than
-their threads. Completing late is harmless: objects are never written with other bytes, and manifests are put if absent.
+Each call runs in a thread of its own, because client libraries neither time out reliably nor return on a signal. A call that takes
+too long is abandoned and counts as failed. At most ``MAX_OVERDUE`` such calls exist at once, so an outage costs no more than that
+many threads. It is harmless if an abandoned call completes late: an object is never written again with different bytes, and
+manifests are put if absent.
 """
 
 from __future__ import annotations
@@ -34,24 +35,25 @@ T = TypeVar("T")
 
 FIRST_WAIT_S = 0.2
 MAX_WAIT_S = 20.0
-# A request without data; one with data has a second more for each 64 kB.
+# The timeout of a request without data. A request with data has one more second for each 64 KiB.
 CALL_TIMEOUT_S = 60.0
 SLOWEST_BYTES_PER_S = 64 << 10
 MAX_OVERDUE = 8
-# How often a waiting call checks whether shipping ends.
+# How often a waiting call checks whether shipping has ended, in seconds.
 CHECK_S = 0.05
-# Seconds between log lines during an outage, after the first.
+# The interval between log lines during an outage.
 LOG_INTERVAL_NS = 60 * NS_PER_SECOND
 
 
 class ShippingEnded(MainstemError):
-    """Shipping ended while the store did not respond; uncommitted data is shipped the next time."""
+    """Shipping ended while the store did not respond. The next shipper ships the uncommitted data."""
 
 
 class RetryingStore:
-    """A ``Store`` that retries another one. ``ends``, called often and by several threads, says whether to give up.
+    """A ``Store`` that retries the calls of another one.
 
-    ``attempts`` limits the attempts per call; None for no limit.
+    ``ends`` returns whether to give up. It is called often, and by several threads. ``attempts`` limits the attempts per call; None
+    means no limit.
     """
 
     def __init__(
@@ -72,13 +74,16 @@ class RetryingStore:
         self._retry = Retry(
             attempts, first_wait_s, max_wait_s, retry_on=(StoreError, OSError), sleep=self._wait_to_retry, rng=rng
         )
-        self._never = threading.Event()  # never set: waiting on it is a sleep
+        self._never = threading.Event()  # never set: waiting for it is a sleep
         self._overdue: list[Call] = []
         self._logged_ns: int | None = None
         self._is_away = False
 
     def with_retries(self, what: str, nbytes: int, function: Callable[..., T], *arguments: Any) -> T:
-        """Retry ``function``, which moves ``nbytes``. Raises FileNotFoundError, and StoreError after the last attempt."""
+        """Call ``function``, which transfers ``nbytes``, until it succeeds.
+
+        Raises FileNotFoundError immediately, and StoreError after the last attempt.
+        """
 
         def attempt() -> T:
             try:
@@ -133,7 +138,7 @@ class RetryingStore:
             log.warning("%s: %s: %s; retrying until it succeeds", self.url, what, error)
 
     def list(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredFile]:
-        """The whole listing counts as one call."""
+        """Return the whole listing. It counts as one call."""
         return iter(self.with_retries(f"list {prefix}", 0, lambda: [*self.inner.list(prefix, recursive=recursive)]))
 
     def directories(self, prefix: str = "") -> Iterator[str]:
@@ -146,7 +151,7 @@ class RetryingStore:
         return self.with_retries(f"read {name}", end - start, self.inner.read, name, start, end)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        """Return False also if an attempt that failed was applied after all."""
+        """Put an object unless it exists. Also return False if an attempt that appeared to fail was in fact applied."""
         return self.with_retries(f"put {name}", len(data), self.inner.put_if_absent, name, data)
 
     def put(self, name: str, data: bytes | Path) -> None:

@@ -1,12 +1,12 @@
-"""Reads what was shipped: an ``Archive`` over manifests and chunks.
+"""Reads shipped recordings: an ``Archive`` over manifests and chunks.
 
-Theory of operation. ``refresh`` lists the manifests and reads the highest; everything else is looked up in it and in the pages
+Theory of operation. ``refresh`` lists the manifests and reads the highest one. Everything else is looked up in it, and in the pages
 that a query needs. Pages and chunks are immutable, so they are read once and cached. A segment is memory in which the frame at
-position p is at offset p - base; its chunks are fetched by ranges. The index is searched from the manifest down: each chunk and
-page has the position, time and number of messages and entries at its beginning, which leads to the one chunk whose entries a
-lookup needs.
+position p is at offset p - base; ranges of its chunks are fetched on demand. An index lookup starts at the manifest. Each chunk and
+page has the position, time, number of messages and number of entries at its beginning, which leads to the one chunk whose entries
+the lookup needs.
 
-A recording only grows from one refresh to the next: it is shown as stopped once all of it is in the store.
+A recording only grows from one refresh to the next. It is shown as stopped once all of it is in the store.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from mainstem.recording.shipping.page_tree import ChunkTree, Item
     from mainstem.store import Store
 
-# How often a reader that asks for the end of a recording sees a newer manifest: each is a listing.
+# The minimum interval between looking for a newer manifest, for a reader that waits for the end of a recording. Each look is a
+# listing.
 REFRESH_NS = NS_PER_SECOND
-# Index blocks that a reader holds: a block has the entries of a chunk, 64 kB for 128 MiB of frames.
+# The number of index blocks that a reader caches. A block has the entries of one chunk: 64 kB for 128 MiB of frames.
 MAX_BLOCKS = 32
 
 
@@ -70,7 +71,7 @@ class ShippedArchive:
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest as of the last refresh; an empty one while a shipper is about to put the first."""
+        """The manifest as of the last refresh, or an empty one if a shipper has not put the first one yet."""
         if self._manifest is None:
             self.refresh()
         return self._manifest or Manifest(self._archive_id)
@@ -98,7 +99,7 @@ class ShippedArchive:
             raise RecordingError(f"{self.url} holds no recording {recording_id}") from None
 
     def recordings(self) -> list[RecordingDescriptor]:
-        """Like ``Archive.recordings``: those with data, or that may grow."""
+        """Like ``Archive.recordings``: the recordings that have data or can still grow."""
         return [
             _shown(entry)
             for _, entry in sorted(self.shipped.items())
@@ -106,7 +107,7 @@ class ShippedArchive:
         ]
 
     def segments(self, descriptor: RecordingDescriptor) -> Mapping[int, int]:
-        """Like ``Archive.segments``; pages are read only as far as a lookup needs them."""
+        """Like ``Archive.segments``. Only the pages that a lookup needs are read."""
         return SegmentLengths(descriptor, self.entry(descriptor.recording_id).tree, self.pages)
 
     def segment(self, descriptor: RecordingDescriptor, base: int) -> ArchiveSegment:
@@ -121,17 +122,17 @@ class ShippedArchive:
                 return MappedChunk(path, chunks[0], self.chunk_reader, term_mask=mask)
         name = f"{self.url}/{descriptor.recording_id}/{base}"
         fetch = _Fetch(self.chunk_reader, name, chunks, base)
-        # A range that ends with its chunk is checked by reading nothing else.
+        # If a fetched range ends at the end of its chunk, it can be verified without reading more.
         cuts = [chunk.end - base for chunk in chunks]
         return FetchedSegment(name, chunks[-1].end - base, fetch, term_mask=mask, cuts=cuts)
 
     def index(self, descriptor: RecordingDescriptor) -> RecordingIndex | None:
-        """Like ``Archive.index``; None if the recording had no index when it was shipped."""
+        """Like ``Archive.index``. Return None if the recording had no index when it was shipped."""
         entry = self.entry(descriptor.recording_id)
         return ShippedIndex(self, descriptor.recording_id) if entry.has_index else None
 
     def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
-        """Like ``Archive.recorded_positions``: the shipped ends as of the last refresh."""
+        """Like ``Archive.recorded_positions``: return the shipped ends as of the last refresh."""
         entries = (self.entry(each.recording_id) for each in descriptors)
         return [entry.end if entry.has_index or entry.is_complete else None for entry in entries]
 
@@ -140,9 +141,9 @@ class ShippedArchive:
 
 
 def _shown(entry: ShippedRecording) -> RecordingDescriptor:
-    """The descriptor as readers see it: stopped only when all of it is shipped.
+    """Return the descriptor as readers see it: stopped only if all of the recording is shipped.
 
-    One that ended, was removed and continued begins within a segment: it is shown as starting there.
+    A recording that ended, was removed and then continued can begin within a segment. It is shown as starting there.
     """
     d = entry.descriptor
     if entry.start > max(d.start_position, segment_base(d, entry.start)):
@@ -153,7 +154,10 @@ def _shown(entry: ShippedRecording) -> RecordingDescriptor:
 
 
 class SegmentLengths(Mapping[int, int]):
-    """The length of each available segment by base, computed, because a long recording has a million."""
+    """The length of each available segment, by base.
+
+    It is computed on demand, because a long recording has a million segments.
+    """
 
     def __init__(self, descriptor: RecordingDescriptor, tree: ChunkTree, pages: Pages) -> None:
         self._descriptor, self._tree, self._pages = descriptor, tree, pages
@@ -168,7 +172,7 @@ class SegmentLengths(Mapping[int, int]):
     def _bases(self, items: Sequence[Item]) -> Iterator[int]:
         d = self._descriptor
         for item in items:
-            # Of a page whose rows are chunks without a gap the segments are known without reading it.
+            # If a page has only chunks without gaps, its segments are known without reading it.
             if isinstance(item, PageRef) and (item.level > 1 or item.length < item.end - item.start):
                 yield from self._bases(self._pages.read(item))
                 continue
@@ -196,7 +200,7 @@ class SegmentLengths(Mapping[int, int]):
 
 
 class _Fetch:
-    """Bytes of a segment by their offsets, from its chunks."""
+    """Reads the bytes of a segment, by offset, from its chunks."""
 
     def __init__(self, reader: ChunkReader, name: str, chunks: list[Chunk], base: int) -> None:
         self._reader, self._name = reader, name
@@ -233,7 +237,7 @@ class ShippedIndex(RecordingIndex):
 
     @property
     def recorded_position(self) -> int:
-        """How far the recording is shipped, as of the archive's last refresh."""
+        """The end of the shipped part as of the archive's last refresh."""
         return self._recording.end
 
     def refresh(self) -> None:
@@ -241,7 +245,7 @@ class ShippedIndex(RecordingIndex):
 
     @property
     def _removed(self) -> int:
-        """The number of entries before the first available chunk, which are not counted."""
+        """The number of entries before the first available chunk. ``count`` excludes them."""
         items = self._recording.tree.items
         return items[0].first_entry if items else self._recording.entries
 
@@ -265,7 +269,7 @@ class ShippedIndex(RecordingIndex):
         return b"".join(parts)
 
     def _chunk_of(self, number: int) -> Chunk | None:
-        """The chunk with an entry: the last one that begins at or before it, unless it has none."""
+        """Return the chunk that can contain an entry: the last chunk that begins at or before it."""
         return last_where(self._recording.tree, lambda item: item.first_entry <= number, self._archive.pages)
 
     def _block(self, chunk: Chunk) -> bytes:
@@ -284,10 +288,11 @@ class ShippedIndex(RecordingIndex):
         return block
 
     def _first(self, holds: Callable[[IndexEntry], bool]) -> int:
-        """Like ``RecordingIndex._first``, but the chunk is found by its beginning, so that no other entries are read.
+        """Like ``RecordingIndex._first``, but find the chunk first, so that only the entries of one chunk are read.
 
-        A chunk's beginning is not after its own entries, nor before those of preceding chunks, in position, time and messages.
-        So if ``holds`` is false for it, the first entry for which it is true is not before that chunk.
+        The chunk is found by its beginning. In position, time and messages, the beginning is not after the chunk's own entries, and
+        not before those of preceding chunks. So if ``holds`` is false for the beginning, the first entry for which it is true is
+        not in a preceding chunk.
         """
         chunk = last_where(self._recording.tree, lambda item: not holds(_begin(item)), self._archive.pages)
         if chunk is None:
@@ -299,5 +304,5 @@ class ShippedIndex(RecordingIndex):
 
 
 def _begin(item: Item) -> IndexEntry:
-    """The beginning of a chunk or page, as an entry."""
+    """Return the beginning of a chunk or page as an index entry."""
     return IndexEntry(item.start, item.first_ns, item.before)

@@ -1,28 +1,28 @@
-"""Moves what a recorder has written into a store, chunk by chunk, and commits it there.
+"""Copies a recorder's recordings to a store, chunk by chunk, and commits them there.
 
 Theory of operation
 -------------------
 
-One process ships a directory, beside the recorder and without the recorder's lock. Each round it
+One process ships a directory, on the recorder's host and without the recorder's lock. In each round it
 
-1. reads the catalog and the end of each recording, and decides what is due: whole chunks and the ends of segments and
-   recordings at once, the rest after ``roll_after_ns``;
+1. reads the catalog and the end of each recording, and decides what is due: whole chunks, and the ends of segments and recordings,
+   immediately; everything else after ``roll_after_ns``;
 2. writes the names of the objects that it is about to put into a journal in the directory;
 3. puts the objects, ``uploads`` at a time, and reads each back to compare it;
-4. puts full pages, and the next manifest, which commits;
-5. empties the journal, and deletes local segments that ``keep`` no longer covers (``local_retention``).
+4. puts full pages, and then the next manifest, which commits the round;
+5. clears the journal, and deletes local segments that ``keep`` no longer covers (``local_retention``).
 
-Only the manifest is remembered: a new shipper continues at its ends. First it commits itself as the archive's shipper. From
-then on no put of a predecessor can take effect, however late it arrives, so objects that the journal names and the manifest
-does not refer to can be deleted. A shipper killed before step 4 leaves unreferenced objects; killed after it, a journal whose
-names are all referenced.
+The manifest is the only state: a new shipper continues at the ends that it names. A shipper first commits itself as the archive's
+shipper. From then on no put of its predecessor can take effect, however late it arrives. So the objects that are named in the
+journal, but not referred to by the manifest, can be deleted. A shipper that is killed before step 4 leaves unreferenced objects.
+One that is killed after it leaves a journal whose names are all referenced.
 
-``[start, end)`` of a shipped recording has no byte twice and none missing: each chunk begins where the previous one ended, and
-a commit is refused if the archive's end differs. Data lost before it was shipped (deleted segments) is left out, logged and
-counted. If the shipped part differs from the directory, because that was restored or was truncated after a power failure,
-shipping of that recording stops with an error that is logged and counted.
+The range ``[start, end)`` of a shipped recording contains each byte exactly once: each chunk begins where the previous one ended,
+and a commit is refused if the archive's end differs. Data that was lost before it was shipped, because its segments were deleted,
+is left out, logged and counted. If the shipped part differs from the directory, because the directory was restored from a backup or
+was truncated by a power failure, shipping of that recording stops with an error that is logged and counted.
 
-Memory is bounded by ``uploads`` chunks, twice, even during an outage: waiting data is on disk.
+Memory use is bounded by twice the size of ``uploads`` chunks, even during an outage, because unshipped data stays on disk.
 """
 
 from __future__ import annotations
@@ -82,17 +82,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEFAULT_ROLL_AFTER_NS = 10 * NS_PER_SECOND
-# Large enough that a request's own cost is small, small enough that a few of them fit the memory of a small machine.
+# Large enough that the cost of a request hardly matters, and small enough that a few chunks fit into the memory of a small machine.
 DEFAULT_CHUNK_SIZE = 8 << 20
 MIN_CHUNK_SIZE = 64 << 10
 MAX_CHUNK_SIZE = 1 << 30
 DEFAULT_UPLOADS = 4
-# Maximum chunks per commit, so that readers soon see what was shipped.
+# The maximum number of chunks per commit. It is limited so that readers soon see what was shipped.
 CHUNKS_PER_COMMIT = 256
-# Chunks that the manifest holds itself, over all recordings, before short tails move into pages too: 800 kB.
+# Once the manifest itself has this many chunks over all recordings (800 kB), tails of ``SHORT_TAIL`` chunks move into pages too.
 MAX_INLINE_CHUNKS = 4096
 SHORT_TAIL = 16
-# A recording that cannot be read is tried again after this.
+# How long to wait before reading an unreadable recording again.
 BLOCKED_NS = 10 * NS_PER_SECOND
 KEEP_INTERVAL_NS = 10 * NS_PER_SECOND
 WAIT_S = 0.05
@@ -100,7 +100,7 @@ WAIT_S = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class ShippingOptions:
-    """How a directory is shipped. ``bytes_per_second`` limits puts; reading back for verification is extra."""
+    """How to ship a directory. ``bytes_per_second`` limits puts only; reading objects back to verify them comes on top."""
 
     roll_after_ns: int = DEFAULT_ROLL_AFTER_NS
     chunk_size: int = DEFAULT_CHUNK_SIZE
@@ -112,7 +112,7 @@ class ShippingOptions:
 
 @dataclass(slots=True)
 class Progress:
-    """One round's share of a recording: chunks from ``begin``, so far to ``position``, out of what exists up to ``end``."""
+    """The share of one recording in a round: ``[begin, position)`` is planned or shipped, out of ``[begin, end)``."""
 
     descriptor: RecordingDescriptor
     begin: int
@@ -125,7 +125,10 @@ class Progress:
 
 
 class ArchiveShipper:
-    """Ships one directory to one store. ``stops`` ends a round early; the retries of ``store`` end with it."""
+    """Ships one directory to one store.
+
+    A round ends early once ``stops`` returns True. The retries of ``store`` are expected to end then too.
+    """
 
     def __init__(
         self,
@@ -172,7 +175,7 @@ class ArchiveShipper:
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest as of the last commit; the first call makes this the archive's shipper."""
+        """The manifest as of the last commit. The first access commits this process as the archive's shipper."""
         if self._manifest is None:
             manifest = self._chain.commit(None, self._taken_over)
             self._journal.delete_unreferred(self._chain, manifest, self._recording_pages.all(manifest), self._pages)
@@ -192,7 +195,11 @@ class ArchiveShipper:
     # -- rounds ------------------------------------------------------------------------------------------------------
 
     def do_work(self, *, drains: bool = False) -> int:
-        """One round: ship and commit what is due. Raises CommitConflictError and ShippingEnded."""
+        """Run one round: ship and commit what is due. Return the number of committed bytes.
+
+        Raises CommitConflictError if another shipper has taken over the archive, and ShippingEnded if shipping ends while the store
+        does not respond.
+        """
         manifest = self.manifest
         due = self._due(drains=drains)
         committed = 0
@@ -204,7 +211,7 @@ class ArchiveShipper:
         return committed
 
     def drain(self) -> None:
-        """Ship everything recorded so far, unless ``stops`` ends it."""
+        """Ship everything recorded so far, or until ``stops`` returns True."""
         self._due(drains=True)
         ends = dict(self._ends)
         while not self._stops() and any(
@@ -219,10 +226,10 @@ class ArchiveShipper:
         return entry.end if entry is not None else -1
 
     def _due(self, *, drains: bool) -> list[Progress]:
-        """The recordings to ship now, those that have waited longest first."""
+        """Return the recordings to ship now, beginning with those that have waited longest."""
         self.manifest  # noqa: B018 - what is shipped is known from here on
         due, now_ns = [], self._clock.monotonic_ns()
-        # Twice per period, so that one commit covers many slow recordings and nothing waits longer.
+        # Roll twice per period: one commit then covers many slow recordings, and nothing waits longer than a period.
         rolls = drains or now_ns - self._rolled_ns >= self.options.roll_after_ns // 2
         for descriptor in self._catalog.recordings(self._clock.epoch_ns()):
             key = descriptor.recording_id
@@ -305,7 +312,7 @@ class ArchiveShipper:
 
     @property
     def blocked(self) -> list[str]:
-        """Why recordings are not shipped any further, a sentence for each."""
+        """Why recordings are not shipped any further: one sentence per recording."""
         return [text for _, (_, text) in sorted(self._blocked.items())]
 
     def _block(self, key: int, error: RecordingError) -> None:
@@ -319,7 +326,7 @@ class ArchiveShipper:
     # -- chunks ------------------------------------------------------------------------------------------------------
 
     def _ship(self, due: Iterable[Progress]) -> None:
-        """Put chunks of each recording in turn; all are stored when this returns."""
+        """Put chunks of each recording in turn. All of them are stored when this returns."""
         queue, running = deque(due), deque[tuple[Progress, int, Call]]()
         begin_ns, count = self._clock.monotonic_ns(), 0
         while queue or running:
@@ -336,7 +343,7 @@ class ArchiveShipper:
                 if chunk is not None:
                     count += 1
                     running.append(self._started(progress, chunk))
-                    # A recording ends at a frame boundary, so continue to one.
+                    # A commit must end at a frame boundary. Until there is one, ship the next chunk of the same recording first.
                     queue.append(progress) if progress.is_boundary else queue.appendleft(progress)
             if running:
                 progress, slot, call = running.popleft()
@@ -389,7 +396,7 @@ class ArchiveShipper:
         self._next_put_ns = max(self._next_put_ns, now_ns) + nbytes * NS_PER_SECOND // self.options.bytes_per_second
 
     def _uploaded(self, descriptor: RecordingDescriptor, chunk: PlannedChunk, name: str) -> Chunk | None:
-        """Put a chunk, on a thread of its own; None if its segment cannot be read."""
+        """Put a chunk; runs in a thread of its own. Return None if the segment cannot be read."""
         try:
             data = frames(self.directory, descriptor, chunk.start, chunk.end) + chunk.index
         except RecordingError as error:
@@ -450,7 +457,7 @@ class ArchiveShipper:
         return sum(each.position - each.begin for each in ready.values())
 
     def _is_change(self, progress: Progress) -> bool:
-        """Whether a round has something to commit; drops the chunks from the first unreadable one on."""
+        """Return whether a round has something to commit. Drops the first unreadable chunk and all chunks after it."""
         chunks = progress.chunks
         if None in chunks:
             del chunks[chunks.index(None) :]
@@ -476,7 +483,7 @@ class ArchiveShipper:
             )
         if not chunks:
             return replace(entry, descriptor=d)
-        # Index entries are numbered as they are there, without those that were lost.
+        # Number the index entries as they are in the store, without those that were lost.
         last, entries = chunks[-1], entry.entries
         for i, chunk in enumerate(chunks):
             chunks[i] = replace(chunk, first_entry=entries)
@@ -507,7 +514,7 @@ class ArchiveShipper:
         self.counts.add(segments_deleted=count, bytes_deleted=nbytes)
 
     def _collect_garbage(self) -> None:
-        """Delete what retention and compaction have dropped from the archive, once its time has come."""
+        """Delete the objects that retention and compaction have removed from the archive, once their grace period is over."""
         now_ns = self._clock.epoch_ns()
         if any(ref.after_ns <= now_ns for ref in self.manifest.garbage):
             manifest, _ = collect_garbage(self._chain, now_ns, self.manifest)
@@ -515,12 +522,15 @@ class ArchiveShipper:
                 self._adopt(manifest)
 
     def _is_still_mine(self) -> bool:
-        """Whether the archive still has everything that this shipper committed; checked before anything is deleted locally."""
+        """Return whether the archive still belongs to this shipper, and so has everything it committed.
+
+        This is checked before anything is deleted locally.
+        """
         latest = self._chain.latest(probe=True)
         return latest is not None and latest.shipper is not None and latest.shipper.id == self._me.id
 
     def status(self) -> ShippingStatus:
-        """How far each recording that grows or is behind has been shipped. Another thread may call this."""
+        """Return how far each recording that is growing or not completely shipped has been shipped. Other threads may call this."""
         now_ns = self._clock.epoch_ns()
         lags = []
         for d in self._catalog.recordings(now_ns):

@@ -1,4 +1,4 @@
-"""A shipper's counts and its lag behind the recorder, for its log line and metrics."""
+"""A shipper's statistics and its lag behind the recorder, for its log line and metrics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ShippingStats:
                 setattr(self, name, getattr(self, name) + amount)
 
     def failed(self, text: str, now_ns: int | None = None) -> None:
-        """Count an error and note its text; with a time, it was the failure of a store's call."""
+        """Count an error and keep its text. Pass ``now_ns`` if a call of the store has failed."""
         with self._lock:
             self.errors += 1
             self.last_error = text
@@ -40,7 +40,7 @@ class ShippingStats:
 
 @dataclass(frozen=True, slots=True)
 class RecordingLag:
-    """A recording that grows or is behind: its recorded and shipped ends, and since when anything waits."""
+    """A recording that is growing or not completely shipped: its recorded and shipped ends, and how long its data has waited."""
 
     recording_id: int
     stream_id: int
@@ -56,7 +56,10 @@ class RecordingLag:
 
 @dataclass(frozen=True, slots=True)
 class ShippingStatus:
-    """A shipper at one moment. ``store_failing_seconds`` is how long all calls of the store have failed; 0 if they succeed."""
+    """The state of a shipper at one moment.
+
+    ``store_failing_seconds`` is how long all store calls have failed, or 0 if they succeed.
+    """
 
     archive_id: str
     host: str
@@ -72,5 +75,5 @@ class ShippingStatus:
 
     @property
     def lag_seconds(self) -> float:
-        """The age of the oldest byte that is not shipped, in seconds."""
+        """The age in seconds of the oldest byte that is not shipped."""
         return max((each.lag_seconds for each in self.recordings), default=0.0)

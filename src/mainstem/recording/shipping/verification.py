@@ -1,4 +1,4 @@
-"""Verifies a shipped archive: objects exist, checksums match, frames are whole."""
+"""Verifies a shipped archive: objects exist, checksums match, and frames are whole."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def find_archive_problems(
     archive: ShippedArchive, *, recording_id: int | None = None, frames: bool = False
 ) -> Iterator[Problem]:
-    """The problems of a shipped archive. Reads every object once, with ``frames`` twice."""
+    """Yield the problems of a shipped archive. Reads every object once, or twice with ``frames``."""
     for descriptor in archive.recordings():
         key = descriptor.recording_id
         if recording_id not in (None, key):
@@ -46,7 +46,7 @@ def find_archive_problems(
 
 
 def _problems_of(archive: ShippedArchive, recording_id: int, chunk: Chunk) -> Iterator[Problem]:
-    """The problems of one object; exact to a block if it has a table of checksums."""
+    """Yield the problems of one object. They are located to the block if the object has a table of checksums."""
     name = f"{archive.archive_id}/{chunk.name}"
     checksum = position = 0
     found, table = BlockSums(), bytearray()
