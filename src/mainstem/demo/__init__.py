@@ -1,1 +1,1 @@
-"""Private: the demonstration, a real table, published over a lossy network, recorded, analysed with Spark, every row checked."""
+"""Private: the demo. Publishes a real table over a lossy network, records it, analyzes it with Spark, and checks every row."""

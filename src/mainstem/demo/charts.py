@@ -1,4 +1,4 @@
-"""The charts of the demo's page: rates and distances over the run, and a bar for each carrier."""
+"""The charts of the demo's page: rates and lags during the run, and a bar for each carrier."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from mainstem.demo.figures import CarrierMonth
     from mainstem.demo.sampling import Sample
 
-# Points per line: enough to read, however long the run was.
+# Points per line: enough to be readable, however long the run was.
 POINTS = 80
 COLORS = {"sender": "orange", "receiver": "green", "subscriber": "blue"}
 
 
 def _thinned(samples: Sequence[Sample]) -> list[Sample]:
-    """About ``POINTS`` of the samples, the first and the last among them."""
+    """Return about ``POINTS`` of the samples, including the first and the last."""
     seconds = max(0.2, samples[-1].seconds / POINTS)
     chosen = [samples[0]]
     for sample in samples[1:]:
@@ -30,7 +30,7 @@ def _thinned(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def throughput(samples: Sequence[Sample]) -> str:
-    """Bytes of the stream a second, as the subscriber read them, and on the wire."""
+    """Return the chart of bytes per second: of the stream as the subscriber read it, and on the wire."""
     points = _thinned(samples)
 
     def rates(value: Callable[[Sample], int]) -> list[float]:
@@ -47,7 +47,7 @@ def throughput(samples: Sequence[Sample]) -> str:
 
 
 def repairs(samples: Sequence[Sample]) -> str:
-    """NAKs, retransmits and lost datagrams, counted up over time."""
+    """Return the chart of cumulative NAKs, retransmits and lost datagrams."""
     lines = [
         Series("datagrams dropped", "red", [s.dropped for s in samples]),
         Series("NAKs sent", "blue", [s.naks for s in samples]),
@@ -57,7 +57,7 @@ def repairs(samples: Sequence[Sample]) -> str:
 
 
 def in_flight(samples: Sequence[Sample]) -> str:
-    """How far sender, receiver and subscriber were behind the publisher."""
+    """Return the chart of how far sender, receiver and subscriber were behind the publisher."""
     lines = [
         Series(name, color, [max(s.positions["publisher"] - s.positions[name], 0) for s in samples])
         for name, color in COLORS.items()
@@ -66,7 +66,7 @@ def in_flight(samples: Sequence[Sample]) -> str:
 
 
 def delays(months: Sequence[CarrierMonth]) -> str:
-    """Mean departure delay for each carrier, over all months."""
+    """Return the chart of the mean departure delay of each carrier over all months."""
     sums: dict[str, tuple[float, int]] = {}
     for month in months:
         total, count = sums.get(str(month.carrier), (0.0, 0))

@@ -1,4 +1,4 @@
-"""Whether what arrived is what was sent: each row once, in order, with equal values."""
+"""Checks that the data that arrived is the data that was sent: each row once, in order, with equal values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """How the table that arrived differs from the source."""
+    """The differences between the table that arrived and the source."""
 
     rows: int
     lost: int
@@ -23,7 +23,7 @@ class Comparison:
 
 
 def read_files(files: list[str]) -> Any:
-    """The Parquet files as one table."""
+    """Return the Parquet files as one table."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -31,12 +31,12 @@ def read_files(files: list[str]) -> Any:
 
 
 def compare(arrived: Any, source: Any, *, row: str, position: str) -> Comparison:
-    """Compares row for row. ``row`` and ``position`` name the columns of row numbers and stream positions."""
+    """Compare the tables row by row. ``row`` and ``position`` name the columns with row numbers and stream positions."""
     import numpy as np
     import pyarrow.compute as pc
 
     by_position = pc.take(arrived.column(row), pc.sort_indices(arrived.column(position)))
-    # A message that could not be read at all has no number.
+    # A message that could not be parsed has no row number.
     numbers = pc.fill_null(by_position, -1).to_numpy()
     different = np.unique(numbers[(numbers >= 0) & (numbers < source.num_rows)])
     unequal: list[str] = []
@@ -61,7 +61,7 @@ def _equal(arrived: Any, source: Any) -> bool:
         return True
     if not pa.types.is_floating(source.type):
         return False
-    # Not-a-number is unequal to itself, but it arrived all the same.
+    # NaN is not equal to itself, but counts as equal here.
     same = pc.or_kleene(pc.equal(left, right), pc.and_kleene(pc.is_nan(left), pc.is_nan(right)))
     both_null = pc.and_(pc.is_null(left), pc.is_null(right))
     return bool(pc.all(pc.or_(pc.fill_null(same, False), both_null)).as_py())

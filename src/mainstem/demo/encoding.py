@@ -1,4 +1,4 @@
-"""One message a row: a JSON object, made column by column, and the schema by which Spark reads it again."""
+"""Encodes one message per row: a JSON object, built column by column; and the schema with which Spark parses it."""
 
 from __future__ import annotations
 
@@ -11,30 +11,33 @@ if TYPE_CHECKING:
 
 
 def row_column(names: list[str]) -> str:
-    """The name under which a table's rows are numbered."""
+    """Return the name of the column with row numbers."""
     return unused("_row", names)
 
 
 def unused(name: str, names: list[str]) -> str:
-    """A column's name: underscores are put before it until the table has none of that name."""
+    """Return ``name`` with as many underscores in front of it as it takes until the table has no such column."""
     folded = {each.lower() for each in names}
     while name in folded:
         name = "_" + name
     return name
 
 
-# Rows encoded at once: well below the 2 GiB limit of an Arrow string array.
+# Rows to encode at a time: far below the 2 GiB limit of an Arrow string array.
 ROWS_AT_ONCE = 50_000
 
 
 def encoded(table: Any) -> Iterator[Any]:
-    """The rows as JSON texts, in arrays of up to ``ROWS_AT_ONCE``."""
+    """Yield the rows as JSON strings, in arrays of up to ``ROWS_AT_ONCE``."""
     for first in range(0, table.num_rows, ROWS_AT_ONCE):
         yield encode(table.slice(first, ROWS_AT_ONCE), first)
 
 
 def encode(table: Any, first: int = 0) -> Any:
-    """A pyarrow array of JSON texts, one a row: the row's number from ``first`` on, then every column that is not null."""
+    """Return a pyarrow array with one JSON string per row.
+
+    An object has the number of the row, counted from ``first``, and then every column that is not null.
+    """
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -60,7 +63,7 @@ def _text(text: str, rows: int) -> Any:
 
 
 def _values(column: Any) -> Any:
-    """Each value as JSON, null where it is null."""
+    """Return each value as JSON; nulls stay null."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -103,7 +106,7 @@ def _quoted_texts(texts: Any) -> Any:
 
 
 def spark_schema(table: Any) -> str:
-    """The DDL of what ``encode`` wrote."""
+    """Return the DDL schema of the messages that ``encode`` builds."""
     fields = [(row_column(table.column_names), "BIGINT")]
     fields += [(item.name, _spark_type(item.type)) for item in table.schema]
     return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in fields)

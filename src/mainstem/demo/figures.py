@@ -1,4 +1,4 @@
-"""What is computed twice, by Spark from what arrived and by pyarrow from the source, and must be equal."""
+"""Figures that Spark computes from the data that arrived and pyarrow from the source. Both must be equal."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ FLIGHT_COLUMNS = {"carrier", "month", "dep_delay", "dep_time"}
 
 
 def is_flights(table: Any) -> bool:
-    """Whether the table has what the figures of flights need."""
+    """Return whether the table has the columns that the figures of flights need."""
     return set(table.column_names) >= FLIGHT_COLUMNS
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class CarrierMonth:
-    """The flights of one carrier in one month. Sums are whole minutes, so both sides can be compared exactly."""
+    """The flights of one carrier in one month. Sums are whole minutes, so the two results can be compared exactly."""
 
     carrier: str | None
     month: int | None
@@ -35,7 +35,7 @@ class CarrierMonth:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ColumnSummary:
-    """One column of any other table: how many values it has, and how many different ones."""
+    """One column of any other table: the number of its values, and of its distinct values."""
 
     column: str
     values: int
@@ -50,7 +50,7 @@ FLIGHTS_SQL = """
 
 
 def summary_sql(columns: list[str], table: str) -> str:
-    """The query behind ``ColumnSummary`` for every column."""
+    """Return the query that computes the ``ColumnSummary`` of every column."""
 
     def one(name: str) -> str:
         quoted, text = f"`{name.replace('`', '``')}`", name.replace("\\", "\\\\").replace("'", "\\'")
@@ -62,7 +62,7 @@ def summary_sql(columns: list[str], table: str) -> str:
 
 
 def source_figures(table: Any) -> list[Any]:
-    """The figures straight from the source table, in order."""
+    """Return the figures computed from the source table, in order."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -92,5 +92,5 @@ def source_figures(table: Any) -> list[Any]:
 
 
 def in_order(figures: Any) -> list[Any]:
-    """The figures sorted by their keys, missing ones first."""
+    """Return the figures sorted by their keys, with missing keys first."""
     return sorted(figures, key=lambda f: (f.carrier is not None, f.carrier, f.month is not None, f.month))

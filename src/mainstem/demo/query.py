@@ -1,4 +1,4 @@
-"""Spark's part: read the recording as it grows, parse the messages into typed columns, write Parquet, compute."""
+"""The Spark part of the demo: reads the growing recording, parses messages into typed columns, writes Parquet, computes figures."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from mainstem.spark.tables import messages
 if TYPE_CHECKING:
     from pathlib import Path
 
-# A micro-batch costs about 0.1 s before its first row: more of them would only take processor time from the publisher.
+# A micro-batch takes about 0.1 s before its first row, so more of them would only take CPU time from the publisher.
 TRIGGER = "400 milliseconds"
 VIEW = "mainstem_demo"
 
 
 def start_session(work: Path) -> Any:
-    """A session of this demo alone; the JVM's standard error goes to ``spark.log``."""
-    # The bridge to the JVM logs a call that Ctrl-C broke off as an error with its stack, on its own logger or the root.
+    """Return a Spark session for this demo only. The JVM's standard error goes to ``spark.log``."""
+    # py4j logs a call that Ctrl-C interrupted as an error with a stack trace, on its own logger or on the root logger.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
     on_interrupt = signal.getsignal(signal.SIGINT)
@@ -34,13 +34,13 @@ def start_session(work: Path) -> Any:
     spark = create_session(
         "mainstem demo", master="local[2]", config=config, log_level="ERROR", log_file=work / "spark.log"
     )
-    # PySpark's own handler calls the JVM in the middle of another call, over the same connection.
+    # PySpark's handler would call the JVM in the middle of another call, over the same connection.
     signal.signal(signal.SIGINT, on_interrupt)
     return spark
 
 
 class TableQuery:
-    """The streaming query: recordings to a Parquet table."""
+    """The streaming query from the recordings to a Parquet table."""
 
     def __init__(self, spark: Any, table: Any, recordings: Path, output: Path, work: Path) -> None:
         self._spark, self._table, self._output = spark, table, output
@@ -59,29 +59,29 @@ class TableQuery:
         )
 
     def rows(self) -> int:
-        """How many rows have gone into the table so far."""
+        """Return the number of rows written to the table so far."""
         for progress in self._query.recentProgress:
             self._rows[progress["batchId"]] = max(progress["numInputRows"], self._rows.get(progress["batchId"], 0))
         return sum(self._rows.values())
 
     def check(self) -> None:
-        """Raises what ended the query, if it ended."""
+        """Raise the error that ended the query, if it has ended."""
         if not self._query.isActive:
             error = self._query.exception()
             raise error if error is not None else RuntimeError("the query stopped by itself")
 
     def finish(self) -> None:
-        """Waits until all that is recorded is in the table, and stops."""
+        """Wait until everything recorded is in the table, and stop."""
         self._query.processAllAvailable()
         self.rows()
         self._query.stop()
 
     def stop(self) -> None:
-        """Stops at once; may be called twice."""
+        """Stop immediately. Idempotent."""
         self._query.stop()
 
     def figures(self) -> list[Any]:
-        """The figures from what arrived, in order."""
+        """Return the figures computed from the data that arrived, in order."""
         arrived = self._spark.read.parquet(str(self._output))
         arrived.createOrReplaceTempView(VIEW)
         if is_flights(self._table):
@@ -91,6 +91,6 @@ class TableQuery:
         return sorted(ColumnSummary(*row) for row in rows)
 
     def files(self) -> list[str]:
-        """The files that belong to the table; others in its directory are left over from tasks that failed."""
+        """Return the files that belong to the table. Failed tasks can leave other files in its directory."""
         names = self._spark.read.parquet(str(self._output)).inputFiles()
         return [name.removeprefix("file://") for name in names]

@@ -1,4 +1,4 @@
-"""``report.html`` of the demo, built as that of ``mainstem analyze``."""
+"""The demo's ``report.html``, built like that of ``mainstem analyze``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def busiest(figures: Sequence[object], count: int = 10) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the ten busiest carrier-months, or of the first columns of another table."""
+    """Return the header and rows for the ten busiest carrier-months, or for the first columns of another table."""
     months = [f for f in figures if isinstance(f, CarrierMonth)]
     if not months:
         rows = [[f.column, f"{f.values:,}", f"{f.distinct:,}"] for f in figures]  # type: ignore[attr-defined]
@@ -36,7 +36,7 @@ def busiest(figures: Sequence[object], count: int = 10) -> tuple[list[str], list
 
 
 def verdict(result: Result) -> str:
-    """The run in one sentence."""
+    """Return the result of the run in one sentence."""
     if result.is_success:
         return f"All {result.offered:,} messages arrived once and in order, and every row and figure equals the source."
     faults = [
@@ -78,7 +78,7 @@ def _charts(result: Result) -> list[str]:
 
 
 def render(result: Result) -> str:
-    """The page."""
+    """Return the page."""
     head, rows = busiest(result.figures)
     lead = "The ten busiest carrier-months" if "carrier" in head else "What each column holds"
     loss = f"{result.loss:.0%} of the datagrams dropped on purpose" if result.loss else "no datagram dropped on purpose"
@@ -100,5 +100,5 @@ def render(result: Result) -> str:
 
 
 def write(result: Result, path: Path) -> None:
-    """Writes the page."""
+    """Write the page."""
     path.write_text(render(result), encoding="utf-8")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class Result:
-    """Filled in as the stages pass. ``stages`` are seconds by name; times of stages that overlap are each their own."""
+    """The results, filled in stage by stage. ``stages`` has the duration of each stage in seconds; stages can overlap."""
 
     source: str
     loss: float

@@ -1,4 +1,4 @@
-"""The demo from end to end: load, publish, record, read while it is recorded, compute, compare, report."""
+"""Runs the demo from end to end: loads, publishes and records, reads at the same time, computes, compares and reports."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from mainstem.analysis.options import ProgressListener
 
 POLL_SECONDS = 0.1
-MARKER = ".mainstem-demo"  # in the demo's directory of work: the next demo may delete it
-# Give up after this long without progress: something is broken.
+MARKER = ".mainstem-demo"  # in the demo's work directory: the next demo can delete it
+# Give up after this long without progress, because something must be broken.
 STALL_SECONDS = 60.0
-# A cold JVM on a slow machine takes its time over the first micro-batch.
+# A cold JVM on a slow host needs a long time for the first micro-batch.
 FIRST_ROWS_SECONDS = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions:
-    """What the user may choose."""
+    """The options of the demo."""
 
     out: Path
     loss: float = 0.02
@@ -50,7 +50,7 @@ class DemoOptions:
 
 
 def run(options: DemoOptions, listener: ProgressListener) -> Result:
-    """Runs the demo. Whatever happens, also KeyboardInterrupt, ends every process and removes every file outside ``out``."""
+    """Run the demo. In any case, even on KeyboardInterrupt, end every process and remove every file outside ``out``."""
     options.check()
     work = _fresh_directory(options.out)
     with ExitStack() as stack:
@@ -88,7 +88,7 @@ def run(options: DemoOptions, listener: ProgressListener) -> Result:
 
 
 def _fresh_directory(out: Path) -> Path:
-    """Empties the demo's own directories below ``out``. Raises ConfigurationError for directories that no demo has made."""
+    """Empty the demo's own directories below ``out``. Raises ConfigurationError if they were not created by a demo."""
     work = out / "work"
     is_of_a_demo = (work / MARKER).exists() or (out / "report.html").exists()
     for directory in (work, out / "table"):
@@ -144,12 +144,15 @@ def _stream(
         result.offered, result.received = traffic.offered, traffic.recorded
         result.payload_bytes, result.stream_bytes = traffic.payload_bytes, traffic.recorded_position
         result.datagrams_dropped, result.naks, result.retransmits = final.dropped, final.naks, final.retransmits
-        # A copy: the sampler goes on while the traffic ends, and a counter that is freed then reads as 0.
+        # Copy the samples: the sampler continues while the traffic ends, and a freed counter reads as 0.
         result.samples = list(traffic.sampler.samples)
 
 
 def _wait(traffic: Traffic, until: Callable[[], bool], query: TableQuery, *, seconds: float) -> None:
-    """Polls until the condition holds; raises the error of a part, and Timeout when nothing has moved for ``seconds``."""
+    """Poll until the condition is true.
+
+    Raises the error of a failed part, and Timeout if nothing has progressed for ``seconds``.
+    """
     last, since = -1, time.monotonic()
     while not until():
         time.sleep(POLL_SECONDS)
@@ -174,7 +177,7 @@ def _compare(result: Result, table: Any, query: TableQuery, files: list[str]) ->
 
 
 class _Stages:
-    """Times stages, and reports them to the listener."""
+    """Measures the duration of stages and reports them to the listener."""
 
     def __init__(self, listener: ProgressListener) -> None:
         self.listener = listener

@@ -1,4 +1,4 @@
-"""The driver's counters over time, read from its CnC file by a thread of its own."""
+"""The driver's counters over time. A thread of its own reads them from the CnC file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POSITIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The counters at one moment, ``seconds`` after the first."""
+    """The counters at one moment, ``seconds`` after the start."""
 
     seconds: float
     bytes_sent: int
@@ -40,9 +40,9 @@ class Sample:
 
 
 class Sampler:
-    """Reads a driver's counters until it is closed; ``samples`` are in order of time, which ``restart`` sets to zero.
+    """Reads a driver's counters until it is closed. ``samples`` are in order of time, which ``restart`` resets to zero.
 
-    ``dropped`` returns how many datagrams were dropped on purpose, which no counter of a driver holds.
+    ``dropped`` returns the number of datagrams that were dropped on purpose, for which a driver has no counter.
     """
 
     def __init__(self, directory: str, clock: Clock, dropped: Callable[[], int]) -> None:
@@ -84,7 +84,7 @@ class Sampler:
         return sample
 
     def restart(self) -> None:
-        """Forgets what was sampled; time starts now."""
+        """Discard the samples and restart the time at zero."""
         self._started_ns = self._clock.monotonic_ns()
         self.samples.clear()
         self.sample()

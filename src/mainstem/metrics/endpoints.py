@@ -1,4 +1,4 @@
-"""Servers and clients of bymux, Jmux and Aqueduct as metrics."""
+"""Metrics of servers and clients of bymux, Jmux and Aqueduct."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COUNTERS = {
     "bytes_received": "Bytes received",
     "bytes_sent": "Bytes sent",
 }
-# The causes by which a connection ends are one metric, so that their sum is the number of ends.
+# The causes for which connections end are one metric, so that their sum is the number of ended connections.
 _CAUSES = {
     "closed": "connections_closed",
     "lost": "connections_lost",
@@ -45,7 +45,7 @@ _AQUEDUCT = {
 
 
 class Endpoint(Protocol):
-    """What has ``stats()``: listeners, clients and connections of bymux and Jmux, servers and connections of Aqueduct.
+    """An object with ``stats()``: listeners, clients and connections of bymux and Jmux, servers and connections of Aqueduct.
 
     Example:
         >>> def connections(endpoint: Endpoint) -> int:
@@ -53,10 +53,10 @@ class Endpoint(Protocol):
     """
 
     def stats(self) -> EndpointStats:
-        """Return the figures of this moment.
+        """Return the current statistics.
 
         Returns:
-            The figures.
+            The statistics.
 
         Example:
             >>> endpoint.stats().connections
@@ -66,10 +66,10 @@ class Endpoint(Protocol):
 
 
 class Endpoints:
-    """A program's servers and clients of bymux, Jmux and Aqueduct, as metrics. May be used from any thread.
+    """The metrics of an application's servers and clients of bymux, Jmux and Aqueduct. Any thread may use it.
 
-    Endpoints of the same name, protocol and role are one sample, the sum of all. One that has ended is let go, and its
-    counters stay in the sum: a program that opens a connection for each job adds each under the same name.
+    Endpoints with the same name, protocol and role are summed in one sample. When an endpoint has ended, it is released, and its
+    counters stay in the sum. So an application that opens a connection per job can add all of them under the same name.
 
     Example:
         >>> endpoints = Endpoints()
@@ -86,7 +86,7 @@ class Endpoints:
         """Add an endpoint.
 
         Args:
-            name: Its name in the program, the value of the label ``name``: few different ones, and none made of addresses.
+            name: Its name in the application, which is the value of the label ``name``. Use few names, and no addresses in them.
             endpoint: A listener, client or connection of bymux or Jmux, asyncio or blocking; a server or connection of Aqueduct.
 
         Example:
@@ -99,7 +99,7 @@ class Endpoints:
     def families(self) -> list[Family]:
         """Return every metric of the endpoints.
 
-        They are ``mainstem_endpoint_...``, and ``mainstem_aqueduct_...`` for what only Aqueduct has.
+        Their names start with ``mainstem_endpoint_``, or with ``mainstem_aqueduct_`` if only Aqueduct has them.
 
         Returns:
             The metrics, each with a sample for each name, protocol and role.
@@ -115,7 +115,7 @@ class Endpoints:
         return _families(totals)
 
     def _let_go(self) -> None:
-        """Keep the counters of endpoints that have ended, and nothing else of them."""
+        """Release endpoints that have ended, and keep only their counters."""
         remaining = []
         for name, endpoint in self._sources:
             stats = endpoint.stats()

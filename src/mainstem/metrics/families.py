@@ -1,4 +1,4 @@
-"""Counters as metrics: names, kinds and labels, the same for every system that collects them."""
+"""Counters as metrics, with the same names, kinds and labels for every monitoring system."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.tools.snapshot import Snapshot
 
 PREFIX = "mainstem_"
-# Values that may fall; the others only grow while their stream lives.
+# Values that can decrease. The others only increase while their stream exists.
 GAUGES = {CounterType.FLOW_CONTROL_RECEIVERS, CounterType.PUBLISHER_LIMIT, CounterType.SENDER_LIMIT}
 
 
@@ -42,7 +42,7 @@ class Family:
     Attributes:
         name: The metric's name.
         kind: ``counter`` or ``gauge``.
-        help: A line for people.
+        help: A line of explanation.
         samples: The values.
 
     Example:
@@ -58,8 +58,8 @@ class Family:
 def families(snapshot: Snapshot) -> list[Family]:
     """Return every metric of a driver's directory.
 
-    ``mainstem_driver_heartbeat_age_seconds`` (-1 once it has shut down), ``mainstem_system_*`` for the driver's own counters,
-    ``mainstem_stream_*`` for those of streams, with labels, and ``mainstem_counter`` for counters of other types.
+    These are ``mainstem_driver_heartbeat_age_seconds`` (-1 after shutdown), ``mainstem_system_*`` for the driver's own counters,
+    ``mainstem_stream_*`` for the counters of streams, with labels, and ``mainstem_counter`` for counters of other types.
 
     Args:
         snapshot: A snapshot of the directory, from ``DirectoryReader.snapshot``.

@@ -1,4 +1,4 @@
-"""Metrics as observable instruments of OpenTelemetry: a driver's, or those of any source. Needs ``mainstem[cli]``."""
+"""Metrics of a driver or of any other source as observable instruments of OpenTelemetry. Needs ``mainstem[cli]``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 class Collector:
     """Observes one driver, or another source of metrics, for an OpenTelemetry meter.
 
-    Metrics that the source did not have at the start are observed from ``refresh`` on. A driver that is away has no values.
+    Metrics that the source did not have at the start are observed after ``refresh``. A driver that is not running has no values.
 
     Args:
         meter: The meter that creates the instruments.
         source: The driver's directory, or a function that returns metrics, such as ``Endpoints.families``.
-        clock: Where the time is read; the machine's own clocks by default.
+        clock: The clock to use; by default, the clocks of the system.
 
     Raises:
         MissingExtraError: OpenTelemetry is not installed.
@@ -49,11 +49,11 @@ class Collector:
         try:
             return families(self._source.snapshot(epoch_ms=self._clock.epoch_ms(), now_ns=self._clock.monotonic_ns()))
         except DriverTimeout:
-            # It may come back.
+            # The driver can be started again.
             return []
 
     def refresh(self) -> None:
-        """Create an instrument for each metric that is new."""
+        """Create an instrument for each new metric."""
         for family in self._families():
             if family.name in self._known:
                 continue

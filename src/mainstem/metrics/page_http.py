@@ -1,4 +1,4 @@
-"""The part of HTTP/1.1 that a page for scrapes needs: the head of a request, and a whole response. Without I/O."""
+"""The part of HTTP/1.1 that a page for scrapes needs: request heads and complete responses. Without I/O."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Request:
     """The head of a request.
 
     Attributes:
-        method: The method, as it was sent.
-        path: The target up to its query.
+        method: The method as it was sent.
+        path: The target without its query.
         host: The ``Host`` field; empty if there is none.
     """
 
@@ -28,7 +28,7 @@ class Request:
 
 
 def parse_head(head: bytes) -> Request | None:
-    """Return the request whose head this is, up to the empty line; None if it isn't one of HTTP/1.x."""
+    """Return the request with this head, which may be followed by more bytes, or None if it is not an HTTP/1.x request."""
     first, *fields = head.partition(END_OF_HEAD)[0].decode("latin-1").split("\r\n")
     parts = first.split(" ")
     hosts = [value.strip() for name, _, value in (field.partition(":") for field in fields) if name.lower() == "host"]
@@ -38,9 +38,9 @@ def parse_head(head: bytes) -> Request | None:
 
 
 def refusal(request: Request | None, *, own_name: str | None) -> bytes | None:
-    """Return the response to a request that isn't for the page, else None.
+    """Return the error response to a request that is not for the page, or None if it is.
 
-    ``own_name`` is the name that the request may call this machine, beside its addresses; None for any name.
+    ``own_name`` is the name by which the request may refer to this host, in addition to addresses. None allows any name.
     """
     if request is None:
         return response(HTTPStatus.BAD_REQUEST, "this is not an HTTP/1.1 request")
@@ -55,12 +55,12 @@ def refusal(request: Request | None, *, own_name: str | None) -> bytes | None:
 
 
 def response(status: HTTPStatus, text: str, *fields: str) -> bytes:
-    """Return a whole response of one line of text."""
+    """Return a complete response with one line of text."""
     return page_response(status, f"{printable(text)}\n".encode(), "text/plain; charset=utf-8", *fields)
 
 
 def page_response(status: HTTPStatus, body: bytes, content_type: str, *fields: str) -> bytes:
-    """Return a whole response, after which the connection ends."""
+    """Return a complete response. The connection ends after it."""
     head = [
         f"HTTP/1.1 {status.value} {status.phrase}",
         f"Content-Type: {content_type}",
@@ -74,5 +74,5 @@ def page_response(status: HTTPStatus, body: bytes, content_type: str, *fields: s
 
 
 def without_body(reply: bytes) -> bytes:
-    """Return the same response to a HEAD request."""
+    """Return the response to a HEAD request: ``reply`` without its body."""
     return reply.partition(END_OF_HEAD)[0] + END_OF_HEAD

@@ -1,8 +1,9 @@
-"""A server of one page over HTTP, in one thread with an event loop of its own.
+"""A server of one page over HTTP, in a thread with its own event loop.
 
-A connection is one request: its head has a deadline, and the connection ends with the response. Connections are limited in number.
-One more than that takes the place of the one that has waited longest without completing a request, so that silent connections
-keep nobody out. The page is written in a second thread, once for all requests that wait for it, since its source may be slow.
+Each connection serves one request: its head has a deadline, and the connection ends with the response. The number of connections is
+limited. A connection beyond the limit replaces the one that has waited longest without completing a request, so silent connections
+cannot keep others out. A second thread renders the page, once for all requests that are waiting for it, because its source can be
+slow.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ from mainstem.metrics.prometheus import CONTENT_TYPE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# A few systems scrape a page, and each has one connection at a time.
+# Only a few systems scrape a page, and each has one connection at a time.
 MAX_CONNECTIONS = 64
 BACKLOG = 128
-# A scrape's request has some hundred bytes.
+# The request of a scrape has a few hundred bytes.
 MAX_HEAD_BYTES = 8192
-# For the head of a request, from the moment that the connection is accepted.
+# For the head of a request, from the time at which the connection is accepted.
 HEAD_SECONDS = 10.0
-# For the page. Prometheus gives a scrape up after 10 s, unless it is told otherwise.
+# For the page. By default, Prometheus abandons a scrape after 10 s.
 PAGE_SECONDS = 60.0
-# For a peer to take the response.
+# For the peer to read the response.
 SEND_SECONDS = 30.0
-# For a page that is being written when the server closes.
+# For a page that is being rendered when the server closes.
 CLOSE_SECONDS = 5.0
-# Without a free descriptor accepting pauses, and connections wait in the kernel's queue.
+# If there is no free descriptor, accepting pauses, and connections wait in the kernel's queue.
 ACCEPT_PAUSE_S = 0.1
 
 log = LogThrottle(logging.getLogger("mainstem.metrics"))
@@ -49,19 +50,22 @@ log = LogThrottle(logging.getLogger("mainstem.metrics"))
 class PageServer:
     """Serves a page at ``/metrics`` until it is closed. A context manager.
 
-    A request over loopback names the machine by an address, as ``localhost``, or by the host of ``listen``: a page in a browser
-    can make a domain of its own resolve to 127.0.0.1, and would read the page under that name.
+    A request over loopback must name the host by an address, as ``localhost``, or by the host of ``listen``. Otherwise a web page
+    could make its own domain resolve to 127.0.0.1 and read the metrics under that name.
     """
 
     def __init__(self, listen: str, page: Callable[[], str], *, name: str) -> None:
-        """Start. Raises ConfigurationError, which has ``name``, when ``listen`` (HOST:PORT) cannot be listened on."""
+        """Start the server on ``listen`` (HOST:PORT).
+
+        Raises ConfigurationError, with ``name`` in its message, if it cannot listen there.
+        """
         self._page = page
         self._host, self._listening = _listen(listen, name)
         self.url = f"{url_of(self._listening[0], 'http')}{PATH}"
         self._runner = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)
         self._loop = self._runner.get_loop()
         self._closing = asyncio.Event()
-        # Connections in the order in which they came; those of the second have not completed a request.
+        # All connections, and, in order of arrival, those that have not completed a request.
         self._connections: set[asyncio.Task[None]] = set()
         self._silent: dict[asyncio.Task[None], None] = {}
         self._writing: asyncio.Future[bytes] | None = None
@@ -70,7 +74,7 @@ class PageServer:
         self._thread.start()
 
     def close(self) -> None:
-        """End all connections and stop serving. Twice is fine."""
+        """End all connections and stop serving. Idempotent."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
@@ -106,7 +110,7 @@ class PageServer:
         try:
             sock, _ = listening.accept()
         except (BlockingIOError, ConnectionError):
-            return  # it has gone again
+            return  # the peer has disconnected
         except OSError as error:
             self._log("descriptors", f"no connection is accepted for a moment: {error.strerror}")
             self._loop.remove_reader(listening)
@@ -128,7 +132,7 @@ class PageServer:
             self._loop.add_reader(listening, self._accept, listening)
 
     def _make_room(self) -> bool:
-        """End the connection that has been silent for longest. Returns whether there was one."""
+        """End the connection that has been silent for longest. Return whether there was one."""
         oldest = next(iter(self._silent), None)
         if oldest is None:
             return False
@@ -152,11 +156,11 @@ class PageServer:
             reply = await self._reply(head, is_local=is_loopback(sock.getsockname()[0]))
             async with asyncio.timeout(SEND_SECONDS):
                 await self._loop.sock_sendall(sock, reply)
-        except OSError:  # TimeoutError among them
-            return  # the peer has gone, or is too slow
+        except OSError:  # including TimeoutError
+            return  # the peer has disconnected or is too slow
 
     async def _read_head(self, sock: socket.socket) -> bytes:
-        """Return what came up to the end of the head, or one byte more than it may have."""
+        """Return the bytes received up to the end of the head, or one byte more than allowed if it does not end."""
         head = bytearray()
         while END_OF_HEAD not in head and len(head) <= MAX_HEAD_BYTES:
             received = await self._loop.sock_recv(sock, MAX_HEAD_BYTES + 1 - len(head))
@@ -204,7 +208,7 @@ class PageServer:
         except Exception as error:
             self._log(kind_of(error), "a source of metrics raised", error)
             reply = response(HTTPStatus.INTERNAL_SERVER_ERROR, "a source of metrics raised; the program's log has more")
-        with suppress(RuntimeError):  # the server was closed meanwhile
+        with suppress(RuntimeError):  # the server was closed in the meantime
             self._loop.call_soon_threadsafe(self._written, reply)
 
 

@@ -1,4 +1,4 @@
-"""The text form of Prometheus (exposition format 0.0.4)."""
+"""Prometheus's text format (exposition format 0.0.4)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def render(snapshot: Snapshot) -> str:
-    """Return a whole page for a scrape, in Prometheus's text format 0.0.4.
+    """Return a complete page for a scrape, in Prometheus's text format 0.0.4.
 
     Args:
         snapshot: A snapshot of the directory, from ``DirectoryReader.snapshot``.
@@ -32,7 +32,7 @@ def render(snapshot: Snapshot) -> str:
 
 
 def render_families(metrics: Iterable[Family]) -> str:
-    """Return metrics of any origin as a page, in Prometheus's text format 0.0.4.
+    """Return metrics from any source as a page, in Prometheus's text format 0.0.4.
 
     Args:
         metrics: The metrics, from ``families`` or ``shipping_families``.
@@ -45,7 +45,7 @@ def render_families(metrics: Iterable[Family]) -> str:
     """
     lines = []
     for family in metrics:
-        # A family that only grows ends in _total, as its readers expect.
+        # By convention, the name of a counter ends with _total.
         name = f"{family.name}_total" if family.kind == "counter" else family.name
         lines.append(f"# HELP {name} {_escaped(family.help)}")
         lines.append(f"# TYPE {name} {family.kind}")

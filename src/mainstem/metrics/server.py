@@ -1,4 +1,4 @@
-"""A page of metrics over HTTP, for Prometheus."""
+"""A page of metrics for Prometheus over HTTP."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 class MetricsServer:
-    """Serves a program's metrics to Prometheus, at ``/metrics``, in a thread of its own. A context manager.
+    """Serves an application's metrics to Prometheus at ``/metrics``, in a thread of its own. A context manager.
 
-    It has no access control: listen on loopback, or where only Prometheus can reach it. On loopback a request names the machine
+    There is no access control: listen on loopback, or where only Prometheus can connect. On loopback a request must name the host
     by an address, as ``localhost``, or by the host of ``listen``.
 
     Args:
-        listen: ``HOST:PORT``, at every address of the host; ``:PORT`` is 127.0.0.1, and port 0 one that the system chooses.
-        sources: Functions that return metrics, such as ``Endpoints.families``. A scrape calls all of them, in another thread;
-            scrapes at the same time share one page.
+        listen: ``HOST:PORT``, for every address of the host. ``:PORT`` means 127.0.0.1. For port 0, the system chooses a port.
+        sources: Functions that return metrics, such as ``Endpoints.families``. A scrape calls all of them in another thread;
+            simultaneous scrapes share one page.
 
     Raises:
-        ConfigurationError: ``listen`` is not an address, or cannot be listened on.
+        ConfigurationError: ``listen`` is not an address, or the server cannot listen on it.
 
     Example:
         >>> with MetricsServer("127.0.0.1:9464", endpoints.families) as server:
@@ -41,11 +41,11 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        """What Prometheus scrapes."""
+        """The URL for Prometheus to scrape."""
         return self._server.url
 
     def close(self) -> None:
-        """End all connections and stop serving. Twice is fine.
+        """End all connections and stop serving. Idempotent.
 
         Example:
             >>> server.close()

@@ -1,4 +1,4 @@
-"""A shipper as metrics: what it has shipped and how far it is behind its recorder."""
+"""Metrics of a shipper: what it has shipped, and how far it is behind its recorder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may read: a bearer token, and the conditions under which a server listens at all."""
+"""Who may read recordings: the bearer tokens of a server."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TOKEN_VARIABLE = "MAINSTEM_SERVE_TOKEN"
-# 16 characters of base64 are 96 bits; what is shorter can be guessed.
+# 16 characters of base64 are 96 bits. Shorter tokens could be guessed.
 MIN_TOKEN_LENGTH = 16
 MAX_TOKEN_LENGTH = 4096
-# While a token is replaced the old one and the new one are both valid.
+# While a token is being replaced, both the old and the new one are valid.
 MAX_TOKENS = 16
 
 
 class Access:
-    """The tokens of a server, as digests. Without any token every request may read."""
+    """The tokens of a server, as digests. If there are no tokens, every request may read."""
 
     def __init__(self, tokens: tuple[str, ...] = ()) -> None:
         if len(tokens) > MAX_TOKENS:
@@ -39,12 +39,12 @@ class Access:
         return not self._digests
 
     def permits(self, authorization: str | None) -> bool:
-        """Whether the ``Authorization`` field of a request has one of the tokens."""
+        """Return whether the ``Authorization`` field of a request has one of the tokens."""
         if self.is_open:
             return True
         scheme, _, token = (authorization or "").partition(" ")
         digest = _digest(token.strip())
-        # All of them, always: neither which token matches nor how far shows in the time.
+        # Always compare with all tokens, so that the time reveals neither which token matches nor how much of it.
         matches = [hmac.compare_digest(digest, known) for known in self._digests]
         return any(matches) and scheme.lower() == "bearer"
 
@@ -54,7 +54,7 @@ def _digest(token: str) -> bytes:
 
 
 def read_tokens(token_file: Path | None) -> tuple[str, ...]:
-    """Return the tokens in a file, one per line, or the one in ``MAINSTEM_SERVE_TOKEN``. Raises ConfigurationError."""
+    """Return the tokens in a file, one per line, or the token in ``MAINSTEM_SERVE_TOKEN``. Raises ConfigurationError."""
     if token_file is None:
         token = os.environ.get(TOKEN_VARIABLE)
         if token is None:

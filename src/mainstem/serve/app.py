@@ -1,8 +1,8 @@
-"""The requests: who may send which, and the response to each (docs/recordings.md, "serve").
+"""Handles the requests: checks them and builds the responses (docs/recordings.md, "serve").
 
-``GET /v1/recordings`` and ``/v1/files`` are pages of lists, ``GET /v1/recordings/N?after=P&wait=S`` waits until recording N is
-recorded past P, and ``/NAME`` is a file. The path of a request is compared as it came, with nothing decoded; a query has only the
-parameters that are named here, each once.
+``GET /v1/recordings`` and ``/v1/files`` return pages of lists. ``GET /v1/recordings/N?after=P&wait=S`` waits until recording N is
+recorded past P. ``/NAME`` is a file. The path of a request is compared without decoding it. A query can have only the parameters
+that the path supports, each once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mainstem.serve.access import Access
     from mainstem.serve.limits import Limits
 
-# A token is an Authorization field of a few kilobytes at most; a query has a name and numbers.
+# Long enough for every path and query: a query has a name and numbers, and a token is in the Authorization field.
 MAX_PATH_LENGTH = 1024
 _RECORDING = re.compile(r"/v1/recordings/(0|[1-9][0-9]{0,18})", re.ASCII)
 _PARAMETER = re.compile(r"([a-z]+)=([A-Za-z0-9._-]*)", re.ASCII)
@@ -48,7 +48,7 @@ log = LogThrottle(logging.getLogger("mainstem.serve"))
 
 
 class Refusal(Exception):
-    """A request that gets an error: a status and a sentence."""
+    """A request that is rejected with a status and an error message."""
 
     def __init__(self, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> None:
         self.status, self.sentence, self.headers = status, sentence, dict(headers or {})
@@ -83,7 +83,7 @@ class Application:
         self._directory.close()
 
     async def handle(self, request: web.BaseRequest) -> Response:
-        """The response to a request; never raises for what a peer sent."""
+        """Return the response to a request. Never raises because of what a peer sent."""
         try:
             self._check(request)
             return await self._route(request)
@@ -92,7 +92,7 @@ class Application:
         except NotServedError as error:
             return self._error(404, str(error))
         except RecordingError as error:
-            # With the directory's path in it, so it is for the operator only.
+            # The error contains the path of the directory, so it is only for the operator.
             self._log(logging.ERROR, "damage", f"a request failed: {error}")
             return self._error(500, "the recordings are corrupt; the server's log has more")
         except OSError as error:
@@ -174,7 +174,7 @@ class Application:
         return self._json(body, {"ETag": f'"{tag}"'})
 
     def _page(self, view: CatalogView, first: int, limit: int, only_active: bool) -> tuple[dict[str, Any], str]:
-        """A page of recordings and its entity tag, by what the catalog and the positions hold now."""
+        """Return a page of recordings and its entity tag, from the current catalog and positions."""
         chosen, tag = self._chosen(view, first, limit, only_active)
         rows = [self._row(descriptor) for descriptor in chosen[:limit]]
         follows = chosen[limit].recording_id if len(chosen) > limit else None
@@ -183,7 +183,7 @@ class Application:
     def _chosen(
         self, view: CatalogView, first: int, limit: int, only_active: bool
     ) -> tuple[list[RecordingDescriptor], str]:
-        """The recordings of a page, with one more where another page follows, and the page's entity tag."""
+        """Return the recordings of a page, with one more if another page follows, and the page's entity tag."""
         chosen = [
             descriptor
             for descriptor in view.descriptors
@@ -217,7 +217,7 @@ class Application:
 
             def is_past() -> bool:
                 now = self._directory.catalog().by_id.get(recording_id)
-                # A recording that stops, or is another one now, is news as well.
+                # The request also ends if the recording has stopped or was replaced.
                 return now != before or (self._directory.recorded_position(now) or 0) > after
 
             if descriptor.stop_position == NULL:
@@ -236,7 +236,7 @@ class Application:
 
     async def _files(self, request: web.BaseRequest, query: Mapping[str, str]) -> Response:
         prefix, after, limit = query.get("prefix", ""), query.get("from", ""), self._limit(query)
-        # One listing at a time; each request that waits for it then reads the same names.
+        # Only one listing runs at a time. Requests that have waited for it then use its names.
         async with self._names_lock:
             try:
                 names = await asyncio.to_thread(self._directory.names)
@@ -263,7 +263,10 @@ class Application:
     # -- files -------------------------------------------------------------------------------------------------------
 
     def _range(self, request: web.BaseRequest, size: int, tag: str) -> tuple[int, int, int, dict[str, str]]:
-        """Start, end, status and fields of the response. Raises Refusal for conditions that do not hold, and bad ranges."""
+        """Return the start, end, status and header fields of a response.
+
+        Raises Refusal if a condition does not hold, or if the range is invalid.
+        """
         condition = request.headers.get("If-Match")
         if condition is not None and not _matches(condition, tag):
             raise Refusal(412, "the file was replaced: the directory was recreated", {"ETag": f'"{tag}"'})
@@ -284,7 +287,7 @@ class Application:
         return start, end, 206, {**headers, "Content-Range": f"bytes {start}-{end - 1}/{size}"}
 
     def _bytes(self, request: web.BaseRequest, data: bytes, tag: str) -> Response:
-        """A file that is sent from memory, whose entity tag is that of its bytes."""
+        """Return the response with a file that is sent from memory. Its entity tag is derived from its bytes."""
         if _matches(request.headers.get("If-None-Match"), tag):
             return self._not_modified(tag)
         start, end, status, headers = self._range(request, len(data), tag)

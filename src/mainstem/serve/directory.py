@@ -1,15 +1,15 @@
 """The directory that is served: its catalog, its positions, and its files by their exact names.
 
-A file is opened by a name that matches the pattern of one of the three kinds of files, below a descriptor of the directory, and
-never through a symbolic link: nothing that a request says is joined to a path. A recorder may write meanwhile, and the directory
-may be replaced by another one. So the order of reading is fixed:
+A file is opened only if its name matches the pattern of a served kind of file, relative to a descriptor of the directory, and never
+through a symbolic link. So no part of a request is ever joined to a path. A recorder can be writing, and the directory can be
+replaced by another one at any time. So the order of reads is fixed:
 
-1. a file is opened before the catalog is read that describes it: a directory that was recreated writes its catalog first, so
-   what is opened under an old catalog is an old file;
-2. the recorded position is read before the bytes up to it are.
+1. A file is opened before the catalog that describes it is read. A directory that is recreated writes its catalog first, so a file
+   that is described by an old catalog is an old file.
+2. The recorded position is read before the bytes up to it.
 
-``identity_tag`` of a recording's file is the same for as long as it is that recording's, while it grows too. What lies before the
-recorded position never changes under one tag.
+The ``identity_tag`` of a recording's file stays the same as long as the file belongs to that recording, even while it grows. Bytes
+before the recorded position never change under the same tag.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ if TYPE_CHECKING:
 
     from mainstem._internal.clock import Clock
 
-# Canonical decimal numbers of at most 19 digits: each file has one name.
+# Canonical decimal numbers of at most 19 digits, so that each file has one name.
 _NUMBER = r"(?:0|[1-9][0-9]{0,18})"
 _SEGMENT = re.compile(rf"({_NUMBER})-({_NUMBER})\.rec", re.ASCII)
 _POSITIONS = re.compile(rf"({_NUMBER})\.mainstem-positions", re.ASCII)
-# Two changes within one tick of the kernel's clock have one time: a file that was written just now is read again.
+# Two changes within the resolution of the kernel's clock have the same time, so a file that was just written is read again.
 SETTLED_NS = 1_000_000_000
-# Positions that are mapped at once; each takes two descriptors.
+# The number of index files that are mapped at once. Each needs two descriptors.
 MAX_MAPPED_POSITIONS = 128
 NO_CATALOG = "the directory holds no recordings (yet): it has no catalog"
-# Of about three hundred recordings; a longer catalog is read in a thread, so that other requests go on.
+# The size of a catalog with about 300 recordings. A longer one is read in a thread, so that other requests are not delayed.
 SHORT_CATALOG = 64 << 10
 
 
 class NotServedError(Exception):
-    """There is no such file to be served; the message is for the peer and holds no path."""
+    """The requested file does not exist. The message is for the peer and contains no path of the server."""
 
 
 class TooManyFilesError(Exception):
-    """The directory has more files than are listed."""
+    """The directory has more files than the server lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogView:
-    """The catalog as it was at one moment. ``tag`` differs when any byte of it does."""
+    """The catalog at one moment. ``tag`` changes if any byte of the catalog changes."""
 
     descriptors: tuple[RecordingDescriptor, ...]
     by_id: dict[int, RecordingDescriptor]
@@ -69,10 +69,10 @@ class CatalogView:
 
 @dataclass(frozen=True, slots=True)
 class ServedFile:
-    """A file that may be sent; ``tag`` is its entity tag.
+    """A file that can be sent. ``tag`` is its entity tag.
 
-    ``recorded_position`` was read before ``size`` and before any byte; None of a recording without positions. ``head`` replaces
-    the file's first bytes: those that hold the position, so that it is never one that is half written.
+    ``recorded_position`` was read before ``size`` and before any byte; it is None if the recording has no index. ``head`` replaces
+    the first bytes of an index file, which include the position, so that the position is never half written.
     """
 
     size: int
@@ -82,7 +82,7 @@ class ServedFile:
 
 
 class ServedDirectory:
-    """One directory of recordings, read only. Used by one thread, except ``names``."""
+    """One directory of recordings, read-only. Only one thread may use it, except for ``names``."""
 
     def __init__(self, path: Path, clock: Clock, *, listed_files: int) -> None:
         self.path = path
@@ -101,7 +101,7 @@ class ServedDirectory:
     # -- the catalog -------------------------------------------------------------------------------------------------
 
     def catalog(self) -> CatalogView:
-        """The catalog as it is now. Raises NotServedError and RecordingError."""
+        """Return the current catalog. Raises NotServedError and RecordingError."""
         key, settled = self._catalog_key()
         if self._view is not None and settled and key == self._view_key:
             return self._view
@@ -116,7 +116,7 @@ class ServedDirectory:
         return last
 
     def is_cheap(self) -> bool:
-        """Whether ``catalog`` takes no time to speak of: it has not changed, or it is short."""
+        """Return whether ``catalog`` returns quickly: the catalog has not changed, or it is short."""
         key, settled = self._catalog_key()
         return key[2] <= SHORT_CATALOG or (settled and key == self._view_key)
 
@@ -137,14 +137,14 @@ class ServedDirectory:
             return file.read()
 
     def identity_bytes(self) -> bytes:
-        """The file with the identity of the archive. Raises NotServedError if there is none."""
+        """Return the file with the identity of the archive. Raises NotServedError if it does not exist."""
         with open(self._open_regular(IDENTITY_FILE), "rb") as file:
             return file.read(MAX_IDENTITY_LENGTH)
 
     # -- positions ---------------------------------------------------------------------------------------------------
 
     def recorded_position(self, descriptor: RecordingDescriptor) -> int | None:
-        """Everything of the recording before it is written. Raises RecordingError."""
+        """Return the position before which everything is written, or None if unknown. Raises RecordingError."""
         if descriptor.stop_position != NULL:
             return descriptor.stop_position
         reader = self._positions_of(descriptor.recording_id)
@@ -178,13 +178,16 @@ class ServedDirectory:
     # -- files -------------------------------------------------------------------------------------------------------
 
     def open_file(self, name: str) -> int:
-        """Open a file by its name, before the catalog is read that describes it; ``described`` checks it against that."""
+        """Open a file by its name. Call this before reading the catalog that is passed to ``described``."""
         if _SEGMENT.fullmatch(name) is None and _POSITIONS.fullmatch(name) is None:
             raise NotServedError("there is no such file")
         return self._open_regular(name)
 
     def described(self, fd: int, name: str, view: CatalogView) -> ServedFile:
-        """What an open file is, by a catalog that was read after it was opened. Raises NotServedError and RecordingError."""
+        """Describe an open file, using a catalog that was read after the file was opened.
+
+        Raises NotServedError if the file belongs to no recording in the catalog, and RecordingError if an index file is corrupt.
+        """
         segment, positions = _SEGMENT.fullmatch(name), _POSITIONS.fullmatch(name)
         match = segment or positions
         assert match is not None, "open_file has checked the name"
@@ -211,7 +214,7 @@ class ServedDirectory:
         return fd
 
     def _positions_head(self, fd: int, descriptor: RecordingDescriptor) -> bytes:
-        """The header, with the position that was read by one load before the entries are."""
+        """Return the header of an index file, with the position that was read in one load, before the entries are read."""
         head = bytearray(os.pread(fd, HEADER_LENGTH, 0))
         reader = self._positions_of(descriptor.recording_id)
         if len(head) == HEADER_LENGTH and reader is not None:
@@ -222,7 +225,7 @@ class ServedDirectory:
     # -- the list of files -------------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """The names of all files that are served, sorted; read again when the directory has changed. May run in a thread."""
+        """Return the names of all served files, sorted. The directory is listed again if it has changed. May run in a thread."""
         try:
             status = os.stat(self.path)
             key = (status.st_dev, status.st_ino, status.st_mtime_ns)
@@ -244,7 +247,10 @@ class ServedDirectory:
         return names
 
     def page(self, names: list[str], prefix: str, after: str, limit: int) -> tuple[list[tuple[str, int, int]], bool]:
-        """Names, sizes and times in ns of the files after a name that start with a prefix, and whether there are more."""
+        """Return the files after the name ``after`` that start with ``prefix``, and whether there are more.
+
+        Files are returned with their name, size and time in ns.
+        """
         first = max(bisect_left(names, prefix), bisect_right(names, after))
         rows: list[tuple[str, int, int]] = []
         for index in range(first, len(names)):

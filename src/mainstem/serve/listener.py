@@ -1,8 +1,8 @@
-"""Connections: accepted within limits, and cut off when a request's head takes too long.
+"""Accepts connections within limits, and cuts them off if the head of a request takes too long.
 
-aiohttp's protocol parses requests and closes connections without one. In front of it stands ``ConnectionGuard``, which starts a
-clock with the first byte of a request and stops it when the request is whole. Connections are counted from the moment that they
-are accepted, before TLS's handshake, so that those that never finish it count too.
+aiohttp's protocol parses requests, and closes connections that have no request. ``ConnectionGuard`` is in front of it. It starts a
+timer at the first byte of a request and stops it when the request is complete. A connection is counted from the moment it is
+accepted, before the TLS handshake, so that connections that never complete the handshake count too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mainstem.serve.limits import Limits
     from mainstem.serve.metrics import ServerMetrics
 
-# When the process or the system has no descriptor left, accepting pauses: connections wait in the kernel's queue.
+# If the process or the system has no free descriptor, accepting pauses, and connections wait in the kernel's queue.
 ACCEPT_PAUSE_S = 0.1
 ACCEPT_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 BACKLOG = 256
@@ -37,7 +37,7 @@ log = LogThrottle(logging.getLogger("mainstem.serve"))
 
 
 class ConnectionGuard(asyncio.Protocol):
-    """One connection. Passes everything on to aiohttp's protocol, and aborts when a request's head is late."""
+    """One connection. It passes everything on to aiohttp's protocol, and aborts the connection if the head of a request is late."""
 
     def __init__(self, inner: web.RequestHandler, head_seconds: float, on_lost: Callable[[], None]) -> None:
         self.inner = inner
@@ -48,13 +48,13 @@ class ConnectionGuard(asyncio.Protocol):
         self._is_busy = self._has_more = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the time for the first request."""
+        """Start the timer for the first request."""
         self._transport = cast("asyncio.Transport", transport)
         self._start_timer()
         self.inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Start the time for a request with its first byte."""
+        """Start the timer for a request at its first byte."""
         if self._is_busy:
             self._has_more = True
         else:
@@ -71,18 +71,18 @@ class ConnectionGuard(asyncio.Protocol):
         self.inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the time and give the connection's place back."""
+        """Stop the timer, and stop counting the connection."""
         self._stop_timer()
         self._on_lost()
         self.inner.connection_lost(exc)
 
     def request_started(self) -> None:
-        """A request is whole, and is being handled."""
+        """Note that a request is complete and being handled."""
         self._is_busy, self._has_more = True, False
         self._stop_timer()
 
     def request_ended(self) -> None:
-        """The response was sent; what came meanwhile is the beginning of the next request."""
+        """Note that the response was sent. Data that arrived in the meantime starts the next request."""
         self._is_busy = False
         if self._has_more:
             self._start_timer()
@@ -120,18 +120,18 @@ class Listener:
         self._accepting: list[asyncio.Task[None]] = []
 
     def guard_of(self, protocol: web.RequestHandler) -> ConnectionGuard | None:
-        """The guard of the connection that a request came over; None when it is lost."""
+        """Return the guard of the connection that a request arrived on, or None if the connection is lost."""
         return self._guards.get(protocol)
 
     def start(self) -> None:
-        """Start accepting."""
+        """Start accepting connections."""
         loop = asyncio.get_running_loop()
         for listening in self._sockets:
             listening.setblocking(False)
             self._accepting.append(loop.create_task(self._accept(listening)))
 
     async def close(self) -> None:
-        """Stop accepting, and ends connections whose handshake is not complete."""
+        """Stop accepting connections, and close those whose handshake is not complete."""
         tasks = [*self._accepting, *self._starting]
         for task in tasks:
             task.cancel()
@@ -145,7 +145,7 @@ class Listener:
             try:
                 accepted, peer = await loop.sock_accept(listening)
             except OSError as error:
-                # Else the peer has gone again before it was accepted.
+                # Otherwise, the peer disconnected before it was accepted.
                 if error.errno in ACCEPT_ERRORS:
                     self._log("descriptors", f"no connection is accepted for a moment: {error.strerror}")
                     await asyncio.sleep(ACCEPT_PAUSE_S)
@@ -176,7 +176,7 @@ class Listener:
             if self._tls is None:
                 accepted.send(_BUSY)
         except OSError:
-            pass  # it has gone
+            pass  # the peer has disconnected
         accepted.close()
 
     async def _start(self, accepted: socket.socket, address: str) -> None:

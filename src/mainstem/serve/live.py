@@ -1,9 +1,9 @@
-"""A page in a browser with the state of drivers, live and read-only: `mainstem web`.
+"""A live, read-only web page with the state of drivers: `mainstem web`.
 
-One task samples the drivers in a thread, each interval; every browser gets each sample as a server-sent event. The page is one
-document: its policy (CSP) lets it run its own script and style, by their hashes, and connect to this server, and nothing else.
-Requests for another host than an address or ``localhost`` are refused, so that no page elsewhere reads this one through a name of
-its own.
+One task samples the drivers in a thread at each interval, and every browser gets each sample as a server-sent event. The page is a
+single document. Its content security policy allows only its own script and style, by their hashes, and connections to this server.
+Requests whose host is neither an address nor ``localhost`` are rejected, so that no other web page can read this one under a domain
+name of its own.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from mainstem.aeron.tools.overview import Overview
 
-MAX_STREAMS = 200  # of a driver, on the page: those with most lag; a browser redraws them each interval
-SAMPLES = 60  # of a plot
-MAX_BROWSERS = 32  # that wait for events at a time
-WRITE_SECONDS = 10.0  # a browser that takes nothing for so long is left
+MAX_STREAMS = 200  # per driver on the page, those with the most lag: a browser redraws them at each interval
+SAMPLES = 60  # per plot
+MAX_BROWSERS = 32  # that wait for events at the same time
+WRITE_SECONDS = 10.0  # a browser that does not read for this long is disconnected
 CLOSE_SECONDS = 1.0
 COMMON_HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -46,7 +46,7 @@ COMMON_HEADERS = {
 
 
 def read_page() -> tuple[bytes, str]:
-    """Return the page, and the policy that lets its own script and style run and nothing else."""
+    """Return the page, and the policy that allows only its own script and style."""
     text = files("mainstem.serve").joinpath("live_page.html").read_text("utf-8")
 
     def hashes(tag: str) -> str:
@@ -62,9 +62,9 @@ def read_page() -> tuple[bytes, str]:
 
 
 class LiveServer:
-    """Serves the page and the samples of some drivers at one address. An async context manager.
+    """Serves the page and the samples of drivers at one address. An async context manager.
 
-    Raises ConfigurationError for an address that cannot be listened on, and for one beyond loopback unless ``insecure``.
+    Raises ConfigurationError if it cannot listen on the address, or if the address is not loopback and ``insecure`` is False.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class LiveServer:
         self._number = 0
         self._news = asyncio.Condition()
         self._browsers = 0
-        self._monitor_lock = asyncio.Lock()  # a monitor belongs to one thread at a time
+        self._monitor_lock = asyncio.Lock()  # only one thread at a time may use a monitor
         self._task: asyncio.Task[None] | None = None
         app = web.Application(middlewares=[self._guard])
         app.router.add_get("/", self._get_page)

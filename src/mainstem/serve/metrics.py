@@ -1,4 +1,4 @@
-"""What a server has counted, for monitoring systems: ``GET /metrics`` in Prometheus's text form."""
+"""A server's counters for monitoring systems: ``GET /metrics`` in Prometheus's text format."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class ServerMetrics:
-    """Counters of one server; refusals by reason."""
+    """The counters of one server. Refused connections are counted by reason."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -19,7 +19,7 @@ class ServerMetrics:
         self.refused: Counter[str] = Counter()
 
     def render(self) -> str:
-        """The counters as text, one a line."""
+        """Return the counters as text, one per line."""
         lines = [
             "# TYPE mainstem_serve_connections gauge",
             f"mainstem_serve_connections {self.connections}",

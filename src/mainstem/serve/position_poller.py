@@ -1,7 +1,7 @@
-"""Waiting for a position to pass: one task reads the positions for all requests that wait.
+"""Waits until a position has passed: one task reads the positions for all waiting requests.
 
-A recorder publishes its position by a store to mapped memory, of which the kernel notifies no other process. So it is read again
-and again while a request waits, and not at all otherwise. The pause between two readings grows with what they cost.
+A recorder publishes its position by a store to mapped memory, and the kernel does not notify other processes of that. So positions
+are polled while requests are waiting, and not otherwise. The pause between two rounds grows with the cost of a round.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Adds half of it to the latency of a live reader, and costs about one part in a hundred of a CPU while one waits.
+# The minimum pause. It adds half of it to the latency of a live reader, and costs about 1% of a CPU while one is waiting.
 PAUSE_S = 0.001
-# The pause, as a multiple of the time one round of readings took: polling takes at most a tenth of the loop's time.
+# The pause as a multiple of the duration of one round, so polling takes at most a tenth of the loop's time.
 PAUSE_SHARE = 10
 
 
 class PositionPoller:
-    """Wakes the requests that wait, round by round."""
+    """Checks the waiting requests in rounds and wakes those that are done."""
 
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
@@ -27,7 +27,7 @@ class PositionPoller:
         self._is_closing = False
 
     async def wait(self, passed: Callable[[], bool], seconds: float) -> None:
-        """Return when ``passed`` returns true or raises, when the time is over, or when the server closes."""
+        """Return when ``passed`` returns true, when the time is over, or when the server closes. Raises what ``passed`` raises."""
         if seconds <= 0 or self._is_closing or passed():
             return
         loop = asyncio.get_running_loop()
@@ -50,7 +50,7 @@ class PositionPoller:
             for future, passed in list(self._waiting.items()):
                 try:
                     is_over = passed()
-                except Exception as error:  # it belongs to the request that waits
+                except Exception as error:  # raised in the request that waits
                     if not future.done():
                         future.set_exception(error)
                 else:
@@ -59,7 +59,7 @@ class PositionPoller:
             await asyncio.sleep(max(PAUSE_S, (loop.time() - start) * PAUSE_SHARE))
 
     def close(self) -> None:
-        """End every wait, now and later."""
+        """End all present and future waits."""
         self._is_closing = True
         for future in self._waiting:
             if not future.done():

@@ -1,19 +1,22 @@
-"""The ``Range`` field of a request: one range of bytes, as RFC 9110, section 14, writes it."""
+"""Parses the ``Range`` field of a request: a single range of bytes, as in RFC 9110, section 14."""
 
 from __future__ import annotations
 
 import re
 
-# At most 19 digits: int() of a longer text costs more than it is worth, and no file is that long.
+# At most 19 digits, because int() of a long string is expensive and no file is that long.
 _RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.ASCII)
 
 
 class RangeError(Exception):
-    """No range that can be sent; the message says why."""
+    """The range cannot be sent; the message says why."""
 
 
 def parse_range(header: str | None, size: int, most: int) -> tuple[int, int] | None:
-    """Read a ``Range`` field. Raises RangeError."""
+    """Return the start and end of the range in a ``Range`` field, or None for the whole file.
+
+    Raises RangeError if the field is invalid, or if the response would have more than ``most`` bytes.
+    """
     if header is None:
         if size > most:
             raise RangeError(f"the file has {size} bytes: ask for ranges of at most {most}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mainstem.serve.limits import Limits
     from mainstem.serve.metrics import ServerMetrics
 
-# Nothing on the way may keep what only the holder of a token may read, or what changes.
+# Caches must not store the response: only the holder of a token may read it, and it can change.
 COMMON_HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -27,7 +27,7 @@ COMMON_HEADERS = {
 
 
 class Response(web.StreamResponse):
-    """A response whose bytes a peer must take chunk by chunk in time. ``ended`` is called when it was sent or failed."""
+    """A response that a peer must read chunk by chunk within time limits. ``ended`` is called after it was sent or has failed."""
 
     def __init__(
         self, status: int, headers: Mapping[str, str], limits: Limits, metrics: ServerMetrics, length: int
@@ -39,7 +39,7 @@ class Response(web.StreamResponse):
         self._is_sent = False
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """Send head and body. Raises ConnectionResetError when the peer does not take them."""
+        """Send head and body. Raises ConnectionResetError if the peer does not read them in time."""
         if self._is_sent:
             return await super().prepare(request)
         self._is_sent = True
@@ -65,10 +65,10 @@ class Response(web.StreamResponse):
         return writer
 
     async def send_body(self, request: web.BaseRequest) -> None:
-        """Send the body; each chunk in time."""
+        """Send the body, with a time limit for each chunk."""
 
     async def send_piece(self, data: bytes) -> None:
-        """Send some bytes; raises TimeoutError when the peer does not take them."""
+        """Send some bytes. Raises TimeoutError if the peer does not read them in time."""
         async with asyncio.timeout(self.limits.chunk_seconds):
             await self.write(data)
         self.metrics.bytes_sent += len(data)
@@ -91,9 +91,9 @@ class BytesResponse(Response):
 
 
 class FileResponse(Response):
-    """A range of a file, which the kernel sends; ``head`` replaces the file's first bytes.
+    """A range of a file, which the kernel sends. ``head`` replaces the first bytes of the file.
 
-    Counts as a transfer from when it is made until ``prepare`` ends, which closes the file.
+    It counts as a transfer from its creation until ``prepare`` ends, which closes the file.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class FileResponse(Response):
     ) -> None:
         super().__init__(status, headers, limits, metrics, end - start)
         self._file, self._first, self._end, self._head = file, start, end, head
-        # From here on, so that requests which arrive together do not all pass the limit.
+        # Count it from here on, so that requests that arrive at the same time do not all pass the limit.
         metrics.transfers += 1
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
@@ -120,7 +120,7 @@ class FileResponse(Response):
             self._file.close()
 
     async def send_body(self, request: web.BaseRequest) -> None:
-        """Send the range. Raises ConnectionResetError when the file is cut meanwhile."""
+        """Send the range. Raises ConnectionResetError if the file is truncated in the meantime."""
         at = self._first
         if self._head:
             await self._send_from_memory(at)
@@ -152,5 +152,5 @@ class FileResponse(Response):
 
 
 def json_bytes(value: Any) -> bytes:
-    """A JSON document without spaces."""
+    """Return a JSON document without whitespace."""
     return json.dumps(value, separators=(",", ":")).encode()

@@ -1,4 +1,4 @@
-"""A server of one directory of recordings: socket, TLS, HTTP, and its end."""
+"""A server of one directory of recordings: socket, TLS, HTTP and shutdown."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class RecordingServer:
     """Serves one directory, read-only, on the running event loop.
 
     Args:
-        directory: The directory of the recordings; need not hold any yet.
+        directory: The directory of the recordings. It need not contain any yet.
         host: The address or name to listen on.
         port: The port; 0 for any.
-        access: The tokens that may read. Default: no token is needed.
-        tls: Certificate and key; None for no TLS.
-        limits: The limits.
-        insecure: Whether to listen on an address that other machines reach without TLS and a token.
+        access: The tokens that give access. Default: no token is needed.
+        tls: The context with certificate and key; None for no TLS.
+        limits: The limits of the server.
+        insecure: Whether to listen on an address that other hosts can reach, without TLS and a token.
 
     Raises:
-        ConfigurationError: It cannot listen there, or must not without TLS and a token.
+        ConfigurationError: It cannot listen on the address, or must not do so without TLS and a token.
 
     Example:
         ``async with RecordingServer(Path("tides"), "127.0.0.1", 8480) as server: print(server.url)``
@@ -88,7 +88,7 @@ class RecordingServer:
         await self.close()
 
     async def start(self) -> None:
-        """Start to accept connections."""
+        """Start accepting connections."""
         limits = self.limits
         self._server = web.Server(
             self._handle,
@@ -105,15 +105,15 @@ class RecordingServer:
         self._listener.start()
 
     async def close(self) -> None:
-        """Stop accepting, ends long polls, lets responses that are being sent end for a moment, and closes everything."""
+        """Stop accepting connections, end long polls, and close everything. Responses in flight can continue for a moment."""
         if self._listener is not None:
             await self._listener.close()
         close_all(self._sockets)
         self._application.end_waits()
         if self._server is not None:
-            self._server.pre_shutdown()  # connections without a request end at once
+            self._server.pre_shutdown()  # closes connections without a request immediately
             await self._server.shutdown(self.limits.close_seconds)
-            # Connections close in the loop's next rounds.
+            # Connections are closed in the next rounds of the loop.
             await asyncio.sleep(0)
         self._application.close()
 
@@ -129,7 +129,7 @@ class RecordingServer:
 
 
 def listening_sockets(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen on every address of a host, with one port. Raises ConfigurationError."""
+    """Return sockets that listen on every address of a host, with the same port. Raises ConfigurationError."""
     kind = socket.SOCK_STREAM
     try:
         return bind_sockets(listening_addresses(host, port, kind), kind=kind, backlog=BACKLOG)
@@ -138,13 +138,13 @@ def listening_sockets(host: str, port: int) -> list[socket.socket]:
 
 
 def close_all(sockets: list[socket.socket]) -> None:
-    """Close the sockets of a server. Twice is fine."""
+    """Close the sockets of a server. Idempotent."""
     for sock in sockets:
         sock.close()
 
 
 def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """The TLS of a server: version 1.2 or later. Raises ConfigurationError."""
+    """Return the TLS context of a server, for version 1.2 or later. Raises ConfigurationError."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
