@@ -1,4 +1,4 @@
-"""The outcome of a run of the demo."""
+"""The outcome of a demo run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings for asyncio: what ``mainstem.aio.Aeron.add_persistent_subscription`` returns."""
+"""Recordings for asyncio: the class of the object that ``mainstem.aio.Aeron.add_persistent_subscription`` returns."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _ring_of(length: int) -> mmap:
                 return ring
             ring.close()
     ring = mmap(-1, length, flags=MAP_PRIVATE | MAP_ANONYMOUS)
-    if (huge := getattr(maps, "MADV_HUGEPAGE", None)) is not None:  # Linux has it
+    if (huge := getattr(maps, "MADV_HUGEPAGE", None)) is not None:  # only on Linux
         ring.madvise(huge)
     return ring
 

@@ -3,8 +3,9 @@
 This file is specific to Mainstem and exists beside those of Aeron Archive. If it is missing, readers walk the frames. Its header of
 64 bytes has the *recorded position*. It is stored in one aligned store after the frames before it were written, so readers in other
 processes can always trust it. The header is followed by entries of 32 bytes, about one for each 64 to 256 KiB. An entry has a
-position between two messages, and the time since which the bytes after it were recorded. Every entry is written before the recorded
-position passes it, so all readers find the same entries.
+position between two messages, the time since which later bytes were recorded, the number of messages before it, and the checksum of
+the bytes since the previous entry (or the start). Every entry is written before the recorded position passes it, so all readers
+find the same entries.
 """
 
 from __future__ import annotations

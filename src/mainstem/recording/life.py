@@ -19,7 +19,7 @@ class StreamLife(NamedTuple):
 
 NO_LIFE = StreamLife(-1, -1)  # of a log that its recorder builds itself: its positions never belong to another log
 OF_ARCHIVE = StreamLife(0, 0)  # the value that an Aeron Archive writes into a new entry
-ENDED = StreamLife(-2, -2)  # the publisher ended the stream: nothing continues it
+ENDED = StreamLife(-2, -2)  # the publisher ended the stream, so nothing continues it
 
 
 def is_of_network(channel: str, source_identity: str) -> bool:

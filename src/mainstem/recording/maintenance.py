@@ -137,7 +137,7 @@ class Maintenance:
         if removed:
             self.catalog.remove(
                 removed
-            )  # first: what is left behind by a crash has no entry, and `find_orphans` finds it
+            )  # first: files that a crash leaves have no entry, and `find_orphans` finds them
             self.delete(files)
             for recording_id in {each.recording_id for each in removed} - self._recording_ids():
                 self._delete_file(index_file(self.directory, recording_id))

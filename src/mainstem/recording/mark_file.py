@@ -4,7 +4,7 @@ Aeron Archive writes this file, and refuses to start on a directory whose mark i
 Mainstem's recorders do the same, in addition to the lock on ``mainstem-recorder.lock``. The layout is that of ``ArchiveMarkFile``,
 schema 100, version 2: an SBE header, a block of 128 bytes, four strings, and an error log from 8 KiB on.
 
-``claim`` takes over a mark with one atomic addition to its time, so only one of two processes can take over an old mark. The mark
+``_claim`` takes over a mark with one atomic addition to its time, so only one of two processes can take over an old mark. The mark
 of a dead recorder has ``WRITER`` in place of a local control channel, and the holder of the recorder's lock takes it over
 immediately. An archive's mark must be ten seconds old.
 """
@@ -60,7 +60,7 @@ class Mark:
     def decode(cls, data: bytes) -> Mark:
         """Decode the first ``HEADER_LENGTH`` bytes of a file."""
         _, template, schema, _ = _SBE_HEADER.unpack_from(data)
-        # Files of the older schemas have no SBE header.
+        # Files with older schemas have no SBE header.
         at = _SBE_HEADER.size if (template, schema) == (TEMPLATE_ID, SCHEMA_ID) else 0
         version, activity_ms, _, pid, *_, header_length, error_log_length, _ = _BLOCK.unpack_from(data, at)
         texts = data[at + BLOCK_LENGTH :]

@@ -113,7 +113,7 @@ def _archives_in(store: Store, location: Path | str, options: ReadOptions) -> li
     try:
         store.size(CATALOG_FILE)
     except FileNotFoundError:
-        if not isinstance(store, HttpStore):  # a server lists no directories
+        if not isinstance(store, HttpStore):  # a server does not list directories
             if ids := archive_ids(store):
                 return [ShippedArchive(store, each) for each in ids]
             parent, _, name = str(location).rstrip("/").rpartition("/")

@@ -53,7 +53,7 @@ class RecordableSubscription(Protocol):
 
     @property
     def channel(self) -> str:
-        """The channel as it was subscribed to."""
+        """The channel as it was passed to the subscription."""
         ...
 
     @property

@@ -451,7 +451,7 @@ class RecordingReader:
             position: A stream position.
 
         Returns:
-            Epoch time in nanoseconds, exact to an entry of the index (64 KiB or 100 ms); None if unknown.
+            Epoch time in nanoseconds, exact to an index entry (64 KiB or 100 ms); None if unknown.
         """
         entry = self.index.at_or_before(position) if self.index is not None else None
         return None if entry is None else entry.time_ns

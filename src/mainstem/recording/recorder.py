@@ -130,7 +130,7 @@ class Recorder:
         durable: Whether the recorded position advances only after the frames are on the device.
         clock: The source of recorded times.
         mode: The exact mode of the directory, such as ``0o770``, whether or not it exists.
-        group: Its group, by name or number.
+        group: The group of the directory, by name or number.
         max_new_recordings: How many recordings can begin per hour, a quarter of them from one source. Other streams wait.
         disk: The file operations. Those of a simulation can fail at any step.
 

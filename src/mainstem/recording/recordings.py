@@ -106,7 +106,7 @@ class Recordings(Sequence[RecordingReader]):
             The scan. Nothing is read yet, except messages to infer a schema from.
 
         Raises:
-            ConfigurationError: A column, a filter or a codec is not possible.
+            ConfigurationError: A column, a filter or a codec is invalid.
             MissingExtraError: pyarrow is not installed.
         """
         return Scan(
@@ -124,13 +124,13 @@ class Recordings(Sequence[RecordingReader]):
         """Return the rows as a lazy frame of Polars: ``scan(...).to_polars()``.
 
         Args:
-            options: As ``scan``.
+            options: As for ``scan``.
 
         Returns:
             The lazy frame.
 
         Raises:
-            ConfigurationError: A column, a filter or a codec is not possible.
+            ConfigurationError: A column, a filter or a codec is invalid.
             MissingExtraError: pyarrow or polars is not installed.
         """
         return self.scan(**options).to_polars()
@@ -139,15 +139,15 @@ class Recordings(Sequence[RecordingReader]):
         """Yield the range of each recording that has the rows that a filter selects, for ``batches`` and ``replay``.
 
         Args:
-            where: As ``scan``.
-            frames: As ``scan``.
+            where: As for ``scan``.
+            frames: As for ``scan``.
 
         Yields:
             A reader with its start and end positions, which are between two messages. Recordings without such rows are skipped.
             Bounds of recorded_at are exact to an index entry, so a range can have some rows outside of them.
 
         Raises:
-            ConfigurationError: A filter is not possible.
+            ConfigurationError: A filter is invalid.
             RecordingError: A segment is missing.
         """
         return ranges_within(self._readers, row_filter(where, frames=frames).bounds, frames=frames)

@@ -66,13 +66,13 @@ class Scan:
         """Read the rows as a stream of record batches, using the memory of one batch.
 
         Args:
-            rows: The maximum rows of a batch.
+            rows: The maximum number of rows per batch.
 
         Returns:
             A reader of nonempty record batches. It can be read once.
 
         Raises:
-            ConfigurationError: ``rows`` is not above zero.
+            ConfigurationError: ``rows`` is less than 1.
             RecordingError: While reading: a segment is missing or corrupt. The error names file and position.
         """
         import pyarrow as pa
@@ -85,13 +85,13 @@ class Scan:
         """Like ``to_reader``, as an iterator.
 
         Args:
-            rows: The maximum rows of a batch.
+            rows: The maximum number of rows per batch.
 
         Returns:
             An iterator over record batches.
 
         Raises:
-            ConfigurationError: ``rows`` is not above zero.
+            ConfigurationError: ``rows`` is less than 1.
             RecordingError: While reading: a segment is missing or corrupt.
         """
         return iter(self.to_reader(rows=rows))

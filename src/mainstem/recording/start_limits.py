@@ -19,7 +19,7 @@ from mainstem.aeron.admission import ALL_SOURCES, RateLimit
 
 # This many can start at once, and per hour. At this rate the catalog is full after some days (`catalog.MAX_CATALOG_LENGTH`).
 MAX_NEW_RECORDINGS = 65_536
-SOURCE_SHARE = 4  # a source can start one part in this many
+SOURCE_SHARE = 4  # one source can start at most 1/SOURCE_SHARE of them
 HOUR_S = 3600
 # How long a delayed stream waits before the limits are checked again.
 RETRY_NS = NS_PER_SECOND // 10

@@ -158,7 +158,7 @@ class PersistentSubscription(PersistentBase, Closing):
             timeout: Seconds to wait for the next message; None waits forever.
 
         Yields:
-            One message after another. A message that was not taken is yielded by the next iteration.
+            The messages one by one. A message that was not taken is yielded by the next iteration.
 
         Raises:
             Timeout: Nothing arrived for ``timeout`` seconds.

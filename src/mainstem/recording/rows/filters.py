@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 Ids = frozenset[int] | None
-"""Whole numbers, or None: all of them."""
+"""Allowed integers; None allows all of them."""
 
 IDS = ("recording_id", "stream_id", "session_id")
 RANGES = ("position", "recorded_at")

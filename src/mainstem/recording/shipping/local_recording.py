@@ -83,7 +83,7 @@ def identity_of(directory: Path, disk: Disk = DISK) -> ArchiveIdentity:
 
 
 class ShipperLock:
-    """Keeps other shippers out of a directory until it closes or the process dies."""
+    """Keeps other shippers out of a directory until it is closed or the process dies."""
 
     def __init__(self, directory: Path) -> None:
         path = directory / LOCK_FILE
@@ -206,7 +206,7 @@ def _last_frame(
     walk = FrameWalk()
     walk.term_mask = descriptor.term_buffer_length - 1
     walk.run(frames(directory, descriptor, start, start + length), 0, length)
-    # A padding frame may be longer than a chunk.
+    # A padding frame can be longer than a chunk.
     return (start + walk.offset, True) if walk.offset else (start + length, False)
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from mainstem.store import Store
 
-# Return the position before which a recording's data may be removed.
+# A function that returns the position before which a recording's data may be removed.
 Limit = Callable[[ShippedRecording, Pages], int]
 
 
