@@ -1,1 +1,1 @@
-"""Private: captures and recordings as tables, as a verdict in words, and as one HTML page."""
+"""Private: turns captures and recordings into tables, a verdict in words, and one HTML page."""

@@ -1,6 +1,6 @@
-"""The tables of an analysis in this process: DuckDB evaluates expressions and queries, the folds run here.
+"""Builds the tables of an analysis in this process: DuckDB evaluates expressions and queries, and the folds run in Python.
 
-Each expression and query is written once, in SQL that Spark and DuckDB share; ``MACROS`` adds Spark's functions to DuckDB.
+Each expression and query is written once, in SQL that Spark and DuckDB both accept. ``MACROS`` adds Spark's functions to DuckDB.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     Keyed = tuple[tuple[Any, ...], Row]
 
-# Spark's functions in DuckDB. Its own `concat` would skip nulls.
+# Spark functions, defined for DuckDB. DuckDB's own `concat` skips nulls.
 MACROS = (
     "concat(a, b) as a || b, (a, b, c) as a || b || c",
     "regexp_like(text, pattern) as regexp_matches(text, pattern)",
@@ -48,18 +48,18 @@ MACROS = (
     "xxhash64(a, b) as cast(hash(a, b) >> 1 as bigint)",
     "percentile_approx(x, share, accuracy) as quantile_disc(x, share)",
 )
-# The order of nulls is Spark's; nothing is loaded from elsewhere.
+# Sort nulls as Spark does, and never download extensions.
 SETTINGS = ("default_null_order = 'nulls_first_on_asc_last_on_desc'", "autoinstall_known_extensions = false")
 SPILL = ".spill"
-PIECE = 1 << 17  # rows that are written at a time: a row group
-BATCH = 1 << 15  # rows that are read at a time
+PIECE = 1 << 17  # rows per row group that is written
+BATCH = 1 << 15  # rows per batch that is read
 _NAMES = tuple(column.name for column in COLUMNS)
 _TEXTS = [column.name for column in FRAMES.columns if column.type == "string"]
-TYPES = {"string": "varchar", "timestamp": "timestamptz"}  # where DuckDB has another name
+TYPES = {"string": "varchar", "timestamp": "timestamptz"}  # where DuckDB's name differs
 
 
 class LocalTables:
-    """The tables in ``directory``: each is a directory of one file, as for Spark."""
+    """The tables in ``directory``. As with Spark, each is a directory, here with one file."""
 
     def __init__(self, directory: Path, ports: Mapping[str, str]) -> None:
         with needs_extras():
@@ -84,7 +84,7 @@ class LocalTables:
         shutil.rmtree(self._directory / SPILL, ignore_errors=True)
 
     def query(self, sql: str) -> list[RowDict]:
-        # DuckDB makes Python's datetimes with a package that need not be there; `time_ns` says the same.
+        # To make datetimes, DuckDB needs a package that may not be installed. `time_ns` has the same information.
         tables = {name: f"(select * exclude (time) from {name})" for name in TABLES}
         result = self._db.execute(sql.format_map(tables | {"div": "//"}))
         names = [column[0] for column in result.description]
@@ -97,13 +97,13 @@ class LocalTables:
     def write_frames(self, inputs: Inputs) -> None:
         file = self._new_file("frames")
         schema = arrow_schema(_NAMES).append(pa.field("channel", pa.string()))
-        # Of numbers a dictionary costs more time than it saves space. One piece is written while the next is read.
+        # Dictionaries of numbers cost more time than they save space. Write one piece while the next is read.
         with (
             pq.ParquetWriter(file, schema, use_dictionary=_TEXTS) as writer,
             ThreadPoolExecutor(1, "mainstem-tables") as thread,
         ):
             written: Future[None] | None = None
-            # DuckDB must not run code that may raise or be interrupted: it would hide why.
+            # Do not let DuckDB run code that may raise or be interrupted: it would hide the error.
             for piece in _gathered(chain(self._captured(inputs.captures), self._stored(inputs.frames))):
                 self._db.register("piece", piece)
                 channel = self._arrow(f"select {CHANNEL_OF_AERON} as channel from piece").read_all()
@@ -153,7 +153,7 @@ class LocalTables:
 
     def _stored(self, directories: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for directory in directories:
-            import pyarrow.dataset as ds  # captures do without
+            import pyarrow.dataset as ds  # not needed for captures
 
             files = [str(file) for file in sorted(Path(directory).glob("*.parquet"))]
             try:
@@ -168,7 +168,7 @@ class LocalTables:
         return {name: _table(TABLES[name], fold, keyed) for name, keyed in rows.items()}
 
     def _rows(self, fold: Fold) -> Iterator[Keyed]:
-        """Every row of a fold in its final form. Frames come key by key, each in order of time."""
+        """Yield every row of a fold in its final form. Reads frames by key, and those of each key in order of time."""
         keys = [column.name for column, _ in fold.keys]
         named = [f"{_channel_known(expression)} as {column.name}" for column, expression in fold.keys]
         named += [f"{expression} as {PREFIX}{name}" for name, expression in fold.inputs.items()]
@@ -213,7 +213,7 @@ class LocalTables:
         return directory / "part-0.parquet"
 
     def _view(self, name: str, file: Path) -> None:
-        """Let queries read what was written."""
+        """Make a written table available to queries."""
         self._db.execute(f"create view {name} as select * from {_read(escape(str(file)))}")
 
 
@@ -232,12 +232,12 @@ def _selected(name: str) -> str:
 
 
 def _channel_known(expression: str) -> str:
-    """An expression over frames whose column ``channel`` has been made of ``CHANNEL`` already."""
+    """Rewrite an expression to use the frames' existing column ``channel`` instead of computing ``CHANNEL`` again."""
     return expression.replace(CHANNEL, "channel")
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Combine batches into tables of about the size that is written at once."""
+    """Combine batches into tables of about ``PIECE`` rows."""
     parts: list[pa.RecordBatch] = []
     for batch in batches:
         parts.append(batch)
@@ -249,11 +249,11 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _by_key(batch: pa.RecordBatch, keys: int) -> Iterator[pa.RecordBatch]:
-    """Split a batch into runs of rows with equal first columns."""
+    """Split a batch into runs of rows that are equal in the first ``keys`` columns."""
     changes = np.zeros(max(batch.num_rows - 1, 0), bool)
     for column in batch.columns[:keys]:
         before, after = column[:-1], column[1:]
-        # A capture may lack the endpoint that a channel is named by: null is a key as any other.
+        # The capture may lack the endpoint that names a channel, so null is a valid key.
         changed = pc.coalesce(pc.not_equal(before, after), pc.xor(before.is_null(), after.is_null()))
         changes |= changed.to_numpy(zero_copy_only=False)
     starts = [0, *(np.flatnonzero(changes) + 1).tolist(), batch.num_rows]
@@ -263,7 +263,7 @@ def _by_key(batch: pa.RecordBatch, keys: int) -> Iterator[pa.RecordBatch]:
 
 
 def _table(table: Table, fold: Fold, rows: Sequence[Keyed]) -> pa.Table:
-    """Rows of a fold as a table: each column from the place in ``sources``."""
+    """Make a table from the rows of a fold, with each column from the place that ``sources`` gives."""
     types = arrow_kinds()
     numbers = {column.name: number for number, (column, _) in enumerate(fold.keys)}
 

@@ -1,4 +1,4 @@
-"""The options of ``mainstem analyze``, and how its progress is reported."""
+"""The options of ``mainstem analyze``, and the interface for progress reports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NoProgress:
 
 @dataclass
 class Inputs:
-    """Paths by kind."""
+    """Input paths by kind."""
 
     captures: list[str] = field(default_factory=list)
     frames: list[str] = field(default_factory=list)
@@ -47,10 +47,10 @@ class Inputs:
 class AnalyzeOptions:
     """The inputs, and where the results go.
 
-    ``inputs`` are captures, directories of captures, patterns, directories of recordings (Aeron Archive's too), or Parquet
-    tables of frames from an earlier analysis or a streaming query. ``ports`` are the options of ``mainstem.capture`` that name
-    each protocol's ports. ``shown`` are names of the inputs for the report, if they are copies. An earlier analysis in ``out``
-    is replaced; other files stay.
+    ``inputs`` are captures, directories of captures, patterns, directories of recordings (also of Aeron Archive), or Parquet tables
+    of frames from an earlier analysis or a streaming query. ``ports`` are the options of ``mainstem.capture`` for each protocol's
+    ports. ``shown`` are the names of the inputs in the report, if ``inputs`` are copies. An earlier analysis in ``out`` is
+    replaced; other files are kept.
     """
 
     inputs: tuple[str, ...]
@@ -63,7 +63,7 @@ class AnalyzeOptions:
         return self.out / "tables"
 
     def split(self) -> Inputs:
-        """The inputs by kind. Raises ConfigurationError if there is nothing to read, or if it would be replaced."""
+        """Return the inputs by kind. Raises ConfigurationError if there are none, or if the analysis would overwrite one."""
         if not self.inputs:
             raise ConfigurationError("nothing to analyze: name a capture, a directory of captures or a recording")
         inputs = Inputs()

@@ -1,4 +1,4 @@
-"""``analyze`` of captures in this process, and what is too large for it."""
+"""Runs ``analyze``, in this process if the inputs are small enough, and decides which inputs need Spark."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RECORDED = "read recordings"
 
 
 class Analysis:
-    """One run. ``summary``, ``verdict`` and ``report`` are set after ``run``."""
+    """One run of an analysis. ``run`` sets ``summary``, ``verdict`` and ``report``."""
 
     def __init__(self, tables: Backend, options: AnalyzeOptions, listener: ProgressListener) -> None:
         self._tables, self._options, self._listener = tables, options, listener
@@ -85,16 +85,16 @@ class Analysis:
         builder.problems(self.summary)
 
 
-# Bytes of captures that this process reads itself, in seconds: about four million Aeron frames.
+# Captures up to this size are read in this process, in seconds. This is about four million Aeron frames.
 LOCAL_CAPTURE_BYTES = 256 << 20
-# A frame of bymux takes as little as a byte.
+# With bymux or Jmux the limit is lower, because a bymux frame can take as little as one byte.
 LOCAL_MUX_BYTES = 8 << 20
-# Parquet packs: its size does not bound the rows.
+# Parquet is compressed, so its size does not bound the number of rows.
 LOCAL_FRAMES = 4_000_000
 
 
 def ports_of(*, aeron: str, bymux: str, jmux: str) -> dict[str, str]:
-    """Ports as options of ``mainstem.capture``, without empty ones. Raises ConfigurationError for invalid ports."""
+    """Return ports as options of ``mainstem.capture``, without empty ones. Raises ConfigurationError for invalid ports."""
     parse_aeron_ports(aeron, "--aeron-ports")
     parse_ports(bymux, "--bymux-ports")
     parse_ports(jmux, "--jmux-ports")
@@ -103,7 +103,7 @@ def ports_of(*, aeron: str, bymux: str, jmux: str) -> dict[str, str]:
 
 
 def needs_spark(inputs: Inputs, ports: Mapping[str, str]) -> bool:
-    """Whether the inputs are too large for this process; recordings always count as such.
+    """Return whether the inputs are too large for this process. Recordings always need Spark.
 
     Raises CaptureError if an input cannot be read at all.
     """

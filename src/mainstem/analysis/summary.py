@@ -1,4 +1,4 @@
-"""An analysis in numbers small enough to print, from which verdict, page and JSON are made."""
+"""The results of an analysis as a few numbers, from which the verdict, the page and the JSON are made."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ RowDict = dict[str, Any]
 
 @dataclass
 class Timeline:
+    """Series of values over time, with one value per bin of ``width_ns`` nanoseconds."""
+
     first_ns: int = 0
     width_ns: int = 1
     bins: int = 0
@@ -27,12 +29,12 @@ class Timeline:
 
 
 StreamKey = tuple[int, int, str]
-"""Session, stream, channel."""
+"""Session id, stream id and channel."""
 
 
 @dataclass
 class Summary:
-    """The source of verdict and page. Lists of rows are cut to what a page can show; counts are complete."""
+    """The data for the verdict and the page. Lists are limited to what a page can show, but counts are complete."""
 
     inputs: list[str] = field(default_factory=list)
     first_ns: int = 0
@@ -69,7 +71,7 @@ class Summary:
         return self.last_ns - self.first_ns
 
     def gap_sum(self, what: str = "ranges", **where: str) -> int:
-        """Lost ranges (or ``bytes``, ``naks``) of these places, statuses, channels."""
+        """Add up lost ranges (or ``bytes``, ``naks``) over the rows that match ``where``: a place, a status, a channel."""
         return sum(row[what] for row in self.gaps if all(row[name] == value for name, value in where.items()))
 
     def of_stream(self, rows: list[RowDict], key: StreamKey) -> list[RowDict]:

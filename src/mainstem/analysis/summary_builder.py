@@ -1,4 +1,4 @@
-"""Summarizes tables by a few small queries."""
+"""Summarizes the tables with a few small queries."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Backend(Protocol):
-    """Makes and reads the tables of an analysis: ``LocalTables`` or ``SparkTables``."""
+    """Builds and queries the tables of an analysis: ``LocalTables`` or ``SparkTables``."""
 
     def write_frames(self, inputs: Inputs) -> None:
-        """Write ``frames`` from captures and from existing tables of frames."""
+        """Write ``frames`` from captures and existing tables of frames."""
 
     def write_tables(self) -> None:
-        """Write every other table of frames except ``problems``."""
+        """Write every other table made of frames, except ``problems``."""
 
     def write_recorded_sessions(self, paths: Sequence[str]) -> None:
         """Write ``recorded_sessions`` from directories of recordings."""
@@ -32,7 +32,7 @@ class Backend(Protocol):
         """Write ``problems`` of the frames, if any, and of recordings."""
 
     def query(self, sql: str) -> list[RowDict]:
-        """Return the rows of a query in which ``{name}`` is a table and ``{div}`` divides integers."""
+        """Return the rows of a query. ``{name}`` stands for a table, and ``{div}`` for integer division."""
         ...
 
     def run_all(self, jobs: Sequence[Callable[[], object]]) -> None: ...
@@ -40,13 +40,13 @@ class Backend(Protocol):
     def close(self) -> None: ...
 
 
-# Limits of the page; the tables have the rest.
+# Limits for the page. The tables are complete.
 MAX_SESSIONS = 300
 MAX_PAGES = 40
 MAX_STALLS = 400
 MAX_PROBLEMS = 50
 BINS = 120
-# A channel that a capture cannot name: the address of a group that no data was sent to.
+# The channel of frames sent to a multicast group whose data address the capture does not show.
 UNKNOWN = "unknown"
 
 
@@ -60,7 +60,7 @@ class SummaryBuilder:
         self._tables = tables
 
     def query(self, sql: str) -> list[RowDict]:
-        """The rows of a small result. Instants become nanoseconds, which JSON can hold, and channels are always texts."""
+        """Return the rows of a query with a small result. Drops ``time``, which JSON cannot hold, and replaces null channels."""
         rows = [{name: value for name, value in row.items() if name != "time"} for row in self._tables.query(sql)]
         for row in rows:
             if "channel" in row:

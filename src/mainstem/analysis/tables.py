@@ -1,7 +1,7 @@
-"""The tables of captures and recordings: their columns, and how their rows are made.
+"""Defines the tables of captures and recordings: their columns, and how their rows are computed.
 
-The tables of a fold are a selection from what it makes: ``sources`` lists the origin of each column. The others are a
-``Selection`` from frames. ``mainstem.spark.tables`` makes both of DataFrames, ``local_tables`` in this process.
+A table of a fold selects from what the fold produces; ``sources`` lists the origin of each column. The other tables are a
+``Selection`` from frames. ``mainstem.spark.tables`` computes both as DataFrames, and ``local_tables`` in this process.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ AQUEDUCT_FOLD, RECORDING_FOLD, RECORDED_FRAME_FOLD = AqueductFold(), RecordingFo
 
 @dataclass(frozen=True)
 class Table:
-    """The meaning of a row, the columns in order, and those that together identify a row.
+    """A table: the meaning of a row, the columns in order, and the columns that identify a row.
 
-    A stateful table depends on earlier frames: in streaming, a changed row is emitted again with a higher ``revision``, and
-    ``latest`` keeps the last form. Rows of the other tables are emitted once.
+    A stateful table depends on earlier frames. In streaming, a changed row is emitted again with a higher ``revision``, and
+    ``latest`` keeps the last version. Other tables emit each row once.
 
     Attributes:
         name: The table's name, which is also its key in ``TABLES``.
-        meaning: What a row is, for the documentation.
+        meaning: What a row represents, for the documentation.
         columns: Name, Spark type and meaning of each column, in order.
         identity: The names of the columns that together identify a row.
         fold: Makes the rows of a stateful table from frames; None for other tables.
@@ -63,7 +63,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Selection:
-    """The frames that become rows of a table, and its columns as expressions, by default the frame's column of that name."""
+    """Selects the frames that become rows of a table. A column without an expression is the frame's column of the same name."""
 
     where: str
     columns: dict[str, str]
@@ -80,10 +80,10 @@ def _of_fold(fold: Fold, name: str, meaning: str) -> Table:
 
 
 def sources(table: Table, fold: Fold) -> list[tuple[Column, str]]:
-    """Each column of a table with its place in what ``fold`` makes.
+    """Return each column of a table with its place in the output of ``fold``.
 
-    A place is a column (``session_id``), a field of the table's struct (``gaps.position``), or empty for a key that the fold
-    lacks: its value is 0 or an empty text. A timestamp is computed from nanoseconds.
+    A place is a column (``session_id``), a field of the table's struct (``gaps.position``), or empty for a key that the fold lacks,
+    whose value is 0 or an empty string. Timestamps are computed from nanoseconds.
     """
     kind = fold.kind(table.name)
     places = {column.name: column.name for column, _ in fold.keys} | {REVISION.name: REVISION.name}
@@ -199,7 +199,7 @@ TABLES: dict[str, Table] = {
         CHANNELS, CREDITS, RATIONS, MUX_STREAMS, REQUESTS, AQUEDUCT_CHANNELS, PROBLEMS,
     )
 }  # fmt: skip
-"""Every table by name."""
+"""All tables by name."""
 
 CHANNEL_OF_AERON = f"case when protocol = 'aeron' then {CHANNEL} end"
 _SENDER, _TARGET = "concat(src, ':', src_port)", "concat(dst, ':', dst_port)"
@@ -229,6 +229,6 @@ SELECTIONS: dict[str, Selection] = {
         },
     ),
 }
-"""The tables that are made of frames without a fold, by name."""
+"""The tables computed from frames without a fold, by name."""
 FOLDS = (PATH_FOLD, MUX_FOLD, CHANNEL_FOLD, AQUEDUCT_FOLD)
-"""The folds that make the others."""
+"""The folds that compute the other tables."""

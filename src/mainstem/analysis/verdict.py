@@ -1,4 +1,4 @@
-"""The findings of an analysis in words: what was lost, where and why; what stalled the streams; what else is wrong."""
+"""States the findings of an analysis in words: what was lost, where and why, what stalled the streams, and what else is wrong."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from mainstem.analysis.summary import key_of
 if TYPE_CHECKING:
     from mainstem.analysis.summary import RowDict, Summary
 
-# A range that is longer than some datagrams was lost at a stroke: a buffer that ran over, not chance.
+# A longer lost range was lost at once, by a buffer overrun rather than by chance.
 BURST_BYTES = 8 * 1408
-# Of the time of a capture; less is not worth a sentence.
+# Stalls below this fraction of the capture's duration are not mentioned.
 NOTABLE_STALL = 0.01
 
 
@@ -36,7 +36,7 @@ def verdict(summary: Summary) -> list[str]:
 
 
 def is_bad(summary: Summary) -> bool:
-    """Whether something was lost for good, failed or could not be read."""
+    """Return whether data was lost for good, a request failed, or an input could not be read."""
     failed = any(row["outcome"] not in ("answered", "open") for row in summary.requests)
     return bool(summary.gap_sum(status="open") or summary.problem_counts or failed)
 

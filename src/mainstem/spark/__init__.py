@@ -1,4 +1,4 @@
-"""Message streams as DataFrames. Call ``register(spark)``, or ``create_session()`` for a session that has everything set up."""
+"""Reads message streams as DataFrames. Call ``register(spark)``, or ``create_session()`` for a session that is already set up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A codec's columns with Spark types. Columns that Spark cannot represent are rescued."""
+"""Converts a codec's columns to Spark types. Columns that Spark cannot represent are rescued."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 class UnknownColumnsError(ConfigurationError):
-    """A codec cannot tell its columns from these messages."""
+    """A codec cannot determine its columns from the sample messages."""
 
 
 def inferred_columns(codec: Codec, sample: Sequence[bytes], taken: Collection[str]) -> StructType:
-    """The columns that a codec finds in messages, without those for which Spark has no type or no free name.
+    """Return the columns that a codec infers from messages, without those that have no Spark type or whose name is taken.
 
     Args:
         codec: The codec.
-        sample: Messages.
+        sample: The messages.
         taken: Names of other columns of the table.
 
     Returns:
         The columns.
 
     Raises:
-        UnknownColumnsError: The sample does not determine columns.
+        UnknownColumnsError: The sample does not determine the columns.
         ConfigurationError: The codec refuses its options.
     """
     from pyspark.sql.types import StructType
@@ -47,12 +47,12 @@ def inferred_columns(codec: Codec, sample: Sequence[bytes], taken: Collection[st
 
 
 def folded(name: str) -> str:
-    """The form in which Spark compares names: it ignores case."""
+    """Return a name in the form that Spark compares, which ignores case."""
     return name.upper().lower()
 
 
 def check_distinct(names: Sequence[str], taken: Collection[str]) -> None:
-    """Raise ConfigurationError if names equal each other or one of ``taken``, ignoring case."""
+    """Raise ConfigurationError if two names are equal, or one is in ``taken``, ignoring case."""
     own = {folded(name) for name in taken}
     seen: dict[str, str] = {}
     for name in names:
@@ -65,7 +65,7 @@ def check_distinct(names: Sequence[str], taken: Collection[str]) -> None:
 
 
 def as_nullable(columns: StructType) -> StructType:
-    """The columns, nullable at any depth: rows with a problem have nulls."""
+    """Return the columns as nullable at every depth, because rows with a problem have nulls."""
 
     def nullable(value: Any) -> Any:
         if isinstance(value, dict):
@@ -77,7 +77,7 @@ def as_nullable(columns: StructType) -> StructType:
 
 
 def with_required(columns: StructType, given: StructType) -> StructType:
-    """Columns that require a value where ``given`` does."""
+    """Return the columns with those that ``given`` requires marked as not null."""
     from pyspark.sql.types import StructField, StructType
 
     def required(kind: Any, wanted: Any) -> Any:
@@ -103,7 +103,7 @@ def with_required(columns: StructType, given: StructType) -> StructType:
 
 
 def _column(item: pa.Field) -> Any:
-    """The field with its Spark type; None if Spark has none."""
+    """Return the field with its Spark type, or None if Spark has no such type."""
     from pyspark.errors import PySparkTypeError
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import NullType, StructField
@@ -116,7 +116,7 @@ def _column(item: pa.Field) -> Any:
 
 
 def _signed(kind: Any) -> Any:
-    """The Spark-compatible type for the same values: Spark has no unsigned integers, dictionaries or 16-bit floats."""
+    """Return a Spark-compatible type for the same values. Spark has no unsigned integers, dictionaries or 16-bit floats."""
     import pyarrow as pa
     import pyarrow.types as is_
 

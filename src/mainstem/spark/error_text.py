@@ -1,4 +1,4 @@
-"""Extracts the root cause from a Spark error, whose text has tracebacks before it and a code or a plan after it."""
+"""Extracts the root cause from a Spark error, whose text has tracebacks before the cause and a code or a plan after it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from mainstem import errors
 
 _OWN = re.compile(r"\bmainstem\.errors\.(\w+): (.*)")
-# Where the query, its plan or the JVM's stack begins.
+# Marks the start of the query, its plan or the JVM's stack trace.
 _APPENDIX = re.compile(r"^(?:JVM stacktrace|=== Streaming Query ===|== SQL )", re.MULTILINE)
 _TRACEBACK = "Traceback (most recent call last):"
 _STREAM_FAILED = re.compile(r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ")
@@ -21,7 +21,7 @@ def own_error(error: BaseException) -> errors.MainstemError | None:
         if match := _OWN.search(line):
             kind = getattr(errors, match[1], None)
             if isinstance(kind, type) and issubclass(kind, errors.MainstemError):
-                # An error's cause comes before it.
+                # The error's cause precedes it, so the last match is the error itself.
                 wrapped = kind, match[2]
         elif wrapped is not None and line.startswith(("JVM stacktrace", "=== Streaming Query ===")):
             break
@@ -52,12 +52,12 @@ def root_cause(error: BaseException) -> str:
         return str(own)
     text = _APPENDIX.split(str(error), maxsplit=1)[0]
     _, _, trace = text.rpartition(_TRACEBACK)
-    # A traceback is indented up to the line of the exception.
+    # In a traceback, every line before the exception is indented.
     raised = [line for line in trace.splitlines() if line and not line[0].isspace()] if _TRACEBACK in text else []
     lines = raised or _STREAM_FAILED.sub("", text).strip().splitlines()
     return _SQL_STATE.sub("", lines[0]) if lines else type(error).__name__
 
 
 def as_own_error(error: BaseException) -> errors.MainstemError:
-    """Return a Mainstem error with the text of a Spark error, which can be printed without a JVM."""
+    """Convert a Spark error to a Mainstem error with the same text, which can be printed without a JVM."""
     return own_error(error) or errors.MainstemError(root_cause(error))

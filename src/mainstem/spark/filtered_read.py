@@ -32,22 +32,22 @@ def recordings(
     streaming: bool = False,
     **options: Any,
 ) -> DataFrame:
-    """Read the rows of recordings that satisfy a condition, and open little else.
+    """Read the rows of recordings that match a condition, and skip as much other data as possible.
 
-    Bounds on ``recording_id``, ``stream_id``, ``session_id``, ``position`` and ``recorded_at`` become options of the source
-    when this is called. The condition is also applied to the rows, so it may contain anything. Parts that depend on the time of
-    the query, such as ``now()``, prune nothing.
+    When called, this converts bounds on ``recording_id``, ``stream_id``, ``session_id``, ``position`` and ``recorded_at`` to
+    options of the source. Spark also applies the condition to the rows, so it may contain any expression. Parts that depend on the
+    time of the query, such as ``now()``, prune nothing.
 
     Args:
-        spark: The session.
+        spark: The Spark session.
         path: The location as driver and executors see it: a directory, a URL, a pattern, or a list of them.
-        where: The condition, as SQL or a ``Column``. None: all rows.
-        schema: The columns to read, including those of the condition. None: all.
+        where: The condition, as SQL or a ``Column``. None selects all rows.
+        schema: The columns to read, including those in the condition. None reads all.
         streaming: Whether to return a streaming DataFrame.
-        **options: Options of ``mainstem.recording``, which narrow further.
+        **options: Options of ``mainstem.recording``, which restrict the rows further.
 
     Returns:
-        A DataFrame, which may be used in any number of queries.
+        A DataFrame. It can be used in any number of queries.
 
     Raises:
         ConfigurationError: An option does not exist or has an invalid value.
@@ -64,7 +64,7 @@ def recordings(
     location = (
         {"path": str(path)} if isinstance(path, str | Path) else {"paths": json.dumps([str(each) for each in path])}
     )
-    # Executors may have started since the source was registered.
+    # Executors may have started after the source was registered.
     parallelism = parallelism_of(spark)
     defaults = {} if parallelism is None else {"parallelism": str(parallelism)}
 
@@ -72,9 +72,9 @@ def recordings(
     if where is None:
         return scan(start, {})
     texts = {name: str(value) for name, value in options.items()}
-    # Report wrong options here; with a schema, Spark would fail later with another error.
+    # Report invalid options here. If there is a schema, Spark would fail later with a less useful error.
     parse_options(texts | location)
-    # No condition on an unknown time is true.
+    # A condition on an unknown time is never true, so rows without a time can be skipped.
     has_times = any(name.lower() in ("fromtime", "totime") for name in texts)
     skipping = {} if has_times else {"unknownTimes": "skip"}
     pruning = skipping | pruned_options(bounds_of(scan(spark.read, {}).where(where)), texts)
@@ -85,7 +85,7 @@ def recordings(
 
 # -- pushdown ----------------------------------------------------------------------------------------------------------
 #
-# The bounds come from Spark's own optimized plan of the condition.
+# Spark's optimized plan of the condition gives the bounds.
 
 
 OPERATORS = {
@@ -97,7 +97,7 @@ OPERATORS = {
     "GreaterThanOrEqual": ">=",
 }
 TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-# Texts that Spark interprets as times when a query runs.
+# Strings that Spark interprets as times when a query runs.
 MOVING_TEXTS = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 ID_OPTIONS = {"recording_id": "recordingId", "stream_id": "streamId", "session_id": "sessionId"}
 RANGE_OPTIONS = {"position": ("fromPosition", "toPosition"), "recorded_at": ("fromTime", "toTime")}
@@ -107,12 +107,12 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def bounds_of(filtered: DataFrame) -> PredicateBounds:
-    """The bounds of a DataFrame with filters above a scan; everything if Spark's plan cannot be read, as over Spark Connect."""
+    """Return the bounds of a DataFrame with filters above a scan, or no bounds if the plan cannot be read (Spark Connect)."""
     if not hasattr(filtered, "_jdf"):
         return EVERYTHING
     execution = filtered._jdf.queryExecution()
-    # The optimizer replaces expressions that depend on the query's time by numbers, which differ in a later query. Then only
-    # plain numbers of the condition are certain.
+    # The optimizer replaces expressions that depend on the time of the query with constants, but a later query would get others.
+    # So if there are any, use only the constants that were in the condition itself.
     moves = _depends_on_its_time(filtered.sparkSession, execution.analyzed())
     plan, bounds = execution.analyzed() if moves else execution.optimizedPlan(), EVERYTHING
     while plan.children().size() == 1:
@@ -123,7 +123,7 @@ def bounds_of(filtered: DataFrame) -> PredicateBounds:
 
 
 def _depends_on_its_time(spark: SparkSession, analyzed: Any) -> bool:
-    """Whether the condition holds ``now()``, ``current_date``, or compares with a text such as ``'today'``."""
+    """Return whether the condition contains ``now()`` or ``current_date``, or a string such as ``'today'``."""
     jvm: Any = spark._jvm
     current = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
     said = analyzed.condition().sql() if _name(analyzed) == "Filter" else ""
@@ -141,7 +141,7 @@ def _bounds(expression: Any) -> PredicateBounds:
         return _among(expression.children())
     if name == "InSet":
         column = _column(expression.child())
-        # Integers separated by commas; Spark stores times as integers too.
+        # Integers separated by commas. Spark stores times as integers too.
         texts = expression.hset().mkString(",").split(",")
         return among(column, (int(text) for text in texts if text != "null")) if column else EVERYTHING
     return EVERYTHING
@@ -157,7 +157,7 @@ def _comparison(operator: str, left: Any, right: Any) -> PredicateBounds:
 def _among(children: Any) -> PredicateBounds:
     column = _column(children.apply(0))
     values = [_value(children.apply(i)) for i in range(1, children.size())]
-    # An unknown value could be anything.
+    # The value is not a constant, so the column can match anything.
     if column is None or any(value is None for value in values):
         return EVERYTHING
     return among(column, (value for value in values if value is not None))
@@ -170,13 +170,13 @@ def _name(node: Any) -> str:
 def _column(expression: Any) -> str | None:
     if _name(expression) != "AttributeReference":
         return None
-    # Spark keeps the case of the condition.
+    # Spark keeps the case that the condition uses.
     name = str(expression.name()).lower()
     return name if name in IDS or name in RANGES else None
 
 
 def _value(expression: Any) -> int | None:
-    """The number of a literal; a time in microseconds."""
+    """Return the number of a literal, or None. A time is in microseconds."""
     if _name(expression) != "Literal":
         return None
     value = expression.value()
@@ -184,7 +184,7 @@ def _value(expression: Any) -> int | None:
 
 
 def pruned_options(bounds: PredicateBounds, options: Mapping[str, str]) -> dict[str, str]:
-    """The options that read no more than these bounds and ``options`` allow."""
+    """Return the options that restrict a read to these bounds and to those that ``options`` already set."""
     lowered = {key.lower(): value for key, value in options.items()}
     pruned: dict[str, str] = {}
     for name, option in ID_OPTIONS.items():
@@ -201,7 +201,7 @@ def pruned_options(bounds: PredicateBounds, options: Mapping[str, str]) -> dict[
         if both.low is not None:
             pruned[start] = _text(name, both.low)
         if both.high is not None:
-            # The ends of the options are exclusive.
+            # The end options are exclusive.
             pruned[end] = _text(name, both.high + 1)
     return pruned
 

@@ -1,8 +1,8 @@
-"""A fold over a DataFrame, batch or streaming."""
+"""Runs a fold over a DataFrame, batch or streaming."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator  # noqa: TC003 - Spark reads the types of the function that it runs
+from collections.abc import Iterator  # noqa: TC003 - Spark inspects the type hints of the function
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def schema(fold: Fold) -> str:
-    """The schema of ``apply`` as DDL: the keys, a row's table, its revision, and a struct for each table."""
+    """Return the schema of ``apply`` as DDL: the keys, a row's table, its revision, and a struct for each table."""
     keys = [f"{column.name} {column.type}" for column, _ in fold.keys]
     kinds = [f"{k.name} struct<{', '.join(f'{c.name}: {c.type}' for c in k.columns)}>" for k in fold.kinds]
     return ", ".join([*keys, "kind string", f"{REVISION.name} {REVISION.type}", *kinds])
 
 
 def arrow_schema(fold: Fold) -> pa.Schema:
-    """Like ``schema``, for Arrow."""
+    """Return the schema of ``apply`` as an Arrow schema."""
     types = arrow_kinds()
     keys = [pa.field(column.name, types[column.type]) for column, _ in fold.keys]
     kinds = [pa.field(k.name, pa.struct([pa.field(c.name, types[c.type]) for c in k.columns])) for k in fold.kinds]
@@ -35,7 +35,7 @@ def arrow_schema(fold: Fold) -> pa.Schema:
 
 
 def rows_to_arrow(fold: Fold, key: tuple[Any, ...], rows: list[Row]) -> pa.RecordBatch:
-    """Rows of one key as a record batch."""
+    """Convert the rows of one key to a record batch."""
     schema = arrow_schema(fold)
     columns: list[Any] = [pa.array([value] * len(rows), schema.field(i).type) for i, value in enumerate(key)]
     columns.append(pa.array([row.kind for row in rows], pa.string()))
@@ -52,7 +52,7 @@ def _only(rows: Iterable[Row], kinds: frozenset[str]) -> list[Row]:
 
 
 def prepared(fold: Fold, frames: DataFrame) -> DataFrame:
-    """The frames that a fold reads, with its keys and inputs."""
+    """Return the frames that a fold reads, with its keys and inputs as columns."""
     chosen = frames.where(fold.where)
     keys = [f"{expression} as {column.name}" for column, expression in fold.keys]
     return chosen.selectExpr(*keys, *(f"{expression} as {PREFIX}{name}" for name, expression in fold.inputs.items()))
@@ -61,9 +61,9 @@ def prepared(fold: Fold, frames: DataFrame) -> DataFrame:
 def apply(fold: Fold, frames: DataFrame, *kinds: str) -> DataFrame:
     """Fold frames into the rows of all tables of ``fold``, or only of ``kinds``.
 
-    In batch, each row appears once, in its final form. Memory is bounded by the fold's state, because the rows of a key are sorted
-    on disk and read in parts. In streaming, a row appears again with a higher revision whenever a micro-batch changed it; frames
-    must be ordered by time across micro-batches.
+    In batch, each row appears once, in its final form. Memory is bounded by the fold's state, because Spark sorts the rows of a
+    key on disk and the fold reads them in parts. In streaming, a row appears again with a higher revision whenever a micro-batch
+    changes it; frames must be ordered by time across micro-batches.
     """
     ready = prepared(fold, frames)
     return _stream(fold, ready, frozenset(kinds)) if frames.isStreaming else _batch(fold, ready, frozenset(kinds))
@@ -81,7 +81,7 @@ def _batch(fold: Fold, ready: DataFrame, kinds: frozenset[str]) -> DataFrame:
         yield rows_to_arrow(fold, values, _only(fold.pending_rows(state), kinds))
 
     order = [*keys, *(PREFIX + name for name in TIMES)]
-    # Grouping needs the rows of a key together and keys in order. This gives both, with rows of a key ordered by time.
+    # Grouping needs the rows of each key together and the keys in order. This does both, and sorts the rows of a key by time.
     ordered = ready.repartition(*keys).sortWithinPartitions(*order)
     return ordered.groupBy(*keys).applyInArrow(fold_batches, schema(fold))
 

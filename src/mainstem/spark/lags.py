@@ -1,7 +1,7 @@
-"""How far a streaming query is behind the recordings it reads, in bytes and in seconds.
+"""Measures how far a streaming query is behind the recordings it reads, in bytes and in seconds.
 
-A source written in Python cannot put metrics of its own into Spark's progress; only the offsets are there. These helpers take
-the offsets from the progress and read the recordings for the rest.
+A Python source cannot add its own metrics to Spark's progress, which contains only offsets. So these functions take the offsets
+from the progress and read everything else from the recordings.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 class Lag:
     """How far a query is behind one recording.
 
-    ``seconds`` is the age of the first unread message, exact to about 100 ms: 0 if everything is read, None if the recording
-    keeps no times. ``archive`` is the id of the recording's archive, or its URL if it has no id, as in the column ``archive``.
+    ``seconds`` is the age of the first unread message, to within about 100 ms. It is 0 if everything is read, and None if the
+    recording has no times. ``archive`` is the id of the recording's archive, or its URL if it has no id, as in the column
+    ``archive``.
     """
 
     recording_id: int
@@ -58,10 +59,10 @@ def lag(query: StreamingQuery, path: Path | str | Sequence[Path | str], **option
     Args:
         query: A query over ``mainstem.recording``. Its other sources are ignored.
         path: The location of the recordings, as given to the source: a directory, a URL, a pattern, or a list of them.
-        **options: Options of ``mainstem.recording``. Only ``tail`` and the store's options matter here.
+        **options: Options of ``mainstem.recording``. Only ``tail`` and the store's options have an effect here.
 
     Returns:
-        A ``mainstem.spark.lags.Lag`` for each recording of the last micro-batch; empty before the first one.
+        A ``mainstem.spark.lags.Lag`` for each recording in the last micro-batch. Empty before the first micro-batch.
 
     Raises:
         ConfigurationError: An option does not exist or has an invalid value.
@@ -76,7 +77,7 @@ def lag(query: StreamingQuery, path: Path | str | Sequence[Path | str], **option
 
 
 def lags_of(sources: Iterable[Any], options: RecordingOptions, clock: Clock = SYSTEM_CLOCK) -> list[Lag]:
-    """Return the lag of a micro-batch, given its sources' progress."""
+    """Return the lags after a micro-batch, given the progress of its sources."""
     offset = Offset()
     for source in sources:
         offset.archives.update(_offsets(source["endOffset"]).archives)
@@ -108,7 +109,7 @@ def _offsets(text: Any) -> Offset:
 
 
 def _lag(opened: OpenArchive, descriptor: RecordingDescriptor, position: int, end: int | None, clock: Clock) -> Lag:
-    # A recording that is fully read is not opened: most of ten thousand have ended.
+    # Do not open a recording that is fully read: out of ten thousand, most have ended.
     if descriptor.stop_position != NULL:
         end = descriptor.stop_position
     key, seconds = opened.key, None
@@ -126,7 +127,7 @@ def _lag(opened: OpenArchive, descriptor: RecordingDescriptor, position: int, en
 class LagListener(StreamingQueryListener):
     """Calls ``report(query id, lags)`` after every micro-batch: ``spark.streams.addListener(LagListener(path, report))``.
 
-    ``path`` and ``options`` are those of the source, as for ``lag``.
+    ``path`` and ``options`` are those of the source, as in ``lag``.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Options of Spark sources, as dataclass fields: names, parsing, defaults, SQL rules and documentation come from them.
+"""Defines options of Spark sources as dataclass fields, which give their names, parsing, defaults, SQL rules and documentation.
 
-To add an option, add a field with ``option(...)``. Spark ignores the case of names.
+To add an option, add a field with ``option(...)``. Spark ignores the case of option names.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _DELAY_UNITS_NS = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "min": 60 * 10**9, 
 class Option:
     """One option.
 
-    ``is_tuning``: rows don't depend on it, so a query over a SQL table may set it. ``is_limit``: it limits micro-batches, which
-    needs Spark 4.2.
+    ``is_tuning``: the option does not change the rows, so a query over a SQL table may set it. ``is_limit``: the option limits
+    micro-batches, which needs Spark 4.2.
     """
 
     name: str
@@ -48,10 +48,10 @@ def option(
     tuning: bool = False,
     limit: bool = False,
 ) -> Any:
-    """A field that is the option ``name``.
+    """Make a dataclass field for the option ``name``.
 
-    ``parse`` takes the text and the name, for errors. ``default`` is a text, or None for the value None; the documentation has
-    ``shown`` instead if it is given.
+    ``parse`` is called with the text and with the name, for errors. ``default`` is the text of the default, or None for the value
+    None. The documentation shows ``shown`` instead of the default if it is given.
     """
     value = None if default is None else parse(default, name)
     entry = Option(name, parse, meaning, shown or (f"`{default}`" if default else ""), tuning or limit, limit)
@@ -59,14 +59,14 @@ def option(
 
 
 def table_of(kind: type) -> dict[str, Option]:
-    """The options of a class, by the names of its fields."""
+    """Return the options of a class, by field name."""
     # A class's own options come before inherited ones.
     own = sorted(fields(kind), key=lambda each: each.name not in kind.__annotations__)
     return {each.name: each.metadata["option"] for each in own if "option" in each.metadata}
 
 
 def parsed(kind: type, source: str, texts: Mapping[str, str]) -> dict[str, Any]:
-    """The values of the given options, by field. Raises ConfigurationError with the option and the accepted values."""
+    """Parse the given options into values by field. Raises ConfigurationError with the option and the accepted values."""
     table = {entry.name.lower(): (name, entry) for name, entry in table_of(kind).items()}
     values = {}
     for given, text in sorted(texts.items()):
@@ -79,18 +79,18 @@ def parsed(kind: type, source: str, texts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def tuning_names(*kinds: type) -> frozenset[str]:
-    """The lower-case names of the options on which rows don't depend."""
+    """Return the lower-case names of the options that do not change the rows."""
     return frozenset(entry.name.lower() for kind in kinds for entry in table_of(kind).values() if entry.is_tuning)
 
 
 def markdown(kind: type) -> str:
-    """The options as a table for the documentation."""
+    """Return the options as a Markdown table for the documentation."""
     rows = (f"| `{each.name}` | {each.default} | {each.meaning} |\n" for each in table_of(kind).values())
     return "| option | default | meaning |\n| --- | --- | --- |\n" + "".join(rows)
 
 
 def documents(kind: type) -> Callable[[C], C]:
-    """A decorator that appends the options to the docstring of their source or sink."""
+    """Return a decorator that appends the options to the docstring of a source or sink."""
 
     def document(source: C) -> C:
         lines = (
@@ -106,13 +106,13 @@ def documents(kind: type) -> Callable[[C], C]:
 # -- values ----------------------------------------------------------------------------------------------------------
 
 
-def text(value: str, name: str) -> str:  # noqa: ARG001 - every parser has both
-    """Any text."""
+def text(value: str, name: str) -> str:  # noqa: ARG001 - all parsers have the same signature
+    """Accept any text."""
     return value
 
 
 def positive(value: str, name: str) -> int:
-    """A size or a count above zero."""
+    """Parse a size or a count above zero."""
     number = parse_size(value, name=name)
     if number <= 0:
         raise ConfigurationError(f"{name} must be above 0 (got {value!r})")
@@ -120,14 +120,14 @@ def positive(value: str, name: str) -> int:
 
 
 def flag(value: str, name: str) -> bool:
-    """True or false."""
+    """Parse ``true`` or ``false``."""
     if value.lower() not in ("true", "false"):
         raise ConfigurationError(f"{name} must be true or false (got {value!r})")
     return value.lower() == "true"
 
 
 def choice(*values: str) -> Callable[[str, str], str]:
-    """One of some texts."""
+    """Return a parser that accepts only these values."""
 
     def parse(value: str, name: str) -> str:
         if value not in values:
@@ -138,7 +138,7 @@ def choice(*values: str) -> Callable[[str, str], str]:
 
 
 def delay_ns(value: str, name: str) -> int:
-    """A duration, in nanoseconds."""
+    """Parse a duration, and return it in nanoseconds."""
     match = _DELAY.fullmatch(value.strip().lower())
     if match is None:
         raise ConfigurationError(f"{name} must be a duration such as 500ms, 30s, 15m or 1h (got {value!r})")
@@ -146,7 +146,7 @@ def delay_ns(value: str, name: str) -> int:
 
 
 def integers(value: str, name: str) -> tuple[int, ...]:
-    """Integers separated by commas."""
+    """Parse integers separated by commas."""
     try:
         return tuple(int(part) for part in value.split(",") if part.strip())
     except ValueError:
@@ -158,7 +158,7 @@ def integers(value: str, name: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class TriggerOptions:
-    """The limits in bytes of a micro-batch."""
+    """The limits of a micro-batch in bytes."""
 
     max_bytes: int | None = option(
         "maxBytesPerTrigger", positive, "the most bytes that a micro-batch reads. Needs Spark 4.2", limit=True
@@ -196,9 +196,9 @@ def check_trigger(texts: Mapping[str, str], options: TriggerOptions) -> None:
 
 
 class TriggerDelay:
-    """Delays micro-batches until there is enough new data, or the last one is long ago. On the driver, for one run of a query.
+    """Delays micro-batches until enough new data arrives or the maximum delay passes. The driver has one for each run of a query.
 
-    The first micro-batch of a run is never delayed, so a restarted query is not later than one that kept running.
+    It never delays the first micro-batch of a run, so a restart does not add latency.
     """
 
     def __init__(self, min_bytes: int | None, max_delay_ns: int, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -206,7 +206,7 @@ class TriggerDelay:
         self._last_ns: int | None = None
 
     def holds(self, waiting: int) -> bool:
-        """Whether ``waiting`` bytes should wait for more before they become a micro-batch."""
+        """Return whether ``waiting`` bytes should wait for more data before they become a micro-batch."""
         if self._min_bytes is None:
             return False
         now = self._clock.monotonic_ns()

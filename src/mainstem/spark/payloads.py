@@ -1,4 +1,4 @@
-"""Decodes DataFrames of payloads into typed columns, and encodes them, in batch and streaming."""
+"""Decodes payloads in DataFrames into typed columns, and encodes columns into payloads, in batch and streaming."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from mainstem.codecs import Codec
 
-# Messages from which columns are inferred.
+# The number of messages from which columns are inferred.
 SAMPLE = 4000
 
 
 class Encoded:
-    """Encodes the rows of a task. Pickled to the workers."""
+    """Encodes the rows of a task. It is pickled to the workers."""
 
     def __init__(self, codec: Codec, names: Sequence[str], others: Sequence[str], payload: str) -> None:
         self._codec, self._names, self._others, self._payload = codec, list(names), list(others), payload
@@ -45,24 +45,24 @@ def decode(
     codec_options: Mapping[str, str] | None = None,
     payload: str = "payload",
 ) -> DataFrame:
-    """Decode payloads into typed columns, batch or streaming, as ``mainstem ingest`` does.
+    """Decode payloads into typed columns, in batch or streaming, like ``mainstem ingest``.
 
     A message that cannot be decoded becomes a row with the error in ``problem`` and the message in ``payload``. Fields that the
     schema lacks go to ``rescued``, as JSON.
 
     Args:
-        df: A DataFrame with a column of messages, such as those of Mainstem's sources.
+        df: A DataFrame with a column of messages, such as one from a Mainstem source.
         codec: A name from ``mainstem.codecs.codec_names()``, ``module:Class``, or a codec.
-        schema: The codec's columns, as Spark's DDL or type. None: the codec's own schema, or else one inferred from the first
-            messages. Inference runs a job, and is not possible for a stream.
-        codec_options: Options, for a codec given by name.
-        payload: The column of the messages: binary or string.
+        schema: The codec's columns, as Spark DDL or a Spark type. None uses the codec's own schema, or else infers one from the
+            first messages. Inference runs a job, so it is not possible for a stream.
+        codec_options: Options for a codec that is given by name.
+        payload: The column with the messages: binary or string.
 
     Returns:
         A DataFrame with the other columns of ``df``, then ``problem``, the codec's columns, ``rescued`` and ``payload``.
 
     Raises:
-        ConfigurationError: A codec, option, column or schema is invalid.
+        ConfigurationError: The codec, an option, a column or the schema is invalid.
 
     Example:
         >>> messages = spark.read.format("mainstem.recording").load("/data/recordings")
@@ -103,22 +103,22 @@ def encode(
     codec_options: Mapping[str, str] | None = None,
     payload: str = "payload",
 ) -> DataFrame:
-    """Encode rows into a column of payloads, which the sink ``mainstem.channel`` sends; batch or streaming.
+    """Encode rows into a column of payloads for the sink ``mainstem.channel``, in batch or streaming.
 
-    A value that the format cannot hold fails the query. Values are never changed silently.
+    If the format cannot hold a value, the query fails. Values are never silently changed.
 
     Args:
         df: The rows.
         codec: A name from ``mainstem.codecs.codec_names()``, ``module:Class``, or a codec.
-        columns: The columns to encode, in order; the others stay beside the payload. None: all.
-        codec_options: Options, for a codec given by name.
+        columns: The columns to encode, in order. The others are kept beside the payload. None encodes all.
+        codec_options: Options for a codec that is given by name.
         payload: The name of the new column.
 
     Returns:
-        A DataFrame with the other columns of ``df``, and the payload.
+        A DataFrame with the other columns of ``df`` and the payload.
 
     Raises:
-        ConfigurationError: A codec, option or column is invalid.
+        ConfigurationError: The codec, an option or a column is invalid.
 
     Example:
         >>> messages = encode(df, "avro", codec_options={"schema": "trade.avsc"})
@@ -154,7 +154,7 @@ def _kinds(df: DataFrame, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _columns(df: DataFrame, codec: Codec, payload: str, taken: Sequence[str]) -> StructType:
-    """Return the codec's own columns, or those inferred from the first messages. Raises ConfigurationError."""
+    """Return the codec's own columns, or columns inferred from the first messages. Raises ConfigurationError."""
     try:
         return inferred_columns(codec, [], taken)
     except UnknownColumnsError as error:

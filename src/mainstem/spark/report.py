@@ -1,4 +1,4 @@
-"""An analysis in Spark: a job for each table, without collecting rows on the driver."""
+"""Runs an analysis in Spark, with a job for each table, and never collects rows on the driver."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SparkTables:
-    """The tables in ``directory``, as views of the session while it is open."""
+    """The tables in ``directory``, which are views of the session while this is open."""
 
     def __init__(self, spark: SparkSession, directory: Path, ports: Mapping[str, str]) -> None:
         self._spark, self._directory, self._ports = spark, directory, ports
@@ -54,7 +54,7 @@ class SparkTables:
         seen = self._stored("frames")
         paths, connections = (apply(fold, seen).persist() for fold in (PATH_FOLD, MUX_FOLD))
         first: list[Callable[[], object]] = [
-            # These two compute the folds that the later jobs use.
+            # These two jobs compute the folds that the later jobs use.
             self._select(paths, PATH_FOLD, "sessions"),
             self._select(connections, MUX_FOLD, "mux_streams"),
             lambda: self._save("naks", naks(seen)),
@@ -100,7 +100,7 @@ class SparkTables:
         self._stored(name).createOrReplaceTempView(self._prefix + name)
 
     def _stored(self, name: str) -> DataFrame:
-        """A table as it was written."""
+        """Return a table as it was written."""
         types = ", ".join(f"{column.name} {column.type}" for column in TABLES[name].columns)
         return self._spark.read.schema(types).parquet(str(self._directory / name))
 
@@ -109,16 +109,16 @@ class SparkTables:
 
 
 T = TypeVar("T")
-# The jobs' tasks share the cores, so memory is that of one job; more threads would only wait.
+# The tasks of all jobs share the cores, so memory use is that of one job. More threads would only wait.
 THREADS = 4
 
 
 def in_parallel(spark: SparkSession, jobs: Sequence[Callable[[], T]]) -> list[T]:
-    """Run jobs side by side, in the caller's job group, and return their results in order. Raises the first error."""
+    """Run jobs concurrently in the caller's job group, and return their results in order. Raises the first error."""
     from pyspark import inheritable_thread_target
 
     with ThreadPoolExecutor(THREADS) as threads:
-        # Each thread has its own properties: Spark stores there which query it runs.
+        # Each thread needs its own properties, because Spark stores the current query in them.
         running = [threads.submit(inheritable_thread_target(spark)(job)) for job in jobs]
         try:
             for each in as_completed(running):
@@ -134,7 +134,7 @@ def in_parallel(spark: SparkSession, jobs: Sequence[Callable[[], T]]) -> list[T]
 
 
 def analyze(spark: SparkSession, options: AnalyzeOptions, listener: ProgressListener | None = None) -> Analysis:
-    """Run an analysis, in this process if it is small enough, else in the session. Raises if an input cannot be read."""
+    """Run an analysis, in this process if the inputs are small enough, else in Spark. Raises if an input cannot be read."""
     if not needs_spark(options.split(), options.ports):
         return analyze_here(options, listener)
     from pyspark.errors import PySparkException

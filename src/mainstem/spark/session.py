@@ -1,4 +1,4 @@
-"""A local Spark session: the right Java and Python, and measured settings."""
+"""Creates a local Spark session with a working Java, the right Python, and measured settings."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-# Without Hadoop's native library each checkpoint file starts several processes. These settings avoid that (a micro-batch takes
-# 90 ms instead of 150), but are right for local paths only.
+# Without Hadoop's native library, Spark starts several processes per checkpoint file. These settings avoid that, so a micro-batch
+# takes 90 ms instead of 150. They are correct only for local paths.
 LOCAL_CHECKPOINTS = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
 CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
-# Set by spark-submit for the program that it starts.
+# spark-submit sets this variable for the program that it starts.
 GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
 DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
-    # Unix sockets between the JVM and Python take a sixth less work than TCP.
+    # Between the JVM and Python, Unix sockets take a sixth less work than TCP.
     "spark.python.unix.domain.socket.enabled": "true",
-    # Larger buffers save a twentieth. (spark.buffer.size, the default, would slow down reading Parquet.)
+    # Larger buffers save 5%. (The default comes from spark.buffer.size; raising that would slow down reading Parquet.)
     "spark.sql.execution.pandas.udf.buffer.size": str(1 << 20),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -53,20 +53,20 @@ def register(spark: SparkSession) -> None:
     Sources: ``mainstem.recording``, ``mainstem.live``, ``mainstem.capture``. Sink: ``mainstem.channel``.
 
     Args:
-        spark: A session that was not created by ``create_session``.
+        spark: A session that ``create_session`` did not create.
 
     Example:
         >>> register(spark)
         >>> spark.read.format("mainstem.recording").load("/data/recordings").count()
     """
-    # Sources plan in a separate process, which cannot ask the session.
+    # Sources plan in a separate process that cannot ask the session.
     known = {"parallelism": parallelism_of(spark)}
     kinds = [type(source.__name__, (source,), known) for source in (RecordingSource, LiveSource)]
     for kind in (*kinds, CaptureSource, ChannelSink):
         try:
             spark.dataSource.register(kind)
         except AnalysisException as error:
-            # Spark 4.0 does not replace a source that it discovered itself, which lacks only the parallelism.
+            # Spark 4.0 does not replace a source that it found by itself. That source works, but does not know the parallelism.
             if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
                 raise
 
@@ -75,9 +75,9 @@ def settings(master: str, cores: int) -> dict[str, str]:
     """Return the settings that ``create_session`` applies by default."""
     chosen = dict(DEFAULTS)
     if not HAS_READ_LIMITS:
-        # Without it, Trigger.AvailableNow is one micro-batch: after a restart, only the uncommitted one, without newer data.
+        # Otherwise Trigger.AvailableNow runs only one micro-batch: after a restart, only the uncommitted one, without newer data.
         chosen["spark.sql.streaming.triggerAvailableNowWrapper.enabled"] = "true"
-    # A streaming query keeps its first number of partitions; the default of 200 is for clusters.
+    # A streaming query keeps the number of partitions it started with. The default of 200 is for clusters.
     chosen["spark.sql.shuffle.partitions"] = str(2 * cores)
     if master.startswith("local"):
         chosen |= LOCAL_CHECKPOINTS
@@ -88,7 +88,7 @@ def settings(master: str, cores: int) -> dict[str, str]:
 
 @contextmanager
 def _standard_error_in(path: Path | None) -> Iterator[None]:
-    """Redirect the standard error of child processes started in the block to a file."""
+    """Redirect the standard error of child processes that the block starts to a file."""
     if path is None:
         yield
         return
@@ -114,22 +114,22 @@ def create_session(
 ) -> SparkSession:
     """Create a local Spark session with Mainstem's formats registered, a Java that works, and measured settings.
 
-    Its workers run the same Python as this process.
+    Its workers run the same Python interpreter as this process.
 
     Args:
         name: The application name in Spark.
-        master: Where Spark runs. None: the master given to ``spark-submit`` if that started this process, else ``local[*]``.
+        master: Where Spark runs. None uses the master given to ``spark-submit`` if that started this process, else ``local[*]``.
         config: Settings that override every default. JVM settings (memory, Java options) apply only to the first session of a
             process.
         log_level: The lowest level that Spark logs.
-        log_file: File for the standard error of the JVM and its workers. None: this process's standard error.
+        log_file: A file for the standard error of the JVM and its workers. None uses this process's standard error.
 
     Returns:
         The session.
 
     Raises:
         MissingExtraError: pyspark is not installed.
-        ConfigurationError: Spark needs a Java, and there is none.
+        ConfigurationError: There is no Java for Spark.
 
     Example:
         >>> spark = create_session("tides", config={"spark.driver.memory": "4g"})
@@ -155,7 +155,7 @@ def create_session(
 
 
 def _submitted(name: str, config: Mapping[str, str] | None) -> SparkSession:
-    """Return the session of ``spark-submit``. Its settings win: they are the cluster's."""
+    """Return the session of ``spark-submit``. Its settings take precedence over ``config``, because they are the cluster's."""
     builder = SparkSession.builder.appName(name)
     for key, value in (config or {}).items():
         builder = builder.config(key, value)

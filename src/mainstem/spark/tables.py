@@ -1,9 +1,9 @@
-"""Tables as functions of DataFrames, the same in batch and streaming.
+"""Functions that derive tables from DataFrames, in the same way for batch and streaming.
 
-Each takes the frames of ``mainstem.capture``; ``messages``, ``sessions`` and ``problems`` also take rows of
-``mainstem.recording``. In batch, each row appears once. In streaming (output mode ``append``), a row of a stateful table
-appears again with a higher ``revision`` when it changes; ``latest(rows, TABLES[name].identity)`` keeps the last version of
-each. ``TABLES`` describes the columns.
+Each function takes the frames of ``mainstem.capture``. ``messages``, ``sessions`` and ``problems`` also take rows of
+``mainstem.recording``. In batch, each row appears once. In streaming (output mode ``append``), a changed row of a stateful table
+appears again with a higher ``revision``; ``latest(rows, TABLES[name].identity)`` keeps the last version of each row. ``TABLES``
+describes the columns.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ __all__ = [
 
 
 def select(folded: DataFrame, fold: Fold, table: Table) -> DataFrame:
-    """One table from the result of ``fold_frames.apply``."""
+    """Select one table from the result of ``fold_frames.apply``."""
 
     def expression(column: Column, place: str) -> str:
         if not place:
@@ -81,14 +81,14 @@ def _selected(rows: DataFrame, table: Table) -> DataFrame:
 def _folded(rows: DataFrame, table: Table, fold: Fold | None = None) -> DataFrame:
     fold = fold or table.fold
     assert fold is not None, f"{table.name} is not a table of a fold"
-    # pyarrow is imported only when a table is made.
+    # Imported here, so that pyarrow is loaded only when a table is made.
     from mainstem.spark.fold_frames import apply
 
     return select(apply(fold, rows, table.name), fold, table)
 
 
 def messages(recordings: DataFrame) -> DataFrame:
-    """Select the columns of messages from recordings.
+    """Select the columns of the table ``messages`` from recordings.
 
     Args:
         recordings: Rows of ``mainstem.recording`` or ``mainstem.live``, batch or streaming.
@@ -103,13 +103,13 @@ def messages(recordings: DataFrame) -> DataFrame:
 
 
 def frames(capture: DataFrame) -> DataFrame:
-    """Add the channel of each frame to captures. A payload that was read is kept.
+    """Add the column ``channel`` to the frames of captures. If the payload was read, it is kept.
 
     Args:
         capture: Rows of ``mainstem.capture``, batch or streaming.
 
     Returns:
-        The same rows with the column ``channel``; it is null where the protocol is not Aeron.
+        The same rows with the column ``channel``, which is null unless the protocol is Aeron.
 
     Example:
         >>> frames(capture).where("channel = '10.0.0.2:20121'").show()
@@ -118,7 +118,7 @@ def frames(capture: DataFrame) -> DataFrame:
 
 
 def sessions(rows: DataFrame) -> DataFrame:
-    """Find the sessions of Aeron streams: in captures, one for each destination of data; in recordings, the recorded ones.
+    """Find the sessions of Aeron streams: in captures, one per destination of the data; in recordings, the recorded ones.
 
     Args:
         rows: Rows of ``mainstem.capture``, or messages or frames of ``mainstem.recording``.
@@ -135,7 +135,7 @@ def sessions(rows: DataFrame) -> DataFrame:
 
 
 def _function(name: str) -> Callable[[DataFrame], DataFrame]:
-    """The function that makes a table of frames."""
+    """Return the function that derives a table from frames."""
     table = TABLES[name]
 
     def function(frames: DataFrame) -> DataFrame:
@@ -158,15 +158,15 @@ gaps = _function("gaps")
 naks = _function("naks")
 """The NAKs of Aeron streams: ``naks(capture).groupBy("receiver").sum("length").show()``."""
 retransmits = _function("retransmits")
-"""Data of Aeron streams that was sent again or arrived late, and why."""
+"""Data of Aeron streams that was sent again or arrived late, with the reason."""
 status_messages = _function("status_messages")
 """The status messages of Aeron streams."""
 rtt = _function("rtt")
-"""Round trips of RTTM, of NAKs and their repair, and of pings."""
+"""Round trips of RTTM requests, of NAKs and their repairs, and of pings."""
 flow_control = _function("flow_control")
-"""Pauses of Aeron publishers, and the cause of each."""
+"""Pauses of Aeron publishers, with the cause of each."""
 channels = _function("channels")
-"""The channels of all protocols."""
+"""The totals of each channel, for all protocols."""
 credits = _function("credits")  # noqa: A001 - the protocol's own word
 """The credit that bymux peers granted; needs ``bymuxPorts``."""
 rations = _function("rations")
@@ -180,10 +180,10 @@ aqueduct_channels = _function("aqueduct_channels")
 
 
 def problems(rows: DataFrame) -> DataFrame:
-    """Find the problems of captures or recordings, and the errors that peers reported.
+    """Find problems in captures or recordings, and errors that peers reported.
 
-    Skipped packets are counted: in batch, in one row for each file and reason; in streaming, in several rows whose ``packets``
-    add up, one for each task of a micro-batch.
+    Packets that were skipped are only counted. In batch, there is one row for each file and reason. In streaming, there is one for
+    each task of a micro-batch, and the ``packets`` of these rows add up.
 
     Args:
         rows: Rows of ``mainstem.capture``, or of ``mainstem.recording`` with the option ``rows=problems``.
@@ -203,7 +203,7 @@ def problems(rows: DataFrame) -> DataFrame:
 
 
 def _by_file(table: DataFrame) -> DataFrame:
-    """Problems with the PASSED_OVER rows of all tasks added up by file and reason."""
+    """Add up the PASSED_OVER rows of all tasks by file and reason. Other problems are unchanged."""
     from pyspark.sql import functions as f
 
     names = PROBLEMS.names
@@ -224,10 +224,10 @@ OF_FRAMES: dict[str, Callable[[DataFrame], DataFrame]] = {
 
 
 def latest(rows: DataFrame, identity: Iterable[str]) -> DataFrame:
-    """Keep the last version of each row that a streaming query wrote to a stateful table.
+    """Keep the last version of each row of a stateful table that a streaming query wrote.
 
     Args:
-        rows: The rows written, read in batch.
+        rows: The written rows, read in batch.
         identity: The columns that identify a row: ``TABLES[name].identity``.
 
     Returns:
@@ -247,17 +247,16 @@ _REPEAT_KEY = ("stream_id", "reserved_value")
 
 
 def drop_duplicates(recordings: DataFrame, *, within: str = "1 hour", timestamp: str = "recorded_at") -> DataFrame:
-    """Drop duplicates of messages that ``mainstem.channel`` sent.
+    """Drop duplicate messages that ``mainstem.channel`` sent more than once.
 
-    A message is identified by its stream and the key in its reserved value (``mainstem.message_keys``). Only one query may
-    write to a stream. A streaming DataFrame gets a watermark on the time: duplicates that arrive later than ``within`` are
-    kept.
+    A message is identified by its stream and the key in its reserved value (``mainstem.message_keys``). Only one query may write to
+    a stream. A streaming DataFrame gets a watermark on the time; duplicates that arrive later than ``within`` are kept.
 
     Args:
         recordings: Rows of ``mainstem.recording`` or ``mainstem.live``, with the columns ``stream_id`` and
             ``reserved_value`` and, when streaming, the time.
-        within: Streaming: how long keys are remembered, as a Spark interval. Batch remembers all.
-        timestamp: Streaming: the column of the time. For recordings without times, use ``timestamp``, which the option
+        within: In streaming, how long to remember keys, as a Spark interval. Batch remembers all.
+        timestamp: In streaming, the column with the time. For recordings without times, use ``timestamp``, which the option
             ``timestampFrom`` adds.
 
     Returns:

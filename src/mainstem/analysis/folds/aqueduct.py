@@ -1,4 +1,4 @@
-"""One channel of Aqueduct, from its frames."""
+"""The fold that reconstructs one Aqueduct channel from its frames."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class AqueductFold(Fold):
         (Column("file", "string", "path of the trace"), "file"),
         (Column("channel_id", "bigint", "the channel"), "channel_id"),
     )
-    inputs = {  # noqa: RUF012 - as the class above declares it
+    inputs = {  # noqa: RUF012 - the base class declares the type
         "time_ns": "time_ns",
         "packet": "packet",
         "frame_index": "frame_index",

@@ -1,4 +1,4 @@
-"""One bymux connection: its streams, their credit, its heartbeats."""
+"""The fold state of one bymux connection: its streams, their credit, and its heartbeats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mainstem.capture.schema import BYMUX_TYPES
 CREDIT, WRITE, PING, PONG, CLOSE, STOP_READ = range(6)
 assert tuple(BYMUX_TYPES.values()) == ("CREDIT", "WRITE", "PING", "PONG", "CLOSE", "STOP_READ")
 GLOBAL = 0x10
-# Maximum streams of one connection tracked at once; beyond it the oldest is emitted as is.
+# Streams of one connection that are tracked at once. Beyond this limit, the fold emits the oldest one in its current form.
 MAX_STREAMS = 4096
 
 CREDITS = Kind("credits", GRANT_COLUMNS, "time_ns", GRANT_IDENTITY)
@@ -53,7 +53,7 @@ def note(state: BymuxState, event: dict[str, Any], out: list[Row]) -> None:
         return
     is_global = bool(event["flags"] & GLOBAL)
     if is_global and kind == CREDIT:
-        # Zero is not a grant at all here, and there is no infinity.
+        # In a global CREDIT, zero grants nothing. It does not mean "no limit", as it does for a stream.
         out.append(_grant(state.creation, event, event["credit"] % UNSIGNED, None, state.seen))
     elif is_global and kind == WRITE:
         _stream(state, event["stream"], time_ns, out).opened_by = side
@@ -90,7 +90,7 @@ def _grant(stream: MuxStream, event: dict[str, Any], amount: int | None, stream_
 
 
 def _signed(value: Any) -> Any:
-    # Amounts have 64 bits without a sign; columns have a sign.
+    # Amounts are unsigned 64-bit integers, but columns are signed.
     return value - UNSIGNED if isinstance(value, int) and value >= 1 << 63 else value
 
 

@@ -1,4 +1,4 @@
-"""The totals of one channel: everything sent to or from an endpoint, in all sessions."""
+"""The fold for the totals of one channel: everything sent to or from an endpoint, in all sessions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainstem.capture.schema import Column
 if TYPE_CHECKING:
     from mainstem.analysis.folds.fold import Events
 
-# Sessions of one channel that are counted; the count stops there.
+# The highest number of sessions counted per channel.
 MAX_MEMBERS = 65536
 
 CHANNELS = Kind(
@@ -63,7 +63,7 @@ class ChannelFold(Fold):
             ),
         ),
     )
-    inputs = {  # noqa: RUF012 - as the class above declares it
+    inputs = {  # noqa: RUF012 - the base class declares the type
         "time_ns": "time_ns",
         "packet": "packet",
         "frame_index": "frame_index",

@@ -1,4 +1,4 @@
-"""Paths and connections in one fold, because a streaming query can hold only one."""
+"""Folds paths and connections together, because a streaming query supports only one fold."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ class RoundTripFold(Fold):
         state.seen = state.inner.seen if state.inner else 0
         return [row for row in rows if row.kind == RTT.name]
 
-    def pending_rows(self, state: CombinedState) -> list[Row]:  # noqa: ARG002 - a round trip is over when it is seen
+    def pending_rows(self, state: CombinedState) -> list[Row]:  # noqa: ARG002 - a round trip is final when it is emitted
         return []

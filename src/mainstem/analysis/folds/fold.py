@@ -1,4 +1,4 @@
-"""A fold: frames of one key in, rows of a few kinds out, with a state between."""
+"""The interface of folds: frames of one key go in, rows of several tables come out, and a state is kept in between."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 # -- states as JSON bytes, for checkpoints -----------------------------------------------------------------------------
 #
-# A class is written under its registered name, because checkpoints outlive a renaming of the class. A later release may add
-# fields with defaults; states without them stay readable. Any other change needs a new version.
+# Each class is stored under its registered name, so that renaming the class does not break checkpoints. A later release may add
+# fields with defaults, and can still read states without them. Any other change needs a new version.
 
 
 _CLASSES: dict[str, type] = {}
 _NAMES: dict[type, str] = {}
-# The key beside a dataclass's fields that holds its registered name.
+# The key that holds a dataclass's registered name, stored alongside its fields.
 _MARK = "#"
 WRITTEN_AS = "written as"
-"""The key of a field's metadata that holds its name in checkpoints, where that is not the field's own."""
+"""The metadata key for a field's name in checkpoints, if it differs from the field's own name."""
 VERSION = 1
-# Version 0 is the state alone.
+# Version 0 stored the state without this envelope.
 _VERSION, _STATE = "version", "state"
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def checkpointed(name: str) -> Callable[[type[T]], type[T]]:
 
 
 def registered_names() -> dict[str, type]:
-    """The classes by their names in checkpoints."""
+    """Return the registered classes by their names in checkpoints."""
     return dict(_CLASSES)
 
 
@@ -75,7 +75,7 @@ def dump(state: object) -> bytes:
 
 
 def load(data: bytes) -> Any:
-    """Read a state of this or an earlier release. Raises ConfigurationError for one of a later release."""
+    """Load a state that this release or an earlier one wrote. Raises ConfigurationError if a later release wrote it."""
     state = json.loads(data, object_hook=_instance)
     if not isinstance(state, dict):
         return state
@@ -90,11 +90,11 @@ def load(data: bytes) -> Any:
 
 
 TIMES = ("time_ns", "packet", "frame_index")
-"""The order in which frames are read; every fold has these among its inputs."""
+"""The columns that frames are sorted by. Every fold has them among its inputs."""
 
 
 class Events:
-    """Columns of equal length: int64 arrays, or object arrays for texts."""
+    """Columns of equal length: int64 arrays, or object arrays for strings."""
 
     def __init__(self, columns: Mapping[str, Any], length: int) -> None:
         self._columns, self.length = columns, length
@@ -109,16 +109,16 @@ class Events:
         return Events({name: column[start:stop] for name, column in self._columns.items()}, stop - start)
 
     def rows(self, names: Iterable[str], where: Any) -> list[tuple[Any, ...]]:
-        """The chosen frames as tuples of Python numbers."""
+        """Return the selected frames as tuples of Python values."""
         return list(zip(*(self._columns[name][where].tolist() for name in names), strict=True))
 
 
 PREFIX = "_"
-"""What the columns of a fold are called in a DataFrame: a key may have the same name."""
+"""The prefix of a fold's input columns in a DataFrame, because a key may have the same name as an input."""
 
 
 def from_arrow(batch: Any, names: Iterable[str]) -> Events:
-    """The prefixed columns of a record batch whose rows are in order."""
+    """Return the prefixed columns of a record batch whose rows are sorted."""
     columns = {}
     for name in names:
         column = batch.column(PREFIX + name)
@@ -140,7 +140,7 @@ def from_pandas(frame: Any, names: Iterable[str]) -> Events:
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> Events:
-    """Frames from dicts, for tests and small captures; missing numbers are 0."""
+    """Make events from dicts, for tests and small captures. Missing numbers are 0."""
     dicts = list(rows)
     columns = {}
     for name in names:
@@ -154,7 +154,7 @@ REVISION = Column("revision", "bigint", "frames of this key that had been read w
 
 
 class Row(NamedTuple):
-    """One row: its table, its revision, and its values by column (null if missing)."""
+    """One row: its table, its revision, and its values by column. Missing values are null."""
 
     kind: str
     revision: int
@@ -163,38 +163,38 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Kind:
-    """One table that a fold makes. Rows that agree in the fold's keys and in ``identity`` are versions of one row."""
+    """One table that a fold produces. Rows with the same fold keys and ``identity`` are versions of one row."""
 
     name: str
     columns: tuple[Column, ...]
     instant: str
-    """The column in nanoseconds that holds when a row was."""
+    """The column with the time of the row, in nanoseconds."""
     identity: tuple[str, ...] = ()
 
 
 class Fold(ABC):
-    """Turns the frames of one key into rows. ``state.dump`` must be able to write ``state``, which counts frames in ``seen``."""
+    """Turns the frames of one key into rows. Its state must be serializable by ``dump`` and count frames in ``seen``."""
 
     name: str
     keys: tuple[tuple[Column, str], ...]
-    """The columns that make a key, each with its expression over ``frames``; never null."""
+    """The key columns, each with an expression over ``frames`` that is never null."""
     inputs: dict[str, str]
-    """Further columns by name, each with its expression over ``frames``: whole numbers (never null), or texts."""
+    """The other columns by name, each with an expression over ``frames`` that gives a string, or an integer that is never null."""
     where: str
-    """Which frames are read, as an expression."""
+    """The condition that selects frames, as an expression."""
     kinds: tuple[Kind, ...]
 
     @abstractmethod
     def fresh(self) -> Any:
-        """The state before the first frame."""
+        """Return the state before the first frame."""
 
     @abstractmethod
     def feed(self, state: Any, events: Events) -> list[Row]:
-        """Process the next frames; return rows that will not change any more."""
+        """Process the next frames. Returns the rows that are final."""
 
     @abstractmethod
     def pending_rows(self, state: Any) -> list[Row]:
-        """The current form of rows that may still change."""
+        """Return the current form of rows that may still change."""
 
     def kind(self, name: str) -> Kind:
         return next(kind for kind in self.kinds if kind.name == name)
@@ -216,4 +216,4 @@ RTT = Kind(
     "time_ns",
     ("time_ns", "packet", "frame_index", "method"),
 )  # fmt: skip
-"""What a row of ``rtt`` is, whichever protocol it comes from."""
+"""The table ``rtt``, which is the same for every protocol."""

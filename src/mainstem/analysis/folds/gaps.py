@@ -1,4 +1,4 @@
-"""Gaps in what passed the capture, ranges that receivers requested again, and what became of them."""
+"""Detects gaps in the captured data and ranges that receivers NAKed, and tracks how each was resolved."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mainstem.capture.schema import Column
 if TYPE_CHECKING:
     from mainstem.analysis.folds.path_state import PathState
 
-# A sender does not resend twice within this time, and NAKs that were on their way still come: they are for the same loss.
+# A sender does not resend the same range again within this time. NAKs that were in flight still arrive; they are for the same loss.
 LATE_NAK_NS = 20 * NS_PER_MS
-# At most so long are NAKs for the same loss, where the receiver is far: more is not a round trip, but a NAK that was lost itself.
+# The upper limit of that time, for distant receivers. A longer delay is not a round trip: an earlier NAK was itself lost.
 LATEST_NAK_NS = 1000 * NS_PER_MS
-# Maximum gaps of one path tracked at once; beyond it the oldest is emitted as is.
+# Gaps of one path that are tracked at once. Beyond this limit, the fold emits the oldest one in its current form.
 MAX_GAPS = 1024
 
 GAPS = Kind(
@@ -105,12 +105,12 @@ def _add(state: PathState, gap: Gap, out: list[Row]) -> None:
 
 
 def ahead(state: PathState) -> int:
-    """The end of the open ranges: data below it may fill one, even if it is new to the capture."""
+    """Return the end of the highest open gap. Data below it may fill a gap even if the capture has not seen the data before."""
     return max((gap.end for gap in state.gaps), default=UNSEEN)
 
 
 def note_gap(state: PathState, start: int, end: int, time_ns: int, revision: int, out: list[Row]) -> None:
-    """The publisher is at ``end``, and nothing was seen after ``start``. Ranges that are already open are not noted again."""
+    """Record a gap: the publisher is at ``end``, but nothing after ``start`` was seen. Skips ranges that are already open."""
     pieces = [[start, end]]
     for gap in state.gaps:
         pieces = _without(pieces, gap.start, gap.end)
@@ -124,10 +124,10 @@ def _without(pieces: list[list[int]], start: int, end: int) -> list[list[int]]:
 
 
 def note_nak(state: PathState, start: int, end: int, hwm: int, time_ns: int, revision: int, out: list[Row]) -> None:
-    """A receiver requested a range again. Its part beyond ``hwm`` never passed the capture: it was lost before."""
+    """Process a NAK. The part of its range beyond ``hwm`` was lost before the capture, because the capture never saw it."""
     state.last_nak_ns = time_ns
     finalize_rows(state, time_ns, out)
-    # A range may have been lost on both sides of the capture: the rest of it was seen, or is beyond.
+    # Part of the range may already be in a known gap. The rest was either seen here and lost later, or lies beyond ``hwm``.
     pieces = [[start, end]] if start < end else []
     for gap in state.gaps + state.closed:
         if gap.start < end and start < gap.end:
@@ -145,14 +145,14 @@ def note_nak(state: PathState, start: int, end: int, hwm: int, time_ns: int, rev
 def note_filling(
     state: PathState, start: int, end: int, hwm: int, event: dict[str, Any], revision: int, out: list[Row]
 ) -> None:
-    """New data passed: it fills ranges beyond ``hwm`` that receivers had requested."""
+    """Process new data that may fill ranges beyond ``hwm`` that receivers NAKed."""
     new = max(start, hwm)
     if any(low < end and new < high for gap in state.gaps for low, high in gap.missing):
         note_again(state, start, end, event, revision, out)
 
 
 def note_again(state: PathState, start: int, end: int, event: dict[str, Any], revision: int, out: list[Row]) -> None:
-    """Data at or behind the highest position passed: repairs, and unneeded copies."""
+    """Process data at or below the highest position, which is either a repair or an unneeded copy."""
     time_ns = event["time_ns"]
     finalize_rows(state, time_ns, out)
     hit: Gap | None = None
@@ -194,7 +194,7 @@ def _answer(gap: Gap, event: dict[str, Any], revision: int) -> Row:
 
 
 def note_consumed(state: PathState, time_ns: int, revision: int) -> None:
-    """Receivers advanced: stop waiting for what is behind all of them."""
+    """Close the gaps that every receiver has moved past."""
     consumed = state.least_position
     for gap in [gap for gap in state.gaps if gap.end <= consumed]:
         gap.ended_ns, gap.passed, gap.revision = time_ns, True, revision
@@ -203,13 +203,13 @@ def note_consumed(state: PathState, time_ns: int, revision: int) -> None:
 
 
 def _late_ns(gap: Gap) -> int:
-    """How long NAKs that were sent before a gap's repair may still arrive: as long as the first one took."""
+    """Return how long after a gap's repair NAKs for it may still arrive: as long as the first NAK took."""
     reaction_ns = gap.first_nak_ns - gap.noticed_ns if gap.naks else 0
     return min(max(LATE_NAK_NS, reaction_ns), LATEST_NAK_NS)
 
 
 def finalize_rows(state: PathState, now_ns: int, out: list[Row]) -> None:
-    """Emit the gaps that no NAK in flight can concern any more."""
+    """Emit the gaps that a NAK still in flight can no longer refer to."""
     old = [gap for gap in state.closed if now_ns - gap.ended_ns > _late_ns(gap)]
     for gap in old:
         state.closed.remove(gap)
@@ -217,7 +217,7 @@ def finalize_rows(state: PathState, now_ns: int, out: list[Row]) -> None:
 
 
 def settle_all(state: PathState, out: list[Row]) -> None:
-    """Emit every gap as it is: the stream starts over."""
+    """Emit every gap in its current form, because the stream starts over."""
     out.extend(row_of(state, gap) for gap in state.closed + state.gaps)
     state.closed.clear()
     state.gaps.clear()

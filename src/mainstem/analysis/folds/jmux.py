@@ -1,4 +1,4 @@
-"""One Jmux connection: its requests, their rations, its pings."""
+"""The fold state of one Jmux connection: its requests, their rations, and its pings."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _rows(state: JmuxState, key: str) -> list[Row]:
 
 
 def pending_rows(state: JmuxState) -> list[Row]:
-    """The sessions whose id has not been reused: at most 128."""
+    """Return the sessions whose ids have not been reused, at most 128."""
     return [row for key in state.streams for row in _rows(state, key)]
 
 

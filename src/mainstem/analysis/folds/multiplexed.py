@@ -1,4 +1,4 @@
-"""One connection of bymux or Jmux."""
+"""The fold for one bymux or Jmux connection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MuxState:
 
 
 class MuxFold(Fold):
-    """Credits, rations, requests, streams and round trips of multiplexed connections."""
+    """The credits, rations, requests, streams and round trips of multiplexed connections."""
 
     name = "mux"
     keys = KEYS

@@ -1,4 +1,4 @@
-"""How the frames of one TCP connection reach the folds of the multiplexed protocols."""
+"""What the folds of both multiplexed protocols share: inputs, columns, and the state of one stream."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ KEYS = (
     (Column("file", "string", "path of the capture"), "file"),
     (Column("connection", "bigint", "number of the first packet of the TCP connection"), "connection"),
 )
-# Without a handshake in the capture, the side whose address sorts first counts as the client.
+# If the capture lacks the TCP handshake, the side whose address sorts first counts as the client.
 FROM_CLIENT = "coalesce(from_client, concat(src, ':', src_port) < concat(dst, ':', dst_port))"
-# The end of the connection, among the frames: no protocol has such a type.
+# A pseudo frame type for the end of the connection. No protocol uses this number.
 GONE = 1000
 INPUTS = {
     "time_ns": "time_ns",
@@ -29,7 +29,7 @@ INPUTS = {
     "length": "coalesce(length, 0)",
     "cookie": "coalesce(cookie, -1)",
 }
-# Pings of one connection whose pong is awaited.
+# Pings of one connection that may wait for a pong at once.
 MAX_PINGS = 64
 UNSIGNED = 1 << 64
 
@@ -79,7 +79,7 @@ MUX_STREAMS = Kind(
 @checkpointed("Lane")
 @dataclass
 class MuxStream:
-    """A stream. Lists hold a value for the server (0) and the client (1); ``left`` is None without a limit."""
+    """One stream. Lists hold a value for the server (0) and the client (1). ``left`` is None if there is no limit."""
 
     stream_id: int = field(metadata={WRITTEN_AS: "stream"})
     opened_ns: int
@@ -98,7 +98,7 @@ class MuxStream:
     revision: int = 0
 
     def write(self, side: int, length: int, time_ns: int) -> None:
-        """Count what ``side`` wrote."""
+        """Count a write by ``side``."""
         if not length:
             return
         self.bytes[side] += length
@@ -110,7 +110,7 @@ class MuxStream:
                 self.empty_since[side] = time_ns
 
     def grant(self, side: int, amount: int | None, time_ns: int) -> dict[str, Any]:
-        """Let the other side write ``amount`` more (None: no limit); return the columns of the grant."""
+        """Let the other side write ``amount`` more bytes (None for no limit), and return the columns of the grant."""
         writer, before = 1 - side, self.left[1 - side]
         after = None if amount is None or before is None else before + amount
         exhausted = None

@@ -1,40 +1,41 @@
-"""One path of an Aeron stream: everything between a publisher and one endpoint, in both directions.
+"""The fold for one path of an Aeron stream: everything between a publisher and one endpoint, in both directions.
 
-A path is a session, a stream and the endpoint that data goes to: DATA, PAD, SETUP and RTTM replies of the publisher, and NAK,
-SM, ERR and RTTM requests of receivers (``docs/protocols/aeron.md``).
+A path is identified by a session, a stream and the endpoint that data goes to. It has DATA, PAD, SETUP and RTTM replies from the
+publisher, and NAK, SM, ERR and RTTM requests from receivers (``docs/protocols/aeron.md``).
 
-Theory of operation. A capture has tens of millions of frames, nearly all of them data that continues where the last ended.
-Python can afford a few array operations for those, and function calls only for the rest. So frames come as columns
+Theory of operation. A capture has tens of millions of frames, and nearly all are data that continues where the last frame ended.
+Python can afford a few array operations for those, and function calls only for the rest. So frames arrive as columns
 (``Events``), and ``feed`` works in three steps:
 
-1. ``_next_change`` finds, by columns, the next frame after which positions are computed differently: the first frame that names
-   a term, a SETUP with other parameters, or data beyond the assumed term length. ``_change`` applies it. Between two changes
-   ``position = (term_id - base_term) * term_length + term_offset`` holds for every frame. ``_another_life`` finds, by the
-   columns of step 2, where a publisher starts again with the same parameters: its positions go back. ``_begin_again`` forgets
-   the earlier ones.
-2. ``_advance`` handles the frames between two changes by columns. Running maxima give, for each frame, the highest position
-   (``before``) and the time of the last new data before it. Masks follow: ``gap`` (starts above the highest position),
-   ``again`` (ends at or below it), ``fills`` (new, where a receiver requested data beyond it), ``pause`` (1 ms or more since
-   the last new data), ``ends`` (end of stream).
-3. Only frames in one of the masks, and every NAK, SM and RTTM, are *notable*: ``_note`` sees them one by one, in order, with the
-   derived values of their moment. ``gaps``, ``stalls`` and ``sessions`` have the rest.
+1. ``_next_change`` finds, in the columns, the next frame that changes how positions are computed: the first frame with a term
+   id, a SETUP with other parameters, or data beyond the assumed term length. ``_change`` applies it. Between two changes,
+   ``position = (term_id - base_term) * term_length + term_offset`` holds for every frame. If a publisher restarts with the same
+   parameters, its positions go back. ``_another_life`` detects that in the columns of step 2, and ``_begin_again`` discards the
+   earlier positions.
+2. ``_advance`` processes the columns of the frames between two changes. Running maxima give, for each frame, the highest
+   position (``before``) and the time of the last new data before it. From these it computes masks: ``gap`` (starts above the
+   highest position), ``again`` (ends at or below it), ``fills`` (new data in a range that a receiver NAKed), ``pause`` (1 ms or
+   more since the last new data), ``ends`` (end of stream).
+3. Only frames in one of the masks, and every NAK, SM and RTTM, are *notable*. ``_note`` processes them one at a time, in order,
+   each with the derived values at its time. The modules ``gaps``, ``stalls`` and ``sessions`` contain the details.
 
-State. ``PathState`` is all that later frames are compared with. It is bounded (``MAX_GAPS``, ``MAX_RECEIVERS``,
-``MAX_QUESTIONS``) and JSON in a checkpoint, and only this file and its three companions write it. During ``_note``, the fields
-carried by columns (``last_advance_ns``, ``largest``, ``stood``) have the values of that frame, because gaps and stalls read
-them; ``_advance`` sets them to the end of the piece afterwards.
+State. ``PathState`` holds everything that later frames are compared with. It is bounded (``MAX_GAPS``, ``MAX_RECEIVERS``,
+``MAX_QUESTIONS``) and stored as JSON in checkpoints. Only this module and its three companions write it. During ``_note``, the
+fields that the columns carry (``last_advance_ns``, ``largest``, ``stood``) have their values at that frame, because gaps and
+stalls read them. Afterwards ``_advance`` sets them to their values at the end of the batch.
 
 Invariants:
 
-- Cutting the frames anywhere gives the same rows. Tests cut everywhere.
+- The rows do not depend on how the frames are batched. Tests split them at every frame.
 - ``hwm`` never decreases between two restarts, and ``start <= hwm`` once data was seen.
-- A gap is in ``gaps`` while some of it is missing, then in ``closed`` until no NAK in flight can still name it
-  (``LATE_NAK_NS``); its row is emitted when it leaves ``closed``. ``missing`` pieces are disjoint and in order.
-- ``revision`` of a row is the number of frames of this path up to its last change, so a later form has a higher one.
-- The caller sorts by time. Within one instant, packet and frame index decide.
+- A gap is in ``gaps`` while part of it is missing, then in ``closed`` until no NAK in flight can still name it
+  (``LATE_NAK_NS``). Its row is emitted when it leaves ``closed``. Ranges in ``missing`` are disjoint and in order.
+- The ``revision`` of a row is the number of frames of this path up to the row's last change, so a later version has a higher one.
+- The caller sorts frames by time, and frames with equal times by packet and frame index.
 
-Without a SETUP the term length is unknown. Positions are then far apart (a term counts as 2^40 bytes) until a second term
-appears, whose distance gives a power of two. A frame beyond it proves that guess wrong, and positions restart.
+Without a SETUP, the term length is unknown. Terms then count as 2^40 bytes, which keeps their positions apart, until a second
+term appears. Its distance from the first gives a power of two. A frame beyond that length disproves the guess, and positions
+restart.
 """
 
 from __future__ import annotations
@@ -70,9 +71,9 @@ assert [AERON_TYPES[i] for i in (PAD, DATA, NAK, SM, ERR, SETUP, RTTM)] == [
     "RTTM",
 ]
 SEND_SETUP, SM_EOS, EOS, END, REPLY = 0x80, 0x40, 0x20, 0x40, 0x80
-# The channel of a frame is the endpoint that data goes to. What receivers send comes from there, or goes to a multicast
-# group's control address: the next one up, whose last byte wraps.
-# NAK, SM, ERR, RSP_SETUP, and a question for the round-trip time go from the receiver to the publisher.
+# The channel of a frame is the endpoint that data goes to. Frames from receivers come from that endpoint, or go to the control
+# address of a multicast group, which is one above the data address (its last byte wraps). The receiver sends NAK, SM, ERR,
+# RSP_SETUP and RTTM requests to the publisher.
 _TO_PUBLISHER = "(type in (2, 3, 4, 11) or (type = 6 and flags & 128 != 0))"
 _MULTICAST_4 = "regexp_like(dst, '^(22[4-9]|23[0-9])[.]')"
 _MULTICAST_6 = "lower(dst) like 'ff%:%'"
@@ -87,12 +88,13 @@ CHANNEL = (
     f" when {_TO_PUBLISHER} then concat(src, ':', src_port)"
     " else concat(dst, ':', dst_port) end"
 )
-# RTT requests awaiting a reply. One without a reply is dropped after this many later ones.
+# RTT requests that wait for a reply. A request is dropped if it has no reply after this many later ones.
 MAX_QUESTIONS = 64
-# A publisher that begins again is silent for longer than a SETUP is overtaken by data; a heartbeat is sent every 100 ms anyway.
+# Data overtakes a SETUP or a heartbeat by less than this time. A restarting publisher is silent for longer; heartbeats are sent
+# every 100 ms anyway.
 OVERTAKEN_SETUP_NS = 20 * NS_PER_MS
 OVERTAKEN_HEARTBEAT_NS = 200 * NS_PER_MS
-# After so long without a frame a receiver gives an image up, and a publisher that had ended is gone.
+# After this time without a frame, a receiver closes its image. If the publisher had ended, it is gone after the shorter time.
 SILENT_NS = 10_000 * NS_PER_MS
 SILENT_END_NS = 1_000 * NS_PER_MS
 
@@ -106,7 +108,7 @@ class PathFold(Fold):
         (Column("stream_id", "int", "the stream"), "stream_id"),
         (Column("channel", "string", "the endpoint that data goes to: address:port"), CHANNEL),
     )
-    inputs = {  # noqa: RUF012 - as the class above declares it
+    inputs = {  # noqa: RUF012 - the base class declares the type
         "time_ns": "time_ns",
         "packet": "packet",
         "frame_index": "frame_index",
@@ -126,7 +128,7 @@ class PathFold(Fold):
         "echo_timestamp": "coalesce(echo_timestamp, 0)",
         "sender": "if(type in (0, 1, 5), concat(src, ':', src_port), '')",
     }
-    # The status messages by which receivers of a multi-destination cast make themselves known belong to no session.
+    # Exclude the status messages with which receivers announce themselves to a multi-destination-cast. They belong to no session.
     where = (
         "protocol = 'aeron' and session_id is not null and type in (0, 1, 2, 3, 4, 5, 6, 11)"
         " and not (type = 3 and session_id = 0 and stream_id = 0 and flags & 128 != 0)"
@@ -166,11 +168,11 @@ class PathFold(Fold):
 
 
 def _next_change(state: PathState, events: Events, at: int) -> int:
-    """The index of the next frame that changes how positions are computed, or the number of frames."""
+    """Return the index of the next frame that changes how positions are computed, or the number of frames."""
     kind = events["type"][at:]
     setup, data = kind == SETUP, kind <= DATA
     if state.base_term is None:
-        # Any frame that names a term will do; a status message that only asks for a SETUP names none.
+        # Any frame with a term id will do. A status message that only requests a SETUP has none.
         news = setup | data | (kind == NAK) | ((kind == SM) & (events["flags"][at:] & SEND_SETUP == 0))
     else:
         news = setup & (
@@ -191,7 +193,7 @@ def _next_change(state: PathState, events: Events, at: int) -> int:
 
 
 def _change(state: PathState, events: Events, at: int, out: list[Row]) -> None:
-    """Apply the term ids and lengths that the frame at ``at`` shows."""
+    """Apply the term ids and lengths of the frame at ``at``."""
     fields = {name: int(events[name][at]) for name in ("type", "term_id", "initial_term_id", "term_length", "mtu")}
     if fields["type"] == SETUP:
         known = state.initial_term_id
@@ -207,14 +209,14 @@ def _change(state: PathState, events: Events, at: int, out: list[Row]) -> None:
     else:
         needed = max(state.base_end, 1)
         if state.term_length:
-            # The length that was found is too short after all: whatever was reckoned with it is void.
+            # The derived term length is too short, so the positions computed with it are invalid.
             needed = int(events["term_offset"][at] + events["frame_length"][at])
             _restart(state, fields["term_id"], out)
         state.term_length = max(LEAST_TERM_LENGTH, 1 << (needed - 1).bit_length())
 
 
 def _restart(state: PathState, base_term: int, out: list[Row]) -> None:
-    """Restart positions: a first frame, other parameters, or a wrong guess of the term length."""
+    """Restart positions, after a first frame, changed parameters, or a wrong guess of the term length."""
     if state.base_term is not None:
         _end_positions(state, out)
     state.base_term, state.base_end, state.term_length = base_term, 0, 0
@@ -222,13 +224,13 @@ def _restart(state: PathState, base_term: int, out: list[Row]) -> None:
 
 
 def _begin_again(state: PathState, out: list[Row]) -> None:
-    """The publisher starts again with the same parameters."""
+    """Begin a new life of a publisher that restarted with the same parameters."""
     _end_positions(state, out)
     state.totals.lives += 1
 
 
 def _end_positions(state: PathState, out: list[Row]) -> None:
-    """Compare no later frame with these positions."""
+    """Discard these positions, so that no later frame is compared with them."""
     gaps.settle_all(state, out)
     if not state.is_ended:
         stalls.note_end(state, state.last_ns, state.seen, out)
@@ -238,7 +240,7 @@ def _end_positions(state: PathState, out: list[Row]) -> None:
 
 
 def _advance(state: PathState, events: Events, out: list[Row]) -> int:
-    """Process frames between two changes by columns, then the notable ones singly; return how many belong to this life."""
+    """Process the frames between two changes: all by columns, then the notable ones singly. Returns how many are of this life."""
     kind, time_ns, flags = events["type"], events["time_ns"], events["flags"]
     is_data, is_sender = kind <= DATA, (kind <= DATA) | (kind == SETUP)
     sizes = np.where(is_data, (events["frame_length"] + 31) & ~31, 0)
@@ -262,13 +264,13 @@ def _advance(state: PathState, events: Events, out: list[Row]) -> int:
     silence = np.where(spoke[:-1] > 0, time_ns - spoke[:-1], 0)
     reached = _another_life(kind, sizes, is_sender & (start < before), time_ns - last_before, silence, ended)
     if reached < len(events):
-        # None of the frames before it begins another life.
+        # No frame before ``reached`` begins another life.
         return _advance(state, events.part(0, reached), out) if reached else 0
     pause = grows & (last_before > 0) & (time_ns - last_before >= stalls.HELD_NS)
     gap = is_sender & (start > before)
     again = is_data & (sizes > 0) & (end <= before)
     room = np.maximum.accumulate(np.concatenate(([state.largest], np.where(is_data & (kind == DATA), sizes, 0))))[:-1]
-    # A range that a receiver asked for before the capture saw it is filled by data that is new here.
+    # Data that is new to the capture can fill a range that a receiver NAKed before the capture saw it.
     nak_end = np.where(kind == NAK, start + ((np.maximum(events["nak_length"], 0) + 31) & ~31), UNSEEN)
     ahead = np.maximum.accumulate(np.concatenate(([gaps.ahead(state)], nak_end)))[:-1]
     fills = grows & (before < ahead)
@@ -294,10 +296,10 @@ def _advance(state: PathState, events: Events, out: list[Row]) -> int:
 
 
 def _another_life(kind: Any, sizes: Any, goes_back: Any, since_data: Any, silence: Any, ended: Any) -> int:
-    """The index of the first frame of the publisher's next life, or the number of frames.
+    """Return the index of the first frame of the publisher's next life, or the number of frames.
 
-    SETUP and heartbeats carry the publisher's position, which never goes back in one life, except in a frame that others
-    overtook. Data behind it is a repair from a publisher that has been heard all the time.
+    SETUP and heartbeats carry the publisher's position. Within one life it never goes back, except in a frame that others overtook.
+    Data below the position is a repair if the publisher was never silent for long.
     """
     overtaken_ns = np.where(kind == SETUP, OVERTAKEN_SETUP_NS, OVERTAKEN_HEARTBEAT_NS)
     tells = (sizes == 0) & (since_data >= overtaken_ns)
@@ -307,7 +309,7 @@ def _another_life(kind: Any, sizes: Any, goes_back: Any, since_data: Any, silenc
 
 
 def _ended_before(state: PathState, ends: Any, grows: Any) -> Any:
-    """For each frame, whether the stream had ended before it: an end of stream was seen, and no new data since."""
+    """Return, for each frame, whether the stream had ended before it: an end of stream, and no new data since."""
     decisive = np.where(ends | grows, np.arange(len(ends)), -1)
     latest = np.maximum.accumulate(np.concatenate(([-1], decisive)))[:-1]
     return np.where(latest >= 0, ends[latest], state.is_ended)
@@ -333,7 +335,7 @@ def _remember(state: PathState, events: Events, is_message: Any, sizes: Any, end
 
 
 def _note(state: PathState, event: dict[str, Any], revision: int, out: list[Row]) -> None:
-    """Process one notable frame, after setting the state that columns carry to its moment."""
+    """Process one notable frame, after setting the fields that columns carry to their values at that frame."""
     state.last_advance_ns, state.largest, state.stood = event["last_before"], event["room"], event["stood"]
     time_ns, hwm = event["time_ns"], event["before"]
     if event["pause"] and not event["ended"]:

@@ -1,4 +1,4 @@
-"""The state of one path: where its publisher and its receivers are, and what is missing."""
+"""The state of one path: the positions of its publisher and receivers, and the ranges that are missing."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from mainstem.analysis.folds.fold import WRITTEN_AS, checkpointed
 
 NS_PER_MS = 1_000_000
 UNSEEN = -(1 << 62)
-"""A position before every other: nothing was seen yet."""
+"""A position below all others. It means that nothing was seen yet."""
 
-# Where no SETUP gives the length of a term: the smallest, from which the true one is derived.
+# The minimum for a term length that is derived because no SETUP was captured.
 LEAST_TERM_LENGTH = 64 << 10
-# Receivers of one path that are tracked; of a larger group the first members stand for all.
+# Receivers of one path that are tracked. In a larger group, the first ones represent all of them.
 MAX_RECEIVERS = 1024
 
 
 def aligned(length: int) -> int:
-    """Round up to 32 bytes, where frames begin."""
+    """Round up to a multiple of 32 bytes, the alignment of frames."""
     return (length + 31) & ~31
 
 
 def wrapped(value: int) -> int:
-    """A difference of term ids, which wrap."""
+    """Return a difference of term ids as a signed 32-bit integer, because term ids wrap."""
     return ((value + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
 
 
@@ -80,7 +80,7 @@ class Totals:
 @checkpointed("PathState")
 @dataclass
 class PathState:
-    """Everything that later frames of one path are compared with. Positions count from the start of ``base_term``."""
+    """Everything that later frames of a path are compared with. Positions are relative to the start of ``base_term``."""
 
     seen: int = 0
     first_ns: int = 0
@@ -115,7 +115,7 @@ class PathState:
         terms = wrapped(term_id - (self.base_term or 0))
         if self.term_length:
             return terms * self.term_length + term_offset
-        # Before the length of a term is known, data was seen of one only: others are far away.
+        # While the term length is unknown, data of only one term was seen. Keep other terms far away from it.
         return (terms << 40) + term_offset
 
     def place(self, position: int) -> tuple[int, int]:
@@ -125,10 +125,10 @@ class PathState:
 
     @property
     def least_limit(self) -> int | None:
-        """The limit of the slowest receiver."""
+        """The lowest flow-control limit of any receiver."""
         return min((receiver.limit for receiver in self.receivers.values()), default=None)
 
     @property
     def least_position(self) -> int:
-        """The position up to which every receiver has consumed."""
+        """The position that every receiver has consumed up to."""
         return min((receiver.position for receiver in self.receivers.values()), default=UNSEEN)

@@ -1,4 +1,4 @@
-"""The totals of one recording."""
+"""The fold for the totals of one recording."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RecordedState:
 
 
 class RecordingFold(Fold):
-    """Sessions of recordings, from the rows of ``mainstem.recording``."""
+    """The sessions of recordings, from the rows of ``mainstem.recording``."""
 
     name = "recording"
     keys = (
@@ -58,7 +58,7 @@ class RecordingFold(Fold):
     kinds = (RECORDED,)
 
     def __init__(self, *, frames: bool = False) -> None:
-        """For rows that are messages, or frames."""
+        """Choose the inputs for rows that are messages, or with ``frames`` for rows that are frames."""
         self.inputs = {
             "time_ns": "coalesce(unix_micros(recorded_at) * 1000, 0L)",
             "packet": "position",

@@ -62,7 +62,7 @@ TYPES = 12
 
 
 def count(state: PathState, events: Events, grows: Any, sizes: Any) -> None:
-    """Add frames to the totals, by columns."""
+    """Add a batch of frames to the totals, by columns."""
     totals, kind, lengths = state.totals, events["type"], events["frame_length"]
     by_type = np.bincount(kind, minlength=TYPES).tolist()
     is_data = kind == 1

@@ -1,4 +1,4 @@
-"""Times in which a publisher sent nothing new, and their causes."""
+"""Finds periods in which a publisher sent nothing new, and their causes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mainstem.capture.schema import Column
 if TYPE_CHECKING:
     from mainstem.analysis.folds.path_state import PathState
 
-# Shorter than this a publisher that was held back would hardly notice.
+# A shorter stall hardly matters to a publisher.
 HELD_NS = NS_PER_MS
-# The interval of heartbeats: a publisher that is silent for so long has nothing to send.
+# The heartbeat interval. A publisher that is silent for this long has nothing to send.
 IDLE_NS = 100 * NS_PER_MS
 
 PUBLISHER, RECEIVER, NETWORK, UNKNOWN = "publisher", "receiver", "network", "unknown"
@@ -38,12 +38,12 @@ STALLS = Kind(
 
 
 def room(state: PathState) -> int:
-    """The window that a publisher needs to send: the largest frame of this stream so far."""
+    """Return the window that the publisher needs to send its next frame: the size of the largest frame so far."""
     return max(state.largest, 32)
 
 
 def left(state: PathState) -> int | None:
-    """The remaining window. A publisher that waits for all its receivers stops at the lowest of their limits."""
+    """Return the remaining window. A publisher that waits for all of its receivers stops at their lowest limit."""
     if state.limit is None:
         return None
     least = state.least_limit
@@ -57,13 +57,13 @@ def _is_held(state: PathState, window: int | None) -> bool:
 
 
 def note_window(state: PathState, before: int | None, time_ns: int) -> None:
-    """A status message arrived: did it unblock a publisher that had ``before`` left?"""
+    """Process a status message: record whether it unblocked a publisher whose window was ``before``."""
     if state.unblocked_at != state.stood and _is_held(state, before) and not _is_held(state, left(state)):
         state.unblocked_at, state.unblocked_ns, state.unblocked_left = state.stood, time_ns, before or 0
 
 
 def stall(state: PathState, until_ns: int, revision: int, *, ended: bool) -> Row | None:
-    """The silence since the last new data, if it is worth a row."""
+    """Return a row for the silence since the last new data, or None if it is too short."""
     start_ns = state.last_advance_ns
     duration = until_ns - start_ns
     if start_ns == 0 or duration < HELD_NS:
@@ -92,7 +92,7 @@ def stall(state: PathState, until_ns: int, revision: int, *, ended: bool) -> Row
 
 
 def note_end(state: PathState, until_ns: int, revision: int, out: list[Row]) -> None:
-    """A silence ends, with new data or the end of the stream."""
+    """End a silence, because of new data or the end of the stream."""
     row = stall(state, until_ns, revision, ended=True)
     if row is None:
         return

@@ -1,1 +1,1 @@
-"""Private: the page of an analysis, and what other pages share with it."""
+"""Private: the HTML page of an analysis, and parts that other pages share."""

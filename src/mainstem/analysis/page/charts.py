@@ -1,4 +1,4 @@
-"""The overall charts and those of each stream."""
+"""The charts of the whole analysis and of each stream."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _round_trips(timeline: Timeline) -> list[str]:
 
 
 def _lanes(summary: Summary, stalls: Sequence[RowDict]) -> str:
-    """A lane for each stream that was silent, the longest first."""
+    """Draw a lane for each stream that stalled, the longest stall first."""
     lanes: dict[StreamKey, list[tuple[float, float, str]]] = {}
     for row in stalls:
         start = (row["start_ns"] - summary.first_ns) / 1e9

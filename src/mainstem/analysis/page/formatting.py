@@ -1,4 +1,4 @@
-"""Numbers for people."""
+"""Formats numbers for people."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def several(number: int, one: str, many: str | None = None) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """A part as a percentage; a small part is not shown as zero."""
+    """Format a ratio as a percentage. A small ratio is never shown as zero."""
     if whole <= 0 or part <= 0:
         return "0 %"
     percent = 100 * part / whole

@@ -1,6 +1,6 @@
 """A report as one self-contained HTML file, readable on a phone, light or dark.
 
-``analyze`` and the demo build their pages from these parts; ``svg`` draws the charts.
+``analyze`` and the demo build their pages from these parts. ``svg`` draws the charts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# One column on a phone, two of charts on a desk, the colors of the reader's choice of light.
+# One column on a phone, two columns of charts on a wide screen, and a light or dark theme as the reader prefers.
 _STYLE = """
 :root { color-scheme: light dark; --ink: #22303c; --soft: #566673; --paper: #fff; --ground: #f3f5f7; --edge: #d9e1e8;
   --blue: #1f6fb2; --orange: #b8650f; --green: #24784a; --red: #b52f40; --violet: #7348a8; --good: #24784a; --bad: #b52f40; }
@@ -79,12 +79,12 @@ _PAGE = """<!doctype html>
 <footer>{footer}</footer>
 </main></body></html>
 """
-# Columns of texts, which may be long and wrap; numbers stay whole.
+# Columns of text, which may be long and wrap. Numbers never wrap.
 _TEXTS = ("channel", "text", "what became of it")
 
 
 def document(title: str, lead: str, verdict: Iterable[str], parts: Iterable[str], *, is_bad: bool, footer: str) -> str:
-    """The whole page. The parts are HTML, everything else is text; empty parts are left out."""
+    """Return the whole page. ``parts`` are HTML, and everything else is plain text. Empty parts are omitted."""
     return _PAGE.format(
         title=escape(title),
         style=_STYLE,
@@ -97,14 +97,14 @@ def document(title: str, lead: str, verdict: Iterable[str], parts: Iterable[str]
 
 
 def section(title: str, *content: str, lead: str = "") -> str:
-    """A titled part of the page, or nothing if it is empty."""
+    """Return a titled section of the page, or an empty string if it has no content."""
     inside = "".join(content)
     intro = f"<p>{escape(lead)}</p>" if lead else ""
     return f"<section><h2>{escape(title)}</h2>{intro}{inside}</section>" if inside else ""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table whose rows become cards on a narrow screen. Cells are HTML."""
+    """Return a table whose rows become cards on a narrow screen. Cells are HTML."""
     top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
     body = ""
     for row in rows:
@@ -129,5 +129,5 @@ def figure(title: str, picture: str, lead: str = "") -> str:
 
 
 def figures(parts: Iterable[str]) -> str:
-    """Charts side by side if there is space."""
+    """Arrange charts side by side if there is space."""
     return f'<div class="charts">{"".join(parts)}</div>'

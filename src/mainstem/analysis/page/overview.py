@@ -1,4 +1,4 @@
-"""The page of an analysis: an overview, its charts, and a part for each stream."""
+"""The page of an analysis: an overview with charts, and a section for each stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Charts as SVG texts: small, without a script, in the page's colors, light or dark."""
+"""Draws small SVG charts without scripts, in the page's light or dark colors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# Units of a chart are pixels on a phone; a wider screen scales it.
+# Chart units are pixels on a phone. Wider screens scale the chart.
 WIDTH, HEIGHT = 340, 160
 LEFT, RIGHT, TOP, BOTTOM = 46, 6, 8, 22
 TICKS = 4
@@ -18,7 +18,7 @@ TICKS = 4
 
 @dataclass(frozen=True)
 class Series:
-    """A line: its name, its color (a class of the page's style) and a value for each moment; None breaks the line."""
+    """A line in a chart: its name, its color (a CSS class), and a value for each time. None breaks the line."""
 
     name: str
     color: str
@@ -28,7 +28,7 @@ class Series:
 
 
 def nice_step(span: float, ticks: int = TICKS) -> float:
-    """1, 2 or 5 times a power of ten, which cuts ``span`` into about ``ticks`` pieces."""
+    """Return 1, 2 or 5 times a power of ten that divides ``span`` into about ``ticks`` steps."""
     if span <= 0:
         return 1.0
     raw = span / ticks
@@ -39,7 +39,7 @@ def nice_step(span: float, ticks: int = TICKS) -> float:
 def chart(
     times: Sequence[float], series: Sequence[Series], label: Callable[[float], str], *, title: str, unit: str = "s"
 ) -> str:
-    """Lines over ``times`` (seconds from 0); ``label`` formats the values of the axis."""
+    """Draw lines over ``times`` (seconds from 0). ``label`` formats the values of the axis."""
     top = max((value for line in series for value in line.values if value is not None), default=0.0)
     step = nice_step(top or 1.0)
     top = max(math.ceil((top or 1.0) / step - 1e-9), 1) * step
@@ -107,7 +107,7 @@ def _dots(times: Sequence[float], line: Series, x: Callable[[float], float], y: 
 
 
 def bars(values: Sequence[tuple[str, float]], label: Callable[[float], str], *, title: str) -> str:
-    """A horizontal bar for each name, followed by its value; negative ones go to the left."""
+    """Draw a horizontal bar for each name, followed by its value. Negative bars point left."""
     lane = 16
     left, right = max(LEFT, 6 + 6.5 * max((len(name) for name, _ in values), default=0)), 40
     low = min((value for _, value in values if value < 0), default=0.0)
@@ -129,7 +129,7 @@ def bars(values: Sequence[tuple[str, float]], label: Callable[[float], str], *, 
 
 
 def legend(series: Sequence[Series]) -> str:
-    """The names of the lines, below the chart."""
+    """Return the legend, which is shown below the chart."""
     items = "".join(f'<span><i class="key {line.color}"></i>{escape(line.name)}</span>' for line in series)
     return f'<div class="legend">{items}</div>'
 
@@ -138,7 +138,7 @@ def spans(
     rows: Sequence[tuple[str, Sequence[tuple[float, float, str]]]], first: float, last: float, *, title: str,
     series: Sequence[Series],
 ) -> str:  # fmt: skip
-    """Bars from one moment to another, in a lane for each name: (name, [(from, to, color)])."""
+    """Draw time spans in a lane for each name. Each row is ``(name, [(start, end, color)])``."""
     lane, last = 16, max(last, first + 1e-9)
     left = max(LEFT, 6 + 6.5 * max(len(name) for name, _ in rows))
     height = TOP + lane * len(rows) + BOTTOM

@@ -1,7 +1,8 @@
-"""Private: table formats with a commit log. Tasks of a micro-batch write data files, and the driver commits them.
+"""Private: table formats with a commit log. The tasks of a micro-batch write data files, and the driver commits them.
 
-A commit names the data files of a micro-batch, the query, and the number of the micro-batch. Readers only see files of commits. So
-a repeated task or micro-batch, or a driver that ends before the commit, leaves unused files but never a duplicate row.
+A commit contains the names of the data files, the query's id, and the number of the micro-batch. Readers see only committed
+files. So if a task or micro-batch is repeated, or the driver stops before the commit, unused files may remain, but no row is
+duplicated.
 
-``data_files`` runs in the tasks, ``batch_writer`` in the driver; a module for each format has what differs between them.
+``data_files`` runs in the tasks, and ``mainstem.spark.foreach_batch`` on the driver. Each format has a module of its own.
 """

@@ -1,4 +1,4 @@
-"""The interface of a table format, for the driver and for the tasks of a micro-batch."""
+"""The interface of a table format, for the driver and the tasks of a micro-batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mainstem.spark.formats.data_files import DataFiles
 
 DEFAULT_FILE_SIZE = 128 << 20
-# Attempts to commit. Each failure is another writer's success.
+# Commits are retried because other writers commit too. Each failed attempt means that another writer succeeded.
 COMMIT_ATTEMPTS = 20
 
 
@@ -28,18 +28,18 @@ class Compaction:
 
 
 class ColumnRules:
-    """How a format changes Spark's columns. By default it does not."""
+    """How a format changes Spark's columns. The default rules change nothing."""
 
     def stored(self, columns: StructType) -> StructType:
         """Return the columns in the types that the format stores them in."""
         return columns
 
     def name_key(self, path: Path) -> Hashable:
-        """Return the key by which names of columns and members must differ."""
+        """Return the key that makes names of columns and struct fields distinct."""
         return path
 
     def widens(self, before: DataType, now: DataType) -> bool:  # noqa: ARG002
-        """Whether a column can change from one type to the other and keep its values."""
+        """Return whether a column can change from one type to the other without changing its values."""
         return False
 
 
@@ -66,9 +66,9 @@ class Table(Protocol):
         ...
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[bytes]) -> bool:
-        """Add the files to the table in one commit. Returns False if the micro-batch is committed already."""
+        """Add the files to the table in one commit. Returns False if the micro-batch was already committed."""
         ...
 
     def compact(self, *, keep_s: float | None = None) -> Compaction:
-        """Join small files. With ``keep_s``, delete files that no reader of the last ``keep_s`` seconds needs."""
+        """Join small files. With ``keep_s``, also delete files that no reader has needed for that many seconds."""
         ...

@@ -1,4 +1,4 @@
-"""Compares a table's columns with those being written, and merges them if the table may grow."""
+"""Compares a table's columns with those being written, and merges them if the table may evolve."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 Path = tuple[str, ...]
-"""A column's name, then those of the members of structs; ``element``, ``key`` and ``value`` are parts of lists and maps."""
+"""The path of a column: its name, then the names of nested fields. Items of lists and maps are ``element``, ``key``, ``value``."""
 
 
 def split_by_name(
     columns: StructType, key: Callable[[Path], Hashable], before: StructType | None = None
 ) -> tuple[StructType, list[str]]:
-    """Split columns and members into those a table can hold and the paths of the others.
+    """Split columns and their nested fields into those that a table can hold and the paths of the others.
 
-    Refused are names whose ``key`` another column has, of these or of the table's own (``before``), and names with a NUL, which
-    ends a name in Arrow's C interface.
+    A name is refused if its ``key`` is taken by another column, either here or in the table (``before``), or if it contains a NUL,
+    which ends a name in Arrow's C interface.
     """
     seen: dict[Hashable, Path] = {}
     refused: list[str] = []
@@ -35,7 +35,7 @@ def split_by_name(
         return "\0" not in path[-1] and seen.setdefault(key(path), path) == path
 
     def held(kind: Any, path: Path) -> Any:
-        """The type without refused members; None if nothing remains."""
+        """Return the type without refused fields, or None if no field remains."""
         from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
         if isinstance(kind, StructType):
@@ -65,7 +65,7 @@ def split_by_name(
     return type(columns)([]) if whole is None else whole, refused
 
 
-# Spark's types that tables have, by their names without parameters.
+# The Spark types that tables support, by their names without parameters.
 TYPES = (
     "boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string", "binary", "date", "timestamp",
     "timestamp_ntz",
@@ -73,7 +73,7 @@ TYPES = (
 
 
 def check_types(columns: StructType, name_of_format: str) -> None:
-    """Raise ConfigurationError, with the column, for a type that a format does not have."""
+    """Raise ConfigurationError, naming the column, if a format does not support a column's type."""
 
     def check(kind: Any, name: str) -> None:
         if isinstance(kind, dict):
@@ -90,7 +90,7 @@ def check_types(columns: StructType, name_of_format: str) -> None:
 
 
 def check_names(columns: StructType, name_of_format: str, key: Callable[[Path], Hashable]) -> None:
-    """Raise ConfigurationError for a name that a format does not allow."""
+    """Raise ConfigurationError if a format does not allow a column's name."""
     _, refused = split_by_name(columns, key)
     if refused:
         raise ConfigurationError(
@@ -100,12 +100,12 @@ def check_names(columns: StructType, name_of_format: str, key: Callable[[Path], 
 
 
 def never(before: DataType, now: DataType) -> bool:  # noqa: ARG001
-    """The rule of formats that never change a column's type."""
+    """Return False, for formats that never change a column's type."""
     return False
 
 
 def difference(before: StructType, now: StructType) -> str:
-    """Describe how two schemas differ; empty if they do not."""
+    """Describe how two schemas differ. The text is empty if they do not."""
     old, new = ({item.name: item.dataType for item in kind.fields} for kind in (before, now))
     changes = [
         f"{name} is {old[name].simpleString()} in the table and {new[name].simpleString()} here"
@@ -120,10 +120,10 @@ def difference(before: StructType, now: StructType) -> str:
 def united(
     before: StructType, now: StructType, widens: Callable[[DataType, DataType], bool] = never, *, strict: bool = True
 ) -> StructType:
-    """Merge a table's columns with those being written, which come last; members of structs too.
+    """Merge a table's columns with those being written, which come last. Merges nested fields too.
 
-    ``widens`` says whether the format can change a column from the first type to the second. Without ``strict``, a column of
-    another type keeps the table's. Raises ConfigurationError, with the columns, for a type that cannot change or a name that
+    ``widens`` tells whether the format can change a column from the first type to the second. Without ``strict``, a column whose
+    type cannot change keeps the table's type. Raises ConfigurationError, naming the columns, if a type cannot change or a name
     differs only in case.
     """
     problems: list[str] = []
@@ -175,7 +175,7 @@ def _type(before: Any, now: Any, widens: Any, name: str, problems: list[str]) ->
 
 
 def plain(kind: Any) -> Any:
-    """A type as JSON, without nullability and metadata."""
+    """Return a type as JSON, without nullability and metadata."""
     if isinstance(kind, str):
         return kind
     value = kind.jsonValue() if hasattr(kind, "jsonValue") else kind

@@ -1,8 +1,8 @@
 """Writes the Parquet data files of one task: one open file per partition, and a new one at the target size.
 
-Rows stay in memory until they fill a row group. Memory over all partitions is bounded: beyond the limit, the largest group is
-written. So is the number of open files: beyond the limit, the least recently written one is closed. A task that fails deletes its
-files if it can; no commit names the rest.
+Rows stay in memory until they fill a row group. Memory and open files are bounded over all partitions: beyond the memory limit, the
+task writes the largest row group, and beyond the file limit, it closes the least recently written file. A task that fails tries
+to delete its files. No commit refers to any that remain.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BEFORE_SURROGATES, _AFTER_SURROGATES, _LAST = 0xD7FF, 0xE000, 0x10FFFF
 
 
 def upper_text(text: str, length: int) -> str | None:
-    """The text, or a text of at most ``length`` characters above it, in order of code points; None if there is none."""
+    """Return the text, or if it is longer than ``length``, a shorter one that sorts above it (by code points), or None."""
     if len(text) <= length:
         return text
     start = text[:length].rstrip(chr(_LAST))
@@ -43,17 +43,17 @@ def upper_text(text: str, length: int) -> str | None:
 
 
 class DataFiles(Protocol):
-    """Writes the data files of one table in the tasks, to which it is pickled."""
+    """Creates the data files of one table in the tasks. It is pickled to them."""
 
     @property
     def schema(self) -> pa.Schema: ...
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[Hashable, pa.RecordBatch]]:
-        """Split rows by table partition, with the columns of the files."""
+        """Split rows by table partition, and convert them to the columns of the files."""
         ...
 
     def create(self, partition: Any) -> Any:
-        """Create a file of a partition, with ``name``, ``sink`` (a binary file to write to), ``close()`` and ``discard()``."""
+        """Create a file of a partition. It has ``name``, ``sink`` (a binary file to write to), ``close()`` and ``discard()``."""
         ...
 
     @property
@@ -62,7 +62,7 @@ class DataFiles(Protocol):
         ...
 
     def describe(self, partition: Any, file: Any, metadata: Any, bounds: ColumnBounds) -> bytes:
-        """Describe a closed file for the commit, from its Parquet footer and the bounds of its columns."""
+        """Describe a closed file for the commit, given its Parquet footer and the bounds of its columns."""
         ...
 
 
@@ -70,12 +70,12 @@ class DataFiles(Protocol):
 
 
 class ColumnBounds:
-    """Bounds and null counts of columns over all rows of a file. NaN has no place in bounds, so none of them is floating."""
+    """Bounds and null counts of columns over all rows of a file. There are no floating-point columns, because NaN has no order."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.rows = 0
         self.nulls = dict.fromkeys(names, 0)
-        # Arrow values, because Python has no times after the year 9999.
+        # Arrow values, because Python has no times after year 9999.
         self._ends: dict[str, Any] = {}
 
     def add(self, rows: pa.Table) -> None:
@@ -90,7 +90,7 @@ class ColumnBounds:
             self._ends[name] = pc.min_max(pa.array([end[key] for end in ends for key in ("min", "max")], column.type))
 
     def of(self, name: str) -> tuple[Any, Any] | None:
-        """The minimum and maximum of a column; None if it has only nulls. Raises OverflowError."""
+        """Return the minimum and maximum of a column, or None if it has only nulls. Raises OverflowError."""
         if self.nulls[name] == self.rows:
             return None
         return self._ends[name]["min"].as_py(), self._ends[name]["max"].as_py()
@@ -98,28 +98,28 @@ class ColumnBounds:
 
 # -- the files of a task -----------------------------------------------------------------------------------------------
 
-# Memory for the rows of one row group, and for all rows of a task.
+# The memory limits for the rows of one row group and for all rows of a task.
 ROW_GROUP_BYTES = 32 << 20
 GATHERED_BYTES = 128 << 20
-# Files open at once. Each has buffers, and for a store an upload or a temporary file.
+# Maximum number of open files. Each has buffers and, in a store, an upload or a temporary file.
 MAX_OPEN = 64
 COMPRESSION = "zstd"
-# The column that a task returns, one row a file.
+# A task returns this column, with one row per file.
 FILE_COLUMN = "file"
 FILE_DDL = f"{FILE_COLUMN} binary"
 
 
 class WriteFiles:
-    """Writes the batches of a task: the function for ``mapInArrow``, pickled to the workers.
+    """The function for ``mapInArrow`` that writes the batches of a task. It is pickled to the workers.
 
-    ``names`` are the columns of the batches, in order; None keeps the names that the batches have.
+    ``names`` are the columns of the batches, in order. None keeps the names in the batches.
     """
 
     def __init__(self, files: DataFiles, target_bytes: int, names: Sequence[str] | None = None) -> None:
         self._files, self._target, self._names = files, target_bytes, names
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write rows, and return a row for each file."""
+        """Write the rows to files, and yield one row per file."""
         import pyarrow as pa
 
         if self._names is not None:
@@ -129,7 +129,7 @@ class WriteFiles:
 
 
 def write(files: DataFiles, batches: Iterator[pa.RecordBatch], target_bytes: int) -> Iterator[bytes]:
-    """Write batches to files of about the target size, and return the description of each for the commit."""
+    """Write batches to files of about ``target_bytes``, and yield the description of each for the commit."""
     opened: OrderedDict[Hashable, _OpenFile] = OrderedDict()
     finished: list[_OpenFile] = []
     group_bytes = max(min(ROW_GROUP_BYTES, target_bytes), 1)
@@ -171,7 +171,7 @@ def _bound(opened: OrderedDict[Hashable, _OpenFile], finished: list[_OpenFile]) 
 
 
 def _columns_with_statistics(schema: pa.Schema) -> list[str]:
-    """The paths of a file's columns except floats: Arrow's bounds exclude NaN, so readers would skip such rows."""
+    """Return the paths of all columns except floats. Arrow's bounds exclude NaN, so readers would skip rows with NaN."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -183,7 +183,7 @@ def _columns_with_statistics(schema: pa.Schema) -> list[str]:
 
 
 class _OpenFile:
-    """A file of one partition that rows are added to."""
+    """An open file of one partition, and the rows that wait to be written to it."""
 
     def __init__(self, files: DataFiles, partition: Any) -> None:
         from pyarrow import parquet
@@ -195,7 +195,7 @@ class _OpenFile:
         self.description = b""
         self._file = files.create(partition)
         try:
-            # Without the Arrow schema: readers would use its types instead of the table's.
+            # Do not store the Arrow schema, or readers would use its types instead of the table's.
             self._writer = parquet.ParquetWriter(
                 self._file.sink,
                 files.schema,
@@ -213,7 +213,7 @@ class _OpenFile:
         self.gathered += rows.nbytes
 
     def flush(self) -> int:
-        """Write the rows as a row group, and return the bytes of the file so far."""
+        """Write the waiting rows as a row group, and return the size of the file so far."""
         import pyarrow as pa
 
         table = pa.Table.from_batches(self._rows, self._files.schema)
@@ -231,7 +231,7 @@ class _OpenFile:
         self.description = self._files.describe(self._partition, self._file, metadata, self._bounds)
 
     def discard(self) -> None:
-        # The footer is useless, and a sink that failed may fail again.
+        # The footer is not needed, and a sink that failed may fail again.
         with suppress(OSError):
             self._writer.close()
         self._file.discard()
@@ -241,9 +241,9 @@ class _OpenFile:
 
 
 class NewFile:
-    """One new file of a store: written in place if it is local, else to a temporary file that is then put there.
+    """A new file in a store. A local file is written in place; otherwise a temporary file is written and then uploaded.
 
-    No reader knows its name before the commit, so it need not appear atomically.
+    No reader knows the name before the commit, so the file need not appear atomically.
     """
 
     def __init__(self, store: Store, name: str, disk: Disk = DISK) -> None:
@@ -297,7 +297,7 @@ class NewFile:
 
 
 def split(batch: pa.RecordBatch, keys: Sequence[Any]) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
-    """Split a batch by the values of ``keys``, arrays as long as the batch; null is a value."""
+    """Split a batch by the values of ``keys``, which are arrays as long as the batch. Null counts as a value."""
     import numpy as np
     import pyarrow as pa
 
@@ -305,7 +305,7 @@ def split(batch: pa.RecordBatch, keys: Sequence[Any]) -> Iterator[tuple[tuple[An
     for key in keys:
         encoded = key.dictionary_encode(null_encoding="encode")
         codes = codes * (len(encoded.dictionary) + 1) + encoded.indices.to_numpy(zero_copy_only=False)
-        # Dense again, so that any number of keys fits.
+        # Renumber the codes from 0, so that they fit for any number of keys.
         codes = np.unique(codes, return_inverse=True)[1].reshape(-1)
     if not batch.num_rows or not codes.any():
         if batch.num_rows:
@@ -319,7 +319,7 @@ def split(batch: pa.RecordBatch, keys: Sequence[Any]) -> Iterator[tuple[tuple[An
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch with the columns of a schema, by name; missing columns are null. Raises if a value does not fit."""
+    """Return a batch with the columns of a schema, matched by name. Missing columns are null. Raises if a value does not fit."""
     import pyarrow as pa
 
     names = set(batch.schema.names)

@@ -1,9 +1,9 @@
-"""Delta tables with ``deltalake`` (delta-rs), without a JVM.
+"""Writes Delta tables with ``deltalake`` (delta-rs), without a JVM.
 
-A commit has a transaction: the query's id and the micro-batch's number. deltalake refuses a commit if another commit has
-changed that transaction since the table was read. Then the table is read again, and the micro-batch is committed only if it is
-not there yet. Checkpoints of the log and compactions keep transactions. So ``committed`` reads the log once per micro-batch,
-and its result is valid until the commit.
+Each commit contains a transaction: the query's id and the number of the micro-batch. deltalake refuses the commit if another commit
+has changed that transaction since the table was read. The table is then read again, and the micro-batch is committed only if it
+is still missing. Transactions survive checkpoints of the log and compactions. So ``committed`` reads the log once per
+micro-batch, and its result stays valid until the commit.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class DeltaFiles:
         keys = conform(batch, self.partition_schema)
         texts = [_texts(column) for column in keys.columns]
         for values, part in split(rows, texts):
-            # Delta stores an empty text as null.
+            # Delta stores an empty string as null.
             yield tuple(value or None for value in values), pa.RecordBatch.from_arrays(part.columns, schema=self.schema)
 
     def create(self, partition: tuple[str | None, ...]) -> NewFile:
@@ -95,18 +95,18 @@ def _quoted(text: str) -> str:
 
 
 def _directory_name(column: str) -> str:
-    """A column's name as part of a directory name, which readers such as Polars do not decode."""
+    """Escape a column's name for a directory name. Readers such as Polars do not decode it, so escape as little as possible."""
     return "".join(_quoted(each) if each in "/\\=%" or each < " " else each for each in column)
 
 
 def _texts(values: Any) -> Any:
-    """The values of a partition column as texts, as in Delta's log."""
+    """Return the values of a partition column as strings, in the form of Delta's log."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_timestamp(values.type):
         zoned = "" if values.type.tz is None else "Z"
-        # A time without a zone has none in its text.
+        # The text of a time without a zone has no zone either.
         return pa.array(
             [
                 None if v is None else v.replace(tzinfo=None).isoformat(timespec="microseconds") + zoned
@@ -122,10 +122,10 @@ def _texts(values: Any) -> Any:
 class DeltaTable:
     """A Delta table at a URL or in a directory.
 
-    ``partition_by`` applies to a new table; ``target_bytes`` is the size of files that a compaction writes.
+    ``partition_by`` applies only to a new table. ``target_bytes`` is the size of the files that a compaction writes.
     """
 
-    # Delta's types are Spark's, and few readers know its wider types.
+    # Delta has the same types as Spark. Few readers support its type widening.
     rules = ColumnRules()
 
     def __init__(
@@ -143,11 +143,11 @@ class DeltaTable:
         self._url = f"s3://{url.partition('://')[2]}" if scheme in S3_SCHEMES else url
         self.name = self._store_url = url
         self._partition_by, self._target = list(partition_by), target_bytes
-        # As of the start of the micro-batch.
+        # The table as read at the start of the micro-batch.
         self._table: Any = None
 
     def _load(self) -> Any:
-        """The current table, or None."""
+        """Return the current table, or None."""
         import deltalake
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -195,7 +195,7 @@ class DeltaTable:
                 table.alter.add_columns([deltalake.Field.from_json(item.json()) for item in fields])
                 return
             except CommitFailedError:
-                # Another writer was first: check again what is left to do.
+                # Another writer committed first. Check again what remains to be done.
                 table = None
             except (DeltaError, OSError) as error:
                 if table is not None or self._load() is None:
@@ -252,10 +252,10 @@ class DeltaTable:
         )
         error: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS):
-            # After a failure, another writer may have changed the table.
+            # After a failed attempt, read the table again: another writer may have changed it.
             table, self._table = self._table or self._existing(), None
             if _version(table, query_id) >= batch_id:
-                # Committed earlier, by another driver of the query, or by an attempt whose response was lost.
+                # Already committed, by another driver of this query or by an attempt whose response was lost.
                 return False
             try:
                 table.create_write_transaction(
@@ -282,7 +282,7 @@ class DeltaTable:
             deleted: list[str] = []
             if keep_s is not None:
                 hours = ceil(max(keep_s, 0) / 3600)
-                # Also files that no commit ever named.
+                # ``full`` also deletes files that no commit ever referred to.
                 deleted = table.vacuum(
                     retention_hours=hours, enforce_retention_duration=False, dry_run=False, full=True
                 )
@@ -292,7 +292,7 @@ class DeltaTable:
 
 
 def _bounded_columns(table: Any) -> list[str]:
-    """The columns with bounds in the statistics of every file that has any bounds."""
+    """Return the columns that have bounds in the statistics of every file that has any bounds."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -313,7 +313,7 @@ def _bounded_columns(table: Any) -> list[str]:
 
 
 def _writer_properties(table: Any) -> Any:
-    """How a compaction writes files: like tasks, without statistics of floats. deltalake does not accept paths of members."""
+    """Make a compaction write files like tasks do, without float statistics. deltalake does not accept paths of nested fields."""
     import pyarrow as pa
     from deltalake import ColumnProperties, WriterProperties
 
@@ -336,26 +336,26 @@ def _columns(table: Any) -> StructType:
     return StructType.fromJson(json.loads(table.schema().to_json()))
 
 
-# -- statistics, by which readers skip files ---------------------------------------------------------------------------
+# -- statistics that let readers skip files ----------------------------------------------------------------------------
 #
 # If a file has bounds for any column, deltalake assumes that no value matches in a column without bounds. So the table property
-# ``delta.dataSkippingStatsColumns`` lists columns for which every file has bounds, and a file that cannot state one of them
-# states none. The property omits columns whose bounds deltalake cannot write when it compacts: floats, because bounds exclude
-# NaN, and decimals that it would write with an exponent or fewer digits.
+# ``delta.dataSkippingStatsColumns`` lists columns for which every file has bounds, and a file that cannot state the bounds of one
+# of them states none. The property omits columns whose bounds deltalake cannot write during a compaction: floats, because bounds
+# exclude NaN, and decimals that it would write with an exponent or with fewer digits.
 
 
 PROPERTY = "delta.dataSkippingStatsColumns"
-# Every reader reads all statistics, so only the first columns and the beginnings of texts have some.
+# Every reader loads all statistics, so keep them small: only the first columns, and only the beginnings of strings.
 MAX_COLUMNS = 32
 MAX_TEXT = 32
-# Decimals within these limits survive the conversion to a float and its shortest text.
+# Decimals within these limits survive a conversion to a float and back through its shortest text.
 MAX_DIGITS, MAX_SCALE = 15, 5
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def indexable(schema: Any) -> list[str]:
-    """The columns of an Arrow schema whose bounds can be stated for any values."""
-    # deltalake splits the property at commas, quoted or not.
+    """Return the columns of an Arrow schema whose bounds can be stated for any values."""
+    # deltalake splits the property at every comma, even a quoted one.
     return [item.name for item in schema if "," not in item.name and _is_indexable(item.type)]
 
 
@@ -378,7 +378,7 @@ def _is_indexable(kind: Any) -> bool:
 
 
 def property_of(names: Iterable[str]) -> str:
-    """The value of the table property that lists these columns."""
+    """Return the value of the table property that lists these columns."""
     return ",".join(map(_property_entry, names))
 
 
@@ -387,14 +387,14 @@ def _property_entry(name: str) -> str:
 
 
 def indexed(schema: Any, properties: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns whose bounds each file must state; none if the table lists other columns too, or none."""
+    """Return the columns whose bounds every file must state. Empty if the table lists no columns, or also others."""
     named = {_property_entry(name): name for name in indexable(schema)}
     entries = [each.strip() for each in properties.get(PROPERTY, "").split(",")]
     return tuple(named[entry] for entry in entries) if named.keys() >= set(entries) else ()
 
 
 def file_statistics(bounds: ColumnBounds) -> str:
-    """The statistics of a file, as JSON."""
+    """Return the statistics of a file as JSON."""
     counts = {"numRecords": bounds.rows, "nullCount": bounds.nulls}
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
@@ -402,7 +402,7 @@ def file_statistics(bounds: ColumnBounds) -> str:
         try:
             values = bounds.of(name)
         except OverflowError:
-            # The log cannot represent such a time.
+            # Delta's log cannot represent this time.
             return _json(counts)
         if values is None:
             continue
@@ -413,14 +413,14 @@ def file_statistics(bounds: ColumnBounds) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON with the exact digits of decimals, and no exponents."""
+    """Format JSON with all digits of decimals, and without exponents."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{json.dumps(name)}:{_json(each)}" for name, each in value.items()) + "}"
     return format(value, "f") if isinstance(value, Decimal) else json.dumps(value)
 
 
 def _lower(value: Any) -> Any:
-    """The value, or one below it, as in the log."""
+    """Return the value as the log stores it, or one just below it."""
     if isinstance(value, datetime):
         return _time(value - timedelta(microseconds=value.microsecond % 1000))
     if isinstance(value, date):
@@ -429,9 +429,9 @@ def _lower(value: Any) -> Any:
 
 
 def _upper(value: Any) -> Any:
-    """The value, or one above it, as in the log; None if there is none."""
+    """Return the value as the log stores it, or one just above it; None if there is none."""
     if isinstance(value, datetime):
-        # Readers add a millisecond for writers that round down, as happens here at the end of the year 9999.
+        # At the end of year 9999 this cannot round up. Readers add a millisecond, because other writers round down too.
         with suppress(OverflowError):
             value += timedelta(microseconds=-value.microsecond % 1000)
         return _time(value)

@@ -1,8 +1,8 @@
-"""Iceberg tables with ``pyiceberg``, without a JVM.
+"""Writes Iceberg tables with ``pyiceberg``, without a JVM.
 
-A commit changes a snapshot and a table property together. The property's name contains the query's id, and its value is the
-number of the micro-batch: snapshots expire, properties stay. A catalog accepts a commit only if the table has not changed since
-it was read. Otherwise the table is read again, and the micro-batch is committed only if it is not there yet. pyiceberg's own
+Each commit adds a snapshot and sets a table property. The property's name contains the query's id, and its value is the number of
+the micro-batch. Snapshots expire, but properties do not. A catalog accepts a commit only if the table has not changed since it
+was read. Otherwise the table is read again, and the micro-batch is committed only if it is still missing. pyiceberg's own
 retries would skip that check, so they are disabled for these commits.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 COMMITTED = "mainstem.committed."
 QUERY, BATCH = "mainstem.query-id", "mainstem.batch-id"
-# Every commit rewrites the metadata, so only some old versions are kept, and manifests are merged.
+# Every commit rewrites the metadata, so keep only some old versions, and merge manifests.
 NEW_TABLE = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
@@ -63,7 +63,7 @@ class IcebergFile:
                 self.sink.close()
             self._io.delete(self.name)
         except OSError:
-            # No commit names it.
+            # No commit refers to the file, so it may remain.
             return
 
 
@@ -74,7 +74,7 @@ class IcebergFiles:
     metadata: Any
     io_properties: dict[str, str]
     prefix: str
-    # pyiceberg reads bounds from the footer.
+    # Empty, because pyiceberg reads bounds from the footer.
     bounded: tuple[str, ...] = ()
 
     @cached_property
@@ -147,7 +147,7 @@ def _member(rows: pa.RecordBatch, path: str) -> Any:
 
 
 def data_file(description: bytes) -> Any:
-    """The ``DataFile`` from the description that a task returned."""
+    """Rebuild the ``DataFile`` from the description that a task returned."""
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.typedef import Record
 
@@ -165,7 +165,7 @@ def data_file(description: bytes) -> Any:
 
 
 class IcebergRules(ColumnRules):
-    """Iceberg has no 8-bit or 16-bit integers, joins names of members with a dot, and can widen some types."""
+    """The rules of Iceberg: no 8-bit or 16-bit integers, nested names joined with a dot, and some types that can widen."""
 
     def stored(self, columns: StructType) -> StructType:
         stored: StructType = _stored(columns)
@@ -183,9 +183,9 @@ class IcebergRules(ColumnRules):
 
 
 class IcebergTable:
-    """An Iceberg table of a catalog, which is opened when it is first needed.
+    """An Iceberg table of a catalog. The catalog is opened on first use.
 
-    ``partition_by`` applies to a new table; ``target_bytes`` is the size of files that a compaction writes.
+    ``partition_by`` applies only to a new table. ``target_bytes`` is the size of the files that a compaction writes.
     """
 
     rules: ColumnRules = IcebergRules()
@@ -211,7 +211,7 @@ class IcebergTable:
         except (ConfigurationError, StoreError):
             raise
         except Exception as error:
-            # Each kind of catalog raises its library's errors.
+            # Each kind of catalog raises errors of its own library.
             raise StoreError(self.name, f"cannot open the catalog: {error}") from error
 
     def _load(self) -> Any:
@@ -223,7 +223,7 @@ class IcebergTable:
             return None
 
     def existing(self) -> Any:
-        """The current table. Raises ConfigurationError if there is none."""
+        """Return the current table. Raises ConfigurationError if it does not exist."""
         table = self._load()
         if table is None:
             raise ConfigurationError(f"{self.name} is not in its catalog")
@@ -258,7 +258,7 @@ class IcebergTable:
                     update.union_by_name(to_arrow_schema(whole, timezone="UTC"))
                 return
             except (CommitFailedException, TableAlreadyExistsError):
-                # Another writer was first: check again what is left to do.
+                # Another writer committed first. Check again what remains to be done.
                 continue
         raise StoreError(self.name, f"lost {COMMIT_ATTEMPTS} commits to other writers")
 
@@ -292,7 +292,7 @@ class IcebergTable:
         for _ in range(COMMIT_ATTEMPTS):
             table = self.existing()
             if _committed(table, query_id) >= batch_id:
-                # Committed earlier, by another driver of the query, or by an attempt whose response was lost.
+                # Already committed, by another driver of this query or by an attempt whose response was lost.
                 return False
             try:
                 with without_retries(table).transaction() as transaction:
@@ -314,7 +314,7 @@ class IcebergTable:
 
 
 def without_retries(table: Any) -> Any:
-    """The table, changed in this process only so that commits fail at once if another writer was first."""
+    """Disable commit retries of this table object, so that a commit fails at once if another writer was first."""
     properties = {**table.metadata.properties, **NO_RETRIES}
     table.metadata = table.metadata.model_copy(update={"properties": properties})
     return table
@@ -348,14 +348,14 @@ def _stored(kind: Any) -> Any:
     return kind
 
 
-# -- statistics, by which readers skip files ---------------------------------------------------------------------------
+# -- statistics that let readers skip files ----------------------------------------------------------------------------
 #
-# pyiceberg computes them from the file's footer. It raises for times beyond Python's range and for texts whose bound would end
-# in a surrogate, and ignores row groups without bounds. A column with any of these gets no bounds in the manifest.
+# pyiceberg computes them from the file's footer. It raises for times beyond Python's range and for strings whose bound would end in
+# a surrogate, and it ignores row groups without bounds. In each of these cases, the column gets no bounds in the manifest.
 
 
 def file_statistics(metadata: Any, schema: Any, properties: Mapping[str, str]) -> dict[str, Any]:
-    """The statistics of a file, from its footer, as arguments of a ``DataFile``. The table's properties choose them by column."""
+    """Compute a file's statistics from its footer, as arguments of ``DataFile``. The table's properties choose them by column."""
     from pyiceberg.io.pyarrow import (
         compute_statistics_plan,
         data_file_statistics_from_parquet_metadata,
@@ -376,7 +376,7 @@ def file_statistics(metadata: Any, schema: Any, properties: Mapping[str, str]) -
 
 
 def _possible(collector: Any, metadata: Any, position: int) -> Any:
-    """Limit the statistics of a column to those that every row group of the file has."""
+    """Limit the statistics of a column to those that every row group has."""
     from pyiceberg.io.pyarrow import MetricModeTypes, MetricsMode
 
     chunks = [metadata.row_group(i).column(position) for i in range(metadata.num_row_groups)]
@@ -400,24 +400,24 @@ def _has_bounds(chunk: Any) -> bool:
 
 # -- compaction --------------------------------------------------------------------------------------------------------
 #
-# Files are joined within their partition, in groups of about the target size; one commit replaces all of them. A catalog takes
-# it only where the table is as it was read, so no append is lost: where one came first, the same files are committed to the
-# table as it is then, provided that those which they replace are still in it.
+# A compaction joins the files of each partition into files of about the target size, and one commit replaces all of them. A catalog
+# accepts the commit only if the table has not changed since it was read, so no append is lost. If another writer committed first,
+# the same files are committed to the changed table, provided that all files they replace are still in it.
 
 
-# A file above this part of the target size stays as it is.
+# A file larger than this fraction of the target size is not compacted.
 SMALL = 0.75
 PREFIX = "compacted"
 OWN = re.compile(rf"(?:part-[^/]+|{PREFIX})-[0-9a-f]{{32}}\.parquet")
 
 
 def _groups(loaded: Any, target_bytes: int) -> list[list[Any]]:
-    """Groups of scan tasks: small files of one partition that fit into one file."""
+    """Return groups of scan tasks: the small files of one partition that fit into one file."""
     open_groups: dict[tuple[Any, ...], list[Any]] = {}
     groups: list[list[Any]] = []
     for task in loaded.scan().plan_files():
         file = task.file
-        # Files with deleted rows, or of another partition spec, are left alone.
+        # Skip files with deleted rows, and files of another partition spec.
         if task.delete_files or file.spec_id != loaded.metadata.default_spec_id:
             continue
         if file.file_size_in_bytes >= target_bytes * SMALL:
@@ -442,7 +442,7 @@ def _join(table: IcebergTable, target_bytes: int) -> tuple[int, int]:
         return 0, 0
     scan = ArrowScan(loaded.metadata, loaded.io, loaded.schema(), AlwaysTrue())
     files = table.files_of(loaded, PREFIX)
-    # One group after the other, so memory holds a batch and a row group.
+    # Process one group at a time, so that memory holds only a batch and a row group.
     written = [
         data_file(each) for group in groups for each in write(files, scan.to_record_batches(group), target_bytes)
     ]
@@ -475,7 +475,7 @@ def _join(table: IcebergTable, target_bytes: int) -> tuple[int, int]:
 
 
 def _expire(table: IcebergTable, keep_s: float) -> int:
-    """Expire snapshots older than this many seconds, delete data files only they use, and return the number of files."""
+    """Expire snapshots older than ``keep_s`` seconds, and delete data files that only they use. Returns the number of files."""
     from pyarrow.fs import FileSelector, FileType
 
     before = datetime.now(UTC) - timedelta(seconds=keep_s)
@@ -496,7 +496,7 @@ def _expire(table: IcebergTable, keep_s: float) -> int:
 
 
 def _path(location: str) -> str:
-    """A location's path in its file system."""
+    """Return a location's path in its file system."""
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
     return str(PyArrowFileIO.parse_location(location)[2])
@@ -505,7 +505,7 @@ def _path(location: str) -> str:
 # -- catalogs ----------------------------------------------------------------------------------------------------------
 
 
-# The catalog of a warehouse directory, for the programs of one machine.
+# The catalog in a warehouse directory, for the processes of one host.
 CATALOG_FILE, LOCAL_NAME = "catalog.db", "mainstem"
 
 
@@ -516,12 +516,12 @@ def open_catalog(
 
     Args:
         warehouse: The location of new tables; empty if the catalog chooses it.
-        name: The catalog's name in pyiceberg's configuration; empty with ``options`` only, or for a file in the warehouse.
-        options: Properties of the catalog, such as ``uri``, which override the configuration.
-        store: Options of the warehouse's store, by pyarrow's names or Hadoop's.
+        name: The catalog's name in pyiceberg's configuration. Empty if ``options`` define it, or for a file in the warehouse.
+        options: Catalog properties, such as ``uri``, which override the configuration.
+        store: Options of the warehouse's store, under their pyarrow or Hadoop names.
 
     Raises:
-        ConfigurationError: There is no such catalog, or none is named and the warehouse is not a directory.
+        ConfigurationError: The catalog does not exist, or ``name`` is empty and the warehouse is not a directory.
         MissingExtraError: pyiceberg is not installed.
     """
     with needs_extras():

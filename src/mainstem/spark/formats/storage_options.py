@@ -30,14 +30,14 @@ def _endpoint(values: Mapping[str, Any]) -> str | None:
 
 
 def _s3_proxy(values: Mapping[str, Any]) -> str:
-    """The proxy for Arrow's S3 client, which pyiceberg uses and which ignores the environment."""
+    """Return the proxy for Arrow's S3 client. pyiceberg uses that client, and it ignores the environment."""
     is_tls = values.get("scheme") != "http"
     host = urlsplit(_endpoint(values) or "https://s3.amazonaws.com").hostname or ""
     return proxy_for(host, is_tls=is_tls)
 
 
 _AZURE = ("account_name", "account_key", "sas_token", "tenant_id", "client_id", "client_secret")
-# The names of each library for an option of pyarrow's; empty if it goes into another one.
+# Each library's name for an option, by pyarrow's name. An empty name means that the value is part of another option.
 _DELTA = {
     "s3": {
         "access_key": "aws_access_key_id", "secret_key": "aws_secret_access_key", "session_token": "aws_session_token",
@@ -61,7 +61,7 @@ _ICEBERG = {
 
 
 def _store_options(url: str, options: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    """The kind of store, and its options by pyarrow's names; an empty kind for any other URL."""
+    """Return the kind of store and its options under pyarrow's names. The kind is empty for other URLs."""
     scheme, host = scheme_of(url), urlsplit(url).netloc
     if scheme in S3_SCHEMES:
         return "s3", s3_options(url, host, options)
@@ -73,7 +73,7 @@ def _store_options(url: str, options: Mapping[str, str]) -> tuple[str, dict[str,
 
 
 def _renamed(url: str, values: Mapping[str, Any], names: Mapping[str, str], library: str) -> dict[str, Any]:
-    """The options by the names of a library. Raises ConfigurationError for one that it does not have."""
+    """Rename options for a library. Raises ConfigurationError if it lacks one of them."""
     if unknown := sorted(set(values) - set(names)):
         raise ConfigurationError(f"{url}: {library} has no counterpart of the option {unknown[0]!r}")
     renamed = {names[name]: value for name, value in values.items()}
@@ -84,10 +84,10 @@ def _renamed(url: str, values: Mapping[str, Any], names: Mapping[str, str], libr
 
 
 def delta_options(url: str, options: Mapping[str, str]) -> dict[str, str]:
-    """The ``storage_options`` of deltalake for a table at ``url``.
+    """Return deltalake's ``storage_options`` for a table at ``url``.
 
     Raises:
-        ConfigurationError: The store has no such option, or deltalake has no counterpart of it.
+        ConfigurationError: The store does not have the option, or deltalake does not support it.
     """
     store, values = _store_options(url, options)
     if store:
@@ -101,10 +101,10 @@ def delta_options(url: str, options: Mapping[str, str]) -> dict[str, str]:
 
 
 def iceberg_options(url: str, options: Mapping[str, str]) -> dict[str, str]:
-    """The properties of pyiceberg's FileIO for a warehouse at ``url``.
+    """Return the properties of pyiceberg's FileIO for a warehouse at ``url``.
 
     Raises:
-        ConfigurationError: The store has no such option, or pyiceberg has no counterpart of it.
+        ConfigurationError: The store does not have the option, or pyiceberg does not support it.
     """
     store, values = _store_options(url, options)
     if store:

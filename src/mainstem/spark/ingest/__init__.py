@@ -1,13 +1,13 @@
-"""Private: loads recordings or a live channel into a table, once or continuously, each message once.
+"""Private: loads recordings or a live channel into a table, once or continuously. Each message is loaded exactly once.
 
-The table is partitioned by ``date`` and ``stream_id``. It also has ``recording_id``, ``session_id``, ``position``,
-``recorded_at``, ``problem``, the codec's columns, ``rescued`` and ``payload``. Every message is in it:
+The table is partitioned by ``date`` and ``stream_id``. It also has the columns ``recording_id``, ``session_id``, ``position``,
+``recorded_at`` and ``problem``, the codec's columns, ``rescued`` and ``payload``. It contains every message:
 
-- If the codec cannot read a message, a value has another type than its column, or there are no rows, the message becomes a row
-  with the reason in ``problem``, its bytes in ``payload``, and nulls in the codec's columns.
-- Fields that the schema lacks are in ``rescued``, as JSON.
+- If the codec cannot read a message, if a value has another type than its column, or if the message has no rows, the message
+  becomes a row with the reason in ``problem``, its bytes in ``payload``, and nulls in the codec's columns.
+- Fields that the schema lacks go to ``rescued``, as JSON.
 
-A restarted ingest uses the table's columns. Other columns are refused unless ``evolve`` allows adding them.
+When an ingest restarts, it uses the table's columns. It refuses other columns unless ``evolve`` allows adding them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["META", "OBSERVED", "RESCUE_COLUMNS", "Count", "IngestOptions", "remaining", "source", "start", "table"]
 
-# Imported lazily: `mainstem compact` opens tables without Spark.
+# Imported lazily, because `mainstem compact` opens tables without Spark.
 _HOMES = {
     "META": "mainstem.spark.ingest.options",
     "OBSERVED": "mainstem.spark.ingest.options",

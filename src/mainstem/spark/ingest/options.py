@@ -21,7 +21,7 @@ META_DDL = "date date, stream_id int, recording_id bigint, session_id int, posit
 RESCUE_DDL = "rescued string, payload binary"
 PARTITIONS = ("date", "stream_id")
 OBSERVED = "ingested"
-# In the table's directory. Readers of the table ignore names that start with an underscore.
+# Stored in the table's directory. Readers of the table ignore names that start with an underscore.
 CHECKPOINT, SCHEMA_FILE = "_checkpoint", "_schema.json"
 FORMATS = ("parquet", "delta", "iceberg")
 MIN_FILE_SIZE = 1 << 10
@@ -33,7 +33,7 @@ NO_COMPACTION = (
 
 @dataclass(frozen=True, kw_only=True)
 class IngestOptions:
-    """The input and the table. ``source`` is a location of recordings, or an Aeron channel (with ``streams``)."""
+    """What to read and where to write. ``source`` is a location of recordings, or an Aeron channel (with ``streams``)."""
 
     source: str
     out: Path | str = ""
@@ -63,12 +63,12 @@ class IngestOptions:
 
     @property
     def recordings(self) -> str:
-        """The location of the recordings; empty for a live channel that is not recorded."""
+        """The location of the recordings; empty for a live channel without a recording."""
         return self.record_to if self.is_live else self.source
 
     @property
     def reading(self) -> RecordingOptions:
-        """The options of the source that reads the recordings."""
+        """The options for reading the recordings."""
         return source_options(self.recordings, {} if self.is_live else self.source_options)
 
     @property
@@ -78,18 +78,18 @@ class IngestOptions:
 
     @property
     def keeps_null_dates(self) -> bool:
-        """Whether rows without a time are kept: publishers set the time."""
+        """Whether rows without a time are kept, because publishers set the time and may leave it out."""
         return self.timestamp_from not in ("", "recorded_at")
 
     @property
     def checkpoint_location(self) -> str:
-        """Spark's checkpoint: by default in the table's directory, where readers of the table ignore it."""
-        # A warehouse has several tables.
+        """Spark's checkpoint. By default it is in the table's directory, where readers of the table ignore it."""
+        # A warehouse can hold several tables, so the path includes the table's name.
         return self.checkpoint or str(self.local_directory / CHECKPOINT / self.table)
 
     @property
     def local_directory(self) -> Path:
-        """The table's directory, if it is local."""
+        """The table's local directory."""
         store = open_store(self.out)
         path = store.local_path()
         assert path is not None
@@ -100,7 +100,7 @@ class IngestOptions:
         return bool(str(self.out)) and scheme_of(str(self.out)) in ("", "file")
 
     def check(self) -> None:
-        """Raise ConfigurationError if options are missing or contradict each other."""
+        """Raise ConfigurationError if an option is missing or contradicts another."""
         self._check_table()
         if self.is_live and not self.streams:
             raise ConfigurationError("--stream is required when reading from an Aeron channel")

@@ -1,4 +1,4 @@
-"""The streaming query that turns messages into rows of the table."""
+"""Builds the streaming query that turns messages into rows of the table."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NO_TIMES = (
 
 
 def source(spark: SparkSession, options: IngestOptions, columns: StructType | None = None) -> DataFrame:
-    """The messages as a streaming DataFrame; with the codec's columns, decoded rows."""
+    """Return the messages as a streaming DataFrame. With the codec's ``columns``, Spark gets decoded rows."""
     reader = spark.readStream.format("mainstem.live" if options.is_live else "mainstem.recording")
     if options.has_event_time:
         reader = reader.option("timestampFrom", options.timestamp_from)
@@ -57,7 +57,7 @@ def source(spark: SparkSession, options: IngestOptions, columns: StructType | No
 
 
 def _read_schema(options: IngestOptions, columns: StructType) -> StructType:
-    """The source's columns for the table, all nullable like the table's."""
+    """Return the source's columns for the table. All are nullable, like the table's."""
     from pyspark.sql.types import IntegerType, StructField, StructType, TimestampType
 
     known = [item for item in StructType.fromDDL(META_DDL).fields if item.name != "date"]
@@ -67,7 +67,7 @@ def _read_schema(options: IngestOptions, columns: StructType) -> StructType:
 
 
 def table(spark: SparkSession, options: IngestOptions, target: Target) -> DataFrame:
-    """The rows of the table, as a streaming DataFrame whose progress counts them."""
+    """Return the rows of the table as a streaming DataFrame whose progress counts them."""
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
     from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
@@ -75,7 +75,7 @@ def table(spark: SparkSession, options: IngestOptions, target: Target) -> DataFr
     columns = None
     if options.codec:
         found = codec_columns(options, find_codec(options.codec, options.codec_options), target)
-        # Spark's types for Arrow values: varchar(10), for example, becomes string.
+        # Use the types that Spark gives to Arrow values: varchar(10), for example, becomes string.
         columns = from_arrow_schema(to_arrow_schema(found, timezone="UTC"), prefer_timestamp_ntz=True)
     df = source(spark, options, columns)
     time = f.col("recorded_at")
@@ -94,7 +94,7 @@ def table(spark: SparkSession, options: IngestOptions, target: Target) -> DataFr
         ):
             raise ConfigurationError(f"--timestamp-from: the codec has no time field {name!r}")
         date = f.to_date(f.col(f"`{name.replace('`', '``')}`"))
-        # A partition's date has a year of four digits; other dates count as unknown.
+        # A partition's date has a year with four digits. Treat other dates as unknown.
         known = f.when(f.year(date).between(date_type.min.year, date_type.max.year), date)
         date = f.coalesce(known, f.to_date("recorded_at"))
     rows = _counted(df.withColumn("date", date), f.col(f"`{ROW}`"), f.col("rescued"))
@@ -115,7 +115,7 @@ def _counted(rows: DataFrame, row_of_message: Column, rescued: Column) -> DataFr
 
 
 def start(spark: SparkSession, options: IngestOptions) -> StreamingQuery:
-    """Start the query. The same options resume from its checkpoint."""
+    """Start the query. With the same options, it resumes from its checkpoint."""
     options.check()
     _check_times(options)
     target = open_target(options)
@@ -132,7 +132,7 @@ def start(spark: SparkSession, options: IngestOptions) -> StreamingQuery:
 
 
 def _check_times(options: IngestOptions) -> None:
-    """Raise ConfigurationError if a recording has no times for the table's dates."""
+    """Raise ConfigurationError if a recording has no times to derive the table's dates from."""
     if options.keeps_null_dates or options.is_live:
         return
     with recordings_at(options.reading) as recordings:
@@ -152,10 +152,10 @@ TAKEN = (*META, *RESCUE_COLUMNS, ROW, *(QUALIFIER + name for name in (*META, "ti
 
 
 def codec_columns(options: IngestOptions, codec: Codec, target: Target) -> StructType:
-    """The codec's columns, with nullability: from ``--schema``, else the table, else inferred from messages.
+    """Return the codec's columns: from ``--schema``, else from the table, else inferred from messages.
 
-    With ``options.evolve``, the table's columns come first, then new ones. Raises ConfigurationError if ``--schema`` differs
-    from the table, or if there is nothing to infer from.
+    With ``options.evolve``, the table's columns come first, then the new ones. Raises ConfigurationError if ``--schema`` differs
+    from the table, or if there are no messages to infer from.
     """
     from pyspark.sql.types import StructType
 
@@ -176,7 +176,7 @@ def codec_columns(options: IngestOptions, codec: Codec, target: Target) -> Struc
                 f"--schema: {options.out} has other columns: {change}; use --evolve to add columns, or another --out"
             )
     if options.schema:
-        # The table's own columns are nullable because it has rows with problems.
+        # The table's own columns are nullable, because it may have rows with problems.
         kind = with_required(kind, StructType.fromDDL(options.schema))
     return kind
 
@@ -191,14 +191,14 @@ def _inferred(options: IngestOptions, codec: Codec, before: StructType | None) -
 
 
 def sample(options: IngestOptions) -> list[bytes]:
-    """Messages from several points of each recording."""
+    """Return messages from several points of each recording."""
     payloads: list[bytes] = []
     if not options.recordings:
         return payloads
     with recordings_at(options.reading) as recordings:
         chosen = [each for each in recordings if not options.streams or each[1].stream_id in options.streams]
         for archive, descriptor in chosen:
-            # A problem is found again when the messages are read.
+            # Ignore problems here. They are found again when the query reads the messages.
             with suppress(RecordingError), RecordingReader(archive, descriptor) as reader:
                 payloads += sampled(reader, len(chosen))
     return payloads
@@ -211,10 +211,10 @@ COUNTS = ("messages", "rows", "problems", "rescued")
 
 
 class Count:
-    """What a query has done so far, summed over its progress, because Spark remembers only the last micro-batches.
+    """The totals of a query, summed over its progress, because Spark remembers only the most recent micro-batches.
 
-    ``messages`` were read and ``rows`` written; ``problems`` are unreadable messages, whose rows count too; ``rescued`` are
-    rows with fields that the schema lacks.
+    ``messages`` counts the messages read, and ``rows`` the rows written. ``problems`` counts unreadable messages, whose rows are
+    included in ``rows``. ``rescued`` counts rows with fields that the schema lacks.
     """
 
     def __init__(self) -> None:
@@ -231,7 +231,7 @@ class Count:
 
 
 def remaining(query: StreamingQuery, options: IngestOptions) -> tuple[int, int]:
-    """The bytes of the recordings that were read, and all bytes recorded; zeros if nothing is recorded."""
+    """Return the bytes of the recordings that were read, and all bytes recorded; zeros if nothing is recorded."""
     if not options.recordings:
         return 0, 0
     progress = query.lastProgress

@@ -1,4 +1,4 @@
-"""Writes rows to a table format with commits, or with Spark's own sink to a directory of Parquet files."""
+"""Writes rows to a table format with commits, or to a directory of Parquet files with Spark's own sink."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ class Target(ABC):
 
     @abstractmethod
     def columns(self) -> StructType | None:
-        """Return the codec's columns in the table; None if there is no table yet, or it was written without a codec."""
+        """Return the codec's columns in the table, or None if there is no table yet or it was written without a codec."""
 
     @abstractmethod
     def writer(self, rows: DataFrame) -> DataStreamWriter: ...
 
-    def started(self, rows: DataFrame) -> None: ...  # noqa: B027 - only files have something left to write
+    def started(self, rows: DataFrame) -> None: ...  # noqa: B027 - only ParquetDirectory overrides it
 
 
 def open_target(options: IngestOptions) -> Target:
-    """Open the table. Raises MissingExtraError if the format's library is not installed."""
+    """Open the target table. Raises MissingExtraError if the format's library is not installed."""
     if options.format == "parquet":
         return ParquetDirectory(options, ColumnRules())
     return CommittedTable(open_table(options), options)
 
 
 def open_table(options: IngestOptions) -> Table:
-    """Open a table of a format with commits."""
+    """Open a table in a format with commits."""
     if options.format == "iceberg":
         from mainstem.spark.formats.iceberg import IcebergTable, open_catalog
 
@@ -65,7 +65,7 @@ def _codec_columns(whole: StructType) -> StructType:
 
 
 class ParquetDirectory(Target):
-    """Files in a directory for each partition, and a file with the columns, because Parquet has no log for them."""
+    """A directory of Parquet files per partition, and a file with the columns, because Parquet has no log for them."""
 
     def columns(self) -> StructType | None:
         from pyspark.sql.types import StructType

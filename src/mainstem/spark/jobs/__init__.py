@@ -1,1 +1,1 @@
-"""Private: programs for ``spark-submit``, which is given the path of a file: the session is the one that it started."""
+"""Private: programs for ``spark-submit``, which runs them by file path. They use the session that it started."""

@@ -1,4 +1,4 @@
-"""``mainstem analyze`` for ``spark-submit``: give it this file's path and the arguments. Prints one JSON object.
+"""``mainstem analyze`` for ``spark-submit``. Pass it this file's path and the arguments. Prints one JSON object.
 
 spark-submit --py-files mainstem.zip analyze.py CAPTURE... --out DIRECTORY
 """
@@ -18,7 +18,7 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs in the session that ``spark-submit`` set up. Exits 1 with one sentence where an input cannot be read."""
+    """Run an analysis in the session that ``spark-submit`` set up. Exits with status 1 and an error if an input cannot be read."""
     parser = argparse.ArgumentParser(description="Show what captures and recordings hold.")
     parser.add_argument("inputs", nargs="+", help="captures, directories, patterns, or directories of recordings")
     parser.add_argument("--out", type=Path, default=Path("out/analyze"), help="where the tables and the report go")
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     spark = SparkSession.builder.appName("mainstem analyze").getOrCreate()
     context = spark.sparkContext
     if not context.getConf().contains(PARTITIONS):
-        # Spark's 200 are for large clusters: here each costs a visit to a Python worker.
+        # Spark's default of 200 is for large clusters. Each partition costs a call of a Python worker.
         spark.conf.set(PARTITIONS, str(2 * context.defaultParallelism))
     try:
         sys.stdout.write(json.dumps(analyze(spark, options).as_json()) + "\n")

@@ -1,1 +1,1 @@
-"""Private: Spark sinks, DataFrames onto channels."""
+"""Private: Spark sinks, which send DataFrames to channels."""

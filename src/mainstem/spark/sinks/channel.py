@@ -1,10 +1,10 @@
-"""``mainstem.channel``: sends a DataFrame to a channel, batch and streaming, at least once.
+"""``mainstem.channel``: sends a DataFrame to a channel, in batch and streaming, at least once.
 
     df.write.format("mainstem.channel").option("channel", "aeron:ipc").option("streamId", 1001).mode("append").save()
 
-The guarantee is *at least once*: Spark repeats failed tasks and uncommitted micro-batches. Each message carries a key
-(``mainstem.message_keys``) that is the same at every attempt, so that readers can drop duplicates. Messages keep their order within
-a partition.
+The guarantee is *at least once*, because Spark repeats failed tasks and uncommitted micro-batches. Each message carries a key
+(``mainstem.message_keys``) that is the same on every attempt, so readers can drop duplicates. Messages keep their order within a
+partition.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-# The property of a task that holds the number of its micro-batch.
+# The task property with the number of its micro-batch.
 BATCH_PROPERTY = "streaming.sql.batchId"
 
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """How many messages of its partition a task has sent."""
+    """How many messages of its partition a task sent."""
 
     partition: int
     rows: int
@@ -53,7 +53,7 @@ def _send(options: ChannelOptions, epoch: int, batches: Iterator[Any]) -> Sent:
 
 
 def _values(rows: Any, column: str) -> list[Any]:
-    """A column of an Arrow batch, or of a row, which stream writers of Spark 4.0 get."""
+    """Return the values of a column in an Arrow batch, or in a row, which Spark 4.0 passes to stream writers."""
     if hasattr(rows, "to_pylist"):
         values: list[Any] = rows.column(column).to_pylist()
         return values
@@ -62,7 +62,7 @@ def _values(rows: Any, column: str) -> list[Any]:
 
 
 class ChannelWriter(DataSourceArrowWriter):
-    """A batch. Its messages share an epoch: the option ``epoch``, or the second at which the batch was planned."""
+    """Writes a batch. All messages have the same epoch: the option ``epoch``, or the second in which the batch was planned."""
 
     def __init__(self, options: ChannelOptions) -> None:
         self._options = options
@@ -80,7 +80,7 @@ class ChannelWriter(DataSourceArrowWriter):
 
 
 class ChannelStreamWriter(StreamWriter):
-    """A micro-batch. Its number is the epoch, so messages have the same keys after a restart."""
+    """Writes a micro-batch. The epoch is the number of the micro-batch, so messages have the same keys after a restart."""
 
     def __init__(self, options: ChannelOptions) -> None:
         self._options = options

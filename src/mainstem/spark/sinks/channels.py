@@ -1,6 +1,6 @@
-"""The options of ``mainstem.channel``, and where a task's messages go: a class for each protocol.
+"""The options of ``mainstem.channel``, and a class for each protocol that sends a task's messages.
 
-A Spark worker runs many tasks, so it keeps its connections until one fails.
+A Spark worker runs many tasks, so it keeps each connection until that fails.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ChannelOptions:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port, except for Aeron channels."""
+        """The host and port. Not used for Aeron channels."""
         parts = urlsplit(self.channel)
         return parts.hostname or "", parts.port or 0
 
@@ -114,7 +114,7 @@ def parse_options(options: Mapping[str, str]) -> ChannelOptions:
 
 
 def check_schema(schema: StructType, column: str) -> None:
-    """Raise ConfigurationError unless the DataFrame has the column of messages."""
+    """Raise ConfigurationError unless the DataFrame has a usable message column."""
     kinds = {item.name: item.dataType.simpleString() for item in schema.fields}
     if column not in kinds:
         raise ConfigurationError(
@@ -126,9 +126,9 @@ def check_schema(schema: StructType, column: str) -> None:
 
 # -- one class for each protocol ---------------------------------------------------------------------------------------
 
-# Bytes written to a stream at once.
+# The number of bytes written to a stream at once.
 PIECE = 256 << 10
-# Messages passed to the event loop at once.
+# The number of messages passed to the event loop at once.
 AT_ONCE = 256
 
 
@@ -136,16 +136,16 @@ class Channel(Protocol):
     """Sends the messages of a partition."""
 
     def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
-        """Send messages in order, waiting under back pressure; return their number once they are delivered."""
+        """Send messages in order, waiting under back pressure. Returns their number once they are delivered."""
         ...
 
     def close(self) -> None: ...
 
 
 class AeronChannel:
-    """A concurrent publication, shared by all workers of one driver. The key is each frame's reserved value.
+    """A concurrent publication, shared by all workers on one media driver. The key is the reserved value of each frame.
 
-    A message in the publication's log survives this process: the driver sends it and repairs loss.
+    Once a message is in the publication's log, it survives this process: the media driver sends it and repairs loss.
     """
 
     def __init__(self, options: ChannelOptions) -> None:
@@ -160,24 +160,24 @@ class AeronChannel:
             raise
 
     def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
-        """Raises OfferError if the stream accepts nothing for the timeout, or has no subscriber."""
+        """Send messages. Raises OfferError if the stream accepts nothing for the timeout, or has no subscriber."""
         send, timeout, row = self._publication.send, self._options.timeout, 0
         first = MessageKey(epoch, partition, 0).reserved_value()
         for row, message in enumerate(messages, 1):
             if row & 0xFFFF == 0:
-                # Raises if there are too many rows.
+                # Raises if the row number is too large for a key.
                 MessageKey(epoch, partition, row).reserved_value()
             send(message, timeout=timeout, reserved_value=first + row - 1)
         return row
 
     def close(self) -> None:
-        """Close publication and client; offered messages are still sent."""
+        """Close the publication and the client. The media driver still sends the offered messages."""
         self._publication.close()
         self._aeron.close()
 
 
 class BymuxChannel:
-    """A bymux stream for each partition. The peer finishes its half once it has received everything."""
+    """A bymux stream for each partition. The peer finishes its direction once it has received everything."""
 
     def __init__(self, options: ChannelOptions) -> None:
         from mainstem.bymux import connect
@@ -186,7 +186,7 @@ class BymuxChannel:
         self._connection = connect(*options.address)
 
     def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
-        """Raises ConnectionLost if the stream ends before the peer has everything, and Timeout."""
+        """Send messages. Raises ConnectionLost if the stream ends before the peer has received everything, and Timeout."""
         timeout = self._options.timeout
         with self._connection.open_stream(timeout=timeout) as stream:
             count = _write(partial(stream.write, timeout=timeout), epoch, partition, messages)
@@ -200,7 +200,7 @@ class BymuxChannel:
 
 
 class JmuxChannel:
-    """A Jmux request for each partition. Any response means that everything was received."""
+    """A Jmux request for each partition. Any response means that the server received everything."""
 
     def __init__(self, options: ChannelOptions) -> None:
         from mainstem.jmux import connect
@@ -209,7 +209,7 @@ class JmuxChannel:
         self._client = connect(*options.address)
 
     def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
-        """Raises Aborted if the server aborts or refuses the request, ConnectionLost, and Timeout."""
+        """Send messages. Raises Aborted if the server aborts or refuses the request, ConnectionLost, and Timeout."""
         timeout = self._options.timeout
         with self._client.open_session(timeout=timeout) as session:
             count = _write(partial(session.write, timeout=timeout), epoch, partition, messages)
@@ -222,7 +222,7 @@ class JmuxChannel:
 
 
 class AqueductChannel:
-    """The entrypoint channel of one Aqueduct connection, in order; the last message of a partition is acknowledged."""
+    """The entrypoint channel of an Aqueduct connection. It keeps order, and the peer acknowledges a partition's last message."""
 
     def __init__(self, options: ChannelOptions) -> None:
         from mainstem._internal.loop_thread import LoopThread
@@ -236,7 +236,7 @@ class AqueductChannel:
             raise
 
     def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
-        """Raises ChannelError if the channel ends first, and Timeout if there is no progress for the timeout."""
+        """Send messages. Raises ChannelError if the channel ends first, and Timeout if there is no progress for the timeout."""
         rows = [
             MessageKey(epoch, partition, row).encode() + as_message(message) for row, message in enumerate(messages)
         ]
@@ -256,7 +256,7 @@ class AqueductChannel:
         sender = self._connection.sender
         for message in messages[:-1]:
             await sender.send(message)
-        # In order, so the acknowledgment of the last one covers the rest.
+        # Messages arrive in order, so acknowledging the last one acknowledges all.
         await (sender.send_acknowledged if is_last else sender.send)(messages[-1])
 
     def close(self) -> None:
@@ -265,7 +265,7 @@ class AqueductChannel:
 
 
 def _write(write: Callable[[bytes], object], epoch: int, partition: int, messages: Iterable[Any]) -> int:
-    """Write messages with key and length, and return their number."""
+    """Write messages with their key and length, and return their number."""
     count, size = 0, 0
     held: list[bytes] = []
     for message in messages:
@@ -291,8 +291,8 @@ _kept: dict[ChannelOptions, Channel] = {}
 def send(options: ChannelOptions, epoch: int, partition: int, messages: Iterable[Any]) -> int:
     """Send a partition's messages over this worker's connection.
 
-    A connection kept from an earlier task that turns out to be broken is replaced once. The protocol's errors are raised with a
-    note that names the partition; Spark then repeats it with the same keys.
+    If a connection from an earlier task turns out to be broken, this replaces it once. Protocol errors are raised with a note that
+    names the partition. Spark then repeats it with the same keys.
     """
     rows = list(messages)
     was_kept = options in _kept

@@ -1,1 +1,1 @@
-"""Private: Spark data sources, thin layers over parts of Mainstem that do not import Spark."""
+"""Private: Spark data sources, as thin layers over parts of Mainstem that do not import Spark."""

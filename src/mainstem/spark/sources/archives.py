@@ -1,4 +1,4 @@
-"""The archives of a query, at paths, URLs and patterns."""
+"""Opens the archives of a query, which are given as paths, URLs and patterns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mainstem.spark.sources.options import RecordingOptions
 
 WILD = frozenset("*?[")
-# Each directory costs a request; a pattern with more at one level is a mistake.
+# Each directory costs a request. A pattern that matches more at one level is a mistake.
 MAX_DIRECTORIES = 100_000
 
 
@@ -37,7 +37,7 @@ class OpenArchive:
 
 
 class ArchiveSet:
-    """The archives at some locations. ``refresh`` lists them, opens new ones and closes missing ones."""
+    """The archives at several locations. ``refresh`` lists them, opens new ones and closes missing ones."""
 
     def __init__(self, options: RecordingOptions) -> None:
         self._locations, self._options = options.paths, replace(options.read, keep_listing=True)
@@ -45,7 +45,7 @@ class ArchiveSet:
         self._archives: dict[str, OpenArchive] = {}
 
     def refresh(self) -> dict[str, OpenArchive]:
-        """Return the archives by key. If recordings changed, ``descriptors`` is another list than before."""
+        """Return the archives by key. If the recordings of one have changed, its ``descriptors`` is a new list."""
         urls: dict[str, bool] = {}
         for location in self._locations:
             if is_pattern(location):
@@ -57,7 +57,7 @@ class ArchiveSet:
                 archive.close()
 
         def open_url(url: str) -> None:
-            # Stored at once, so that ``close`` closes it if another location raises. A pattern may match no archive yet.
+            # Stored at once, so that ``close`` closes it if another location raises. A pattern may not match any archive yet.
             self._opened[url] = open_archives(url, replace(self._options, allow_missing=urls[url]))
 
         in_threads(open_url, [url for url in urls if not self._opened.get(url)])
@@ -86,7 +86,7 @@ class ArchiveSet:
 
 @contextmanager
 def recordings_at(options: RecordingOptions) -> Iterator[list[tuple[Archive, RecordingDescriptor]]]:
-    """All recordings at the locations with their archives, which close after the block."""
+    """Yield all recordings at the locations with their archives, which are closed after the block."""
     archives = ArchiveSet(options)
     try:
         yield [(each.archive, descriptor) for each in archives.refresh().values() for descriptor in each.descriptors]
@@ -100,14 +100,14 @@ def _listed(opened: OpenArchive) -> list[RecordingDescriptor]:
 
 
 def is_pattern(path: str) -> bool:
-    """Whether a path has wildcards. An existing directory of that name is not a pattern, and a URL's ``?`` begins its options."""
+    """Return whether a path has wildcards. An existing path is no pattern, and in a URL, ``?`` starts the options."""
     if is_url(path):
         return bool(WILD & set(path.partition("?")[0]))
     return bool(WILD & set(path)) and not Path(path).exists()
 
 
 def matches(pattern: str, options: Mapping[str, str]) -> Iterator[str]:
-    """The directories that a pattern matches. ``*``, ``?`` and ``[...]`` never match ``/``."""
+    """Yield the directories that a pattern matches. ``*``, ``?`` and ``[...]`` never match ``/``."""
     path, mark, query = pattern.partition("?") if is_url(pattern) else (pattern, "", "")
     parts = path.rstrip("/").split("/")
     first = next(i for i, part in enumerate(parts) if WILD & set(part))

@@ -1,4 +1,4 @@
-"""The recorder of ``mainstem.live``, in a thread of the query's process on the driver."""
+"""The recorder of ``mainstem.live``, which runs in a thread of the query's process on the driver."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 IDLE_S = 0.0005
-# Long enough for a busy driver to respond to a new client.
+# Long enough for a busy media driver to respond to a new client.
 START_S = 30.0
 
 
 def run_directory(scratch: Path, run: str) -> Path:
-    """A run's directory, below one that only this user may enter. Raises ConfigurationError and OSError."""
+    """Make a run's directory, below one that only this user can access. Raises ConfigurationError and OSError."""
     make_directory(scratch)
     own = scratch / f"mainstem-live-{os.geteuid()}"
     private_directory(own)
@@ -39,20 +39,20 @@ def run_directory(scratch: Path, run: str) -> Path:
 
 
 def _sweep(own: Path) -> None:
-    """Remove directories of earlier runs, whose process Spark killed."""
+    """Remove the directories of earlier runs, whose processes Spark killed."""
     for path in own.iterdir():
         if not (path / LOCK_FILE).exists():
             continue
         try:
             Recorder(path).close()
         except (RecordingError, OSError):
-            # Its recorder is running.
+            # Another recorder is using the directory.
             continue
         shutil.rmtree(path, ignore_errors=True)
 
 
 class BackgroundRecorder:
-    """Records a channel into a directory until closed. A ``temporary`` directory is then deleted."""
+    """Records a channel into a directory until closed. If the directory is ``temporary``, it is then deleted."""
 
     def __init__(
         self, directory: Path, channel: str, stream_ids: tuple[int, ...], aeron_directory: str, *, temporary: bool
@@ -85,7 +85,7 @@ class BackgroundRecorder:
             except RecordingError as error:
                 if self._temporary:
                     raise
-                # A permanent recorder is running: use its recordings.
+                # Another recorder is running permanently. Use its recordings.
                 log.info("%s: reading its recordings", error)
                 return
             aeron = stack.enter_context(Aeron.connect(aeron_directory or None, client_name="mainstem.live"))
@@ -100,7 +100,7 @@ class BackgroundRecorder:
                     time.sleep(IDLE_S)
 
     def purge(self, positions: Mapping[int, int]) -> None:
-        """Delete segments that end before these positions."""
+        """Delete the segments that end before these positions."""
         for descriptor in read_catalog(self.directory):
             before = positions.get(descriptor.recording_id, 0)
             for base in segment_bases(self.directory, descriptor.recording_id)[:-1]:

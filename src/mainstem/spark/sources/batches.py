@@ -1,4 +1,4 @@
-"""Reads a task's ranges of recordings as Arrow batches."""
+"""Reads the recording ranges of a task as Arrow batches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# After this many tasks a worker has imported everything, including modules that Spark loads late.
+# By this many tasks, a worker has imported everything, including modules that Spark loads late.
 FREEZING_TASKS = 4
 
 _tasks = 0
@@ -37,8 +37,8 @@ _tasks = 0
 def freeze_gc() -> None:
     """Exempt imported modules from garbage collection. Call it at the start of a task, before it creates objects.
 
-    Spark's worker collects garbage after every task, over all imported modules, which takes most of the time of a small task.
-    Objects that exist at the start of a task have just been visited and live as long as the worker.
+    Spark's worker runs a garbage collection after every task. It visits all imported modules, which takes most of the time of a
+    small task. Objects that exist at the start of a task were just visited and live as long as the worker, so they can be exempt.
     """
     global _tasks
     if _tasks < FREEZING_TASKS:
@@ -48,7 +48,7 @@ def freeze_gc() -> None:
 
 @dataclass
 class RecordingRange(InputPartition):
-    """``[start, end)`` of one recording, and everything that a task on another host needs to read it."""
+    """``[start, end)`` of one recording, with everything that a task on another host needs to read it."""
 
     location: str
     descriptor: RecordingDescriptor
@@ -71,7 +71,7 @@ class RecordingRange(InputPartition):
 
 @dataclass
 class RecordingGroup(InputPartition):
-    """Several ranges, mostly of small recordings, that share a task."""
+    """Several ranges that share a task, mostly of small recordings."""
 
     parts: list[RecordingRange]
 
@@ -80,7 +80,7 @@ class RecordingGroup(InputPartition):
 
 
 def rows_of(part: RecordingRange | RecordingGroup) -> Iterator[pa.RecordBatch]:
-    """The rows of a task's ranges."""
+    """Read the rows of a task's ranges."""
     freeze_gc()
     archives = TaskArchives()
     try:
@@ -95,7 +95,7 @@ def rows_of(part: RecordingRange | RecordingGroup) -> Iterator[pa.RecordBatch]:
 
 
 def _joined(small: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Join small batches into batches of about ``rows`` rows, within the usual limit of bytes."""
+    """Join small batches into batches of about ``rows`` rows, within the usual size limit."""
     import pyarrow as pa
 
     waiting: list[pa.RecordBatch] = []
@@ -117,7 +117,7 @@ class TaskArchives:
         self._opened: dict[tuple[str, str], Archive] = {}
 
     def reader(self, part: RecordingRange) -> RecordingReader:
-        """Open a reader of the range's recording."""
+        """Open a reader for the range's recording."""
         key = (part.location, part.archive_id)
         if key not in self._opened:
             (self._opened[key],) = open_archives(part.location, replace(part.read, archive_id=part.archive_id))
@@ -129,7 +129,7 @@ class TaskArchives:
 
 
 def read_problems(part: RecordingRange, archives: TaskArchives) -> Iterator[pa.RecordBatch]:
-    """A row for each problem of the range, including a truncated last frame."""
+    """Return a row for each problem in the range, including a truncated last frame."""
     import pyarrow as pa
 
     kinds = {"recording_id": pa.int64(), "position": pa.int64(), "kind": pa.string(), "text": pa.string()}
@@ -143,14 +143,14 @@ def read_problems(part: RecordingRange, archives: TaskArchives) -> Iterator[pa.R
 
 
 def read_range(part: RecordingRange, archives: TaskArchives) -> Iterator[pa.RecordBatch]:
-    """The messages or frames of one range. A problem raises RecordingError if ``strict``."""
+    """Read the messages or frames of one range. A problem raises RecordingError if ``strict``."""
     with archives.reader(part) as reader:
         for start, end in _whole_ranges(reader, part):
             yield from _rows_between(reader, part, start, end)
 
 
 def _whole_ranges(reader: RecordingReader, part: RecordingRange) -> Iterator[tuple[int, int]]:
-    """The range, or with ``verify`` its parts between ranges with wrong checksums."""
+    """Yield the range, or with ``verify`` the parts of it that have correct checksums."""
     position = part.start
     if part.verify:
         for problem in sorted(find_problems(reader, part.start, part.end), key=lambda each: each.position):

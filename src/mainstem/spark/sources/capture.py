@@ -1,8 +1,8 @@
-"""``mainstem.capture``: packet captures as a batch and a streaming source; a row is a frame (``mainstem.capture.schema``).
+"""``mainstem.capture``: reads packet captures, in batch and streaming. Each row is a frame (``mainstem.capture.schema``).
 
-In a stream, an offset says how much of each file was read, up to the end of a record (``offsets``). Files may grow and new ones may
-appear; incomplete records are never read. If a file was replaced, the query fails, or with ``failOnDataLoss=false``
-reads it from the beginning.
+In a stream, an offset records how much of each file was read, up to the end of a record (``offsets``). Files may grow and new ones
+may appear. Incomplete records are never read. If a file was replaced, the query fails, or with ``failOnDataLoss=false`` it reads
+the new file from the beginning.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class CaptureInputPartition(InputPartition):
-    """A part of one file, for a task."""
+    """A part of one file, read by one task."""
 
     part: CapturePartition
 
 
 @dataclass(frozen=True)
 class CapturedRows:
-    """What a task reads, and what decodes it. Pickled to the workers."""
+    """Reads and decodes the rows of a task. It is pickled to the workers."""
 
     selection: FrameSelection
     decoder: PayloadDecoder | None = None
@@ -70,7 +70,7 @@ class CapturedRows:
         return rows if self.decoder is None else self.decoder(map(_with_skips, rows))
 
 
-# The columns that tell whether a frame holds a whole message.
+# The columns that determine whether a frame holds a whole message.
 MESSAGE_COLUMNS = ("protocol", "frame_type", "flags", "frame_length", "length", PAYLOAD)
 UNFRAGMENTED = 0xC0
 FRAGMENT = "the frame is a fragment of a message"
@@ -78,7 +78,7 @@ CUT = "the capture does not have the whole frame"
 
 
 def _with_skips(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The frames with the column ``SKIP``: only frames with a whole message of Aeron or Aqueduct are decoded."""
+    """Add the column ``SKIP`` to frames. Only frames with a whole Aeron or Aqueduct message are decoded."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -126,7 +126,7 @@ class CaptureBatchReader(DataSourceReader):
 
 
 class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads captures as they grow, and new ones. Packets that need history are read from the file's beginning each time."""
+    """Reads captures as they grow, and new ones. If a packet needs history, reads the file from its beginning each time."""
 
     def __init__(self, options: CaptureOptions, rows: CapturedRows) -> None:
         self._options, self._rows = options, rows
@@ -173,7 +173,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(self._latest(), CaptureOffset())
 
     def _offset(self, ends: Ends, before: CaptureOffset) -> dict[str, Any]:
-        """An offset of these ends. A file's identity is recomputed when its end has moved."""
+        """Make an offset from these ends. A file's identity is recomputed when its end has moved."""
         identities = {}
         for file, end in ends.items():
             known = before.identities.get(file) if file in before.ends else None
@@ -187,10 +187,10 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return CaptureOffset(ends, identities).as_json()
 
     def _resumed(self, offset: CaptureOffset) -> Ends:
-        """The ends of an offset from which reading can continue.
+        """Return the ends in an offset from which reading can continue.
 
-        A file that was replaced, or that ends before the offset, raises CaptureError, or with ``failOnDataLoss=false`` is left out,
-        so that it is read from the beginning. A deleted file keeps its end.
+        If a file was replaced, or ends before the offset, this raises CaptureError, or with ``failOnDataLoss=false`` leaves the
+        file out, so that it is read from the beginning. A deleted file keeps its end.
         """
         ends = {}
         for name, end in offset.ends.items():
@@ -206,7 +206,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends
 
     def _file(self, name: str) -> str:
-        """A file of an offset, with the options of its store."""
+        """Return a file of an offset with the options of its store."""
         return StoredPath(name, self._options.store_options) if is_remote(name) else name
 
     def _change(self, file: str, end: int, known: str | None) -> str:
@@ -229,7 +229,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._frozen = self._latest()
 
     def _within(self, file: str, start: int, target: int, room: int) -> int:
-        """Return the end of the last chunk within this many bytes; at least one chunk."""
+        """Return the end of the last chunk within ``room`` bytes, but at least one chunk."""
         end = start
         for chunk in self._index(file).chunks:
             if chunk.end <= start or chunk.offset >= target:
@@ -249,7 +249,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends
 
     def _index(self, file: str, *, refresh: bool = False) -> FrameIndex:
-        """The index of a file, updated if ``refresh`` is set."""
+        """Return the index of a file, updated if ``refresh`` is set."""
         known = self._indexes.get(file)
         if known is None:
             known = index_of(file, self._options.index_directory)
@@ -293,7 +293,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class CaptureSource(DataSource):
     """``mainstem.capture``: ``spark.read.format("mainstem.capture").load(path)``, or ``readStream``.
 
-    It also accepts the options of a URL's store, and ``codec.*``, options of the codec.
+    It also accepts the options of a URL's store, and the codec's options as ``codec.*``.
     """
 
     @classmethod
@@ -308,7 +308,7 @@ class CaptureSource(DataSource):
         return table_schema(whole.fields, texts) if is_table else whole
 
     def _rows(self, schema: StructType, options: CaptureOptions) -> CapturedRows:
-        """What tasks read for a query's schema. Raises ConfigurationError."""
+        """Return what tasks need to read the rows of a query. Raises ConfigurationError."""
         own = {column.name for column in columns(payload=True)}
         read, decoder = decoder_of(schema, options, own.__contains__, skips=True)
         selection = options.wanted(read)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 MAX_ROWS = 1 << 20
-MIN_ROWS = 256  # below it a batch costs more than its rows
+MIN_ROWS = 256  # with fewer, a batch costs more than its rows
 
 
 def _rows(value: str, name: str) -> int:
@@ -87,7 +87,7 @@ class CaptureOptions(TriggerOptions, CodecOptions):
     )
 
     def wanted(self, fields: StructType) -> FrameSelection:
-        """The columns to read for a schema. Raises ConfigurationError for an unknown column or a wrong type."""
+        """Return the columns to read for a schema. Raises ConfigurationError for an unknown column or a wrong type."""
         types = {column.name: column.type for column in schema.columns(payload=True)}
         for item in fields.fields:
             if item.name not in types:
@@ -99,7 +99,7 @@ class CaptureOptions(TriggerOptions, CodecOptions):
         return self.selection(item.name for item in fields.fields)
 
     def selection(self, names: Iterable[str]) -> FrameSelection:
-        """Like ``wanted``, for columns that exist."""
+        """Like ``wanted``, but for names of columns that are known to exist."""
         return FrameSelection(
             names=tuple(names),
             aeron_ports=self.aeron_ports,

@@ -1,8 +1,8 @@
-"""The option ``codec`` of the sources: payloads are decoded in the task that reads them, and never cross into the JVM.
+"""The option ``codec`` of the sources: a task decodes the payloads that it reads, so they never go through the JVM.
 
 The rows are those of ``mainstem.spark.decode``: the message's columns, ``problem``, the codec's columns, ``rescued`` and
-``payload``. The codec's columns are those of ``codecSchema``, or else those of the query's schema that the source lacks.
-Columns that are not in the query's schema are neither read nor decoded.
+``payload``. The codec's columns come from ``codecSchema``, or else are the columns in the query's schema that the source lacks.
+Columns that the query's schema does not contain are neither read nor decoded.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 PAYLOAD, SKIP = "payload", "skip"
 PREFIX = "codec."
-# A codec's column hides a source's column of the same name, which remains available with this prefix.
+# A codec's column hides a source's column of the same name. The latter is available under this prefix.
 QUALIFIER = "mainstem."
 
 
 def _struct(value: str, name: str) -> Any:
-    """Parse a schema in Spark's JSON. DDL is parsed by the JVM, which a source cannot ask."""
+    """Parse a schema in Spark's JSON. It cannot be DDL, because only the JVM parses that, and a source has no access to it."""
     from pyspark.sql.types import StructType
 
     try:
@@ -44,7 +44,7 @@ def _struct(value: str, name: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class CodecOptions:
-    """The codec of a source's payloads."""
+    """The options for decoding a source's payloads."""
 
     codec: str = option(
         "codec",
@@ -63,17 +63,17 @@ class CodecOptions:
 
 
 def is_codec_option(name: str) -> bool:
-    """Whether a name is an option of the codec."""
+    """Return whether a name is an option of the codec."""
     return name.lower().startswith(PREFIX)
 
 
 def codec_texts(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of the codec among those of a source."""
+    """Return the codec's options among those of a source, without their prefix."""
     return {name[len(PREFIX) :]: value for name, value in options.items() if is_codec_option(name)}
 
 
 def check_codec(options: CodecOptions) -> None:
-    """Raise ConfigurationError if there are options of a codec, but no codec."""
+    """Raise ConfigurationError if there are codec options but no codec."""
     if options.codec:
         return
     if options.codec_options:
@@ -85,7 +85,7 @@ def check_codec(options: CodecOptions) -> None:
 
 
 def decoded_schema(columns: Sequence[StructField], options: CodecOptions) -> StructType:
-    """The schema of a source with a codec, from its own columns. Raises ConfigurationError."""
+    """Return the schema of a source with a codec, given the source's own columns. Raises ConfigurationError."""
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
     known = [item for item in columns if item.name != PAYLOAD]
@@ -114,10 +114,10 @@ def decoded_schema(columns: Sequence[StructField], options: CodecOptions) -> Str
 
 
 class PayloadDecoder:
-    """Decodes batches of messages into the batches that Spark requested. Pickled to the tasks.
+    """Decodes batches of messages into the batches that Spark requested. It is pickled to the tasks.
 
-    ``rows`` expects the message's columns under names with ``QUALIFIER``. ``sources`` are the decoded columns for the requested
-    ones, whose exact types are in ``schema``.
+    ``rows`` expects the message's columns under names that start with ``QUALIFIER``. ``sources`` are the decoded columns for the
+    requested ones, whose exact types are in ``schema``.
     """
 
     def __init__(self, rows: DecodedRows, sources: Sequence[str], schema: pa.Schema) -> None:
@@ -137,11 +137,11 @@ def _qualified(batch: pa.RecordBatch) -> pa.RecordBatch:
 def decoder_of(
     schema: StructType, options: CodecOptions, is_own: Callable[[str], bool], *, skips: bool = False
 ) -> tuple[StructType, PayloadDecoder | None]:
-    """The message columns to read for a query's schema, and the decoder; None without a codec.
+    """Return the message columns to read for a query's schema, and the decoder, or None without a codec.
 
-    ``is_own`` says whether the source has a column of that name. With ``skips``, the messages have a column ``SKIP`` with the
-    reason why they are not decoded (``DecodedRows``). Raises ConfigurationError if a column has the wrong type or is not
-    nullable, or the codec or one of its options is wrong.
+    ``is_own`` tells whether the source has a column of that name. With ``skips``, the messages have a column ``SKIP`` with the
+    reason why they are not decoded (``DecodedRows``). Raises ConfigurationError if a column has the wrong type or is not nullable,
+    or if the codec or one of its options is invalid.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import BinaryType, StructField, StructType
@@ -198,7 +198,7 @@ def _check_type(item: StructField, kind: str) -> None:
 
 
 def _check_codec_columns(wanted: StructType, kind: StructType) -> None:
-    """Raise ConfigurationError if a requested column is not the codec's, nullable at every depth."""
+    """Raise ConfigurationError unless every requested column is one of the codec's, and nullable at every depth."""
     whole = {item.name: item.dataType for item in as_nullable(kind).fields}
     for item in wanted.fields:
         if not item.nullable or whole[item.name] != item.dataType:

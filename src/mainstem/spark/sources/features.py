@@ -1,6 +1,6 @@
-"""The features of this PySpark version, and substitutes for missing ones. Only this module checks the version.
+"""Detects features of the installed PySpark, and substitutes for missing ones. Only this module checks the version.
 
-| since | what | before it |
+| since | feature | in earlier versions |
 | --- | --- | --- |
 | 4.1 | stream writers get Arrow batches | they get rows (``sinks/channel.py``) |
 | 4.2 | ``latestOffset`` gets the start and the limit of a micro-batch | ``WithoutLimits``; options for limits are refused |
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 VERSION = tuple(int(part) for part in re.findall(r"\d+", pyspark.__version__)[:2])
 HAS_READ_LIMITS = VERSION >= (4, 2)
-# Spark moved it in 4.1.
+# Spark 4.1 moved this class.
 CHECKPOINT_FILE_MANAGER = "org.apache.spark.sql.execution.streaming." + (
     "checkpointing.FileSystemBasedCheckpointFileManager"
     if VERSION >= (4, 1)
     else "FileSystemBasedCheckpointFileManager"
 )
 
-# The base class of stream writers, with Arrow batches if Spark has it.
+# The base class of stream writers. They get Arrow batches if Spark supports that.
 StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
 
 if HAS_READ_LIMITS:
@@ -47,10 +47,10 @@ if HAS_READ_LIMITS:
 else:
 
     class ReadLimit:  # type: ignore[no-redef]
-        """This Spark has no limits."""
+        """A placeholder: this Spark version has no limits."""
 
     class ReadAllAvailable(ReadLimit):  # type: ignore[no-redef]
-        """No limit."""
+        """A placeholder for reading without a limit."""
 
     class ReadMaxBytes(ReadLimit):  # type: ignore[no-redef]
         def __init__(self, max_bytes: int) -> None:
@@ -61,7 +61,7 @@ else:
             self.max_rows = max_rows
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Never used."""
+        """A placeholder that is never used."""
 
 
 __all__ = [
@@ -79,10 +79,10 @@ __all__ = [
 
 
 class WithoutLimits(DataSourceStreamReader):
-    """A reader for a Spark that does not pass the start of a micro-batch: it starts where the last one ended.
+    """A reader for Spark versions that do not pass the start of a micro-batch. Each one starts where the last one ended.
 
-    After a restart, the end of a committed micro-batch is unknown, so the first offset covers everything available. Spark calls
-    ``partitions`` with the start from its checkpoint, so nothing is read twice.
+    After a restart, the end of the last committed micro-batch is unknown, so the first offset covers everything available. Spark
+    then calls ``partitions`` with the start from its checkpoint, so nothing is read twice.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -113,7 +113,7 @@ class WithoutLimits(DataSourceStreamReader):
 
 
 def stream_reader(inner: Any, options: Mapping[str, str], kind: type) -> Any:
-    """The reader for this Spark. Raises ConfigurationError if an option of ``kind`` needs a later version."""
+    """Return the reader for this Spark version. Raises ConfigurationError if an option of ``kind`` needs a later version."""
     if HAS_READ_LIMITS:
         return inner
     lowered = {key.lower() for key in options}

@@ -1,8 +1,8 @@
-"""``mainstem.live``: an Aeron channel as a streaming source.
+"""``mainstem.live``: reads an Aeron channel as a streaming source.
 
-With ``recordTo``, the query's driver records the channel into that directory and the query reads the recording, exactly once.
-Without it, the guarantee is *at most once*: the stream is kept in a scratch directory only while the query runs, and
-uncommitted messages of a failed query are lost.
+With ``recordTo``, the query's driver process records the channel into that directory, and the query reads the recording exactly
+once. Without it, the guarantee is *at most once*: the recording is temporary and lasts only while the query runs. If the query
+fails, uncommitted messages are lost.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _streams(value: str, name: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class LiveOptions:
-    """The options of ``mainstem.live`` beside those of ``mainstem.recording``, in the order of the documentation."""
+    """The options of ``mainstem.live`` besides those of ``mainstem.recording``, in the order of the documentation."""
 
     channel: str = option("channel", _channel, "an Aeron channel. Required")
     stream_ids: tuple[int, ...] = option("streamId", _streams, "stream ids, separated by commas. Required")
@@ -96,7 +96,7 @@ def parse_live_options(options: Mapping[str, str]) -> LiveOptions:
 
 
 class LiveStreamReader(RecordingStreamReader):
-    """Reads what a background recorder writes. Unless the recording stays, an offset names the run that it belongs to."""
+    """Reads what a background recorder writes. If the recording is temporary, an offset names the run that it belongs to."""
 
     def __init__(self, options: LiveOptions, names: Names, decoder: PayloadDecoder | None = None) -> None:
         super().__init__(options.reading, names, decoder)
@@ -108,7 +108,7 @@ class LiveStreamReader(RecordingStreamReader):
         return super().__getstate__() | {"_run": "", "_recorder": None}
 
     def _planned(self) -> Planner:
-        """Like ``RecordingStreamReader._planned``; the first call starts the recorder."""
+        """Like ``RecordingStreamReader._planned``, but the first call starts the recorder."""
         if self._recorder is None:
             from mainstem.spark.sources.background_recorder import BackgroundRecorder, run_directory
 
@@ -125,7 +125,7 @@ class LiveStreamReader(RecordingStreamReader):
         return offset | {RUN: self._run} if self._run else offset
 
     def _own(self, offset: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The offset without its run; None if it belongs to an earlier run, whose stream is gone."""
+        """Return the offset without its run, or None if it belongs to an earlier run, whose recording is gone."""
         if offset.get(RUN, "") != self._run:
             return None
         return {key: value for key, value in offset.items() if key != RUN}
@@ -168,7 +168,7 @@ class LiveSource(DataSource):
     It also accepts the options of ``mainstem.recording`` except ``path``.
     """
 
-    # Like that of ``RecordingSource``.
+    # As in ``RecordingSource``.
     parallelism: ClassVar[int | None] = None
 
     @classmethod

@@ -1,10 +1,10 @@
-"""Offsets in Spark's checkpoint: positions of recordings, and ends of captures.
+"""The offsets in Spark's checkpoints: positions in recordings, and ends of captures.
 
-A recording id is a number in an archive, and an archive may be created again. So an offset holds, for each archive, the
+A recording id is only a number within an archive, and an archive may be created again. So for each archive, an offset contains the
 positions and the identities of its recordings: start time in milliseconds since 1970, session and original channel.
 
-Spark writes an offset for each micro-batch, and of ten thousand recordings most have ended and are fully read. Those are
-packed: the id, the position (the recording may be extended), and a checksum of the identity.
+Spark writes an offset for each micro-batch. Out of ten thousand recordings, most have ended and are fully read. Those are packed as
+the id, the position (because a recording may be extended), and a checksum of the identity.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from mainstem.store import Store
 
 VERSION = 1
-# The size of ten million packed recordings. Anything larger is not an offset.
+# The size of ten million packed recordings. A longer text is not an offset.
 MAX_PACKED_LENGTH = 200 << 20
 
 
 class Finished(dict[int, tuple[int, int]]):
-    """Recordings that have ended and are read: position and checksum of the identity, by id. Immutable."""
+    """Recordings that have ended and are fully read: the position and the checksum of the identity, by id. Immutable."""
 
     _text: str | None = None
 
@@ -47,12 +47,12 @@ class Finished(dict[int, tuple[int, int]]):
 
 
 def identity_sum(identity: str) -> int:
-    """The checksum of a finished recording's identity."""
+    """Return the checksum of a finished recording's identity."""
     return zlib.crc32(identity.encode())
 
 
 def pack(finished: Finished) -> str:
-    """Pack recordings into a text."""
+    """Pack finished recordings into a text."""
     ids = sorted(finished)
     steps = array("q", (later - earlier for earlier, later in zip([0, *ids], ids, strict=False)))
     positions = array("q", (finished[each][0] for each in ids))
@@ -60,10 +60,10 @@ def pack(finished: Finished) -> str:
     return b64encode(zlib.compress(b"".join(part.tobytes() for part in (steps, positions, sums)))).decode()
 
 
-# Most triggers have the same texts as the previous one, one per archive.
+# Most triggers have the same texts as the previous trigger, one per archive.
 @lru_cache(maxsize=256)
 def unpack(text: str) -> Finished:
-    """Undo ``pack``. Raises ConfigurationError for any other text."""
+    """Undo ``pack``. Raises ConfigurationError for an invalid text."""
     try:
         unpacker = zlib.decompressobj()
         data = unpacker.decompress(b64decode(text, validate=True), MAX_PACKED_LENGTH)
@@ -84,7 +84,7 @@ def unpack(text: str) -> Finished:
 
 @dataclass
 class ArchiveOffset:
-    """Positions in one archive by recording id, and each ``RecordingDescriptor.identity`` if known."""
+    """The positions in one archive by recording id, and each ``RecordingDescriptor.identity`` if it is known."""
 
     url: str = ""
     positions: dict[int, int] = field(default_factory=dict)
@@ -96,14 +96,14 @@ class ArchiveOffset:
         return {each: position for each, (position, _) in self.finished.items()} | self.positions
 
     def is_of(self, descriptor: RecordingDescriptor) -> bool:
-        """Whether the position is of this recording, not of another one with the same id, if the identity is known."""
+        """Return whether the position is in this recording, not another with the same id. True if the identity is unknown."""
         finished = self.finished.get(descriptor.recording_id)
         if finished is not None and descriptor.recording_id not in self.positions:
             return finished[1] == identity_sum(descriptor.identity)
         return self.identities.get(descriptor.recording_id, descriptor.identity) == descriptor.identity
 
     def as_json(self) -> dict[str, Any]:
-        """The part of the offset in Spark's JSON."""
+        """Return this part of the offset for Spark's JSON."""
         ids = sorted(self.positions)
         value: dict[str, Any] = {
             "url": self.url,
@@ -115,17 +115,17 @@ class ArchiveOffset:
 
 @dataclass
 class Offset:
-    """Positions by archive: its id, or its URL if it has none."""
+    """The positions by archive. The key is the archive's id, or its URL if it has no id."""
 
     archives: dict[str, ArchiveOffset] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """The offset in Spark's JSON. Equal offsets give equal texts."""
+        """Return the offset for Spark's JSON. Equal offsets give equal texts."""
         return {"version": VERSION, "archives": {key: self.archives[key].as_json() for key in sorted(self.archives)}}
 
     @property
     def positions(self) -> dict[int, int]:
-        """The position of every recording by id, for queries over one archive."""
+        """The position in every recording by id, for queries over one archive."""
         positions: dict[int, int] = {}
         for archive in self.archives.values():
             positions |= archive.all_positions
@@ -133,7 +133,7 @@ class Offset:
 
 
 def check_version(offset: Mapping[str, Any]) -> None:
-    """Raises ConfigurationError unless an offset has this release's version."""
+    """Raise ConfigurationError unless this release can read the version of an offset."""
     if offset.get("version") != VERSION:
         raise ConfigurationError(
             f"cannot read the checkpoint: its offsets have version {offset.get('version')}; this release reads version {VERSION}"
@@ -141,7 +141,7 @@ def check_version(offset: Mapping[str, Any]) -> None:
 
 
 def parse_offset(offset: Mapping[str, Any]) -> Offset:
-    """Parse what ``Offset.as_json`` returned. Raises ConfigurationError for another version."""
+    """Parse the result of ``Offset.as_json``. Raises ConfigurationError for another version."""
     check_version(offset)
     return Offset({key: _archive(value) for key, value in offset["archives"].items()})
 
@@ -156,10 +156,10 @@ def _archive(value: Mapping[str, Any]) -> ArchiveOffset:
 
 
 def present_keys(offset: Offset, urls: Mapping[str, str]) -> dict[str, str]:
-    """The current key of each archive of an offset; ``urls`` are the current archives' URLs by key.
+    """Return the current key of each archive in an offset. ``urls`` are the current archives' URLs by key.
 
-    An archive is found by its id, or by its URL if it had no id. If one archive of the offset and one current archive remain,
-    they are the same: the directory was renamed or got an id.
+    An archive is found by its id, or by its URL if it had no id. If one archive of the offset and one current archive are left
+    over, they must be the same: the directory was renamed, or the archive got an id.
     """
     by_url = {url: key for key, url in urls.items()}
     keys: dict[str, str] = {}
@@ -175,20 +175,20 @@ def present_keys(offset: Offset, urls: Mapping[str, str]) -> dict[str, str]:
     return keys
 
 
-# -- what a query has committed ----------------------------------------------------------------------------------------
+# -- the committed positions of a query --------------------------------------------------------------------------------
 #
-# A checkpoint has ``offsets/<batch>``, written before a batch is read, and ``commits/<batch>``, written once its rows are in
+# A checkpoint contains ``offsets/<batch>``, written before a batch is read, and ``commits/<batch>``, written once its rows are in
 # the sink. Data before the offsets of the last committed batch is never read again, so retention may delete it. An offsets file
-# has a line with a version, a line of metadata, and a line of JSON for each source, ``-`` if it has none.
+# has a line with a version, a line of metadata, and a line of JSON for each source, or ``-`` if a source has no offset.
 
 
 VERSION_LINE = "v1"
-# An offset has some 100 bytes for each recording.
+# An offset takes about 100 bytes per recording.
 MAX_OFFSETS_LENGTH = 64 << 20
 
 
 def committed_positions(checkpoint: Store) -> list[ConsumedPosition]:
-    """The committed position of each recording, from a query's checkpoint; none before the first commit.
+    """Return the committed position in each recording, from a query's checkpoint. Empty before the first commit.
 
     Raises ConfigurationError if there is no checkpoint, it has another format, or its offsets do not identify recordings.
     """
@@ -206,7 +206,7 @@ def committed_positions(checkpoint: Store) -> list[ConsumedPosition]:
         try:
             value = json.loads(line)
         except ValueError:
-            continue  # not a source of Mainstem, whose offsets are JSON objects
+            continue  # not a Mainstem source: their offsets are JSON objects
         if isinstance(value, dict) and "archives" in value:
             committed += _committed(value, f"{checkpoint.url}/{name}")
     if not committed:
@@ -222,7 +222,7 @@ def _numbers(checkpoint: Store, directory: str) -> set[int]:
 def _committed(value: dict[str, Any], name: str) -> list[ConsumedPosition]:
     result = []
     for key, archive in parse_offset(value).archives.items():
-        # An archive without an id is named by its location, which differs from where it is shipped to.
+        # An archive without an id is named by its location, but the store that it is shipped to has another one.
         archive_id = key if is_archive_id(key) else None
         for recording_id, position in archive.positions.items():
             if recording_id not in archive.identities:
@@ -235,29 +235,29 @@ def _committed(value: dict[str, Any], name: str) -> list[ConsumedPosition]:
 
 # -- captures ----------------------------------------------------------------------------------------------------------
 #
-# File names are reused: capture programs restart, and rings of files wrap around. So an offset holds the end of each file and
-# its identity, a hash of its first bytes: the header and the first packets with their times.
+# File names are reused, because capture programs restart and rings of files wrap around. So an offset contains the end of each file
+# and its identity: a hash of its first bytes, which cover the header and the first packets with their times.
 
 
 Ends = dict[str, int]
-"""Bytes read, by file."""
+"""How many bytes were read, by file."""
 
 
 @dataclass
 class CaptureOffset:
-    """Ends, and each file's ``capture.index.identity`` if known."""
+    """The ends, and each file's ``capture.index.identity`` if it is known."""
 
     ends: Ends = field(default_factory=dict)
     identities: dict[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """The offset in Spark's JSON. Equal offsets give equal texts."""
+        """Return the offset for Spark's JSON. Equal offsets give equal texts."""
         files = sorted(self.ends)
         identities = {file: self.identities[file] for file in files if file in self.identities}
         return {"version": VERSION, "ends": {file: self.ends[file] for file in files}, "identities": identities}
 
 
 def parse_capture_offset(offset: Mapping[str, Any]) -> CaptureOffset:
-    """Parse what ``CaptureOffset.as_json`` returned. Raises ConfigurationError for another version."""
+    """Parse the result of ``CaptureOffset.as_json``. Raises ConfigurationError for another version."""
     check_version(offset)
     return CaptureOffset(dict(offset["ends"]), dict(offset["identities"]))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from mainstem.recording import RecordingDescriptor, RecordingReader
 
-# Cores share small inputs in ranges of at least this.
+# The smallest range that cores share a small input in.
 SHARED_BYTES = 16 << 20
 # Opening a recording takes as long as reading this many bytes.
 RECORDING_BYTES = 1 << 20
@@ -42,12 +42,12 @@ TIMESTAMPS = ("recorded_at", "reserved_value_ns", "reserved_value_us", "reserved
 
 
 def _path(value: str, name: str) -> tuple[str, ...]:
-    # A directory's name may begin with a bracket too.
+    # A directory's name may start with a bracket too.
     return _list(value, name) if value.lstrip().startswith('["') else (value,) if value else ()
 
 
 def _list(value: str, name: str) -> tuple[str, ...]:
-    """A JSON list of paths, as ``load`` passes several."""
+    """Parse a JSON list of paths, which is how ``load`` passes several."""
     try:
         paths = json.loads(value)
     except ValueError:
@@ -64,7 +64,7 @@ _BOUNDS = (
 
 
 def time_ns_of(value: str, name: str, expected: str = _BOUNDS) -> int:
-    """Epoch nanoseconds of an ISO 8601 time, UTC unless it has an offset."""
+    """Return an ISO 8601 time in nanoseconds since 1970. It is in UTC unless it has an offset."""
     return round(parse_time(value, name=name, expected=expected).timestamp() * 1_000_000) * 1000
 
 
@@ -98,7 +98,7 @@ def _where(value: str, name: str) -> Where | dict[str, Where]:
 
 
 def _recording(key: str) -> str:
-    """A recording id, or the id of an archive, a ``/`` and a recording id. Raises ValueError for anything else."""
+    """Check a key: a recording id, or an archive id, ``/`` and a recording id. Raises ValueError for anything else."""
     archive, slash, recording = key.rpartition("/")
     return f"{archive}{slash}{int(recording)}"
 
@@ -220,7 +220,7 @@ class RecordingOptions(TriggerOptions, CodecOptions):
         tuning=True,
     )
     min_partitions: int = option("minPartitions", positive, "the minimum number of tasks", default="1", tuning=True)
-    # Less than a second of reading. Four tasks with a quarter each take a sixth longer than one.
+    # Reading this takes less than a second. Four tasks with a quarter each take a sixth longer than one.
     partition_bytes: int = option(
         "partitionBytes",
         positive,
@@ -301,7 +301,7 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
 
 
 def require_times(reader: RecordingReader, name: str) -> None:
-    """Raise ConfigurationError if a recording has no times, such as those of Aeron Archive."""
+    """Raise ConfigurationError if a recording has no times. Those of Aeron Archive have none."""
     if not reader.has_times:
         raise ConfigurationError(
             f"{name}: recording {reader.descriptor.recording_id} has no index and so no times; use positions, or exclude it with "
@@ -310,7 +310,7 @@ def require_times(reader: RecordingReader, name: str) -> None:
 
 
 class Resolvable(Protocol):
-    """A recording in a plan. Its reader is opened only if a position requires it."""
+    """A recording in a plan. Its reader is opened only if a position needs it."""
 
     @property
     def key(self) -> tuple[str, int]: ...
@@ -325,7 +325,7 @@ class Resolvable(Protocol):
 def source_options(
     path: Path | str | Sequence[Path | str], options: Mapping[str, object] | None = None
 ) -> RecordingOptions:
-    """Parse a path, or several, and options like the source. Raises ConfigurationError."""
+    """Parse one or several paths, and options, as the source does. Raises ConfigurationError."""
     texts = {name: str(value) for name, value in (options or {}).items()}
     if isinstance(path, str | os.PathLike):
         return parse_options(texts | {"path": str(path)})
@@ -333,7 +333,7 @@ def source_options(
 
 
 def bound_of(where: Where | dict[str, Where], recording: Resolvable, default: str) -> Where:
-    """The part of ``where`` for one recording."""
+    """Return the part of ``where`` that applies to one recording."""
     if not isinstance(where, dict):
         return where
     archive, recording_id = recording.key
@@ -341,7 +341,7 @@ def bound_of(where: Where | dict[str, Where], recording: Resolvable, default: st
 
 
 def resolve(where: Where | dict[str, Where], recording: Resolvable, default: str, *, name: str) -> int:
-    """Resolve ``where`` for one recording, to a readable position between two messages."""
+    """Resolve ``where`` for one recording to a readable position between two messages."""
     bound = bound_of(where, recording, default)
     if bound == "earliest":
         return recording.start_position

@@ -1,12 +1,12 @@
-"""How many tasks Spark runs at once: asked of a session, or derived from how Spark was launched.
+"""Determines how many tasks Spark runs at once, from a session or from how Spark was launched.
 
-Spark starts a source's planner in a process of its own and passes it neither settings nor a context. But the command line of
-the driver's JVM holds the settings it was launched with: those of ``spark-submit``, or all settings of a session that a Python
-program built. If the command line does not say how many tasks run at once, ``spark-defaults.conf`` may. Otherwise the planner
-uses Spark's default for a cluster of unknown size, never the CPU count of the driver's host.
+Spark runs a source's planner in a separate process, without any settings or context. But the command line of the driver's JVM
+contains the settings it was launched with: those of ``spark-submit``, or all settings of a session that a Python program built. If
+the command line does not determine how many tasks run at once, ``spark-defaults.conf`` may. Otherwise the planner uses Spark's
+default for a cluster of unknown size, never the CPU count of the driver's host.
 
-Limits: a second session in the same JVM sees the settings of the first, and dynamic allocation has no number. The option
-``parallelism`` and ``mainstem.spark.register`` override all of this.
+Limits: a second session in the same JVM sees the settings of the first, and dynamic allocation has no fixed number. The option
+``parallelism`` and ``mainstem.spark.register`` take precedence over all of this.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-# The partitions of a shuffle (spark.sql.shuffle.partitions), Spark's own choice for a cluster of unknown size.
+# Spark's default for a cluster of unknown size: the number of shuffle partitions (spark.sql.shuffle.partitions).
 UNKNOWN_PARALLELISM = 200
-# A worker, its daemon, the JVM, and processes between them.
+# The worker, its daemon, the JVM, and any processes between them.
 MAX_ANCESTORS = 8
 MAX_DEFAULTS_LENGTH = 1 << 20
 SUBMIT = "org.apache.spark."
@@ -39,14 +39,14 @@ _ASSIGNMENT = re.compile(r"\s*([^\s=:#!]+)\s*[\s=:]\s*(.*?)\s*")
 
 
 def parallelism_of(spark: SparkSession) -> int | None:
-    """Return the number of executor cores, counting executors that are still to come; None if unknown.
+    """Return the number of executor cores, including executors that have not started yet, or None if unknown.
 
     ``spark.default.parallelism`` overrides it.
     """
     try:
         context = spark.sparkContext
     except Exception:
-        # Spark Connect has no context, and an error of its own for each version.
+        # Spark Connect has no context, and raises a different error in each version.
         text = spark.conf.get("spark.default.parallelism", None)
         return int(text) if text else None
     settings = context.getConf()
@@ -60,7 +60,7 @@ def parallelism_of(spark: SparkSession) -> int | None:
 
 @cache
 def launched_parallelism() -> int:
-    """The tasks that this process's Spark runs at once, cached."""
+    """Return how many tasks this process's Spark runs at once. The result is cached."""
     for pid in _ancestors():
         arguments = _command_line(pid)
         if any(each.startswith(SUBMIT) for each in arguments) and "java" in os.path.basename(arguments[0]):
@@ -70,7 +70,7 @@ def launched_parallelism() -> int:
 
 
 def launch_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Spark's settings from a JVM's command line and from the defaults file that it or the environment names."""
+    """Return Spark's settings from a JVM's command line and the defaults file that it or the environment names."""
     settings: dict[str, str] = {}
     home = environment.get("SPARK_HOME", "")
     directory = environment.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else "")
@@ -92,10 +92,10 @@ def launch_settings(arguments: Sequence[str], environment: Mapping[str, str]) ->
 
 
 def parallelism_from(settings: Mapping[str, str], processors: int) -> int | None:
-    """The parallelism of Spark's scheduler, including executors still to come; None if the settings don't say."""
+    """Return the parallelism of Spark's scheduler, including executors that have not started, or None if the settings lack it."""
     if "spark.default.parallelism" in settings:
         return _number(settings, "spark.default.parallelism") or None
-    # spark-submit's own default.
+    # The default of spark-submit.
     local = _LOCAL.fullmatch(settings.get("spark.master", "local[*]"))
     if local is not None:
         threads = local[1] or "1"
@@ -122,13 +122,13 @@ def _ancestors() -> Iterator[int]:
     pid = os.getppid()
     for _ in range(MAX_ANCESTORS):
         if pid <= 1:
-            # In a container, the driver is process 1.
+            # In a container, the driver may be process 1.
             if pid == 1:
                 yield pid
             return
         yield pid
         try:
-            # State and parent follow the name, which may have any characters.
+            # The state and the parent follow the process name, which may contain any characters.
             pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         except (OSError, ValueError, IndexError):
             return
@@ -150,7 +150,7 @@ def _environment(pid: int) -> dict[str, str]:
 
 
 def _processors(pid: int) -> int:
-    """The JVM's number of processors: its allowed CPUs, within its container's quota."""
+    """Return the JVM's number of processors: its allowed CPUs, within its container's quota."""
     count = os.cpu_count() or 1
     try:
         if hasattr(os, "sched_getaffinity"):

@@ -1,34 +1,35 @@
 """Plans a Spark query on the driver: which recordings exist, how far each can be read, and how it is divided into ranges.
 
-Theory of operation. A position in a stream is an offset in Spark, so planning is arithmetic on positions: a start and an end
-for each recording, both between two messages. It has three parts:
+Theory of operation. Spark's offset is a position in a stream, so planning is arithmetic on positions: a start and an end for each
+recording, both between two messages. It has three parts:
 
 - ``starting``, ``ending`` and ``latest`` resolve the options (earliest, latest, a position, a time) against the current
   recordings, once for a batch, and whenever a stream starts or polls.
-- ``advance`` computes the end offset of the next micro-batch from its start and the targets. Limits on bytes and rows are shared
-  in proportion to unread bytes, so no recording starves. Boundaries are chosen only here; Spark writes them to its log as the
-  offset before anything is read.
+- ``advance`` computes the end offset of the next micro-batch from its start and the targets. Recordings share limits on bytes and
+  rows in proportion to their unread bytes, so none starves. Only this function chooses boundaries. Spark writes them to its log as
+  the offset before anything is read.
 - ``ranges`` divides ``[start, end)`` of each recording into partitions. A restarted query calls it with offsets from Spark's log,
-  without ``advance``. So it depends only on the offsets and on the segments, which never change below the end. Equal offsets give
-  equal rows: that is exactly-once on the reading side.
+  without ``advance``. So the result depends only on the offsets and the segments, which never change below the end. Equal offsets
+  give equal rows, which makes reading exactly-once.
 
-The driver holds a ``Planner``, which is never pickled. Tasks get a ``RecordingRange``, or a group of them, with archive,
-descriptor and positions, and open their own reader. Spark calls the planner of one query from one thread at a time. A recorder
-may be writing the same segments in another process: readers see whole frames up to ``end_position``, which only grows, and
-catalogs are read again at each call, so that new recordings appear.
+The driver holds a ``Planner``, which is never pickled. Tasks get a ``RecordingRange`` or a group of them, with archive, descriptor
+and positions, and open their own readers. Spark calls the planner of one query from one thread at a time. Meanwhile a recorder
+in another process may be writing the same segments: readers see whole frames up to ``end_position``, which only grows, and each
+call reads the catalogs again, so new recordings appear.
 
-Cost. Of ten thousand recordings, few grow between two triggers. A trigger reads each catalog once and decodes changed entries.
-The catalog has the ends of ended recordings; the recorded positions of the others are read without a reader. Only recordings
-that grew are opened, at most ``MAX_READERS`` at once, and only they need the archive's listing, one per trigger. Recordings
-that have ended and are read are ``finished``: they are compared with the catalog when it changes, and otherwise skipped.
+Cost. Of ten thousand recordings, few grow between two triggers. A trigger reads each catalog once and decodes changed entries. The
+catalog contains the ends of recordings that have ended; the recorded positions of the others are read without a reader. Only
+recordings that grew are opened, at most ``MAX_READERS`` at once, and only they need the archive's listing, once per trigger.
+Recordings that have ended and are fully read are ``finished``: they are compared with the catalog when it changes, and otherwise
+skipped.
 
 Invariants:
 
-- A range begins and ends between two messages; a message is never split between micro-batches or tasks.
+- A range starts and ends between two messages. A message is never split between micro-batches or tasks.
 - ``within`` narrows a range and never widens it, and an empty range stays empty (start = end). The offset still moves past
-  excluded data, or the next micro-batch would begin there again.
-- An offset refers to recordings, not ids: ``resumed`` compares identity and end before anything is planned from it.
-- The end offset is never before the start offset, and contains every recording that the start contained.
+  excluded data, or the next micro-batch would start there again.
+- An offset refers to recordings, not just ids: ``resumed`` compares identity and end before anything is planned from the offset.
+- The end offset is never before the start offset, and contains every recording that the start offset contains.
 - If positions are lost (purged segments, a corrupt frame, a missing recording), the query fails, or with
   ``failOnDataLoss=false`` logs the loss and continues after it.
 
@@ -63,15 +64,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Readers that a plan keeps open: mostly the same recordings grow from trigger to trigger.
+# The number of readers that a plan keeps open. From trigger to trigger, mostly the same recordings grow.
 MAX_READERS = 64
-# Open files of a reader: its index, twice, and mapped segments.
+# Open files per reader: its index, twice, and mapped segments.
 FILES_PER_READER = 6
-# No message is shorter on disk.
+# The smallest size of a message on disk.
 FRAME_BYTES = 32
-# Spark's scheduler needs too much time and memory for more.
+# With more tasks, Spark's scheduler needs too much time and memory.
 MAX_TASKS = 100_000
-# Open files of the rest of the process.
+# Open files reserved for the rest of the process.
 RESERVED_FILES = 256
 
 Key = tuple[str, int]
@@ -81,7 +82,7 @@ Positions = dict[Key, int]
 
 @dataclass
 class ReadPositions:
-    """How far recordings are read: positions, and by archive those that have ended and are read.
+    """How far recordings are read: their positions, and by archive those that have ended and are fully read.
 
     ``deleted`` are finished recordings that are no longer in their catalog.
     """
@@ -91,15 +92,15 @@ class ReadPositions:
     deleted: Positions = field(default_factory=dict)
 
     def has_finished(self, key: Key) -> bool:
-        """Whether a recording has ended and is read."""
+        """Return whether a recording has ended and is fully read."""
         return key[1] in self.finished.get(key[0], ())
 
 
 def tasks_for(total: int, partition_bytes: int, cores: int) -> int:
     """Return the number of tasks for ``total`` bytes on ``cores``, at most ``partition_bytes`` each.
 
-    To keep all cores busy, they share small inputs in ranges of at least ``SHARED_BYTES``, and otherwise get equally many
-    tasks.
+    If the input is small, the cores share it in ranges of at least ``SHARED_BYTES``, which keeps them busy. Otherwise each core
+    gets the same number of tasks.
     """
     by_size = -(-total // partition_bytes)
     if by_size < cores:
@@ -108,7 +109,7 @@ def tasks_for(total: int, partition_bytes: int, cores: int) -> int:
 
 
 def max_readers() -> int:
-    """How many readers may be open at once, within the process's limit of open files."""
+    """Return how many readers may be open at once, within the process's limit on open files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return MAX_READERS
@@ -127,24 +128,24 @@ class PlannedRecording:
 
     @property
     def start_position(self) -> int:
-        """Like ``RecordingReader.start_position``, from the trigger's listing."""
+        """Like ``RecordingReader.start_position``, but from the trigger's listing."""
         descriptor = self.descriptor
         first = next(iter(self.opened.archive.segments(descriptor)), descriptor.start_position)
         return max(descriptor.start_position, first)
 
     @property
     def end_position(self) -> int:
-        """Like ``RecordingReader.end_position``, as of this trigger."""
+        """Like ``RecordingReader.end_position``, but as of this trigger."""
         return self._planner.end_of(self.key)
 
     @property
     def reader(self) -> RecordingReader:
-        """Its reader, valid until others are requested."""
+        """The recording's reader, which may be closed when another one is requested."""
         return self._planner.reader(self.key)
 
 
 class Planner:
-    """The recordings of a query on the driver."""
+    """Plans a query over recordings, on the driver."""
 
     def __init__(self, options: RecordingOptions, names: Names) -> None:
         self._options = options
@@ -175,19 +176,19 @@ class Planner:
         self._ends = None
         for each, reader in list(self._readers.items()):
             recording = self._recordings.get(each)
-            # A recording appears in the catalog just before it has its index.
+            # A recording appears in the catalog shortly before its index exists.
             if recording is None or reader.index is None or reader.descriptor.identity != recording.descriptor.identity:
                 self._readers.pop(each).close()
             else:
                 reader.update(recording.descriptor)
 
     def end_of(self, key: Key) -> int:
-        """How far a recording can be read, as of the trigger's first use."""
+        """Return the position up to which a recording can be read, as of its first use in this trigger."""
         end = self._recordings[key].descriptor.stop_position
         return end if end != NULL else self._recorded()[key]
 
     def _recorded(self) -> Positions:
-        """The ends of recordings without one in the catalog."""
+        """Return the ends of the recordings that have no end in the catalog."""
         if self._ends is None:
             active: dict[str, list[RecordingDescriptor]] = {}
             for (archive, _), recording in self._recordings.items():
@@ -221,12 +222,12 @@ class Planner:
     # -- offsets -----------------------------------------------------------------------------------------------------
 
     def offset(self, reached: ReadPositions, before: Offset | None = None) -> Offset:
-        """The offset of these positions, with each recording's identity; that of a missing one comes from ``before``."""
+        """Make an offset from positions, with each recording's identity. The identity of a missing one comes from ``before``."""
         archives: dict[str, ArchiveOffset] = {}
         mapping = self._mapping(before) if before is not None else {}
         for key, earlier in (before.archives if before is not None else {}).items():
             mapped = mapping.get(key, key)
-            # Entries of missing archives are kept. Those of present ones are rebuilt, except identities of missing recordings.
+            # Keep the entries of missing archives. Rebuild those of present ones, but keep the identities of missing recordings.
             archives[mapped] = (
                 ArchiveOffset(self._archives[mapped].url, {}, dict(earlier.identities))
                 if mapped in self._archives
@@ -252,13 +253,13 @@ class Planner:
         return Offset({key: archive for key, archive in archives.items() if archive.positions or archive.finished})
 
     def first(self) -> Offset:
-        """The offset before anything is read, for a query whose own offset is unknown."""
+        """Return the offset before anything is read, for a query whose own offset is unknown."""
         return self.offset(
             ReadPositions({key: recording.start_position for key, recording in self._recordings.items()})
         )
 
     def latest(self) -> Offset:
-        """The offset of everything available, for reports. Ended recordings are cached until the catalog changes."""
+        """Return the offset of everything available, for reports. Ended recordings are cached until the catalog changes."""
         if self._options.ending != "latest":
             return self.offset(ReadPositions(self.ending()))
         reached = ReadPositions(dict(self._recorded()))
@@ -277,10 +278,10 @@ class Planner:
         return present_keys(offset, {key: opened.url for key, opened in self._archives.items()})
 
     def resumed(self, offset: Offset) -> ReadPositions:
-        """The positions of an offset from which reading can continue.
+        """Return the positions in an offset from which reading can continue.
 
-        A recording that was replaced, or that ends before the offset, raises RecordingError, or with ``failOnDataLoss=false``
-        is left out, so that it is read from its start.
+        If a recording was replaced, or ends before the offset, this raises RecordingError, or with ``failOnDataLoss=false`` leaves
+        the recording out, so that it is read from its start.
         """
         reached = ReadPositions()
         mapping = self._mapping(offset)
@@ -318,7 +319,7 @@ class Planner:
             elif descriptor.stop_position != NULL and descriptor.stop_position < position:
                 self._lost(_truncated(recording_id, opened.url, descriptor.stop_position, position))
             else:
-                # It was extended, perhaps in the middle of a message, whose row is read only now.
+                # The recording was extended. If the position is inside a message, its row is read only now.
                 key = (opened.key, recording_id)
                 if key in self._recordings:
                     reader = self.reader(key)
@@ -339,7 +340,7 @@ class Planner:
             f"ends at {end}, before position {position} of the checkpoint: it was truncated" if end < position else ""
         )
 
-    # -- where the options begin and end -----------------------------------------------------------------------------
+    # -- starts and ends of the options ------------------------------------------------------------------------------
 
     def starting(self) -> Positions:
         where = self._options.starting
@@ -355,21 +356,21 @@ class Planner:
         return {key: resolve(where, r, "latest", name="endingPositions") for key, r in self._recordings.items()}
 
     def targets(self, reached: ReadPositions | None = None) -> Positions:
-        """How far a query should read now, within the options; without finished recordings."""
+        """Return the position that a query should now read up to in each recording, within the options. Excludes finished ones."""
         if self._options.ending != "latest":
             return self.ending()
         finished = reached.finished if reached is not None else {}
         return {key: self.end_of(key) for key in self._recordings if key[1] not in finished.get(key[0], ())}
 
     def start_of(self, key: Key, reached: ReadPositions) -> int:
-        """Where a range starts: for a new recording, at its beginning."""
+        """Return where a range starts. For a new recording, that is its beginning."""
         position = reached.positions.get(key)
         if position is None and reached.has_finished(key):
             position = reached.finished[key[0]][key[1]][0]
         return self._recordings[key].descriptor.start_position if position is None else position
 
     def within(self, key: Key, start: int, end: int) -> tuple[int, int]:
-        """``[start, end)`` narrowed to the times and positions of the options; it may be empty."""
+        """Narrow ``[start, end)`` to the times and positions of the options. The result may be empty."""
         if end <= start:
             return start, start
         wanted, rows = self._options.scan_range, self._options.rows
@@ -388,7 +389,7 @@ class Planner:
     # -- micro-batches -----------------------------------------------------------------------------------------------
 
     def advance(self, start: ReadPositions, targets: Positions, *, limited: bool) -> ReadPositions:
-        """The ends of the next micro-batch, between messages; with ``limited``, the recordings share the limits by unread bytes."""
+        """Return the ends of the next micro-batch, between messages. With ``limited``, recordings share limits by unread bytes."""
         spans = self._unread(start, targets)
         total = sum(max(last - first, 0) for first, last in spans.values())
         end: Positions = dict(start.positions)
@@ -397,7 +398,7 @@ class Planner:
                 end[key] = first
                 continue
             if not limited and last == self._recordings[key].descriptor.stop_position:
-                # All of it, without opening it. An incomplete last message has no row; ``resumed`` goes back to its start.
+                # Read all of it, without opening it. An incomplete last message has no row; ``resumed`` goes back to its start.
                 end[key] = last
                 continue
             share = (last - first) / total
@@ -413,7 +414,7 @@ class Planner:
         return ReadPositions(end, start.finished)
 
     def waiting(self, start: ReadPositions, targets: Positions) -> int:
-        """The bytes between ``start`` and the targets."""
+        """Return the number of bytes between ``start`` and the targets."""
         return sum(max(last - first, 0) for first, last in self._unread(start, targets).values())
 
     def _unread(self, start: ReadPositions, targets: Positions) -> dict[Key, tuple[int, int]]:
@@ -424,7 +425,7 @@ class Planner:
         }
 
     def is_at(self, before: Offset, start: ReadPositions, end: ReadPositions) -> bool:
-        """Whether a micro-batch from ``start``, resumed from ``before``, to ``end`` reads nothing."""
+        """Return whether a micro-batch from ``start``, resumed from ``before``, to ``end`` would read nothing."""
         resumed = len(start.positions) + len(start.deleted) + sum(len(each) for each in start.finished.values())
         if resumed != sum(len(each.positions) + len(each.finished) for each in before.archives.values()):
             return False
@@ -449,13 +450,13 @@ class Planner:
         fault = next(find_problems(reader, start, end, checksums=False), None)
         if fault is None:
             return reached
-        # Without this, the query would hang here without an error.
+        # Skip the problem, or the query would hang here without an error.
         reached = reader.boundary_after(fault.position, end)
         self._lost(fault.text, key, fault.position, reached)
         return reached
 
     def _lost(self, what: str, key: Key = ("", 0), start: int = 0, end: int = 0) -> None:
-        """Report lost data of a recording, with positions if they are known. Raises RecordingError if ``failOnDataLoss``."""
+        """Report lost data, with positions if they are known. Raises RecordingError if ``failOnDataLoss`` is set."""
         if self._options.fail_on_data_loss:
             raise RecordingError(f"{what}; set failOnDataLoss to false to skip it")
         log.warning("%s; skipped", what)
@@ -464,7 +465,7 @@ class Planner:
     # -- tasks -------------------------------------------------------------------------------------------------------
 
     def ranges(self, start: ReadPositions, end: ReadPositions) -> list[RecordingRange | RecordingGroup]:
-        """``[start, end)`` of every recording, divided into tasks; small recordings share a task."""
+        """Divide ``[start, end)`` of every recording into tasks. Small recordings share a task."""
         spans = [(key, first, last) for key, first, last in self._spans(start, end) if first < last]
         total = sum(max(last - first, RECORDING_BYTES) for _, first, last in spans)
         read = sum(last - first for _, first, last in spans)
@@ -481,7 +482,7 @@ class Planner:
         return _shared(pieces, max(tasks, parallelism), self._options.max_rows_per_partition)
 
     def _by_rows(self, key: Key, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Split the range by the maximum messages of a task. Nothing is counted after a problem."""
+        """Split a range by the maximum messages of a task. Stops counting at a problem."""
         most = self._options.max_rows_per_partition
         while most is not None and (end - start) // FRAME_BYTES > most:
             boundary = self.reader(key).advance(start, end, max_messages=most)
@@ -513,7 +514,7 @@ class Planner:
         """Report a missing recording unless it was fully read."""
         opened = self._archives.get(key[0])
         if opened is not None and key[1] in opened.by_id:
-            # The options exclude it.
+            # The recording exists, but the options exclude it.
             return
         reached = max(start.positions.get(key, NULL), start.deleted.get(key, NULL))
         if reached < end:
@@ -548,7 +549,7 @@ def _truncated(recording_id: int, url: str, end: int, position: int) -> str:
 def _shared(
     pieces: list[RecordingRange], tasks: int, max_rows: int | None = None
 ) -> list[RecordingRange | RecordingGroup]:
-    """Return the pieces, or if they exceed ``tasks``, groups of about equal cost with a limit of rows."""
+    """Return the pieces, or if there are more than ``tasks``, groups of about equal cost within a limit of rows."""
     if len(pieces) <= tasks:
         return list(pieces)
     costs = [max(piece.end - piece.start, RECORDING_BYTES) for piece in pieces]

@@ -1,7 +1,7 @@
-"""``mainstem.recording``: recordings of Mainstem and Aeron Archive as a batch and a streaming source.
+"""``mainstem.recording``: reads recordings of Mainstem and Aeron Archive, in batch and streaming.
 
-A row is a message (or, with ``rows=frames``, a frame); an offset is a position for each recording (``offsets``). Positions are
-read from a replayable log, so a query that restarts from its checkpoint reads exactly the same bytes again.
+Each row is a message (or with ``rows=frames``, a frame). An offset is a position for each recording (``offsets``). Positions refer
+to a log that can be read again, so a query that restarts from its checkpoint reads exactly the same bytes.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 
 def whole_schema(options: RecordingOptions) -> StructType:
-    """Every column that the source has with these options."""
+    """Return every column that the source has with these options."""
     columns = struct_fields(fields(options.rows, options.timestamp_from, archives=options.archive_columns))
     return decoded_schema(columns, options) if options.codec else StructType(columns)
 
 
 def columns_read(schema: StructType, options: RecordingOptions) -> tuple[Names, PayloadDecoder | None]:
-    """The columns that tasks read for a query's schema, and the decoder. Raises ConfigurationError."""
+    """Return the columns that tasks read for a query's schema, and the decoder. Raises ConfigurationError."""
     own = columns_of(options.rows, options.timestamp_from, archives=True)
     read, decoder = decoder_of(schema, options, own.__contains__)
     return names_of(read, options.rows, options.timestamp_from), decoder
@@ -60,9 +60,9 @@ def _rows_of(partition: InputPartition | None, decoder: PayloadDecoder | None) -
 class RecordingBatchReader(DataSourceReader):
     """Reads the current contents of the recordings.
 
-    It does not support Spark's filter pushdown: Spark keeps one plan per DataFrame, and per table in a statement, with the
-    filters pushed last, so the next query, or the other half of a union, would miss rows. Options (streamId, sessionId,
-    fromTime, ...) prune instead; ``mainstem.spark.recordings`` derives them from a condition.
+    It does not support Spark's filter pushdown. Spark keeps one plan per DataFrame, and per table in a statement, with the filters
+    that were pushed last, so the next query, or the other half of a union, would miss rows. Instead, options (streamId, sessionId,
+    fromTime, ...) prune, and ``mainstem.spark.recordings`` derives them from a condition.
     """
 
     def __init__(self, options: RecordingOptions, names: Names, decoder: PayloadDecoder | None = None) -> None:
@@ -94,7 +94,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self.__dict__ | {"_planner": None, "_frozen": None, "_delay": None}
 
     def _planned(self) -> Planner:
-        """The driver's planner, refreshed."""
+        """Return the driver's planner after refreshing it."""
         if self._planner is None:
             self._planner = Planner(self._options, self._names)
         self._planner.refresh()
@@ -118,7 +118,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         planner, before = self._planned(), parse_offset(start)
         resumed = planner.resumed(before)
         targets = planner.targets(resumed) if self._frozen is None else self._frozen
-        # Trigger.AvailableNow does not wait.
+        # Trigger.AvailableNow never waits for more data.
         if (
             self._frozen is None
             and self._options.min_bytes is not None
@@ -127,7 +127,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return start
         end = planner.advance(resumed, targets, limited=not isinstance(limit, ReadAllAvailable))
         if planner.is_at(before, resumed, end):
-            # The same text tells Spark that there is no new data, even if recordings have ended.
+            # Return the same text, which tells Spark that there is no new data, even if recordings have ended.
             return start
         return planner.offset(end, before).as_json()
 
@@ -156,11 +156,11 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 class RecordingSource(DataSource):
     """``mainstem.recording``: ``spark.read.format("mainstem.recording").load(location)``, or ``readStream``.
 
-    It also accepts options of the store (``endpoint_override``, ``fs.s3a.endpoint``, ...), ``tail``, the location where the
-    archive grows, ``tail.*``, options of its store, and ``codec.*``, options of the codec.
+    It also accepts the options of the store (``endpoint_override``, ``fs.s3a.endpoint``, ...); ``tail``, the location where the
+    archive grows, and the options of its store as ``tail.*``; and the codec's options as ``codec.*``.
     """
 
-    # Set by the session it is registered with: a source runs in a process that cannot ask the session.
+    # The session sets this when it registers the source, because the source runs in a process that cannot ask the session.
     parallelism: ClassVar[int | None] = None
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The columns of ``mainstem.recording`` with Spark types, and those of a query."""
+"""The columns of ``mainstem.recording`` with their Spark types, and the columns that a query requests."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from mainstem.recording.rows.schema import Column
 
 Names = dict[str, bool]
-"""The requested columns, in order, and whether each is nullable: Spark requires exactly its schema."""
+"""The requested columns in order, and whether each is nullable, because Spark requires exactly its own schema."""
 
-# Spark's names of Arrow types.
+# Spark's names for Arrow types.
 _SPARK_TYPES = {"int16": "smallint", "int32": "int", "int64": "bigint", "timestamp": "timestamp", "binary": "binary"}
 
 
@@ -25,17 +25,17 @@ def _with_spark_types(columns: Mapping[str, Column]) -> dict[str, tuple[str, int
     return {name: (_SPARK_TYPES[column.kind], column.bits) for name, column in columns.items()}
 
 
-# A row for each problem of a recording; no columns of frames are read.
+# One row per problem of a recording. Reading problems needs no column of frames.
 PROBLEM_COLUMNS = {
     "recording_id": ("bigint", 0),
     "position": ("bigint", 0),
     "kind": ("string", 0),
     "text": ("string", 0),
 }
-# For several archives, or if the option is set: the row's archive, and the host that recorded it.
+# Columns for queries over several archives, or if the option is set: the row's archive, and the host that recorded it.
 ARCHIVE_COLUMNS = {"archive": ("string", 0), "host": ("string", 0)}
 _TIMESTAMP_COLUMN = _with_spark_types({TIMESTAMP: TIMESTAMP_COLUMN})
-# Null if unknown. Rows cost less if the schema declares a column as never null.
+# These columns are null if the value is unknown. Spark processes the others faster, because they are declared never null.
 _NULLABLE = {*NULLABLE, "host"}
 _COLUMNS = {
     "messages": _with_spark_types(MESSAGE_COLUMNS),
@@ -45,20 +45,20 @@ _COLUMNS = {
 
 
 def columns_of(rows: str, timestamp_from: str = "", *, archives: bool = False) -> dict[str, tuple[str, int]]:
-    """The columns of rows of messages, frames or problems."""
+    """Return the columns of rows of messages, frames or problems, with Spark type and bits."""
     has_timestamp = timestamp_from and rows != "problems"
     has_archives = archives and rows != "problems"
     return _COLUMNS[rows] | (_TIMESTAMP_COLUMN if has_timestamp else {}) | (ARCHIVE_COLUMNS if has_archives else {})
 
 
 def fields(rows: str, timestamp_from: str = "", *, archives: bool = False) -> list[tuple[str, str, bool]]:
-    """The whole schema: name, type and nullability of each column."""
+    """Return the whole schema: name, type and nullability of each column."""
     columns = columns_of(rows, timestamp_from, archives=archives).items()
     return [(name, kind, name in _NULLABLE) for name, (kind, _) in columns]
 
 
 def names_of(schema: StructType, rows: str, timestamp_from: str = "") -> Names:
-    """The columns of a query's schema, in order. Raises ConfigurationError for an unknown one."""
+    """Return the columns of a query's schema, in order. Raises ConfigurationError for an unknown column or a wrong type."""
     columns = columns_of(rows, timestamp_from, archives=True)
     for item in schema.fields:
         if item.name not in columns:

@@ -1,7 +1,7 @@
-"""The report of ranges skipped by ``failOnDataLoss=false``: a file for each, in the directory of the option ``skipReport``.
+"""The report of ranges that ``failOnDataLoss=false`` skipped: one file per range, in the directory of the option ``skipReport``.
 
-Spark has no metrics for Python sources, and tasks log on their workers. So the planner and the tasks write to a shared directory. A
-file is named after archive, recording and range, so a repeated task or another query over the same recordings adds nothing.
+Spark has no metrics for Python sources, and tasks log on their workers. So the planner and the tasks write to a shared directory.
+A file's name consists of archive, recording and range, so a repeated task or another query over the same recordings adds nothing.
 Overlapping ranges count once.
 """
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SUFFIX = ".skipped"
-# Larger directories are slow to list. Further ranges are only logged.
+# A larger directory would be slow to list. Further ranges are only logged.
 MAX_FILES = 10_000
-# Hex digits of the hash of an archive's id.
+# Hex digits of the hash of the archive's id.
 MARK_LENGTH = 16
 
 
@@ -32,11 +32,11 @@ class Skipped:
     """The skipped ranges of one recording.
 
     Attributes:
-        recording_id: The recording.
+        recording_id: The recording's id.
         ranges: The number of separate ranges of positions.
-        bytes: Their bytes in the stream, frame headers included.
-        reasons: Why, without duplicates.
-        archive: The id of its archive, or its URL if it has no id, as in the column ``archive``.
+        bytes: The number of bytes in these ranges, frame headers included.
+        reasons: The distinct reasons for skipping them.
+        archive: The id of the recording's archive, or its URL if it has no id, as in the column ``archive``.
     """
 
     recording_id: int
@@ -47,10 +47,10 @@ class Skipped:
 
 
 def note(directory: str, archive: str, recording_id: int, start: int, end: int, reason: str) -> None:
-    """Add a range to the report, if there is a directory. A failed write is only logged."""
+    """Add a range to the report, if there is a directory. A failure to write is only logged."""
     if not directory or end <= start:
         return
-    # An archive may be named by a URL, which cannot be in a file name.
+    # The archive may be named by a URL, which is not allowed in a file name, so use a hash.
     mark = hashlib.sha256(archive.encode()).hexdigest()[:MARK_LENGTH]
     path = os.path.join(directory, f"{mark}-{recording_id}-{start}-{end}{SUFFIX}")
     try:
@@ -69,7 +69,7 @@ def read_skip_report(directory: Path | str) -> list[Skipped]:
     """Sum the ranges that ``failOnDataLoss=false`` skipped in batch and streaming queries.
 
     Args:
-        directory: The directory given as the option ``skipReport``, as this process sees it.
+        directory: The directory of the option ``skipReport``, as this process sees it.
 
     Returns:
         A ``Skipped`` for each recording with skipped ranges. A range counts once, even if it was read several times.
@@ -88,7 +88,7 @@ def read_skip_report(directory: Path | str) -> list[Skipped]:
         mark, recording_id, start, end = name.removesuffix(SUFFIX).split("-")
         key = (mark, int(recording_id))
         ranges.setdefault(key, []).append((int(start), int(end)))
-        # The file's text may not be written yet.
+        # The writer may not have written the file's content yet.
         with suppress(ValueError, KeyError), open(os.path.join(directory, name), encoding="utf-8") as file:
             value = json.load(file)
             reasons.setdefault(key, {})[value["reason"]] = None

@@ -1,11 +1,11 @@
-"""SQL tables (``CREATE TABLE ... USING mainstem.recording``): how a source gets its options when the table is read.
+"""SQL tables (``CREATE TABLE ... USING mainstem.recording``): how a source gets the table's options when it is read.
 
-Spark stores a table's options in its catalog, but passes a Python source only the columns and the options of ``WITH (...)``. It
-does keep the metadata of columns. So the first column that a source infers for ``CREATE TABLE`` carries the options as
-metadata; columns listed in the statement carry none.
+Spark stores a table's options in its catalog, but passes only the columns and the options of ``WITH (...)`` to a Python source. It
+does keep the metadata of columns. So when a source infers the columns for ``CREATE TABLE``, it stores the options as metadata of
+the first column. Columns that the statement lists itself carry no options.
 
-If a statement names a table several times, Spark plans it once, with the options of one place: ``t WITH (streamId = '1') UNION
-ALL t`` would read stream 1 twice, and the source cannot notice. So ``WITH`` may only set options that don't change the rows.
+If a statement uses a table several times, Spark plans the table once, with the options of one use: ``t WITH (streamId = '1') UNION
+ALL t`` would read stream 1 twice, and the source cannot notice. So ``WITH`` may only set options that do not change the rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 KEY = "mainstem.options"
-# Keys and a prefix that Spark adds to options in CREATE TABLE.
+# Keys, and a prefix, that Spark adds to the options in CREATE TABLE.
 PROVIDER = "provider"
 LOCATION = "location"
 PREFIX = "option."
@@ -53,9 +53,9 @@ TYPES: dict[str, type[DataType]] = {
 
 
 def user_options(source: str, options: Mapping[str, str]) -> tuple[dict[str, str], bool]:
-    """The user's options, and whether they are from ``CREATE TABLE``. ``LOCATION`` is the option ``path``.
+    """Return the user's options, and whether they come from ``CREATE TABLE``. ``LOCATION`` becomes the option ``path``.
 
-    Raises ConfigurationError for a secret, which must not be stored.
+    Raises ConfigurationError for a secret in ``CREATE TABLE``, which must not be stored.
     """
     lowered = {name.lower(): value for name, value in options.items()}
     if lowered.get(PROVIDER, "").lower() != source:
@@ -74,27 +74,27 @@ def user_options(source: str, options: Mapping[str, str]) -> tuple[dict[str, str
 
 
 def is_secret(name: str) -> bool:
-    """Whether an option's value must not be stored."""
+    """Return whether an option's value must not be stored."""
     plain = name.lower().replace(".", "_").replace("-", "_")
     return plain in ("token", "tail_token") or any(word in plain for word in SECRETS)
 
 
 def struct_fields(columns: Iterable[tuple[str, str, bool]]) -> list[StructField]:
-    """Spark columns from name, type and nullability."""
+    """Make Spark columns from names, types and nullability."""
     return [StructField(name, TYPES[kind](), nullable) for name, kind, nullable in columns]
 
 
 def table_schema(fields: Sequence[StructField], options: Mapping[str, str]) -> StructType:
-    """Columns that carry the options of a table."""
+    """Make a schema that carries a table's options in the metadata of the first column."""
     first = fields[0]
     stored = {KEY: json.dumps(dict(options), sort_keys=True)}
     return StructType([StructField(first.name, first.dataType, first.nullable, stored), *fields[1:]])
 
 
 def read_options(source: str, options: Mapping[str, str], schema: StructType) -> dict[str, str]:
-    """The options for reading a table: its own, overridden by ``WITH (...)``.
+    """Return the options for reading a table: its own, overridden by those in ``WITH (...)``.
 
-    Raises ConfigurationError for an option that only the table may set, such as a path, which also indicates a ``load`` with
+    Raises ConfigurationError for an option that only the table may set, such as a path. A path also indicates a ``load`` with
     columns copied from a table.
     """
     texts, _ = user_options(source, options)
