@@ -1,8 +1,8 @@
-"""Duologues: a server opens a pair of streams for each of its clients, through NAT, within limits.
+"""Duologues: a server opens a pair of streams for each of its clients, even through NAT, and enforces limits.
 
-The design is the Aeron guide's second echo server (docs/protocols/duologue.md, 4), as a layer for any protocol: a client sends a
-request on the all-clients channel, the server responds with ports and a session under the client's one-time pad, and both continue
-on streams of their own.
+The design is the Aeron guide's second echo server (docs/protocols/duologue.md, 4), as a layer for any protocol. A client sends a
+request on the all-clients channel. The server responds with ports and a session, encrypted with the client's one-time pad. Both
+then continue on their own pair of streams.
 """
 
 from __future__ import annotations

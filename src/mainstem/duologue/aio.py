@@ -1,6 +1,6 @@
-"""Duologues for asyncio: the API of `mainstem.duologue`, with coroutines as handlers, each in a task of its own.
+"""Duologues for asyncio: the API of `mainstem.duologue`, with coroutine handlers that each run in their own task.
 
-``connect`` and ``serve`` return what you can await, or use with ``async with``.
+``connect`` and ``serve`` return an object that you can await or use with ``async with``.
 
 Example:
     >>> async def echo(duologue):
@@ -10,7 +10,7 @@ Example:
     ...     async with aio.connect("127.0.0.1") as duologue:
     ...         await duologue.send("ECHO tide")
 
-Everything but starting and ending a media driver runs in the event loop's thread: a server's duty cycles are one task, a
+Everything except starting and ending a media driver runs in the event loop's thread. A server's duty cycles run in one task. A
 client's run while it opens, sends, receives or closes.
 """
 
@@ -64,14 +64,14 @@ __all__ = [
     "serve",
 ]
 
-# Needs the extra for encryption, which no other name needs.
+# Loaded lazily, because only this name needs the extra for encryption.
 __getattr__, __dir__ = lazy_names(__name__, {"ServerKey": "mainstem.duologue.crypto"})
 
 logger = logging.getLogger("mainstem.duologue.server")
 
 
 class _Changed(Unlocked):
-    """The condition of a session in the event loop, which needs no lock."""
+    """The condition of a session that is used only in the event loop, so it needs no lock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class _Changed(Unlocked):
 
 
 async def _in_thread(open_it: Callable[[], object], close_it: Callable[[], object]) -> None:
-    """Open something in a thread; if that is cancelled, close it again."""
+    """Open something in a thread. If this call is cancelled, close it again."""
     opening = asyncio.ensure_future(asyncio.to_thread(open_it))
     try:
         await asyncio.shield(opening)
@@ -109,7 +109,7 @@ async def _to_the_end(function: Callable[[], object]) -> None:
 
 
 async def _join(task: asyncio.Task[None]) -> None:
-    """Wait for a task that ends something; cancelling this makes the task end it at once."""
+    """Wait for a task that shuts something down. If this call is cancelled, the task is too, and then finishes at once."""
     try:
         await asyncio.wait([task])
     except asyncio.CancelledError:
@@ -123,11 +123,11 @@ async def _join(task: asyncio.Task[None]) -> None:
 
 
 class _AsyncEnd(End):
-    """Sends and receives in the event loop."""
+    """An end that sends and receives in the event loop."""
 
     @abstractmethod
     async def _run(self, steps: Steps[T]) -> T:
-        """Run a procedure, waiting between its steps."""
+        """Run a procedure, and wait between its steps."""
 
     @abstractmethod
     async def close(self) -> None: ...
@@ -136,11 +136,11 @@ class _AsyncEnd(End):
     def abort(self) -> None: ...
 
     async def send(self, message: bytes | str, timeout: float | None = None) -> None:
-        """Send a message. A cancelled call has sent nothing."""
+        """Send a message. If this call is cancelled, it has sent nothing."""
         await self._run(self._sending(message, timeout))
 
     async def receive(self, timeout: float | None = None) -> bytes:
-        """Receive the next message. A cancelled call has taken none."""
+        """Receive the next message. If this call is cancelled, it has received nothing."""
         return await self._run(self._receiving(timeout))
 
     async def __aenter__(self) -> Self:
@@ -162,7 +162,7 @@ class _AsyncEnd(End):
 
 
 class Duologue(DuologueEnd, _AsyncEnd):
-    """One client's duologue, for the coroutine that serves it. Iterating yields its messages until the client leaves.
+    """One client's duologue, for the coroutine that handles it. Iterating yields messages until the client leaves.
 
     Example:
         >>> async def handler(duologue: Duologue) -> None:
@@ -181,7 +181,7 @@ class Duologue(DuologueEnd, _AsyncEnd):
             await changed.wait(left)
 
     async def close(self, error: str = "", timeout: float | None = CLOSE_TIMEOUT) -> None:
-        """End the duologue after everything has been sent. It ends even if this call is cancelled."""
+        """End the duologue once everything has been sent. It ends even if this call is cancelled."""
         await self._run(self._closing(error, timeout))
 
 
@@ -191,7 +191,7 @@ class _Handlers:
         self.tasks: set[asyncio.Task[None]] = set()
 
     def start(self, session: Session) -> None:
-        """Start the handler of a client that joined. If it outlives its duologue, it is cancelled after a while."""
+        """Start the handler for a client that joined. If it outlives its duologue by ``HANDLER_TIMEOUT``, it is cancelled."""
         loop = asyncio.get_running_loop()
         session.has_handler = True
         task = start_task(self._run(session), loop)
@@ -230,7 +230,7 @@ class _Handlers:
 
 
 class Server(ServerEnd):
-    """A server of duologues, started by `serve` and run by the event loop. An asynchronous context manager.
+    """A server of duologues that the event loop runs. Start it with `serve`. It is an asynchronous context manager.
 
     Example:
         >>> async with aio.serve(echo, "192.0.2.1") as server:
@@ -244,14 +244,14 @@ class Server(ServerEnd):
         self._closing: asyncio.Task[None] | None = None
 
     async def _open(self) -> Self:
-        # Starting a driver takes a moment, in which the event loop may have other things to do.
+        # Starting a driver takes a moment. Use a thread, so that the event loop can run other tasks.
         await _in_thread(self._agent.connect, self._agent.disconnect)
         self._task = asyncio.get_running_loop().create_task(self._run())
         return self
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed."""
+        """Whether the server is closed."""
         return self._agent.is_aborted or not self._agent.is_connected
 
     async def _run(self) -> None:
@@ -262,24 +262,24 @@ class Server(ServerEnd):
                 if agent.do_work(SYSTEM_CLOCK.monotonic_ns()):
                     pause.restart()
                 await pause.step()
-        # Nothing arrives any more: the tasks of duologues, which wait for it, end now and not at ``close``.
+        # Nothing arrives any more. Wake the tasks that wait for their duologues now, not only at ``close``.
         agent.on_close()
 
     async def wait(self, timeout: float | None = None) -> None:
-        """Wait until the server has ended, by `close` or by an error, which is then in ``error``."""
+        """Wait until the server has ended, because of `close` or an error, which is then in ``error``."""
         if self._task is not None:
-            # Not awaited as such: a cancellation of this call is not the task's.
+            # Do not await the task directly, or cancelling this call would cancel the task.
             await within(timeout, asyncio.wait([self._task]), "wait for the end of the server")
 
     async def shutdown(self, timeout: float | None = None) -> None:
-        """Refuse new clients, wait until the handlers have returned, and close."""
+        """Refuse new clients, wait until all handlers have returned, and close."""
         if not self.closed:
             self._agent.core.stop_accepting()
             await self._handlers.wait(timeout)
             await self.close()
 
     async def close(self) -> None:
-        """End every duologue, cancel its handler, and end the server. A cancelled close ends everything without waiting."""
+        """End every duologue, cancel the handlers, and end the server. If this call is cancelled, it ends them without waiting."""
         if self._task is None:
             return
         if self._closing is None:
@@ -289,7 +289,7 @@ class Server(ServerEnd):
             await _join(self._closing)
 
     def abort(self) -> None:
-        """End at once: clients learn that their duologues were aborted; handlers are cancelled and not waited for."""
+        """End at once. Clients learn that their duologues were aborted. Handlers are cancelled, without waiting for them."""
         self._agent.is_aborted = True
         if self._task is not None and self._closing is None:
             self._task.cancel()
@@ -321,7 +321,7 @@ class Server(ServerEnd):
 
 
 class Client(ClientEnd, _AsyncEnd):
-    """A duologue with a server, opened by `connect`. An asynchronous context manager.
+    """A duologue with a server. Open it with `connect`. It is an asynchronous context manager.
 
     Example:
         >>> async with aio.connect("192.0.2.1") as duologue:
@@ -354,13 +354,13 @@ class Client(ClientEnd, _AsyncEnd):
             await pause.step()
 
     async def close(self, timeout: float | None = CLOSE_TIMEOUT) -> None:
-        """Leave the duologue once the server has received everything. A cancelled close aborts."""
+        """Leave the duologue once the server has received everything. If this call is cancelled, it aborts."""
         if self._ending is None and self._connection is not None:
             self._is_over = True
             self._ending = asyncio.get_running_loop().create_task(self._finish(timeout))
         if self._ending is not None:
             await _join(self._ending)
-            # Raised once, to the first waiter.
+            # Raise the error once, in the first call that waits.
             failure, self._failure = self._failure, None
             if failure is not None:
                 raise failure
@@ -391,7 +391,7 @@ def serve(
     directory: str | os.PathLike[str] | None = None,
     **overrides: Any,
 ) -> Opening[Server]:
-    """Start a server: ``async with``, or ``await`` and later ``await server.close()``. Either raises failures to start."""
+    """Start a server. Use ``async with``, or ``await`` and later ``await server.close()``. Either raises failures to start."""
     channels = ServerChannels(host, port, apply_overrides(Settings, settings, overrides))
     server = Server(handler, channels, aeron=aeron, directory=directory, key=key)
     return Opening(server._open, "duologue.aio.serve()")
@@ -409,7 +409,7 @@ def connect(
     directory: str | os.PathLike[str] | None = None,
     **overrides: Any,
 ) -> Opening[Client]:
-    """Open a duologue: ``async with``, or ``await`` and later ``await duologue.close()``. Either raises failures to open."""
+    """Open a duologue. Use ``async with``, or ``await`` and later ``await duologue.close()``. Either raises failures to open."""
     client = Client(
         ClientChannels(host, port, apply_overrides(Settings, settings, overrides), local_address),
         timeout=timeout,

@@ -11,7 +11,7 @@ from mainstem.errors import ConfigurationError
 PORT = 9000
 HOST = "127.0.0.1"
 PORTS_PER_DUOLOGUE = 2
-FIRST_DUOLOGUE = 10  # ports from the server's to the duologues'; the protocol document's 9000 and 9010
+FIRST_DUOLOGUE = 10  # the offset from the server's port to the duologues': 9000 and 9010 in the protocol document
 
 
 def _bracketed(host: str) -> str:
@@ -45,7 +45,7 @@ class _Channels:
 
 @dataclass(frozen=True)
 class ServerChannels(_Channels):
-    """A server's channels: without a session those for all clients, otherwise one duologue's."""
+    """A server's channels: the all-clients channels without a session id, or a duologue's channels with one."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,7 +68,7 @@ class ServerChannels(_Channels):
         return self.port + FIRST_DUOLOGUE if self.settings.base_port is None else self.settings.base_port
 
     def subscription(self, port: int | None = None, session_id: int | None = None) -> str:
-        """The channel for receiving from clients; a duologue's ignores every other session."""
+        """Return the channel for receiving from clients. A duologue's channel ignores all other sessions."""
         channel = f"aeron:udp?endpoint={_bracketed(self.host)}:{port or self.port}"
         return channel if session_id is None else f"{channel}|session-id={session_id}"
 
@@ -79,12 +79,12 @@ class ServerChannels(_Channels):
 
 @dataclass(frozen=True)
 class ClientChannels(_Channels):
-    """A client's channels: without a session those for all clients, otherwise its duologue's."""
+    """A client's channels: the all-clients channels without a session id, or its duologue's channels with one."""
 
     local_address: str = ""
 
     def subscription(self, control_port: int | None = None, session_id: int | None = None) -> str:
-        """The channel for receiving from the server; a duologue's ignores every other session."""
+        """Return the channel for receiving from the server. A duologue's channel ignores all other sessions."""
         local = self.local_address or ("::" if ":" in self.host else "0.0.0.0")
         control = f"{_bracketed(self.host)}:{control_port or self.control_port}"
         channel = f"aeron:udp?endpoint={_bracketed(local)}:0|control={control}|control-mode=dynamic"

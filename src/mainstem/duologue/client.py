@@ -1,4 +1,4 @@
-"""Client: a duologue that works in its caller's thread."""
+"""The blocking client, whose duologue runs in the caller's thread."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ T = TypeVar("T")
 
 
 class Client(ClientEnd, BlockingEnd):
-    """A duologue with a server, opened by `connect`. A context manager.
+    """A duologue with a server. Open it with `connect`. It is a context manager.
 
-    It has no thread: its duty cycles run inside `send`, `receive` and `poll`. Several threads may call them.
+    It has no thread: its duty cycles run inside `send`, `receive` and `poll`. Any number of threads may call them.
 
     Example:
         >>> with connect("192.0.2.1") as duologue:
@@ -38,7 +38,7 @@ class Client(ClientEnd, BlockingEnd):
 
     def __init__(self, channels: ClientChannels, **more: Any) -> None:
         super().__init__(channels, **more)
-        # A signal handler may call in the middle of a step.
+        # Reentrant, because a signal handler may make a call in the middle of a step.
         self._rlock = threading.RLock()
         self._connect()
         close_at_exit(self)
@@ -58,15 +58,15 @@ class Client(ClientEnd, BlockingEnd):
             idle.idle(0)
 
     def close(self, timeout: float | None = CLOSE_TIMEOUT) -> None:
-        """Leave the duologue once the server has received everything, and end the driver that was started for it. Idempotent.
+        """Leave the duologue once the server has received everything, and end the driver if this client started it. Idempotent.
 
-        Messages from the server that were not received are dropped.
+        Messages from the server that were not received yet are dropped.
 
         Args:
             timeout: Seconds to wait for the server; None waits forever.
 
         Raises:
-            ConnectionLost: The server did not confirm in time that it has received everything, or was not heard from.
+            ConnectionLost: The server did not confirm in time that it has received everything, or sent no heartbeat.
             MainstemError: The error that ended the duologue, if no call has raised it.
         """
         if self._is_over:
@@ -80,13 +80,13 @@ class Client(ClientEnd, BlockingEnd):
             raise failure
 
     def abort(self) -> None:
-        """End the duologue at once. The server learns of the abort, and loses messages that it has not received."""
+        """End the duologue at once. The server learns of the abort. Messages that it has not received are lost."""
         with self._lock:
             self._abort()
         self._disconnect()
 
     def _leave_to_parent(self) -> None:
-        """In a forked child: threads, driver and clients belong to the parent."""
+        """Give up ownership in a forked child: the threads, the driver and the clients belong to the parent."""
         self._is_over = True
 
     def __del__(self) -> None:
@@ -121,18 +121,18 @@ def connect(
         server_key: The server's public key (`ServerKey.public`), which turns encryption on.
         local_address: The local address to use; empty for any.
         settings: Limits and timeouts.
-        aeron: A client of a media driver to use.
-        directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
-        **overrides: Fields of `Settings`, instead of those of ``settings``.
+        aeron: A media driver client to use.
+        directory: The directory of a media driver to connect to. Without it and ``aeron``, a driver is started.
+        **overrides: Fields of `Settings` that override those in ``settings``.
 
     Returns:
         The open client, a context manager.
 
     Raises:
-        ConnectTimeout: A step of connecting took too long; the error names the step.
-        ConnectRefused: The server refused this client, with its reason.
+        ConnectTimeout: A step of connecting took too long. The error names the step.
+        ConnectRefused: The server refused this client, for the reason in the error.
         RegistrationError: The driver refused a channel.
-        ConfigurationError: A setting cannot be used.
+        ConfigurationError: A setting is invalid.
 
     Example:
         >>> with connect("192.0.2.1", timeout=2) as duologue:

@@ -1,4 +1,4 @@
-"""The duologue client's steps and duty cycle, without thread, clock or socket (docs/protocols/duologue.md, 4.4 and 4.6)."""
+"""The steps and the duty cycle of a client, without threads, clock or sockets (docs/protocols/duologue.md, 4.4 and 4.6)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mainstem.duologue.client")
 
-RESPONSES_AT_ONCE = 10  # of the all-clients channel, most of which are meant for others
+RESPONSES_AT_ONCE = 10  # on the all-clients channel; most are meant for other clients
 MESSAGES_AT_ONCE = 64
 
 
 class Step(Enum):
-    """The steps of connecting, in order; the value is what the step waits for."""
+    """The steps of connecting, in order. The value says what the step waits for."""
 
     OPEN_ALL_CLIENTS = "the driver opens the all-clients channel"
     REACH_SERVER = "the server's all-clients channel is reached"
@@ -37,7 +37,7 @@ class Step(Enum):
     CLOSED = "nothing: the duologue is closed"
 
 
-# The log message at the beginning of the step.
+# The log message at the start of each step.
 _REACHED = {
     Step.REACH_SERVER: "all-clients channel opened",
     Step.REQUEST: "initial subscription and publication connected, waiting for response",
@@ -49,10 +49,10 @@ _NEXT = dict(zip(list(Step), list(Step)[1:], strict=False))
 
 
 class ClientCore(Link):
-    """One client of a duologue server, without thread, clock or socket.
+    """One client of a duologue server, without threads, clock or sockets.
 
-    Call ``do_work`` until ``is_open``, then ``offer``, ``receive`` and ``do_work``. ``rng`` is a cryptographic generator,
-    except in a simulation. Each step of connecting may take ``timeout`` seconds.
+    Call ``do_work`` until ``is_open`` is true, then ``offer``, ``receive`` and ``do_work``. ``rng`` must be cryptographically
+    secure, except in a simulation. Each step of connecting may take up to ``timeout`` seconds.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class ClientCore(Link):
             self._handshake = ClientHandshake(server_key, self._key, rng)
         self._response: Connect | None = None
         self._has_asked = self._is_finishing = False
-        self._pairs: list[StreamPair] = []  # not closed yet; the last is the one in use
+        self._pairs: list[StreamPair] = []  # pairs that are not closed yet; the last one is in use
         self._add_pair(channels.subscription(), channels.publication())
 
     def _add_pair(self, subscription: str, publication: str) -> None:
@@ -98,7 +98,7 @@ class ClientCore(Link):
 
     @property
     def session_id(self) -> int:
-        """The session id on the all-clients channel, later that of the duologue; 0 while there is none."""
+        """The session id of the duologue, or before it exists, that on the all-clients channel; 0 if there is neither."""
         if self.duologue_session:
             return self.duologue_session
         publication = self._streams.publication
@@ -107,8 +107,8 @@ class ClientCore(Link):
     def do_work(self, now_ns: int) -> None:
         """Run one duty cycle.
 
-        While it opens, failures are raised: ConnectTimeout, ConnectRefused, RemoteProtocolError, RegistrationError. An error
-        that ends the open duologue becomes its ``error``, which `offer` raises, and `receive` once all messages are taken.
+        While connecting, it raises failures: ConnectTimeout, ConnectRefused, RemoteProtocolError, RegistrationError. An error that
+        ends the open duologue becomes its ``error``. `offer` raises that at once, and `receive` once all messages are taken.
         """
         if self.error is not None or self.step is Step.CLOSED:
             return
@@ -171,7 +171,7 @@ class ClientCore(Link):
         try:
             response = parse_response(bytes(fragment), self.peer)
         except RemoteProtocolError as error:
-            # Anyone who can reach this subscription can send anything; only messages for this session count.
+            # Anyone who can reach this subscription can send to it, so only messages for this session count.
             logger.debug("[%d] ignored: %s", self.session_id, error)
             return
         if response.session_id != self.session_id:
@@ -217,7 +217,7 @@ class ClientCore(Link):
             raise ConnectRefused(f"{self.peer} ended the duologue: {reason}", reason=reason, peer=self.peer)
 
     def finish(self) -> None:
-        """End the stream to the server, which ends the duologue once it has received everything. Later messages are dropped."""
+        """End the stream to the server. The duologue ends once the server has received everything. Later messages are dropped."""
         self._is_finishing = True
         if self.is_open and self.exchange is not None:
             self.exchange.publication.close()
@@ -228,7 +228,7 @@ class ClientCore(Link):
         self.close()
 
     def close(self) -> bool:
-        """Close both pairs of streams. Returns False while the driver has not responded; call it again then."""
+        """Close both pairs of streams. Returns False if the driver has not responded yet; call it again later."""
         self.step = Step.CLOSED
         self._pairs = [pair for pair in self._pairs if not pair.close()]
         return not self._pairs

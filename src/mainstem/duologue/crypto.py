@@ -1,16 +1,16 @@
-"""Encryption of duologues: X25519 for keys, ChaCha20-Poly1305 for messages (docs/protocols/duologue.md, 5.3).
+"""Encrypts duologues, with X25519 for keys and ChaCha20-Poly1305 for messages (docs/protocols/duologue.md, 5.3).
 
-The client knows the server's public key ``S`` and makes a fresh key pair ``c`` for each attempt; the server makes a fresh pair
+The client knows the server's public key ``S`` and makes a new key pair ``c`` for each attempt. The server makes a new key pair
 ``s`` for each duologue.
 
-* HELLO carries ``C`` and the one-time pad, sealed under a key from ``cS``: only the holder of the server's private key reads it.
-* CONNECT carries the public half of ``s``, and a tag over its text under a key from ``cS`` and ``cs``. The tag proves that its
-  maker has the server's private key, and binds it to this attempt and session.
-* Both secrets, the public keys and the session id give two keys, one for each direction. A message is its number (eight bytes),
-  then the ciphertext and its tag, with the session id as associated data. Numbers start at 0 and have no gaps, so replayed,
-  missing, reordered or changed messages are refused.
+* HELLO carries ``C`` and the one-time pad, sealed under a key from ``cS``. Only the holder of the server's private key can read it.
+* CONNECT carries the public half of ``s``, and a tag over its text under a key from ``cS`` and ``cs``. The tag proves that the
+  sender has the server's private key, and binds CONNECT to this attempt and session.
+* Both secrets, the public keys and the session id give two keys, one for each direction. A message consists of its number (eight
+  bytes), the ciphertext and its tag, with the session id as associated data. Numbers start at 0 and have no gaps, so replayed,
+  missing, reordered or modified messages are refused.
 
-The secrets of one duologue do not open another, and a server key that leaks later does not open earlier recordings.
+The secrets of one duologue do not open another. If a server key leaks, it does not open traffic recorded earlier.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 KEY_LENGTH = 32
 NUMBER_LENGTH = 8
 OVERHEAD = NUMBER_LENGTH + 16
-MAX_MESSAGES = (1 << 63) - 1  # of one direction, after which the numbers would no longer be positive
+MAX_MESSAGES = (1 << 63) - 1  # per direction; a larger number would not be positive
 _ZERO_NONCE = bytes(12)  # for keys that seal exactly one message
 _HELLO_CONTEXT = b"mainstem duologue 1 hello"
 _KEYS_CONTEXT = b"mainstem duologue 1 keys"
@@ -50,7 +50,7 @@ class ServerKey:
         ConfigurationError: The private key has another length.
 
     Attributes:
-        public: The public key, which clients must know.
+        public: The public key, which clients need.
 
     Example:
         >>> key = ServerKey.generate()
@@ -68,7 +68,7 @@ class ServerKey:
         """Make a new key pair.
 
         Args:
-            rng: The source of its bytes, for a simulation; None for the system's cryptographic generator.
+            rng: The source of random bytes, for a simulation. None uses the system's cryptographic generator.
 
         Returns:
             The key pair.
@@ -77,7 +77,7 @@ class ServerKey:
 
     @property
     def private_bytes(self) -> bytes:
-        """The private key, from which ``ServerKey`` makes the same key pair again. Keep it secret."""
+        """The private key. `ServerKey` makes the same key pair from it again. Keep it secret."""
         return self._key.private_bytes_raw()
 
     def _open_hello(self, hello: SealedHello) -> tuple[int, bytes]:
@@ -112,7 +112,7 @@ class ClientHandshake:
         self.hello = SealedHello(sealed, self._public)
 
     def finish(self, connect: Connect, duologue_session: int) -> Ciphers:
-        """The client's end. Raises RemoteProtocolError for a CONNECT that the server did not make."""
+        """Derive the client's ciphers. Raises RemoteProtocolError if the server did not make this CONNECT."""
         if not connect.tag:
             raise RemoteProtocolError("CONNECT has no key: the server does not encrypt", rule="encryption")
         secrets = self._secret + _agree(self._ephemeral, connect.public_key)
@@ -122,7 +122,7 @@ class ClientHandshake:
 
 
 class _Direction:
-    """The key of one direction, and the number of its next message, which the caller advances once it is sent or taken."""
+    """The key of one direction and the number of its next message. The caller increments it once that is sent or received."""
 
     def __init__(self, key: bytes, session_id: int) -> None:
         self._cipher = ChaCha20Poly1305(key)
@@ -131,10 +131,10 @@ class _Direction:
 
 
 class Sealer(_Direction):
-    """Encrypts one direction."""
+    """Encrypts the messages of one direction."""
 
     def seal(self, message: bytes) -> bytes:
-        """Encrypt a message with its number. Each number may be sent only once, and in order."""
+        """Encrypt a message with its number. Numbers must be sent in order, and each only once."""
         if self.number >= MAX_MESSAGES:
             raise LocalProtocolError("this duologue has used all of its message numbers; open a new one")
         number = self.number.to_bytes(NUMBER_LENGTH, "little")
@@ -142,10 +142,10 @@ class Sealer(_Direction):
 
 
 class Opener(_Direction):
-    """Decrypts one direction."""
+    """Decrypts the messages of one direction."""
 
     def open(self, sealed: bytes) -> bytes:
-        """Decrypt a message. Raises RemoteProtocolError unless it is the peer's next one, unchanged."""
+        """Decrypt a message. Raises RemoteProtocolError unless it is the peer's next message, unmodified."""
         number = sealed[:NUMBER_LENGTH]
         if len(sealed) < OVERHEAD:
             raise RemoteProtocolError(

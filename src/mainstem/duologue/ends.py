@@ -1,8 +1,9 @@
-"""Common to the blocking and the asyncio API: everything but how they wait.
+"""What the blocking and the asyncio API share: everything except how they wait.
 
-A call that may wait is a generator. It yields how many seconds it may still wait for a change, None for no limit, and is
-resumed after a possible change: by the idling blocking `Client`, by the condition of the blocking `Duologue`, or by an await. A
-generator that is abandoned at a yield has sent and taken nothing, so every call can be cancelled and can time out.
+A call that may wait is a generator. It yields the number of seconds it may still wait for a change, or None for no limit, and is
+resumed when something may have changed. The blocking `Client` idles meanwhile, the blocking `Duologue` waits on its condition, and
+asyncio awaits. If a generator is abandoned at a yield, it has sent and received nothing. So every call can be cancelled and can
+time out.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ if TYPE_CHECKING:
 
 
 def secure_random() -> Random:
-    """The system's unpredictable generator, for session ids, one-time pads and keys."""
+    """Return the system's cryptographic random generator, for session ids, one-time pads and keys."""
     return SystemRandom()
 
 
 class DriverConnection:
-    """A client of a media driver, and the driver too if it was started here."""
+    """A client of a media driver, and the driver itself if this process started it."""
 
     def __init__(
         self,
@@ -74,17 +75,17 @@ T = TypeVar("T")
 Steps = Generator[float | None, None, T]
 
 STEP_TIMEOUT = 5.0
-"""Seconds that each step of connecting takes at most by default."""
+"""The default limit in seconds for each step of connecting."""
 
 CLOSE_TIMEOUT = 5.0
-"""Seconds that ``close`` waits by default until everything is delivered."""
+"""How many seconds ``close`` waits by default until everything is delivered."""
 
 DRIVER_TIMEOUT = 2.0
-"""Seconds that a closing client waits for the driver's last responses."""
+"""How many seconds a closing client waits for the driver's last responses."""
 
 
 class End(ABC):
-    """Common to a client's and a server's end."""
+    """The base of a client's and a server's end of a duologue."""
 
     @property
     @abstractmethod
@@ -92,10 +93,10 @@ class End(ABC):
 
     @property
     def _lock(self) -> AbstractContextManager[object]:
-        """The lock for each step of a call; not held while it waits."""
+        """The lock to hold during each step of a call, but not while waiting."""
         return nullcontext()
 
-    def _work(self) -> None:  # noqa: B027 - a server's thread does it for its ends
+    def _work(self) -> None:  # noqa: B027 - only clients override it; a server's thread works for its ends
         ...
 
     def _sending(self, message: bytes | str, timeout: float | None) -> Steps[None]:
@@ -119,25 +120,25 @@ class End(ABC):
         return message
 
     def try_send(self, message: bytes | str) -> bool:
-        """Like `send`, but never waits.
+        """Send a message like `send`, but without waiting.
 
         Args:
             message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
 
         Returns:
-            Whether the stream had space for it.
+            Whether the stream accepted the message. If not, it had no space.
         """
         with self._lock:
             return next(self._sending(message, None), True) is True
 
     def poll(self) -> bytes | None:
-        """Receive the next message if there is one; never waits.
+        """Receive the next message if there is one. Never waits.
 
         Returns:
             The message, or None.
 
         Raises:
-            MainstemError: As `receive`, except Timeout.
+            MainstemError: The same errors as `receive`, except Timeout.
         """
         with self._lock:
             link = self._link
@@ -154,11 +155,11 @@ class End(ABC):
 
 
 class BlockingEnd(End):
-    """Sends and receives in the caller's thread."""
+    """An end that sends and receives in the caller's thread."""
 
     @abstractmethod
     def _run(self, steps: Steps[T]) -> T:
-        """Run a procedure, waiting between its steps."""
+        """Run a procedure, and wait between its steps."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -167,16 +168,16 @@ class BlockingEnd(End):
     def abort(self) -> None: ...
 
     def send(self, message: bytes | str, timeout: float | None = None) -> None:
-        """Send a message; return once the stream has accepted it. A call that fails has sent nothing.
+        """Send a message, and return once the stream has accepted it. If the call fails, it has sent nothing.
 
         Args:
             message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
             timeout: Seconds to wait for space; None waits forever.
 
         Raises:
-            Timeout: There was no space in time.
+            Timeout: The stream had no space in time.
             ConnectRefused: The server ended the duologue with a reason.
-            ConnectionLost: Nothing was heard from the peer for ``heartbeat_timeout``.
+            ConnectionLost: The peer sent no heartbeat for ``heartbeat_timeout``.
             Aborted: The peer aborted the duologue.
             ClosedError: The peer has left, or this end is closed.
             ValueError: The message is too long.
@@ -197,12 +198,12 @@ class BlockingEnd(End):
             The message, decrypted if the duologue is encrypted.
 
         Raises:
-            Timeout: No message arrived in time; the next call receives it. At a server, also: the client sent nothing for
+            Timeout: No message arrived in time. A later call can still receive it. On a server, also: the client sent nothing for
                 ``idle_timeout``, which ended the duologue.
             ConnectRefused: The server ended the duologue with a reason.
-            ConnectionLost: Nothing was heard from the peer for ``heartbeat_timeout``.
+            ConnectionLost: The peer sent no heartbeat for ``heartbeat_timeout``.
             Aborted: The peer aborted the duologue.
-            ClosedError: The peer has left, or this end is closed. Everything before that was received.
+            ClosedError: The peer has left, or this end is closed. All earlier messages were received.
 
         Example:
             >>> message = duologue.receive(timeout=5)
@@ -221,7 +222,7 @@ class BlockingEnd(End):
             self.abort()
 
     def __iter__(self) -> Iterator[bytes]:
-        """Iterate over messages until the peer leaves. Raises what `receive` raises for any other end."""
+        """Iterate over messages until the peer leaves. If the duologue ends in another way, raises the same error as `receive`."""
         while True:
             try:
                 yield self.receive()
@@ -230,7 +231,7 @@ class BlockingEnd(End):
 
 
 class DuologueEnd(End):
-    """The server's end."""
+    """The server's end of a duologue."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -256,12 +257,12 @@ class DuologueEnd(End):
 
     @property
     def closed(self) -> bool:
-        """Whether the duologue has ended or is about to end: nothing can be sent any more."""
+        """Whether the duologue has ended or is about to end. Nothing can be sent any more."""
         return not self._session.is_open
 
     @property
     def error(self) -> MainstemError | None:
-        """The error that ended the duologue; None while it is open, and after an orderly end."""
+        """The error that ended the duologue. None while it is open and after an orderly end."""
         return self._session.error
 
     def stats(self) -> DuologueStats:
@@ -297,12 +298,12 @@ class DuologueEnd(End):
 
 
 class ClientEnd(End):
-    """The client's end, from connecting to the driver to disconnecting.
+    """The client's end of a duologue, from connecting to the driver to disconnecting from it.
 
-    ``_connect`` and ``_disconnect`` block while a driver starts and ends.
+    ``_connect`` and ``_disconnect`` block while a driver starts or ends.
     """
 
-    _is_over = False  # `close` or `abort` was called
+    _is_over = False  # whether `close` or `abort` was called
 
     def __init__(
         self,
@@ -323,7 +324,7 @@ class ClientEnd(End):
         self._core: ClientCore | None = None
 
     def _connect(self) -> None:
-        """Connect to the driver, or start one, and begin to open the duologue. If that fails, nothing is left open."""
+        """Connect to the driver, or start one, and begin to open the duologue. If this fails, everything is closed again."""
         self._connection = DriverConnection(
             aeron=self._aeron,
             directory=self._directory,
@@ -344,7 +345,7 @@ class ClientEnd(End):
             raise
 
     def _disconnect(self) -> None:
-        """Close the client of the driver, and the driver if it was started here. Idempotent."""
+        """Close the driver's client, and the driver if this end started it. Idempotent."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -359,7 +360,7 @@ class ClientEnd(End):
             yield None
 
     def _closing(self, timeout: float | None) -> Steps[MainstemError | None]:
-        """Leave the duologue until the driver has responded to every command; return the error of undelivered messages."""
+        """Leave the duologue and wait for the driver's responses. Returns the error if messages are undelivered."""
         core, connection = self._core, self._connection
         if core is None or connection is None:
             return None
@@ -393,17 +394,17 @@ class ClientEnd(End):
 
     @property
     def settings(self) -> Settings:
-        """The settings of this client."""
+        """The client's settings."""
         return self._channels.settings
 
     @property
     def session_id(self) -> int:
-        """The session id of both streams of the duologue."""
+        """The session id of both streams of the duologue, or 0 before it exists."""
         return 0 if self._core is None else self._core.duologue_session
 
     @property
     def peer_address(self) -> tuple[str, int]:
-        """The server's address, and the port of its all-clients channel."""
+        """The server's address and the port of its all-clients channel."""
         return self._channels.host, self._channels.port
 
     @property
@@ -413,12 +414,12 @@ class ClientEnd(End):
 
     @property
     def closed(self) -> bool:
-        """Whether the duologue has ended: nothing can be sent any more."""
+        """Whether the duologue has ended. Nothing can be sent any more."""
         return self._connection is None or self._core is None or not self._core.is_open or self._core.error is not None
 
     @property
     def error(self) -> MainstemError | None:
-        """The error that ended the duologue; None while it is open, and after an orderly end."""
+        """The error that ended the duologue. None while it is open and after an orderly end."""
         error = None if self._core is None else self._core.error
         return None if isinstance(error, ClosedError) else error
 

@@ -1,8 +1,8 @@
-"""The texts on the all-clients channel and the errors on a duologue (docs/protocols/duologue.md, 4.4).
+"""The messages on the all-clients channel and the errors on a duologue (docs/protocols/duologue.md, 4.4).
 
-``HELLO <key>``, ``<session> CONNECT <port> <control-port> <encrypted-session>``, ``<session> ERROR <message>``, and on a duologue
-``ERROR <message>``. Ports and sessions are decimal, keys and encrypted sessions upper-case hexadecimal. With encryption, HELLO and
-CONNECT also carry public keys (see ``crypto``).
+They are ``HELLO <key>``, ``<session> CONNECT <port> <control-port> <encrypted-session>``, ``<session> ERROR <message>``, and on a
+duologue ``ERROR <message>``. Ports and sessions are decimal. Keys and encrypted sessions are upper-case hexadecimal. With
+encryption, HELLO and CONNECT also carry public keys (see ``crypto``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mainstem._internal.as_bytes import as_message
 from mainstem.errors import RemoteProtocolError
 
-# The longest valid text is an error; longer ones are refused before parsing.
+# The longest valid message is an error. Longer ones are refused without parsing.
 MAX_TEXT_LENGTH = 512
 MAX_ERROR_LENGTH = 256
 
@@ -27,7 +27,7 @@ ENCRYPTION_NOT_OFFERED = "encryption not offered"
 
 KEY_BITS = 32
 PUBLIC_KEY_LENGTH = 32
-SEAL_LENGTH = 24  # a number and a tag, which encryption adds to a message
+SEAL_LENGTH = 24  # encryption adds a number and a tag to each message
 
 _HELLO = re.compile(rb"HELLO ([0-9A-Fa-f]{1,8})")
 _SEALED_HELLO = re.compile(rb"HELLO ([0-9A-Fa-f]{40}) ([0-9A-Fa-f]{64})")
@@ -40,7 +40,7 @@ _DUOLOGUE_ERROR = b"ERROR "
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """A client requests a duologue. ``key`` is its one-time pad, an unsigned 32-bit number."""
+    """A client's request for a duologue. ``key`` is its one-time pad, an unsigned 32-bit integer."""
 
     key: int
 
@@ -50,7 +50,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class SealedHello:
-    """An encrypted request: the pad sealed for the server, and the public key of this attempt."""
+    """An encrypted request: the one-time pad, sealed for the server, and the public key of this attempt."""
 
     sealed_key: bytes
     public_key: bytes
@@ -61,7 +61,7 @@ class SealedHello:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """The client with ``session_id`` may join a duologue; ``public_key`` and ``tag`` only with encryption."""
+    """The response that the client with ``session_id`` may join a duologue. Encryption adds ``public_key`` and ``tag``."""
 
     session_id: int
     port: int
@@ -75,14 +75,14 @@ class Connect:
 
     @property
     def plain_part(self) -> bytes:
-        """The text without the additions of encryption, which the tag authenticates."""
+        """The message without what encryption adds to it. The tag authenticates this part."""
         ports = b"%d %d" % (self.port, self.control_port)
         return b"%d CONNECT %s %X" % (self.session_id, ports, self.encrypted_session & 0xFFFF_FFFF)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The client with ``session_id`` is refused; ``message`` says why."""
+    """The response that refuses the client with ``session_id``. ``message`` is the reason."""
 
     session_id: int
     message: str
@@ -102,7 +102,7 @@ def parse_hello(text: bytes, peer: str = "") -> Hello | SealedHello:
 
 
 def parse_response(text: bytes, peer: str = "") -> Connect | Refusal:
-    """Parse a response to any client on the all-clients channel. Raises RemoteProtocolError."""
+    """Parse a response to any client from the all-clients channel. Raises RemoteProtocolError."""
     if len(text) <= MAX_TEXT_LENGTH:
         if match := _CONNECT.fullmatch(text):
             session_id, port, control_port = int(match[1]), int(match[2]), int(match[3])
@@ -116,7 +116,7 @@ def parse_response(text: bytes, peer: str = "") -> Connect | Refusal:
 
 
 def error_text(message: str) -> bytes:
-    """Encode the message that ends a duologue with a reason."""
+    """Encode a message that ends a duologue with a reason."""
     return _DUOLOGUE_ERROR + message.encode()[:MAX_ERROR_LENGTH]
 
 
@@ -127,12 +127,12 @@ def error_of(text: bytes) -> str | None:
 
 
 def longest_message(term_length: int, *, is_encrypted: bool) -> int:
-    """The longest message of a duologue in bytes, for that term length."""
+    """Return the maximum message length in bytes for a term length."""
     return term_length // 8 - (SEAL_LENGTH if is_encrypted else 0)
 
 
 def checked_message(message: bytes | str, longest: int) -> bytes:
-    """Encode a message. Raises TypeError if it is neither text nor bytes, ValueError if it is too long."""
+    """Encode a message. Raises TypeError if it is neither text nor bytes, and ValueError if it is too long."""
     data = as_message(message)
     if len(data) > longest:
         raise ValueError(f"message of {len(data)} bytes is too long (limit {longest}, by term_length)")
@@ -140,12 +140,12 @@ def checked_message(message: bytes | str, longest: int) -> bytes:
 
 
 def encrypt_session(session_id: int, key: int) -> int:
-    """Encrypt a session id with the one-time pad, to an unsigned 32-bit number."""
+    """Encrypt a session id with the one-time pad. Returns an unsigned 32-bit integer."""
     return (session_id ^ key) & 0xFFFF_FFFF
 
 
 def decrypt_session(encrypted: int, key: int) -> int:
-    """Undo ``encrypt_session``; returns an int32."""
+    """Undo ``encrypt_session``. Returns a signed 32-bit integer."""
     value = (encrypted ^ key) & 0xFFFF_FFFF
     return value - (1 << 32) if value >> 31 else value
 
@@ -159,5 +159,5 @@ def _hex(data: bytes) -> bytes:
 
 
 def _shown(text: bytes) -> str:
-    """A stranger's text, escaped and cut to a line."""
+    """Return an untrusted message, escaped and shortened for an error message."""
     return repr(text[:40]) + ("..." if len(text) > 40 else "")

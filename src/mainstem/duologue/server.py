@@ -1,4 +1,4 @@
-"""Server: a blocking server with its own thread, and a thread for each handler."""
+"""The blocking server, which has its own thread, and a thread for each handler."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ logger = logging.getLogger("mainstem.duologue.server")
 
 
 class Duologue(DuologueEnd, BlockingEnd):
-    """One client's duologue, for the handler that serves it. Iterating yields its messages until the client leaves.
+    """One client's duologue, for its handler. Iterating yields messages until the client leaves.
 
     Any thread may use it.
 
@@ -60,15 +60,15 @@ class Duologue(DuologueEnd, BlockingEnd):
                 changed.wait(left)
 
     def close(self, error: str = "", timeout: float | None = CLOSE_TIMEOUT) -> None:
-        """End the duologue after everything has been sent. Idempotent.
+        """End the duologue once everything has been sent. Idempotent.
 
         Args:
-            error: A reason for the client, whose calls raise ConnectRefused. Without one the duologue ends in order.
-            timeout: Seconds to wait for the end; None waits forever. The duologue ends even if the time is over.
+            error: A reason for the client, whose calls raise ConnectRefused. Without one, the duologue ends in order.
+            timeout: Seconds to wait for the end; None waits forever. After a timeout, the duologue ends anyway.
 
         Raises:
             Timeout: The duologue did not end in time.
-            MainstemError: The error that ended the duologue before, if no call has raised it.
+            MainstemError: The error that ended the duologue before, if no other call has raised it.
 
         Example:
             >>> duologue.close("see you tomorrow")
@@ -83,7 +83,7 @@ class _Handlers:
         self._threads: set[threading.Thread] = set()
 
     def start(self, session: Session) -> None:
-        """Start the handler of a client that joined; called in the server's thread."""
+        """Start the handler for a client that joined. The server's thread calls this."""
         thread = threading.Thread(
             target=self._run, args=(session,), name=f"mainstem-duologue-{session.session_id}", daemon=True
         )
@@ -114,7 +114,7 @@ class _Handlers:
             self._ended.notify_all()
 
     def wait(self, timeout: float | None) -> int:
-        """Wait until all handlers but the caller have ended; return how many have not."""
+        """Wait until all handlers except the caller have ended. Returns how many have not."""
         me = threading.current_thread()
         with self._ended:
             self._ended.wait_for(lambda: not self._threads - {me}, timeout)
@@ -122,7 +122,7 @@ class _Handlers:
 
 
 class Server(ServerEnd):
-    """A server of duologues, started by `serve`, in a thread of its own until it is closed. A context manager.
+    """A server of duologues with its own thread, which runs until it is closed. Start it with `serve`. It is a context manager.
 
     Example:
         >>> with serve(echo, "192.0.2.1", max_clients=64) as server:
@@ -146,26 +146,26 @@ class Server(ServerEnd):
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed."""
+        """Whether the server is closed."""
         return self._closed
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until the server has ended, by `close` or by an error, which is then in ``error``.
+        """Wait until the server has ended, because of `close` or an error, which is then in ``error``.
 
         Args:
             timeout: Seconds to wait; None waits forever.
 
         Raises:
-            Timeout: The time is over; the server continues.
+            Timeout: The server did not end in time. It continues.
         """
         if not self._runner.join(timeout):
             raise Timeout(f"wait for the end of the server: timed out after {timeout:g} s", timeout=timeout)
 
     def shutdown(self, timeout: float | None = None) -> None:
-        """Refuse new clients, wait until the handlers have returned, and close.
+        """Refuse new clients, wait until all handlers have returned, and close.
 
         Args:
-            timeout: Seconds after which running handlers lose their duologues; None waits forever.
+            timeout: Seconds after which handlers that still run lose their duologues; None waits forever.
         """
         if not self._closed:
             self._agent.core.stop_accepting()
@@ -173,15 +173,15 @@ class Server(ServerEnd):
             self.close()
 
     def close(self) -> None:
-        """End every duologue, the server, and the driver that was started for it. Idempotent.
+        """End every duologue, the server, and the driver if this server started it. Idempotent.
 
-        Messages that were sent still reach the clients. Handlers can receive messages that arrived before; then their calls raise
-        ClosedError. The server waits for them for up to 10 s.
+        Messages that were already sent still reach the clients. Handlers can receive messages that arrived before the close; after
+        that, their calls raise ClosedError. The server waits up to 10 s for the handlers to end.
         """
         self._close(waits=True)
 
     def abort(self) -> None:
-        """End at once, without waiting for handlers; clients learn that their duologues were aborted."""
+        """End at once, without waiting for handlers. Clients learn that their duologues were aborted."""
         self._agent.is_aborted = True
         self._close(waits=False)
 
@@ -199,12 +199,12 @@ class Server(ServerEnd):
                     idle.idle(0)
             self._agent.disconnect()
         except BaseException:
-            # A signal handler raised while this waited: the next call closes the rest.
+            # A signal handler raised during the wait, so let the next call close the rest.
             self._closed = False
             raise
 
     def _leave_to_parent(self) -> None:
-        """In a forked child: threads, driver and clients belong to the parent."""
+        """Give up ownership in a forked child: the threads, the driver and the clients belong to the parent."""
         self._closed = True
 
     def __enter__(self) -> Self:
@@ -239,22 +239,22 @@ def serve(
     """Start a server of duologues.
 
     Args:
-        handler: A function that serves one duologue, called in a thread of its own for each client that joins. The duologue
-            ends when it returns.
+        handler: A function that handles one duologue. It is called in its own thread for each client that joins. When it returns,
+            the duologue ends.
         host: The local IP address to listen on.
         port: The port of the all-clients channel. Unless the settings say otherwise, the control port is the next one, and each
-            duologue uses two of the ports from ``port + 10``.
+            duologue uses two ports from ``port + 10`` on.
         key: The server's key pair, which turns encryption on.
         settings: Limits and timeouts.
-        aeron: A client of a media driver to use.
-        directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
-        **overrides: Fields of `Settings`, instead of those of ``settings``.
+        aeron: A media driver client to use.
+        directory: The directory of a media driver to connect to. Without it and ``aeron``, a driver is started.
+        **overrides: Fields of `Settings` that override those in ``settings``.
 
     Returns:
         The running server, a context manager.
 
     Raises:
-        ConfigurationError: A setting cannot be used.
+        ConfigurationError: A setting is invalid.
         RegistrationError: The driver cannot bind an address.
 
     Example:

@@ -1,4 +1,4 @@
-"""A duologue server from connecting to the driver to disconnecting, for both APIs."""
+"""Runs a duologue server for both APIs, from connecting to the driver to disconnecting from it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mainstem.duologue.server")
 
 HANDLER_TIMEOUT = 10.0
-"""Seconds that closing a server waits for its handlers, once their duologues have ended."""
+"""How many seconds a closing server waits for its handlers once their duologues have ended."""
 
 
 class ServerAgent:
@@ -55,7 +55,7 @@ class ServerAgent:
         self._core: ServerCore | None = None
 
     def connect(self) -> None:
-        """Open the all-clients channel. Raises what `serve` raises; then nothing is left open."""
+        """Open the all-clients channel. Raises the same errors as `serve`, and then leaves nothing open."""
         assert self._connection is None, "a server is opened once at a time"
         self._connection = DriverConnection(
             aeron=self._aeron,
@@ -87,7 +87,7 @@ class ServerAgent:
         return self._connection is not None
 
     def do_work(self, now_ns: int) -> int:
-        """Run one duty cycle. Raises AgentTerminated if the server cannot continue, and sets ``failure``."""
+        """Run one duty cycle. If the server cannot continue, sets ``failure`` and raises AgentTerminated."""
         try:
             return self.core.do_work(now_ns)
         except MainstemError as error:
@@ -96,16 +96,16 @@ class ServerAgent:
             raise AgentTerminated from error
 
     def on_close(self) -> None:
-        """End every duologue: abort it if ``is_aborted``, with ``failure`` as the error if there is one."""
+        """End every duologue: abort it if ``is_aborted``, otherwise with ``failure`` as its error if there is one."""
         if self._core is not None:
             if self.is_aborted:
                 self._core.abort()
             self._core.close(self.failure)
 
     def has_released(self) -> bool:
-        """Whether every client has learned of the server's end, or had ``closing_timeout`` for it.
+        """Return whether every client has learned of the server's end, or ``closing_timeout`` has passed.
 
-        A driver that continues sends the rest, so there is no need to wait.
+        If the driver outlives the server, it sends the rest, so there is no need to wait.
         """
         connection, core = self._connection, self._core
         if connection is None or core is None or connection.aeron.closed:
@@ -113,7 +113,7 @@ class ServerAgent:
         return core.release(SYSTEM_CLOCK.monotonic_ns(), waits=connection.owns_driver)
 
     def disconnect(self) -> None:
-        """Close everything that was opened here. Idempotent."""
+        """Close everything that this agent opened. Idempotent."""
         self.on_close()
         if self._core is not None:
             self._core.abandon()
@@ -123,39 +123,39 @@ class ServerAgent:
 
 
 def reason_after(error: BaseException | None, session: Session) -> str:
-    """The reason that a client gets after its handler has ended; empty for an orderly end."""
+    """Return the reason to give a client after its handler has ended; empty for an orderly end."""
     if isinstance(error, BadMessage):
         session.bad_messages += 1
         return BAD_MESSAGE
     if error is None or (not session.is_open and isinstance(error, MainstemError)):
-        # Errors that it raises because the duologue has ended are not the application's fault.
+        # The handler raised this error only because the duologue has ended, so it is not a failure of the handler.
         return ""
     logger.error("[%d] the handler failed", session.session_id, exc_info=error)
     return INTERNAL_ERROR
 
 
 class ServerEnd:
-    """Common to the servers of both APIs."""
+    """The base of the servers of both APIs."""
 
     _agent: ServerAgent
 
     @property
     def settings(self) -> Settings:
-        """The settings of this server."""
+        """The server's settings."""
         return self._agent.channels.settings
 
     @property
     def address(self) -> tuple[str, int]:
-        """The address it listens on, and the port of the all-clients channel."""
+        """The address that the server listens on, and the port of the all-clients channel."""
         return self._agent.channels.host, self._agent.channels.port
 
     @property
     def error(self) -> MainstemError | None:
-        """The error that ended the server, if any: its driver has ended."""
+        """The error that ended the server, or None. It means that the server's driver has ended."""
         return self._agent.failure
 
     def stats(self) -> ServerStats:
-        """Return the server's counts since the start.
+        """Return the server's counts since its start.
 
         Returns:
             A copy of the counts.
@@ -168,10 +168,10 @@ class ServerEnd:
     def broadcast(self, message: bytes | str) -> None:
         """Send a message to every connected client, without waiting.
 
-        A client whose queue is full is left out, and ended if it makes no space within 500 ms.
+        If a client's queue is full, the message is not sent to it, and its duologue ends unless the queue has space within 500 ms.
 
         Args:
-            message: At most an eighth of ``term_length`` bytes, 24 less with encryption; text is encoded as UTF-8.
+            message: At most an eighth of ``term_length`` bytes, or 24 less with encryption. Text is encoded as UTF-8.
 
         Raises:
             ValueError: The message is too long.

@@ -1,4 +1,4 @@
-"""The duologue server's state and duty cycle, without thread, clock or socket (docs/protocols/duologue.md, 4.4)."""
+"""The server's state and duty cycle, without threads, clock or sockets (docs/protocols/duologue.md, 4.4)."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 
 UNFRAGMENTED = 0xC0
-MESSAGES_AT_ONCE = 10  # in one duty cycle: a flood of HELLOs leaves time for those who have joined
-# Requests of one stream that are processed: a client whose first was refused may try again, not forever.
+MESSAGES_AT_ONCE = 10  # per duty cycle, so that a flood of HELLOs leaves time for clients that have joined
+# Requests that are processed per stream. A client whose request was refused may try again, but not forever.
 MAX_REQUESTS = 4
 
 
 @dataclass(slots=True)
 class Handshake:
-    """A client on the all-clients channel, by session id."""
+    """A client on the all-clients channel."""
 
     image: Image
     address: str
@@ -52,7 +52,7 @@ class Handshake:
 
 
 class Handshakes:
-    """The clients on the all-clients channel. The image handlers run in the conductor's thread and only queue."""
+    """The clients on the all-clients channel, by session id. Image handlers run in the conductor's thread, so they only queue."""
 
     def __init__(self, settings: Settings, stats: ServerStats) -> None:
         self._stats = stats
@@ -68,7 +68,7 @@ class Handshakes:
         self._changes.append((False, image))
 
     def do_work(self, subscription: Subscription, now_ns: int, on_request: Callable[[Handshake, bytes], None]) -> int:
-        """Run one duty cycle; ``on_request`` gets every request to process."""
+        """Run one duty cycle. Calls ``on_request`` with every request to process."""
         work = self._take_changes(now_ns)
         work += subscription.poll(lambda fragment: self._on_fragment(fragment, now_ns, on_request), MESSAGES_AT_ONCE)
         silent = [each for each in self._clients.values() if now_ns - each.since_ns >= self._timeout_ns]
@@ -94,7 +94,7 @@ class Handshakes:
         return work
 
     def _on_fragment(self, fragment: Fragment, now_ns: int, on_request: Callable[[Handshake, bytes], None]) -> None:
-        # The image's handler ran before its first message could be polled, but possibly after the queue was emptied above.
+        # The image's handler ran before this first message could be polled, but perhaps after the queue was emptied above.
         self._take_changes(now_ns)
         client = self._clients.get(fragment.header.session_id)
         if client is None:
@@ -104,7 +104,7 @@ class Handshakes:
             self.refuse(client, "too many requests")
             return
         client.since_ns = now_ns
-        # A message of several frames is not a HELLO, and is never reassembled.
+        # A message of several frames cannot be a HELLO, and is never reassembled.
         whole = fragment.header.flags & UNFRAGMENTED == UNFRAGMENTED and len(fragment) <= MAX_TEXT_LENGTH
         on_request(client, bytes(fragment) if whole else b"")
 
@@ -114,7 +114,7 @@ class Handshakes:
             del self._clients[client.image.session_id]
         self._stats.handshakes_refused += 1
         if not client.image.closed:
-            # Under a flood the driver may be behind with its commands; then the stream ends by itself, later.
+            # Under a flood, the driver may be behind with its commands. The stream then ends later by itself.
             with suppress(MainstemError):
                 client.image.async_reject(reason)
 
@@ -123,7 +123,7 @@ class Handshakes:
 
 
 class PortAllocator:
-    """O(n) memory for n ports, O(1) per allocation and release."""
+    """Allocates random ports. Needs O(n) memory for n ports, and O(1) time to allocate or release one."""
 
     def __init__(self, ports: range, rng: Random) -> None:
         self._rng = rng
@@ -135,7 +135,7 @@ class PortAllocator:
         return len(self._free)
 
     def allocate(self) -> int:
-        """Allocate a random free port. There must be one."""
+        """Allocate a random free port. The caller must ensure that one is free."""
         free = self._free
         chosen = self._rng.randrange(len(free))
         free[chosen], free[-1] = free[-1], free[chosen]
@@ -152,7 +152,7 @@ logger = logging.getLogger("mainstem.duologue.server")
 
 # -- the server --------------------------------------------------------------------------------------------------------
 
-# A duologue that no client has joined gives way to a new client of a full server once it is this old: an honest client
+# When the server is full, a new client may replace a duologue that no client has joined, once it is this old. A well-behaved client
 # joins within a few round trips.
 GRACE_NS = NS_PER_SECOND
 
@@ -161,11 +161,11 @@ ALIVE = (State.OPENING, State.WAITING, State.JOINED, State.LEFT, State.CLOSING)
 
 
 class ServerCore:
-    """A server over a client of a media driver, without thread or clock.
+    """A server that uses a client of a media driver, without threads or clock.
 
     One thread runs the duty cycles and calls ``on_open`` with the session of each client that joined. Any thread may call
-    `broadcast`, and use a `Session` under its ``changed``. ``rng`` is a cryptographic generator, except in a simulation;
-    ``condition`` makes each session's lock.
+    `broadcast`, and may use a `Session` while it holds its ``changed``. ``rng`` must be cryptographically secure, except in a
+    simulation. ``condition`` makes each session's lock.
     """
 
     def __init__(
@@ -186,15 +186,15 @@ class ServerCore:
         self._rng = rng
         self._key = key
         self._condition = condition
-        # Each half of the range has one use: a port whose last stream lingers in the driver can be taken for the same use
-        # again at once, but not for the other.
+        # Each half of the range has one use. If a port's last stream lingers in the driver, the port can be reused for the same
+        # purpose at once, but not for the other.
         middle = channels.base_port + settings.max_clients
         self._ports = PortAllocator(range(channels.base_port, middle), rng)
         self._control_ports = PortAllocator(range(middle, middle + settings.max_clients), rng)
         self._clients = Counter[str]()  # by address prefix
         self._rate = RateLimit(settings.hello_rate, settings.burst)
         self._handshakes = Handshakes(settings, self.stats)
-        self._sessions: dict[int, Session] = {}  # until their streams are closed and their handlers have returned
+        self._sessions: dict[int, Session] = {}  # kept until their streams are closed and their handlers have returned
         self._is_accepting = True
         self._now_ns = 0
         self._publication = aeron.add_publication(channels.publication(), settings.stream_id)
@@ -220,11 +220,11 @@ class ServerCore:
 
     @property
     def max_message_length(self) -> int:
-        """The longest message in either direction, in bytes. Any thread may read it."""
+        """The maximum message length in either direction, in bytes. Any thread may read it."""
         return messages.longest_message(self.settings.term_length, is_encrypted=self._key is not None)
 
     def broadcast(self, message: bytes | str) -> None:
-        """Send a message to every connected client. One whose queue is full is left out, and about to be ended."""
+        """Send a message to every connected client. If a client's queue is full, skip it and end its duologue soon."""
         data = messages.checked_message(message, self.max_message_length)
         for session in self.sessions:
             try:
@@ -237,7 +237,7 @@ class ServerCore:
         self._is_accepting = False
 
     def do_work(self, now_ns: int) -> int:
-        """Run one duty cycle; return how much was done. Raises ClosedError or DriverTimeout once the driver is gone."""
+        """Run one duty cycle. Returns how much work was done. Raises ClosedError or DriverTimeout once the driver is gone."""
         self._now_ns = now_ns
         if self._aeron.closed:
             raise self._aeron.error or ClosedError("the client of the media driver was closed")
@@ -315,7 +315,7 @@ class ServerCore:
         return ""
 
     def _evict(self) -> bool:
-        """End the oldest duologue that no client has joined, if it has had its time; return False if there is none."""
+        """End the oldest duologue that no client has joined, if it is older than ``GRACE_NS``. Returns False if there is none."""
         waiting = self._having_state(State.WAITING)
         oldest = min(waiting, key=lambda each: each.lifetime.since_ns, default=None)
         if oldest is None or self._now_ns - oldest.lifetime.since_ns < GRACE_NS:
@@ -328,7 +328,7 @@ class ServerCore:
         return True
 
     def _open(self, client: Handshake, prefix: str, hello: Hello | SealedHello, key: int, secret: bytes) -> str:
-        """Open a duologue; return why that is impossible."""
+        """Open a duologue. Returns the reason if that is impossible."""
         port, control_port = self._ports.allocate(), self._control_ports.allocate()
         while (duologue_session := self._rng.randint(FIRST_SESSION_ID, LAST_SESSION_ID)) in self._sessions:
             pass
@@ -401,7 +401,7 @@ class ServerCore:
                 session.abort()
 
     def close(self, error: MainstemError | None = None) -> None:
-        """End every duologue, with ``error`` if there is one, and the all-clients channel. Idempotent."""
+        """End every duologue, with ``error`` if it is given, and the all-clients channel. Idempotent."""
         for session in self._having_state(*ALIVE):
             session.error = error
             self._end(session, "the server was closed")
@@ -411,7 +411,7 @@ class ServerCore:
             self._subscription.close()
 
     def release(self, now_ns: int, *, waits: bool = True) -> bool:
-        """Free ended duologues whose handlers have returned; return True once all of their streams are closed."""
+        """Free ended duologues whose handlers have returned. Returns True once all of their streams are closed."""
         all_closed = True
         for session in self._having_state(State.CLOSED):
             is_closed = session.release(now_ns, waits=waits)
@@ -421,7 +421,7 @@ class ServerCore:
         return all_closed
 
     def abandon(self) -> None:
-        """Free everything that is left after `close`, without waiting for clients or handlers."""
+        """Free everything that remains after `close`, without waiting for clients or handlers."""
         for session in list(self._sessions.values()):
             session.abandon()
             self._give_back(session)

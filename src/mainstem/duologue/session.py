@@ -1,6 +1,6 @@
-"""One client's duologue at the server, without thread, clock or socket.
+"""The server's end of one client's duologue, without threads, clock or sockets.
 
-The server's thread runs its duty cycles. Its handler's thread or task sends and receives under `Session.changed`.
+The server's thread runs the duty cycles. The handler's thread or task sends and receives while it holds `Session.changed`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SUCCESSORS: dict[S, frozenset[S]] = {
     S.CLOSED: frozenset(),
 }
 
-# The setting that limits each state, and why a duologue ends when that has passed.
+# The setting that limits each state, and the reason why a duologue ends when the limit has passed.
 LIMITS = {
     S.OPENING: ("join_timeout", "the driver did not make it in time"),
     S.WAITING: ("join_timeout", "nobody joined"),
@@ -67,7 +67,7 @@ LIMITS = {
 
 
 class Lifetime:
-    """A duologue's state and since when it holds, or when the client's last message arrived."""
+    """A duologue's state, and the time since which it lasts or, if later, since the client's last message arrived."""
 
     def __init__(self, settings: Settings, now_ns: int) -> None:
         self.state = S.OPENING
@@ -79,7 +79,7 @@ class Lifetime:
                 self._limits[state] = seconds_ns(limit), reason
 
     def move(self, state: S, now_ns: int) -> None:
-        """Move to a state that may follow. Raises InternalError for any other."""
+        """Change to a successor of the current state. Raises InternalError for any other state."""
         if state not in SUCCESSORS[self.state]:
             raise InternalError(f"a duologue does not go from {self.state.name} to {state.name}")
         self.state = state
@@ -89,24 +89,24 @@ class Lifetime:
         self.since_ns = now_ns
 
     def expired(self, now_ns: int) -> str:
-        """Return why it must end, in a few words; empty if it may continue."""
+        """Return why the duologue must end, in a few words; empty if it may continue."""
         limit = self._limits.get(self.state)
         return limit[1] if limit is not None and now_ns - self.since_ns >= limit[0] else ""
 
 
-MESSAGES_AT_ONCE = 10  # of one client in one duty cycle, so that a busy one does not hold up the others
+MESSAGES_AT_ONCE = 10  # per client and duty cycle, so that a busy client does not delay the others
 
 State = DuologueState
 
 
 class Condition(AbstractContextManager[object, None], Protocol):
-    """The lock of a session's state, which notifies waiters: a ``threading.Condition``, or the event loop's."""
+    """The lock for a session's state, which can also notify waiters: a ``threading.Condition``, or one for the event loop."""
 
     def notify_all(self) -> None: ...
 
 
 class Unlocked(nullcontext[None]):
-    """A condition for use by one thread."""
+    """A condition for use in a single thread."""
 
     def notify_all(self) -> None: ...
 
@@ -114,13 +114,13 @@ class Unlocked(nullcontext[None]):
 class Session(Link):
     """A pair of streams between the server and one client.
 
-    Creating it asks the driver for both streams, and raises DriverTimeout if it accepts no more commands.
+    Creating one asks the driver for both streams. Raises DriverTimeout if the driver accepts no more commands.
 
     Attributes:
-        response: What the client receives on the all-clients channel once it can join.
-        reason: Why it ended, in a few words.
-        has_handler: Whether a handler runs, which keeps the client's place.
-        on_end: Called in the server's thread.
+        response: The response that the client gets on the all-clients channel once it can join.
+        reason: Why the duologue ended, in a few words.
+        has_handler: Whether a handler is running. It keeps the client's slot in use.
+        on_end: A function to call in the server's thread when the duologue ends.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Session(Link):
 
     @property
     def queued(self) -> int:
-        """Messages that wait because the client's window is full."""
+        """The number of messages that wait because the client's window is full."""
         return 0 if self.exchange is None else len(self.exchange.outbox)
 
     # -- the handler's side, under ``changed`` ---------------------------------------------------------------------
@@ -188,11 +188,11 @@ class Session(Link):
         return is_sent
 
     def queue(self, message: bytes) -> None:
-        """Send or queue a message; the duologue ends if it is not accepted for 500 ms. May raise BackPressured."""
+        """Send or queue a message. If it is not accepted for 500 ms, the duologue ends. May raise BackPressured."""
         self._open_exchange().outbox.queue(message, self._now_ns)
 
     def close(self, error: str = "") -> None:
-        """End the duologue after everything has been sent, with ``error`` as the last message unless it is empty."""
+        """End the duologue once everything has been sent, with ``error`` as the last message unless it is empty."""
         if not self.is_open:
             return
         if error:
@@ -210,7 +210,7 @@ class Session(Link):
     # -- the server's side -----------------------------------------------------------------------------------------
 
     def do_work(self, now_ns: int, on_open: Callable[[Session], None]) -> tuple[int, str]:
-        """Run one duty cycle; return how much was done, and why the duologue must end now, empty if it continues."""
+        """Run one duty cycle. Returns how much work was done, and why the duologue must end now (empty if it continues)."""
         self._now_ns = now_ns
         with self.changed:
             try:
@@ -219,11 +219,11 @@ class Session(Link):
                 self.error = error
                 return 1, str(error)
             if work or self._wants_room:
-                # Nothing reports free space, so waiters check again.
+                # Nothing notifies waiters of free space, so let them check again.
                 self._wants_room = False
                 self.changed.notify_all()
             if self.state is State.CLOSING and not self.queued:
-                # Messages that the client must still receive are in the stream, which the driver keeps for a while after the close.
+                # The client still has to receive messages in the stream. The driver keeps it for a while after the close.
                 return work, "closed by the server"
             reason = self.lifetime.expired(now_ns)
             if reason and self.is_open:
@@ -249,12 +249,12 @@ class Session(Link):
             on_open(self)
             work += 1
         work += exchange.outbox.do_work(now_ns)
-        # A client that does not receive the responses is not read.
+        # If the client does not receive the responses, do not read from it.
         if self.is_open and not exchange.outbox:
             try:
                 work += exchange.poll(MESSAGES_AT_ONCE)
             except BadMessage:
-                # Messages after it are not read.
+                # Do not read the messages after a bad one.
                 self.bad_messages += 1
                 self.close(BAD_MESSAGE)
         if self.is_open:
@@ -286,7 +286,7 @@ class Session(Link):
             raise BadMessage
 
     def end(self, reason: str, now_ns: int) -> None:
-        """Note that it has ended, and why; `release` does the rest."""
+        """Record that the duologue has ended, and why. `release` does the rest."""
         with self.changed:
             self.reason = str(self.error) if self.error else reason
             self.lifetime.move(State.CLOSED, now_ns)
@@ -295,10 +295,10 @@ class Session(Link):
             self.on_end()
 
     def release(self, now_ns: int, *, waits: bool = True) -> bool:
-        """Close the streams; return True once both are closed. Call it again until then.
+        """Close the streams. Returns True once both are closed; call it again until then.
 
-        The subscription stays until the client's stream has ended too, up to ``closing_timeout``: only then is it certain that
-        the client knows of the end. ``waits=False`` does not wait for that.
+        The subscription stays open until the client's stream has ended too, for up to ``closing_timeout``, because only then is it
+        certain that the client knows of the end. With ``waits=False`` it closes at once.
         """
         exchange = self.exchange
         listens = waits and exchange is not None and exchange.peer_listens and not self.lifetime.expired(now_ns)

@@ -1,4 +1,4 @@
-"""The settings of duologues, and of their media drivers (docs/protocols/duologue.md, 4.5 and 6)."""
+"""The settings of duologues and of their media drivers (docs/protocols/duologue.md, 4.5 and 6)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mainstem.errors import ConfigurationError
 
 FIRST_SESSION_ID = 1
 LAST_SESSION_ID = (1 << 31) - 1
-STREAM_ID = 0x2044F002  # the guide's own; both ends need the same
-# Over the open internet a datagram should stay within 1200 bytes, and an MTU must be a multiple of 32.
+STREAM_ID = 0x2044F002  # the guide's stream id; both ends need the same one
+# On the open internet, a datagram should not exceed 1200 bytes. An MTU must be a multiple of 32.
 SAFE_MTU = 1184
-TERM_LENGTH = 64 * 1024  # three of them for each direction of each duologue: messages of 8 KiB, and little memory
-MAX_CLIENTS = 32_000  # two ports each, of 65,535; the driver serves hundreds well
+TERM_LENGTH = 64 * 1024  # three per direction of a duologue; allows messages of 8 KiB and needs little memory
+MAX_CLIENTS = 32_000  # each needs two of 65,535 ports; the driver serves hundreds well
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,11 +90,11 @@ class Settings:
 
     @property
     def burst(self) -> int:
-        """Requests at once from one address that a server handles."""
+        """How many requests at once from one address a server handles."""
         return self.hello_burst or 2 * self.max_clients_per_address + 8
 
     def driver_settings(self) -> dict[str, Any]:
-        """Return the settings of a client's media driver, which leave session ids free for duologues and keep logs small.
+        """Return the settings of a client's media driver. They reserve session ids for duologues and keep logs small.
 
         Returns:
             Settings by name, for `MediaDriver.launch`.
@@ -112,24 +112,24 @@ class Settings:
         }
 
     def server_driver_settings(self) -> dict[str, Any]:
-        """Return the settings of a server's media driver: a client's, plus limits on what strangers may open.
+        """Return the settings of a server's media driver: those of a client's, plus limits on streams from strangers.
 
         Returns:
             Settings by name, for `MediaDriver.launch`.
         """
         return {
             **self.driver_settings(),
-            # Handshakes come and go, and several may be under way; only a flood makes more sessions than that.
+            # Handshakes come and go, and several may be in progress at once. Only a flood makes more sessions than this.
             "driver_stream_session_limit": 2 * self.max_clients + 64,
             "endpoint_filter_max_term_length": self.max_term_length,
             "endpoint_filter_rate": math.ceil(self.hello_rate),
-            # A client needs a stream for its request, and another on its duologue.
+            # A client needs one stream for its request and another for its duologue.
             "endpoint_filter_burst": 2 * self.burst,
         }
 
 
 def reserved_sessions() -> dict[str, Any]:
-    """The session ids that a driver must not choose, because servers assign them to duologues."""
+    """Return settings that stop a driver from choosing session ids that servers assign to duologues."""
     return {
         "publication_reserved_session_id_low": FIRST_SESSION_ID,
         "publication_reserved_session_id_high": LAST_SESSION_ID,

@@ -1,4 +1,4 @@
-"""The counts of servers and duologues."""
+"""Statistics of servers and duologues."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ServerStats:
-    """Counts since the server's start.
+    """Counts since the server started.
 
     Attributes:
         handshakes: Streams that arrived on the all-clients channel.
-        handshakes_refused: Unwanted ones, and those that sent nothing for ``handshake_timeout``.
+        handshakes_refused: Streams that were refused, or that sent nothing for ``handshake_timeout``.
         hellos: Requests that arrived.
-        bad_hellos: Those that were not a valid HELLO, or not encrypted for this server.
-        hellos_ignored: Those above ``hello_rate``.
-        refused_full: Those refused because ``max_clients`` duologues were open.
-        refused_address: Those refused because their address had ``max_clients_per_address``.
+        bad_hellos: Requests that were not a valid HELLO, or not encrypted for this server.
+        hellos_ignored: Requests above ``hello_rate``.
+        refused_full: Requests refused because ``max_clients`` duologues were open.
+        refused_address: Requests refused because their address had ``max_clients_per_address`` duologues.
         duologues_opened: Duologues offered to a client.
-        duologues_joined: Those that their client joined.
-        duologues_closed: Those that have ended.
-        duologues_evicted: Those that no client had joined and that made space in a full server.
+        duologues_joined: Duologues that their client joined.
+        duologues_closed: Duologues that have ended.
+        duologues_evicted: Duologues that no client had joined and that a full server ended to make space.
         bad_messages: Messages that a handler refused, or that were too long.
-        responses_lost: Responses on the all-clients channel that no client took for 500 ms.
+        responses_lost: Responses on the all-clients channel that no client accepted for 500 ms.
     """
 
     handshakes: int = 0
@@ -42,13 +42,13 @@ class ServerStats:
 
 @dataclass(frozen=True, slots=True)
 class DuologueStats:
-    """Counts of one end of a duologue.
+    """Counts for one end of a duologue.
 
     Attributes:
         messages_sent: Messages that the stream accepted.
-        bytes_sent: Their bytes.
+        bytes_sent: The bytes of these messages.
         messages_received: Messages that arrived.
-        bytes_received: Their bytes.
+        bytes_received: The bytes of these messages.
     """
 
     messages_sent: int = 0

@@ -1,7 +1,7 @@
-"""The two streams of a duologue at either end: opening, closing, sending and receiving.
+"""The two streams of a duologue, at either end: opening, closing, sending and receiving.
 
 A signal handler may raise in the thread that runs the duty cycles, after any call. Messages pass from the log to their receiver as
-described in Aeron's ``polled.py``, and are counted in the same statements, so none is lost or repeated.
+Aeron's ``polled.py`` describes, and are counted in the same statements, so none is lost or duplicated.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 # -- messages that wait to be sent -------------------------------------------------------------------------------------
 #
-# `Outbox.offer` sends a message now or not at all. `Outbox.queue` is for messages that no caller waits for: responses,
-# broadcasts, reasons of an end. ``do_work`` retries them for 500 ms (docs/protocols/duologue.md, 4.5).
+# `Outbox.offer` sends a message immediately or not at all. `Outbox.queue` is for messages that no caller waits for: responses,
+# broadcasts, and reasons for an end. ``do_work`` retries them for 500 ms (docs/protocols/duologue.md, 4.5).
 #
-# A signal handler may raise in the sending thread after any call. So a message is offered, numbered and taken off the queue in
-# statements that call nothing else: it is sent once or not at all.
+# A signal handler may raise in the sending thread after any call. So a message is offered, numbered and removed from the queue in
+# statements without further calls, which sends it exactly once or not at all.
 
 
 RETRY_NS = 500 * NS_PER_MS
-# A duologue whose queue is this long has a peer that does not read; further messages are refused, not queued.
+# When a queue is this long, the peer is not reading. Further messages are refused instead of queued.
 MAX_QUEUED = 256
 MAX_QUEUED_BYTES = 1 << 20
 
@@ -49,7 +49,7 @@ class Offers(Protocol):
 
 
 class Outbox:
-    """The messages that wait for one publication, in order; never blocks."""
+    """The messages that wait for one publication, in order. It never blocks."""
 
     def __init__(
         self, publication: Offers, *, name: str, retry_ns: int = RETRY_NS, sealer: Sealer | None = None
@@ -58,7 +58,7 @@ class Outbox:
         self._name = name
         self._retry_ns = retry_ns
         self.sealer = sealer
-        # The message that was refused last, sealed under the number that is still the next.
+        # The most recently refused message, sealed under its number, which is still the next number.
         self._sealed: tuple[bytes, int, bytes] = (b"", -1, b"")
         self._queue: deque[bytes] = deque()
         self._nbytes = 0
@@ -69,7 +69,7 @@ class Outbox:
         return len(self._queue)
 
     def offer(self, message: bytes) -> bool:
-        """Send a message, unless others wait or there is no space. Raises ClosedError if the stream has ended."""
+        """Send a message unless others wait or there is no space. Returns whether it was sent. Raises ClosedError after the end."""
         if self._queue:
             return False
         status = self._offer(message)
@@ -86,22 +86,22 @@ class Outbox:
             raise BackPressured(f"{self._name}: the queue is full ({len(self._queue)} messages, {self._nbytes} bytes)")
         queue, length = self._queue, len(message)
         is_first = not queue
-        # Calls nothing.
+        # No calls from here, so no signal handler can raise.
         queue += (message,)
         self._nbytes += length
         if is_first:
-            # Behind others it waits for ``do_work``, which is also where the failure of an older one is raised.
+            # If other messages wait, this one waits for ``do_work``, which also raises the failure of an earlier one.
             self.do_work(now_ns)
 
     def do_work(self, now_ns: int) -> int:
-        """Offer queued messages; return how many were accepted. Raises an OfferError if the first was refused for 500 ms."""
+        """Offer queued messages. Returns how many were accepted. Raises an OfferError if the first was refused for 500 ms."""
         sent = 0
         queue = self._queue
         while queue:
             message = queue[0]
             length = len(message)
             status = self._offer(message)
-            # Calls nothing from the offer on.
+            # No calls after the offer, so no signal handler can raise.
             if status > 0:
                 del queue[0]
                 self._nbytes -= length
@@ -117,7 +117,7 @@ class Outbox:
         self._nbytes = 0
 
     def drop_first(self) -> None:
-        """Drop the message that was refused; those after it get their own time."""
+        """Drop the first message, which was refused. The time limit of the next one starts anew."""
         length = len(self._queue[0])
         del self._queue[0]
         self._nbytes -= length
@@ -126,7 +126,7 @@ class Outbox:
     def _offer(self, message: bytes) -> int:
         sealer, length = self.sealer, len(message)
         sealed = message if sealer is None else self._seal(sealer, message)
-        # Offered by the assignment, which is not a call: no signal handler runs until the message is counted.
+        # The assignment makes the offer without a Python call, so no signal handler runs until the message is counted.
         (status,) = map(self._publication.offer, (sealed,))
         if status > 0:
             if sealer is not None:
@@ -157,13 +157,13 @@ class Outbox:
 
 
 MAX_RECEIVED = 256
-"""Messages that came and that nobody has received; then the peer is not read, and feels back pressure."""
+"""How many messages may wait to be received. Beyond that, the peer is not read and gets back pressure."""
 
 
 class StreamPair:
     """A subscription and a publication that are opened together, without blocking.
 
-    The client conductor's thread adds available images to ``arrivals``.
+    The client conductor's thread adds new images to ``arrivals``.
     """
 
     def __init__(self, aeron: Aeron, subscription: str, publication: str, stream_id: int) -> None:
@@ -178,12 +178,12 @@ class StreamPair:
 
     @property
     def subscription(self) -> Subscription | None:
-        """The subscription, once the driver has made it. Raises RegistrationError or DriverTimeout."""
+        """The subscription, or None until the driver has made it. Raises RegistrationError or DriverTimeout."""
         return self._subscribing.poll()
 
     @property
     def publication(self) -> ExclusivePublication | None:
-        """The publication, once the driver has made it. Raises RegistrationError or DriverTimeout."""
+        """The publication, or None until the driver has made it. Raises RegistrationError or DriverTimeout."""
         return self._publishing.poll()
 
     @property
@@ -196,9 +196,9 @@ class StreamPair:
         return bool(subscription and publication and subscription.is_connected and publication.is_connected)
 
     def close(self, *, listens: bool = False) -> bool:
-        """Close both, or with ``listens`` only the publication.
+        """Close both streams, or with ``listens`` only the publication.
 
-        Returns whether both are closed. Call it again until then: the driver has to respond to the commands first.
+        Returns whether both are closed. Call it again until then, because the driver must first respond to the commands.
         """
         for operation in [each for each in self._open if each.is_done]:
             if operation is self._subscribing and listens:
@@ -218,9 +218,9 @@ class StreamPair:
 
 
 class Exchange:
-    """The messages over both streams of an open duologue.
+    """The messages on both streams of an open duologue.
 
-    ``inspect`` is called with each message before it can be received; an exception ends the duologue.
+    ``inspect`` is called with each message before it can be received. If it raises, the duologue ends.
     """
 
     def __init__(
@@ -231,12 +231,12 @@ class Exchange:
         assert publication is not None
         self.publication = publication
         self.outbox = Outbox(publication, name=name, sealer=None if ciphers is None else ciphers.sealer)
-        self.image: Image | None = None  # the peer's stream, once it has come
+        self.image: Image | None = None  # the peer's stream, once it has arrived
         self._subscription = subscription
         self._peer = peer
         self._opener = None if ciphers is None else ciphers.opener
         self._inspect = inspect
-        self._arrived: deque[bytes] = deque()  # emptied by each duty cycle, except where it was interrupted
+        self._arrived: deque[bytes] = deque()  # each duty cycle empties it, unless interrupted
         self._received: deque[bytes] = deque()
         self._messages_received = self._bytes_received = 0
 
@@ -246,12 +246,12 @@ class Exchange:
 
     @property
     def peer_listens(self) -> bool:
-        """Whether the peer's stream has not ended, so that it may wait for this one's end."""
+        """Whether the peer's stream has not ended, so the peer may be waiting for this stream's end."""
         image = self.image
         return image is not None and not (image.closed or image.end_of_stream_position < layout.NEVER_NS)
 
     def poll(self, limit: int) -> int:
-        """Read up to ``limit`` messages; return how many."""
+        """Read up to ``limit`` messages. Returns how many were read."""
         arrived, received, opener = self._arrived, self._received, self._opener
         room = min(limit, MAX_RECEIVED - len(received)) - len(arrived)
         if room > 0:
@@ -261,7 +261,7 @@ class Exchange:
             message = arrived[0] if opener is None else opener.open(arrived[0])
             length = len(message)
             self._inspect(message)
-            # Calls nothing.
+            # No calls from here, so no signal handler can raise.
             received += (message,)
             del arrived[0]
             self._messages_received += 1
@@ -271,12 +271,12 @@ class Exchange:
         return work
 
     def take(self) -> bytes | None:
-        """The oldest unreceived message, or None."""
+        """Remove and return the oldest unreceived message, or None."""
         received = self._received
         if not received:
             return None
         message = received[0]
-        # Calls nothing up to the caller.
+        # No calls until the return to the caller, so no signal handler can raise.
         del received[0]
         return message
 
@@ -284,11 +284,11 @@ class Exchange:
         self._received.clear()
 
     def check_peer(self) -> None:
-        """Raise the reason if the peer has gone: ClosedError if it left in order. Everything it sent before has been read."""
+        """Raise if the peer is gone: ClosedError if it left in order. Call it once everything that it sent has been read."""
         image, publication = self.image, self.publication
         if image is None:
             return
-        # The driver stores the end after the revocation, so the end is read first.
+        # The driver stores the revocation before the end of stream, so read the end first.
         has_ended = image.is_end_of_stream
         if image.is_publication_revoked:
             raise Aborted(f"{self._peer} aborted the duologue")
@@ -299,12 +299,12 @@ class Exchange:
 
 
 class Link(ABC):
-    """One end of a duologue, without thread, clock or socket; common to client and server.
+    """One end of a duologue, without threads, clock or sockets. The base for client and server.
 
     Attributes:
-        error: What ended the duologue, unless it ended in order.
-        has_told: Whether ``offer`` or ``receive`` has raised it.
-        exchange: Set once both streams are open.
+        error: The error that ended the duologue. None if it ended in order.
+        has_told: Whether ``offer`` or ``receive`` has raised ``error``.
+        exchange: The messages of the duologue, once both streams are open.
     """
 
     def __init__(self, term_length: int) -> None:
@@ -322,22 +322,22 @@ class Link(ABC):
     @property
     @abstractmethod
     def _end(self) -> str:
-        """Why the duologue is not open, if ``error`` does not say it."""
+        """Why the duologue is not open, unless ``error`` says so."""
 
     @property
     def max_message_length(self) -> int:
-        """The longest message that can be sent, in bytes."""
+        """The maximum message length, in bytes."""
         return longest_message(self._term_length, is_encrypted=self.ciphers is not None)
 
     def stats(self) -> DuologueStats:
         return DuologueStats() if self.exchange is None else self.exchange.stats()
 
     def offer(self, message: bytes) -> bool:
-        """Send a message if there is space. Raises the error that ended the duologue."""
+        """Send a message if there is space. Returns whether it was sent. Raises the error that ended the duologue."""
         return self._open_exchange().outbox.offer(message)
 
     def receive(self) -> bytes | None:
-        """Take the oldest message; None if there is none. Raises the error that ended the duologue, once all are taken."""
+        """Take the oldest message, or None. Raises the error that ended the duologue once all messages are taken."""
         message = None if self.exchange is None else self.exchange.take()
         if message is None:
             self._open_exchange()
