@@ -1,4 +1,4 @@
-"""Codecs: payloads to rows and columns, and back. Other packages add theirs as entry points of the group ``mainstem.codecs``."""
+"""Codecs convert payloads to rows and columns, and back. Other packages add codecs as entry points of ``mainstem.codecs``."""
 
 from mainstem.codecs.base import Codec, Decoded, RowCodec
 from mainstem.codecs.lookup import codec_names, find_codec

@@ -1,4 +1,4 @@
-"""Arrow IPC streams: a message is a stream of its own, with its schema and any number of rows."""
+"""Arrow IPC streams. Each message is a complete stream, with its own schema and any number of rows."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-# Of text and bytes, and the types that hold the same values.
+# Views of strings and bytes, with the types that hold the same values.
 VIEWS = {"string_view": "string", "binary_view": "binary"}
 
 
 class ArrowIpc:
-    """Columns may be widened within their kind; columns that the schema lacks are rescued."""
+    """The codec for Arrow IPC streams. Columns may be widened within their kind. Columns that the schema lacks are rescued."""
 
     def __init__(self, **options: str) -> None:
         if options:
@@ -64,9 +64,9 @@ class ArrowIpc:
         return payloads
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
-        """The fields of all messages, each in its widest type, or in its first type if none is the widest.
+        """Return the fields of all messages, each in its widest type, or in its first type if none is the widest.
 
-        Fields of types that Arrow cannot compute with are left out.
+        Omits fields of types that Arrow cannot compute with.
         """
         import pyarrow as pa
 
@@ -86,7 +86,7 @@ class ArrowIpc:
         return pa.schema(list(whole.values()))
 
     def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Decoded:
-        """All rows of all messages that fit the schema."""
+        """Decode all rows of all messages that fit the schema."""
         import pyarrow as pa
 
         nullable = as_nullable(schema)
@@ -132,7 +132,7 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def _conformed(message: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The schema's columns, null if the message lacks them. Raises ValueError for a type of another kind."""
+    """Return the schema's columns. Those that the message lacks are null. Raises ValueError for a type of another kind."""
     import pyarrow as pa
 
     names = set(message.column_names)
@@ -143,7 +143,7 @@ def _conformed(message: pa.Table, schema: pa.Schema) -> pa.Table:
             continue
         column = message.column(item.name)
         if str(column.type) in VIEWS:
-            # A cast of views trusts offsets that the validation does not check.
+            # Casting a view trusts offsets that the validation does not check, so go through Python objects.
             column = pa.chunked_array([pa.array(column.to_pylist(), pa.type_for_alias(VIEWS[str(column.type)]))])
         if _column_type(column.type) is None or not _is_kept(column.type, item.type):
             raise ValueError(f"{item.name}: {column.type} is not of type {item.type}")
@@ -170,10 +170,10 @@ def _column_type(kind: Any) -> Any:
     if is_.is_dictionary(kind):
         return _column_type(kind.value_type)
     if is_.is_timestamp(kind) and kind.tz is not None:
-        # Whatever zone a message names, the instant is the same.
+        # The instant is the same in any time zone.
         return pa.timestamp(kind.unit, "UTC")
     if is_.is_decimal(kind) and abs(kind.scale) > kind.precision:
-        # Arrow reads beyond its tables of powers for a scale of millions.
+        # For a scale of millions, Arrow would read beyond its tables of powers.
         return None
     if str(kind) in VIEWS:
         return pa.type_for_alias(VIEWS[str(kind)])
@@ -183,13 +183,13 @@ def _column_type(kind: Any) -> Any:
 
 
 def _is_kept(sent: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether a cast between two types keeps every value that it accepts."""
+    """Return whether a cast between two types keeps every value that it accepts."""
     import pyarrow.types as is_
 
     if sent == kind or is_.is_null(sent):
         return True
     if is_.is_struct(sent) and is_.is_struct(kind):
-        # A cast by position, or without the members that the schema lacks, would lose values.
+        # A cast by position would lose values, and so would one that drops fields which the schema lacks.
         return [sent.field(i).name for i in range(sent.num_fields)] == [
             kind.field(i).name for i in range(kind.num_fields)
         ] and all(_is_kept(sent.field(i).type, kind.field(i).type) for i in range(kind.num_fields))
@@ -201,7 +201,7 @@ def _is_kept(sent: pa.DataType, kind: pa.DataType) -> bool:
     if is_.is_dictionary(sent):
         return _is_kept(sent.value_type, kind.value_type if is_.is_dictionary(kind) else kind)
     if is_.is_floating(sent):
-        # To a decimal it is rounded, to an integer it is not.
+        # A cast to a decimal rounds, but a cast to an integer does not.
         return bool(is_.is_integer(kind) or (is_.is_floating(kind) and sent.bit_width <= kind.bit_width))
     if is_.is_decimal(sent):
         return bool(is_.is_decimal(kind) or is_.is_integer(kind))

@@ -1,4 +1,4 @@
-"""Avro messages: a record each, alone or in Confluent's framing or Avro's single object encoding."""
+"""Avro messages. Each is one record, without framing or in Confluent's framing or Avro's single-object encoding."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ if TYPE_CHECKING:
 FRAMINGS = ("none", "confluent", "single-object")
 SINGLE_OBJECT = b"\xc3\x01"
 SINGLE_OBJECT_LENGTH = 10
-# Of one message: some hundred megabytes of Python objects. Messages that could have more are refused before they are read.
+# The limit per message, which corresponds to several hundred megabytes of Python objects. A message that could have more values is
+# refused before it is read.
 MAX_VALUES = 1 << 24
 
 
 class Avro(RowCodec):
-    """A message is a record. Needs ``mainstem[codecs]``.
+    """The codec for Avro, where each message is a record. Needs ``mainstem[codecs]``.
 
-    Options: ``schema``, the file of the rows' schema; ``writer``, that of the messages, if it differs; ``framing``: ``none``,
-    ``confluent`` or ``single-object``; ``schemas``, a directory of schemas by number (``17.avsc``), or ``registry``, the URL of
-    a Schema Registry, with ``registry_user``, ``registry_ca``, ``registry_insecure``; ``id``, the number of the schema to
-    write. Without ``schema`` the rows have the schema of their messages.
+    Options: ``schema``, the file with the schema of the rows; ``writer``, the file with the schema of the messages, if it differs;
+    ``framing``: ``none``, ``confluent`` or ``single-object``; ``schemas``, a directory of schemas by number (``17.avsc``), or
+    ``registry``, the URL of a Schema Registry, with ``registry_user``, ``registry_ca``, ``registry_insecure``; ``id``, the number
+    of the schema to write. Without ``schema``, the rows have the schema of their messages.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Avro(RowCodec):
         self._writer_text = read_text(Path(writer)) if writer else self._reader_text
         if not self._reader_text and (self._source is None or writer):
             raise ConfigurationError("the option schema names the file of the schema")
-        # By fingerprint; read here, as workers may not have the directory.
+        # Read the texts here, because the workers may not have the directory.
         self._texts = [read_text(path) for path in self._files(schemas)] if framing == "single-object" else []
         # Report schema errors here, not in a task.
         _ = self._reader, self._own_writer, self._by_fingerprint
@@ -85,7 +86,7 @@ class Avro(RowCodec):
         return files
 
     def __getstate__(self) -> dict[str, Any]:
-        # Parsed schemas are made again in each process.
+        # Each process parses the schemas again.
         parsed = {name for name, value in vars(type(self)).items() if isinstance(value, cached_property)}
         return {name: value for name, value in self.__dict__.items() if name not in parsed}
 
@@ -113,7 +114,7 @@ class Avro(RowCodec):
         return SchemaCache(lambda number: _Reading(self._schema_of(number), self._reader))
 
     def _schema_of(self, number: int) -> AvroSchema:
-        """The schema with a number. Without a source of schemas, all messages have the writer's."""
+        """Return the schema with a number. If there is no source of schemas, all messages have the writer's schema."""
         if self._source is None:
             assert self._own_writer is not None, "there is a schema where there is no source"
             return self._own_writer
@@ -127,7 +128,7 @@ class Avro(RowCodec):
         return AvroSchema(schema.text)
 
     def _reading(self, payload: bytes) -> tuple[_Reading, int]:
-        """How a message is read, and where it begins."""
+        """Return the object that reads a message, and the offset at which the message starts."""
         if self._framing == "none":
             return self._alone, 0
         if self._framing == "confluent":
@@ -146,7 +147,7 @@ class Avro(RowCodec):
         return [reading.read(payload, start)]
 
     def encode(self, row: dict[str, Any]) -> bytes:
-        """Encode a record of the writer's schema, with the framing."""
+        """Encode a record with the writer's schema and the framing."""
         import fastavro
 
         schema, head = self._written
@@ -157,7 +158,7 @@ class Avro(RowCodec):
 
     @cached_property
     def _written(self) -> tuple[AvroSchema, bytes]:
-        """The schema to write, and the bytes before each message."""
+        """The schema to write with, and the bytes before each message."""
         schema = self._own_writer
         if self._framing == "confluent":
             if self._number is None:
@@ -194,7 +195,7 @@ class Avro(RowCodec):
 
 
 class _Reading:
-    """Reads messages of one schema as rows of another."""
+    """Reads messages that were written with one schema as rows of another."""
 
     def __init__(self, writer: AvroSchema, reader: AvroSchema | None) -> None:
         self.writer = writer
@@ -206,7 +207,7 @@ class _Reading:
         self._is_promoted = self._reader is not None and bool(is_promoted)
 
     def read(self, payload: bytes, start: int) -> dict[str, Any]:
-        """The row of a message. Raises fastavro's errors, and ValueError."""
+        """Return the row of a message. Raises fastavro's errors, and ValueError."""
         import fastavro
 
         if (len(payload) - start) * self._values_per_byte > MAX_VALUES:

@@ -1,8 +1,7 @@
-"""An Avro schema as a tree of types: Arrow types, values that fastavro does not make, and bounds on hostile messages.
+"""An Avro schema as a tree of types. It gives Arrow types, converts values that fastavro does not, and bounds hostile messages.
 
-A schema is read once and bounded here, and messages are decoded without checking them first. So their cost is bounded by the
-schema: types do not recur, items of arrays and maps take at least one byte each, and ``values_per_byte`` bounds the number of
-values.
+Each schema is read once and bounded here. Messages are then decoded without further checks, so the schema must bound their cost:
+types do not recur, each item of an array or map takes at least one byte, and ``values_per_byte`` bounds the number of values.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from mainstem.errors import ConfigurationError, needs_extras
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Types inside types. Deeper ones are no data but an attack on the stack.
+# Maximum depth of nested types. A deeper schema is not data but an attack on the stack.
 MAX_DEPTH = 64
-# Types in the whole tree: named types are counted wherever they are used, so that few lines cannot stand for millions.
+# Maximum number of types in the whole tree. A named type counts at each use, so that a short schema cannot stand for millions.
 MAX_TYPES = 20_000
-# Left to fastavro; the others are read here, where their lengths are bounded, or are what they are without the annotation.
+# fastavro converts these. This module converts other logical types, whose lengths it bounds, or ignores the annotation.
 TIMES = {
     ("int", "date"), ("long", "timestamp-millis"), ("long", "timestamp-micros"), ("long", "local-timestamp-millis"),
     ("long", "local-timestamp-micros"),
@@ -40,7 +39,7 @@ PYTHON: dict[str, tuple[type, ...]] = {
 
 @dataclass
 class Type:
-    """A type of the tree. ``fields`` are those of a record, ``items`` of an array or a map, ``branches`` of a union."""
+    """A node of the type tree. ``fields`` belong to a record, ``items`` to an array or map, and ``branches`` to a union."""
 
     kind: str
     name: str = ""
@@ -86,7 +85,7 @@ class Type:
         return 1 + sum(each.values() for _, each, _ in self.fields)
 
     def lists(self, path: str = "") -> Iterator[tuple[str, Type]]:
-        """The item types of every array and map, by path."""
+        """Yield the item type of every array and map, by path."""
         for name, each, _ in self.fields:
             yield from each.lists(f"{path}.{name}")
         for each in self.branches:
@@ -96,13 +95,13 @@ class Type:
             yield from self.items.lists(f"{path}[]")
 
     def is_walked(self) -> bool:
-        """Whether values need conversion after fastavro."""
+        """Return whether values need conversion after fastavro."""
         inside = [*(each for _, each, _ in self.fields), *self.branches, *([self.items] if self.items else [])]
         return self.logical in ("decimal", "uuid") or len(self.present) > 1 or any(each.is_walked() for each in inside)
 
 
 class AvroSchema:
-    """A parsed schema; ``parsed`` is fastavro's form. Raises ConfigurationError for one that cannot be used."""
+    """A parsed schema. ``parsed`` is fastavro's form of it. Raises ConfigurationError for an unusable schema."""
 
     def __init__(self, text: str) -> None:
         with needs_extras():
@@ -160,7 +159,7 @@ class AvroSchema:
             result.fields = [
                 (each["name"], self._type(each["type"], inner, depth + 1), "default" in each) for each in node["fields"]
             ]
-            # A named type is a type of the tree wherever it is used, and its defaults are those of all its uses.
+            # A named type appears in the tree at each use. All uses share its defaults.
             result.defaults = self._defaults.setdefault(name, {})
             if not result.fields:
                 raise ConfigurationError(f"Avro schema: {name} has no fields, and no column holds that")
@@ -170,7 +169,7 @@ class AvroSchema:
 
 
 def _set_defaults(node: Any, kind: Type) -> None:
-    """Convert defaults from JSON's texts and numbers to Python values, which fastavro uses as they are."""
+    """Convert defaults from JSON to Python values, because fastavro uses them unchanged."""
     if isinstance(node, list):
         for each, branch in zip(node, kind.branches, strict=True):
             _set_defaults(each, branch)
@@ -190,7 +189,7 @@ def _set_defaults(node: Any, kind: Type) -> None:
 
 def _native(value: Any, kind: Type) -> Any:
     if kind.kind == "union":
-        # Of the first branch, as Avro has it; newer versions allow any, of which null is the one in use.
+        # A union's default belongs to its first branch, as Avro specifies. Newer versions allow any branch, in practice null.
         branches = [each for each in kind.branches if (each.kind == "null") == (value is None)]
         return _native(value, branches[0]) if value is not None and branches else value
     if kind.kind in ("bytes", "fixed"):
@@ -212,7 +211,7 @@ def _native(value: Any, kind: Type) -> Any:
 
 
 def values_per_byte(writer: AvroSchema, reader: AvroSchema) -> float:
-    """How many items of arrays and maps a byte of a message can become."""
+    """Return the highest number of items of arrays and maps that one byte of a message can become."""
     written = {path: items.min_bytes() for path, items in writer.root.lists()}
     least = min(written.values(), default=1)
     lists = [*writer.root.lists(), *reader.root.lists()]
@@ -220,7 +219,7 @@ def values_per_byte(writer: AvroSchema, reader: AvroSchema) -> float:
 
 
 def _check_depth(raw: Any) -> None:
-    """Raise ConfigurationError for a text that is too deep to recur into. A type takes up to three levels."""
+    """Raise ConfigurationError for a schema that is nested too deeply for recursion. A type takes up to three levels."""
     level = [raw]
     for _ in range(3 * MAX_DEPTH):
         level = [
@@ -235,7 +234,7 @@ def _check_depth(raw: Any) -> None:
 
 
 def _without_logical_types(node: Any) -> Any:
-    """The schema without annotations that fastavro must not handle."""
+    """Return the schema without the annotations that fastavro must not process."""
     if isinstance(node, list):
         return [_without_logical_types(each) for each in node]
     if not isinstance(node, dict):
@@ -250,7 +249,7 @@ def _without_logical_types(node: Any) -> Any:
 
 
 def _logical(node: dict[str, Any]) -> dict[str, Any]:
-    """The meaning of an annotation; none if it is unknown or invalid, as Avro requires."""
+    """Return the attributes for a logical type. Empty if it is unknown or invalid, which Avro requires readers to ignore."""
     kind, logical = node["type"], node.get("logicalType")
     if (kind, logical) in TIMES or (
         logical == "uuid" and (kind == "string" or (kind == "fixed" and node["size"] == 16))
@@ -265,7 +264,7 @@ def _logical(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def arrow_type(kind: Type) -> Any:
-    """The Arrow type, known to Spark, that holds every value of an Avro type."""
+    """Return the Arrow type for an Avro type. It holds every value, and Spark supports it."""
     import pyarrow as pa
 
     logical = {
@@ -285,13 +284,13 @@ def arrow_type(kind: Type) -> Any:
             return arrow_type(present[0])
         labels: dict[str, Any] = {}
         for each in present:
-            # An int beside a long is one field: fastavro does not say which it was. The wider one comes last.
+            # An int and a long in one union become one field, as fastavro does not tell which it was. The wider one comes last.
             wider = each.label in labels and each.kind in ("int", "float")
             is_number = each.kind in ("int", "long", "float", "double") and not each.logical
             if each.label in labels and not is_number:
                 raise ConfigurationError(f"Avro schema: two branches of a union are named {each.label}")
             labels[each.label] = labels[each.label] if wider else arrow_type(each)
-        # A union of null alone, or of nothing, is a column of nulls.
+        # A union of only null, or of nothing, becomes a column of nulls.
         return pa.struct(list(labels.items())) if labels else pa.string()
     if kind.items is not None:
         items = arrow_type(kind.items)
@@ -304,11 +303,11 @@ def arrow_type(kind: Type) -> Any:
 
 
 def to_value(value: Any, kind: Type) -> Any:
-    """Convert a value of fastavro's for a column: decimals, UUIDs, and unions as one field of several. Raises ValueError."""
+    """Convert fastavro's values for a column: decimals, UUIDs, and unions, which become a struct. Raises ValueError."""
     if kind.kind == "union":
         return _of_union(value, kind)
     if isinstance(value, tuple):
-        # The writer had a union here, and fastavro names the branch.
+        # The writer's schema has a union here, so fastavro returns the branch's name too.
         value = value[1]
     if value is None:
         return None
@@ -335,7 +334,7 @@ def _of_union(value: Any, kind: Type) -> Any:
     if len(present) == 1:
         return to_value(inner, present[0])
     branches = [each for each in present if each.name == name] if name else []
-    # Where the writer had no union a branch is not named.
+    # If the writer's schema has no union here, the branch has no name.
     branches = branches or [each for each in present if type(inner) in each.python]
     branches = [each for each in branches if not each.name] or branches
     if type(inner) is int:
@@ -346,7 +345,7 @@ def _of_union(value: Any, kind: Type) -> Any:
 
 
 def to_datum(value: Any, kind: Type, where: str = "") -> Any:
-    """Convert a value for fastavro, strictly. Raises ConfigurationError that names the field."""
+    """Convert a value for fastavro, strictly. Raises ConfigurationError, which names the field."""
     if kind.kind == "union":
         return _to_branch(value, kind, where)
     if kind.fields:
@@ -355,7 +354,7 @@ def to_datum(value: Any, kind: Type, where: str = "") -> Any:
         names = {name for name, _, _ in kind.fields}
         if surplus := sorted(set(value) - names):
             raise ConfigurationError(f"{where}{surplus[0]}: the schema has no such field")
-        # A field that is not there has its default, which fastavro writes.
+        # fastavro writes the default of a missing field.
         return {
             name: to_datum(value.get(name), each, f"{where}{name}.")
             for name, each, has_default in kind.fields
@@ -385,7 +384,7 @@ def to_datum(value: Any, kind: Type, where: str = "") -> Any:
 
 
 def check_promoted(value: Any, kind: Type) -> None:
-    """Raise ValueError if the reader's floating-point ``kind`` does not hold the writer's integer, which Avro does not check."""
+    """Raise ValueError if a floating-point ``kind`` cannot hold the writer's integer exactly, which Avro does not check."""
     if kind.kind in ("float", "double") and type(value) is int and not _is_floating(value, kind):
         raise ValueError(f"{value} is not exactly a {kind.kind}")
     if isinstance(value, dict):
@@ -401,7 +400,7 @@ def check_promoted(value: Any, kind: Type) -> None:
 
 
 def _is_floating(value: float, kind: Type) -> bool:
-    """Whether a floating-point type holds a number exactly."""
+    """Return whether a floating-point type holds a number exactly."""
     try:
         number = float(value)
     except OverflowError:
@@ -410,7 +409,7 @@ def _is_floating(value: float, kind: Type) -> bool:
 
 
 def _scaled(value: Decimal, scale: int) -> Decimal:
-    """A decimal times a power of ten, with all its digits (``scaleb`` rounds)."""
+    """Return a decimal times a power of ten, with all its digits. ``scaleb`` would round."""
     sign, digits, exponent = value.as_tuple()
     return Decimal((sign, digits, exponent + scale)) if isinstance(exponent, int) else value
 

@@ -1,7 +1,7 @@
-"""The base of codecs, and the way from Python rows to Arrow columns. A bad message never stops the others.
+"""The base of codecs, which also converts Python rows to Arrow columns. A bad message never stops the others.
 
-A value goes into a column unchanged, or its message is a problem: nothing is rounded, cut or converted. Fields that the schema
-lacks are *rescued*, as JSON beside the row.
+A value goes into a column unchanged, or its message becomes a problem: nothing is rounded, truncated or converted. Fields that the
+schema lacks are *rescued*, as JSON beside the row.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 def rescue(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> tuple[dict[int, str], dict[int, str]]:
-    """The fields of each row that the schema lacks, except null ones.
+    """Collect the fields of each row that the schema lacks, except null ones.
 
-    Returns, by the row's index, the fields as a JSON object, and why JSON cannot hold them.
+    Returns two dictionaries by row index: the fields as a JSON object, and the reasons why JSON cannot hold them.
     """
     import pyarrow as pa
 
@@ -60,7 +60,7 @@ def rescue(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> tuple[dict[int,
 
 
 def as_json(value: Any) -> str:
-    """A value as JSON: bytes in base64, times in ISO 8601, numbers with all their digits. Raises ValueError for any other type."""
+    """Format a value as JSON: bytes in base64, times in ISO 8601, all digits of numbers. Raises ValueError for other types."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):
@@ -87,7 +87,7 @@ def as_json(value: Any) -> str:
 
 
 def _text(value: str) -> str:
-    """A JSON string; lone surrogates, which UTF-8 cannot hold, are escaped."""
+    """Format a JSON string. Escapes lone surrogates, which UTF-8 cannot hold."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -96,7 +96,7 @@ def _text(value: str) -> str:
 
 
 def _surplus(value: Any, kind: Any) -> Any:
-    """The part of a value that its type cannot hold; None if there is none."""
+    """Return the part of a value that its type cannot hold, or None."""
     import pyarrow as pa
 
     if isinstance(value, dict) and pa.types.is_struct(kind):
@@ -114,13 +114,13 @@ def _surplus(value: Any, kind: Any) -> Any:
 
 @dataclass
 class Decoded:
-    """The rows of some messages. A message may have any number of rows; one in ``problems`` has none.
+    """The rows of several messages. A message may have any number of rows. One in ``problems`` has none.
 
     Attributes:
         columns: An Arrow array for each field, in the schema's order.
         origins: For each row, the index of its message among the payloads.
-        problems: The reasons for unreadable messages, by index.
-        rescued: Fields that the schema lacks, as a JSON object, by the row's index.
+        problems: Why messages are unreadable, by index.
+        rescued: The fields that the schema lacks, as a JSON object, by row index.
 
     Example:
         >>> Decoded([pa.array([1, 2])], origins=[0, 2], problems={1: "ValueError: no JSON"})
@@ -133,10 +133,11 @@ class Decoded:
 
 
 class Codec(Protocol):
-    """Converts payloads to rows and back: one message at a time for applications, and many at once as Arrow columns.
+    """Converts payloads to rows and back: one message at a time for applications, or many at once as Arrow columns.
 
-    An entry point of the group ``mainstem.codecs`` is a class like this. It is created with its options as keywords, all of
-    them text. It is pickled to Spark's workers, so it holds plain values only. ``RowCodec`` is an easier way to write one.
+    An entry point of the group ``mainstem.codecs`` is a class like this. It is called with its options as keyword arguments, which
+    are all strings. Instances are pickled to Spark's workers, so they should hold only plain values. ``RowCodec`` is an easier way
+    to write a codec.
 
     Example:
         >>> codec: Codec = find_codec("csv", {"columns": "id,name"})
@@ -151,10 +152,10 @@ class Codec(Protocol):
             payload: The message.
 
         Returns:
-            A dictionary for each row; most formats have one row.
+            One dictionary per row. Most formats have one row per message.
 
         Raises:
-            ValueError: The message cannot be read; other exceptions are possible.
+            ValueError: The message cannot be read. Other exceptions are possible.
 
         Example:
             >>> find_codec("json").decode(b'{"id": 1}')
@@ -172,7 +173,7 @@ class Codec(Protocol):
             The payload.
 
         Raises:
-            ConfigurationError: The format cannot hold a value, or the codec only decodes.
+            ConfigurationError: The format cannot hold a value, or the codec cannot encode.
 
         Example:
             >>> find_codec("json").encode({"id": 1})
@@ -181,10 +182,10 @@ class Codec(Protocol):
         ...
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
-        """The columns, inferred from messages if the codec's options do not determine them.
+        """Return the columns. They are inferred from messages unless the codec's options determine them.
 
         Args:
-            sample: The first payloads of the recordings; it may be empty.
+            sample: The first payloads of the recordings. It may be empty.
 
         Returns:
             The schema for ``decode_batch``.
@@ -199,14 +200,14 @@ class Codec(Protocol):
         ...
 
     def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Decoded:
-        """Decode many messages. One that cannot be read never stops the others.
+        """Decode many messages. An unreadable message never stops the others.
 
         Args:
             payloads: The messages.
-            schema: The exact schema of the columns.
+            schema: The schema that the columns must have exactly.
 
         Returns:
-            The rows, and the reasons for messages without any.
+            The rows, and the reasons for messages without rows.
 
         Example:
             >>> find_codec("json").decode_batch([b'{"id": 1}', b"{"], schema).origins
@@ -224,7 +225,7 @@ class Codec(Protocol):
             The payloads, in the order of the rows.
 
         Raises:
-            ConfigurationError: The format cannot hold a value (the error names the row), or the codec only decodes.
+            ConfigurationError: The format cannot hold a value (the error names the row), or the codec cannot encode.
 
         Example:
             >>> find_codec("json").encode_batch(pa.record_batch({"id": [1, 2]}))
@@ -234,9 +235,9 @@ class Codec(Protocol):
 
 
 class RowCodec(ABC):
-    """A codec of dictionaries, one message at a time: easy to write, and fast enough for most.
+    """A base class for codecs that handle one message at a time, as dictionaries. Easy to use, and fast enough for most formats.
 
-    Override ``decode``, and ``encode`` to write messages.
+    Override ``decode``, and ``encode`` if the codec can write messages.
 
     Example:
         >>> class Words(RowCodec):
@@ -244,7 +245,7 @@ class RowCodec(ABC):
         ...         return [{"word": word} for word in payload.decode().split()]
     """
 
-    #: Whether fields that the schema lacks are kept as JSON. A reader that drops them sets it to False.
+    #: Whether to keep fields that the schema lacks, as JSON. A reader that would drop them sets this to False.
     rescues = True
 
     def __init__(self, **options: str) -> None:
@@ -253,20 +254,20 @@ class RowCodec(ABC):
 
     @abstractmethod
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
-        """Decode one message; override this. An exception is the message's problem.
+        """Decode one message. Override this. If it raises an exception, that becomes the message's problem.
 
-        ``StoreError`` and ``MissingExtraError`` stop the reading instead: the same message can be read once the store responds
-        or the package is installed.
+        ``StoreError`` and ``MissingExtraError`` instead stop the reading, because the same message can be read once the store
+        responds or the package is installed.
 
         Args:
             payload: The message.
 
         Returns:
-            A dictionary for each row; a missing field is null.
+            One dictionary per row. Missing fields are null.
         """
 
     def encode(self, row: dict[str, Any]) -> bytes:  # noqa: ARG002
-        """Encode one row as a message; override this. An exception is reported with the row.
+        """Encode one row as a message. Override this. If it raises an exception, the error names the row.
 
         Args:
             row: The values by field name.
@@ -275,21 +276,21 @@ class RowCodec(ABC):
             The payload.
 
         Raises:
-            ConfigurationError: The format cannot hold a value, or the codec only decodes.
+            ConfigurationError: The format cannot hold a value, or the codec cannot encode.
         """
         raise ConfigurationError(f"{type(self).__name__} only decodes")
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
-        """The columns of the sample's rows, each of the widest type that its values need.
+        """Infer the columns from the sample, each in the narrowest type that holds its values.
 
-        Unreadable messages are skipped here; they are problems when they are decoded. If the values of a field have several
-        types, the most frequent one decides.
+        Unreadable messages are skipped here and become problems when they are decoded. If the values of a field have several types,
+        the most frequent one decides.
 
         Args:
             sample: Payloads of the recordings.
 
         Returns:
-            The schema, without fields that no column holds, which are rescued.
+            The schema. It lacks fields that no column can hold, which are rescued.
 
         Raises:
             ValueError: The sample has no rows.
@@ -306,14 +307,14 @@ class RowCodec(ABC):
         return pa.schema(fields_of(rows))
 
     def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Decoded:
-        """Decode many messages, each with ``decode``.
+        """Decode many messages, calling ``decode`` for each.
 
         Args:
             payloads: The messages.
-            schema: The exact schema of the columns; a value that does not fit it is the message's problem.
+            schema: The schema that the columns must have exactly. If a value does not fit it, the message becomes a problem.
 
         Returns:
-            The rows, and the reasons for messages without any.
+            The rows, and the reasons for messages without rows.
         """
         rows: list[dict[str, Any]] = []
         origins: list[int] = []
@@ -331,7 +332,7 @@ class RowCodec(ABC):
         return within_limits(self._columns(rows, origins, as_nullable(schema), problems), schema)
 
     def encode_batch(self, batch: pa.RecordBatch) -> list[bytes]:
-        """Encode each row of a batch as a message, with ``encode``.
+        """Encode each row of a batch as a message, calling ``encode`` for each.
 
         Args:
             batch: The rows; its columns are the fields.
@@ -340,7 +341,7 @@ class RowCodec(ABC):
             The payloads, in the order of the rows.
 
         Raises:
-            ConfigurationError: The format cannot hold a value (the error names the row), or the codec only decodes.
+            ConfigurationError: The format cannot hold a value (the error names the row), or the codec cannot encode.
         """
         payloads = []
         for i, row in enumerate(_python_rows(batch)):
@@ -353,17 +354,17 @@ class RowCodec(ABC):
         return payloads
 
     def column(self, values: list[Any], kind: Any) -> Any:
-        """An Arrow column of some values; override this if values need a conversion.
+        """Make an Arrow column from values. Override this if values need a conversion.
 
         Args:
             values: A value for each row, None for null.
             kind: The Arrow type of the column.
 
         Returns:
-            The array, of the same values.
+            An array with the same values.
 
         Raises:
-            ValueError: A value does not have that type: 2.5 is not an integer, and 5 is not a string.
+            ValueError: A value is not of that type: 2.5 is not an integer, and 5 is not a string.
 
         Example:
             >>> find_codec("json").column(["2026-01-31"], pa.date32())
@@ -398,10 +399,10 @@ class RowCodec(ABC):
         return self._columns([rows[k] for k in good], [origins[k] for k in good], schema, problems | bad)
 
     def _unfit(self, rows: list[dict[str, Any]], origins: list[int], schema: pa.Schema) -> dict[int, str]:
-        """The messages whose values do not fit the schema, and why."""
+        """Return the messages with values that do not fit the schema, and why."""
         bad: dict[int, str] = {}
         for item in schema:
-            # By type, since a misfit is a value of the wrong type nearly always.
+            # Group the values by type, because a misfit nearly always has the wrong type.
             by_type: dict[type, list[int]] = {}
             for k, row in enumerate(rows):
                 by_type.setdefault(type(row.get(item.name)), []).append(k)
@@ -411,7 +412,7 @@ class RowCodec(ABC):
         return bad
 
     def _misfits(self, values: list[Any], kind: Any) -> Iterator[tuple[int, Exception]]:
-        """The values that do not fit a type: all, or few among many, which bisection finds."""
+        """Yield the values that do not fit a type. Tests each if most seem not to fit, and otherwise bisects."""
         ends = [error for value in (values[0], values[-1]) if (error := self._misfit([value], kind)) is not None]
         if len(ends) == 2:
             for i, value in enumerate(values):
@@ -440,7 +441,7 @@ class RowCodec(ABC):
 
 
 def reason_of(error: Exception) -> str:
-    """An error as a message's problem, with the type if the text need not be a sentence: ``KeyError: 'id'``."""
+    """Describe an error as a message's problem. Adds the type if the text may not be a sentence: ``KeyError: 'id'``."""
     if isinstance(error, UnicodeDecodeError):
         return f"the message is not UTF-8: byte {error.object[error.start]:#04x} at {error.start}"
     is_sentence = type(error) is ValueError or isinstance(error, MainstemError)
@@ -448,7 +449,7 @@ def reason_of(error: Exception) -> str:
 
 
 def _rows(decoded: Any) -> list[dict[str, Any]]:
-    """Check a codec's rows. Raises TypeError for anything but dictionaries."""
+    """Check the rows of a codec. Raises TypeError unless all are dictionaries."""
     rows = list(decoded)
     if wrong := [row for row in rows if not isinstance(row, dict)]:
         raise TypeError(f"a row is a dictionary, not {type(wrong[0]).__name__}")
@@ -456,7 +457,7 @@ def _rows(decoded: Any) -> list[dict[str, Any]]:
 
 
 def _python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The rows of a batch. Raises ConfigurationError for a value without a Python type, or a map with a duplicate key."""
+    """Return the rows of a batch. Raises ConfigurationError for a value without a Python type or a map with a duplicate key."""
     options: dict[str, Any] = {"maps_as_pydicts": "strict"}
     try:
         rows: list[dict[str, Any]] = batch.to_pylist(**options)

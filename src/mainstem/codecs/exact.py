@@ -1,4 +1,4 @@
-"""Arrow arrays of exactly the given values: nothing is rounded, truncated, wrapped or converted.
+"""Makes Arrow arrays with exactly the given values: nothing is rounded, truncated, wrapped or converted.
 
 ``pyarrow.array`` is not that strict: it rounds to float32, truncates 2.5 to 2 and microseconds to milliseconds, and treats a
 time without a zone as UTC.
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
     Leaf = Callable[[list[Any], Any], Any]
 
-# Digits of the widest decimal. A number with a larger exponent is refused before it becomes an integer of a billion digits.
+# Digits of the widest decimal. A number with a larger exponent is refused, before it becomes an integer with a billion digits.
 DECIMAL_DIGITS = 38
 _SHOWN = 60
 
 
 def exact_leaf(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """An array of a type without members. Raises ValueError for the first value that the type does not hold."""
+    """Make an array of a type that is not nested. Raises ValueError for the first value that the type cannot hold."""
     return or_misfit(_exact, values, kind)
 
 
 def or_misfit(
     make: Leaf, values: list[Any], kind: pa.DataType, explain: Callable[[Any, Any], str] | None = None
 ) -> pa.Array:
-    """Call ``make(values, kind)``; if Arrow or Python refuses a value, raise ValueError with it and the type's limits.
+    """Call ``make(values, kind)``. If Arrow or Python refuses a value, raise ValueError with the value and the type's limits.
 
-    ``explain`` says why the type does not hold a value; None for the text that fits numbers and times.
+    ``explain`` describes why the type cannot hold a value. None uses a text that suits numbers and times.
     """
     import pyarrow as pa
 
@@ -98,9 +98,9 @@ def _exact(values: list[Any], kind: Any) -> Any:
 
 
 def exact_array(values: list[Any], kind: pa.DataType, leaf: Leaf = exact_leaf) -> pa.Array:
-    """An array of exactly these Python values, with dictionaries or lists of pairs for maps; None is null.
+    """Make an array with exactly these Python values. Maps are dictionaries or lists of pairs, and None is null.
 
-    ``leaf`` makes arrays of types without members. Whether fields may be null is not checked. Raises ValueError.
+    ``leaf`` makes arrays of types that are not nested. Does not check whether fields may be null. Raises ValueError.
     """
     import pyarrow as pa
     import pyarrow.types as is_
@@ -139,7 +139,7 @@ def exact_array(values: list[Any], kind: pa.DataType, leaf: Leaf = exact_leaf) -
 
 
 def shown(value: Any) -> str:
-    """A value for an error message, shortened; in JSON if it is a literal."""
+    """Format a value for an error message, shortened. Literals are in JSON."""
     if value is None or isinstance(value, bool):
         text = json.dumps(value)
     elif isinstance(value, Decimal | datetime | date | time):
@@ -150,7 +150,7 @@ def shown(value: Any) -> str:
 
 
 def to_integer(value: Any) -> int:
-    """The integer that a number is. Raises ValueError for a fraction, and for more digits than any column holds."""
+    """Convert a number to an integer. Raises ValueError for a fraction, or for more digits than any column holds."""
     if isinstance(value, Decimal) and not (value.is_finite() and value.adjusted() <= DECIMAL_DIGITS):
         raise ValueError(f"{shown(value)} has more than {DECIMAL_DIGITS} digits")
     if value != value or value in (float("inf"), float("-inf")) or value != int(value):
@@ -176,7 +176,7 @@ def _integer(value: Any, kind: Any) -> int | None:
 
 
 def _decimal(value: Decimal, kind: Any) -> Decimal:
-    """The same number without an exponent, since some exponents crash Arrow."""
+    """Return the same number without an exponent, because some exponents crash Arrow."""
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         raise ValueError(f"{value} is not of type {kind}")
@@ -228,7 +228,7 @@ def _temporal(values: list[Any], kind: Any) -> Any:
             raise ValueError(
                 f"{shown(wrong[0])} has {'no' if kind.tz else 'a'} time zone, and {kind} {'needs one' if kind.tz else 'has none'}"
             )
-        # The cast refuses values that the coarser unit cannot hold; pa.array truncates them.
+        # This cast refuses values that the coarser unit cannot hold. pa.array would truncate them.
         return pa.array(values, pa.timestamp("us", kind.tz)).cast(kind)
     if is_.is_date(kind):
         _require(values, date, kind)
@@ -247,7 +247,7 @@ def _temporal(values: list[Any], kind: Any) -> Any:
 
 
 def _require(values: Sequence[Any], allowed: Any, kind: Any) -> None:
-    # Few types among many values: each type is compared once.
+    # There are few types among many values, so check each type once.
     wrong = {
         each
         for each in set(map(type, values)) - {type(None)}

@@ -1,6 +1,6 @@
-"""Infers columns from a sample of rows: each field has the type of most of its values.
+"""Infers columns from a sample of rows. Each field gets the type that most of its values have.
 
-Values of another type become problems when they are decoded, and fields that no column holds are rescued.
+Values of other types become problems when they are decoded. Fields that no column can hold are rescued.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-# Fields of a schema, those of structs included, and structs and lists around a value. Engines plan for each of them.
+# Maximum number of fields in a schema, nested ones included, and maximum depth of structs and lists. Engines plan for each field.
 MAX_FIELDS = 1000
 MAX_DEPTH = 32
-# Characters. Several catalogs end here.
+# Maximum length of a name, in characters. Several catalogs have this limit.
 MAX_NAME = 255
 
 
 def fields_of(rows: Sequence[dict[Any, Any]], depth: int = 0) -> list[tuple[str, pa.DataType]]:
-    """The fields that columns can hold, in order of first occurrence; the most frequent ones if there are too many."""
+    """Return the fields that columns can hold, in order of first occurrence. If there are too many, keeps the most frequent."""
     counts = Counter(name for row in rows for name in row if _is_name(name))
     kinds: dict[str, pa.DataType] = {}
     left = MAX_FIELDS
@@ -38,10 +38,10 @@ def fields_of(rows: Sequence[dict[Any, Any]], depth: int = 0) -> list[tuple[str,
 
 
 def widest(values: Sequence[Any], depth: int = 0) -> pa.DataType | None:
-    """The narrowest type that holds all values of the kind that most of them are.
+    """Return the narrowest type that holds all values of the most frequent kind.
 
-    ``depth`` is how many structs and lists are around them. The type is text if all values are None, and None if no column
-    holds them.
+    ``depth`` is the number of structs and lists around the values. The result is string if all values are None, and None if no
+    column can hold the values.
     """
     import pyarrow as pa
 
@@ -69,9 +69,9 @@ def widest(values: Sequence[Any], depth: int = 0) -> pa.DataType | None:
 def distinct(
     schema: pa.Schema, taken: Collection[str] = (), key: Callable[[str], str] = lambda name: name
 ) -> pa.Schema:
-    """A schema without fields that have the name of an earlier or ``taken`` one, at any depth of structs.
+    """Return a schema without fields whose name was used earlier or is in ``taken``, at any depth of structs.
 
-    Two names are equal if their ``key`` is. Structs without remaining fields are left out.
+    Names are compared by their ``key``. Structs that lose all fields are omitted.
     """
     import pyarrow as pa
 
@@ -103,7 +103,7 @@ def _distinct_type(kind: Any, key: Callable[[str], str]) -> Any:
 def _is_name(name: Any) -> bool:
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
         return False
-    # Half a surrogate pair is not UTF-8, and engines that are written in C end a name at NUL.
+    # A lone surrogate is not valid UTF-8, and engines written in C end a name at NUL.
     return not any(each == "\0" or "\ud800" <= each <= "\udfff" for each in name)
 
 
@@ -125,7 +125,7 @@ def _number(values: Sequence[Any]) -> pa.DataType:
     digits, scale = 0, 0
     for each in decimals:
         if not each.is_finite() or each.adjusted() >= DECIMAL_DIGITS:
-            # No type holds it: it is a problem whatever the column is.
+            # No type can hold this value, so it becomes a problem in any column.
             continue
         digits, scale = max(digits, each.adjusted() + 1), max(scale, -int(each.as_tuple().exponent))
     if all(type(value) is int for value in values):
@@ -135,7 +135,7 @@ def _number(values: Sequence[Any]) -> pa.DataType:
 
 
 def _size(kind: Any) -> int:
-    """The number of fields that a type counts for."""
+    """Return the number of fields that a type counts as."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):

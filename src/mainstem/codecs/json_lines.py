@@ -1,4 +1,4 @@
-"""JSON lines."""
+"""The codec for JSON lines."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-# Where Arrow refuses some messages they are cut into pieces until so few are left, which are read one by one.
+# If Arrow refuses some messages, they are split into pieces until this many are left, which are read one by one.
 FEWEST_AT_ONCE = 128
 PIECES = 32
-# To compile the screen takes as long as to read some hundred messages one by one.
+# Compiling the prefilter takes as long as reading several hundred messages one by one.
 FEWEST_SCREENED = 1024
-# Beyond this part of the messages most of the time goes into reading one by one, whatever the others cost.
+# If the prefilter rejects a larger fraction of the messages, most time is spent on reading one by one anyway.
 MOST_KEPT_BACK = 0.5
 
 
 class JsonLines(RowCodec):
-    """A message is a JSON object, or several, each on a line of its own.
+    """The codec for messages that contain one or more JSON objects, each on its own line.
 
-    Arrow's parser reads many messages at once. It is strict about types but not about digits, so messages with a number that it
-    may have rounded are read again, singly. If it refuses any line, the lines are screened: suspicious ones are read singly,
-    the others at once. If it still refuses, the messages are split into pieces. The rows do not depend on the way.
+    Arrow's parser reads many messages at once. It is strict about types but not about digits, so messages with a number that it may
+    have rounded are read again, one by one. If Arrow refuses any line, a prefilter selects suspicious lines; those are read one by
+    one, and the others at once. If Arrow still refuses, the messages are split into pieces. The rows are the same in every case.
     """
 
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
         return [_object(line) for line in payload.splitlines() if line.strip()]
 
     def encode(self, row: dict[str, Any]) -> bytes:
-        """Encode the row as one line. Times and decimals become text, as ``column`` reads them; bytes must be UTF-8."""
+        """Encode the row as one line. Times and decimals become text that ``column`` can read. Bytes must be UTF-8."""
         text = _ENCODER.encode(_of_json(row, ""))
         try:
             return text.encode()
@@ -52,14 +52,14 @@ class JsonLines(RowCodec):
         return self._decoded(self._parts(payloads, as_nullable(schema)), schema)
 
     def decode_array(self, payloads: pa.Array, schema: pa.Schema) -> Decoded:
-        """Like ``decode_batch``, for an array of bytes. Where each message is one line, none becomes an object of Python's.
+        """Like ``decode_batch``, for an array of bytes. If each message is one line, no Python objects are created for messages.
 
         Args:
-            payloads: The messages; a null has no rows.
-            schema: The schema that the columns have, exactly.
+            payloads: The messages. A null has no rows.
+            schema: The schema that the columns must have exactly.
 
         Returns:
-            The rows, and the reasons for messages without any.
+            The rows, and the reasons for messages without rows.
 
         Example:
             >>> find_codec("json").decode_array(pa.array([b'{"id": 1}', b"{"]), schema).origins
@@ -79,7 +79,7 @@ class JsonLines(RowCodec):
     def _parts(
         self, payloads: Sequence[bytes], schema: pa.Schema, first: int = 0, refused: Lines | None = None
     ) -> Iterator[tuple[int, Decoded]]:
-        """The messages in as few parts as possible; ``refused`` are their lines if Arrow has already refused them."""
+        """Decode the messages in as few parts as possible. ``refused`` are their lines if Arrow has already refused them."""
         count = len(payloads)
         if count > FEWEST_AT_ONCE:
             lines = refused or _lines(payloads)
@@ -96,7 +96,7 @@ class JsonLines(RowCodec):
             yield first, self._one_by_one(payloads, schema)
 
     def _screened(self, payloads: Sequence[bytes], lines: Lines, schema: pa.Schema) -> Decoded | None:
-        """The messages that the screen passes at once, the others singly; None if that is not possible."""
+        """Decode the messages that pass the prefilter at once, and the others one by one. Returns None if that is not possible."""
         passes = Prefilter(schema).accepts(list(lines))
         slow = set(compress(lines.origins, map(not_, passes)))
         if not slow or len(slow) > len(payloads) * MOST_KEPT_BACK:
@@ -106,21 +106,22 @@ class JsonLines(RowCodec):
     def _at_once(
         self, payloads: Sequence[bytes] | Lines, lines: Lines, schema: pa.Schema, slow: Collection[int] = ()
     ) -> Decoded | None:
-        """All messages by Arrow's parser, except those in ``slow`` and those that it may have read inexactly.
+        """Decode all messages with Arrow's parser, except those in ``slow`` and those that it may have read inexactly.
 
-        None if it refuses a line, or would read one differently from ``decode``. With ``slow`` the lines are screened.
+        Returns None if Arrow refuses a line or would read one differently from ``decode``. With ``slow``, the lines have passed the
+        prefilter.
         """
         import pyarrow as pa
 
         if slow:
-            # All lines of a message, or none.
+            # Keep or drop all lines of a message together.
             passes = [origin not in slow for origin in lines.origins]
             lines = Lines.of(list(compress(lines, passes)), list(compress(lines.origins, passes)))
         if not lines.are_objects():
             return None
         try:
             if not slow:
-                # Arrow takes lines that are not UTF-8. The screen does not.
+                # Arrow accepts lines that are not valid UTF-8, but the prefilter does not.
                 str(lines.data, "utf-8")
             table, doubtful = read_exactly(lines, schema, rescues=self.rescues)
         except (ValueError, pa.ArrowException):
@@ -163,19 +164,19 @@ def _leaf(values: list[Any], kind: Any) -> Any:
 
 
 def _as_integer(value: Any, kind: Any) -> Any:
-    """A value for an integer column. Many applications write 64-bit numbers as text, since JavaScript rounds them."""
+    """Convert a value for an integer column. Many applications write 64-bit numbers as text, because JavaScript rounds them."""
     if isinstance(value, str):
         return text_array([value], kind)[0].as_py()
-    # The sent text is what a float prints. From 2**53 on the float may be another integer.
+    # Use the text that was sent, which is what the float prints. From 2**53 on, the float may be a different integer.
     return Decimal(repr(value)) if isinstance(value, float) else value
 
 
-# JSON has four characters of white space; Python strips more.
+# JSON has four white-space characters. By default, Python strips more.
 _STRIP = methodcaller("strip", b" \t\r\n")
 
 
 def _lines(payloads: Sequence[bytes]) -> Lines:
-    """The lines of all messages that are not empty."""
+    """Return the nonempty lines of all messages."""
     lines = list(map(_STRIP, payloads))
     whole = b"".join(lines)
     if b"\n" not in whole and b"\r" not in whole and all(lines):
@@ -185,7 +186,7 @@ def _lines(payloads: Sequence[bytes]) -> Lines:
 
 
 def _lines_of_array(payloads: pa.Array) -> Lines | None:
-    """The messages as a line each; None where there is more to them, or they are few."""
+    """Return each message as a line, or None if a message may not be a single line or there are few messages."""
     import pyarrow as pa
 
     if payloads.type != pa.binary() or payloads.null_count or len(payloads) <= FEWEST_AT_ONCE:
@@ -195,8 +196,8 @@ def _lines_of_array(payloads: pa.Array) -> Lines | None:
 
 
 def _rescued(lines: Lines, table: pa.Table, schema: pa.Schema) -> tuple[dict[int, str], list[int]]:
-    """The fields that the schema lacks, by row, and the rows in which they cannot be read."""
-    # Arrow has inferred their types; keep the text.
+    """Return the fields that the schema lacks, by row, and the rows in which such fields cannot be read."""
+    # Arrow inferred types for these fields, so parse the original text again.
     extra = [table.column(i).is_valid().to_numpy() for i in range(len(schema), table.num_columns)]
     rows: list[dict[str, Any]] = []
     indices: list[int] = []
@@ -212,7 +213,7 @@ def _rescued(lines: Lines, table: pa.Table, schema: pa.Schema) -> tuple[dict[int
 
 
 def _joined(parts: Sequence[tuple[int, Decoded]], schema: pa.Schema) -> Decoded:
-    """Concatenate parts, each with the index of its first message."""
+    """Concatenate parts. Each comes with the index of its first message."""
     import pyarrow as pa
 
     origins: list[int] = []
@@ -227,7 +228,7 @@ def _joined(parts: Sequence[tuple[int, Decoded]], schema: pa.Schema) -> Decoded:
 
 
 def _merged(first: Decoded, second: Decoded, seconds: list[int]) -> Decoded:
-    """Merge the rows of two parts in the order of the messages; those of ``second`` are at ``seconds``."""
+    """Merge the rows of two parts in the order of the messages. ``seconds`` are the indexes of the messages in ``second``."""
     import numpy as np
     import pyarrow as pa
 
@@ -270,7 +271,7 @@ def _duplicate(name: str) -> ValueError:
 
 
 def _integer(text: str) -> int | float:
-    # Only a float has a negative zero.
+    # Only floats have a negative zero.
     return -0.0 if text == "-0" else integer_of(text)
 
 
@@ -278,7 +279,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_float=n
 
 
 class _KnownFields(JsonLines):
-    """Reads the fields of a schema, one message at a time. What Arrow passes over in the others is no problem here either."""
+    """Reads only the fields of a schema, one message at a time. Like Arrow, it ignores problems in other fields."""
 
     rescues = False
 
@@ -292,7 +293,7 @@ class _KnownFields(JsonLines):
 
 
 class _Unread:
-    """A number that is none of Python's."""
+    """A number that no Python type can hold, or another value that cannot be read."""
 
     def __init__(self, error: ValueError) -> None:
         self.error = error
@@ -322,7 +323,7 @@ _LENIENT = json.JSONDecoder(
 
 
 def _known(value: Any, kind: Any) -> Any:
-    """A value without what its type lacks. Raises ValueError for a part that cannot be read."""
+    """Return a value without the fields that its type lacks. Raises ValueError for a part that cannot be read."""
     import pyarrow as pa
 
     if isinstance(value, _Unread):
@@ -337,12 +338,12 @@ def _known(value: Any, kind: Any) -> Any:
     return value
 
 
-# NaN and infinities are no JSON: ``column`` would not read them as the same value.
+# JSON has no NaN or infinity, and ``column`` would not read them back as the same value.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def _of_json(value: Any, name: str) -> Any:
-    """A value as JSON. Raises ConfigurationError if it would not be read back as the same value."""
+    """Convert a value for JSON. Raises ConfigurationError if it would not be read back as the same value."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""Reads lines of JSON as columns by Arrow's parser, and finds the rows in which it may have lost digits.
+"""Reads JSON lines into columns with Arrow's parser, and finds the rows in which it may have lost digits.
 
-Arrow silently reads 9007199254740993.0 as a double that is one less, 1e400 as infinity, and a decimal modulo 2^128.
+Arrow silently reads 9007199254740993.0 as a double that is one less, 1e400 as infinity, and large decimals modulo 2^128.
 """
 
 from __future__ import annotations
@@ -19,18 +19,16 @@ if TYPE_CHECKING:
 
 # -- lines that Arrow's parser accepts ---------------------------------------------------------------------------------
 #
-# Arrow reads many lines eight times faster than Python reads them singly, but refuses all of them for one bad line. After that,
-# two regular expressions go over the lines, in linear time (RE2): the first matches a line that is a JSON object, the second a
-# known field whose value is not of its type.
-#
-# The filter is conservative: lines that it holds back are read singly, which is slower but never wrong. Lines that it passes may
-# still be refused by Arrow. The rows do not depend on it.
+# Arrow reads many lines eight times faster than Python reads them one by one, but refuses all of them because of one bad line. If
+# it does, two regular expressions are applied to the lines, in linear time (RE2). The first matches a line that is a JSON object.
+# The second matches a known field whose value has the wrong type.  The filter is conservative: lines that it rejects are read one
+# by one, which is slower but never wrong. Arrow may still refuse lines that pass. The rows do not depend on the filter.
 
 
-# Values inside values: each level makes the expression four times as long. Deeper lines are read one by one.
+# Nesting depth that the expression covers. Each level makes it four times as long. Deeper lines are read one by one.
 DEPTH = 2
 SPACE = r"[ \t]*"
-# Strings of well-formed UTF-8, byte by byte, and without half a surrogate pair, which no text column holds.
+# Strings in well-formed UTF-8, byte by byte, without lone surrogates, which no string column can hold.
 TEXT = (
     r'"(?:[\x20\x21\x23-\x5b\x5d-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}'
     r"|\xed[\x80-\x9f][\x80-\xbf]|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2}"
@@ -57,13 +55,13 @@ LINE = _line()
 
 
 class Prefilter:
-    """The lines that Arrow accepts for one schema."""
+    """Finds the lines that Arrow accepts for a schema."""
 
     def __init__(self, schema: pa.Schema) -> None:
         patterns: dict[str, set[str]] = {}
         for name, kind in _fields(schema):
             patterns.setdefault(name, set()).add(_misfit(kind))
-        # A name with different types at different depths is ambiguous.
+        # If a name has different types at different depths, it is ambiguous.
         known = [(name, each) for name, misfits in patterns.items() for each in misfits if each and len(misfits) == 1]
         self._misfits = "|".join(f'"{re.escape(name)}"{SPACE}:{SPACE}(?:{each})' for name, each in known)
 
@@ -91,7 +89,7 @@ def _fields(fields: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _misfit(kind: Any) -> str:
-    """The first characters that a value of this type cannot have; empty if unknown."""
+    """Return a pattern for the start of values that this type cannot have; empty if unknown."""
     import pyarrow.types as is_
 
     if is_.is_integer(kind):
@@ -99,7 +97,7 @@ def _misfit(kind: Any) -> str:
         sign = "" if is_.is_unsigned_integer(kind) else "-"
         return rf"[^{sign}0-9n \t]|-?[0-9]+[.eE]|-?[0-9]{{{digits + 1}}}"
     if is_.is_floating(kind):
-        # Numbers that may have been rounded are read one by one.
+        # Reject numbers that Arrow may round, so that they are read one by one.
         return r"[^-0-9n \t]|-?[0-9]{16}|-?[0-9.]+[eE]\+?[0-9]"
     if is_.is_boolean(kind):
         return r"[^tfn \t]"
@@ -112,22 +110,22 @@ def _misfit(kind: Any) -> str:
     return r"[^\[n \t]" if is_.is_list(kind) else ""
 
 
-# Values inside values. Arrow's inference recurs for each, until it has no stack and ends the process.
+# Maximum nesting depth. Arrow's inference recurs at each level, and crashes the process when it runs out of stack.
 MAX_NESTING = 64
 STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"')
 BRACKETS = re.compile(rb"[\[\]{}]")
-# Whole numbers up to here are exact in floating point of these bits.
+# Up to these values, integers are exact in floating point with that many bits.
 EXACT = {16: 2.0**11, 32: 2.0**24, 64: 2.0**53}
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines of JSON that follow each other in a buffer, without line ends.
+    """Consecutive lines of JSON in a buffer, without line ends.
 
     Attributes:
-        data: The text.
-        bounds: Where each line begins, and where the last one ends.
-        origins: The index of the message of each line.
+        data: The text of all lines.
+        bounds: The offset at which each line starts, and the end of the last one.
+        origins: For each line, the index of its message.
     """
 
     data: pa.Buffer
@@ -136,7 +134,7 @@ class Lines:
 
     @classmethod
     def of(cls, lines: Sequence[bytes], origins: Sequence[int]) -> Lines:
-        """These lines, joined."""
+        """Join lines into one buffer."""
         import numpy as np
         import pyarrow as pa
 
@@ -146,7 +144,7 @@ class Lines:
 
     @classmethod
     def of_array(cls, messages: pa.Array) -> Lines:
-        """The values of an array of bytes without nulls, each as a line; not copied."""
+        """Use each value of an array of bytes as a line, without copying. The array must not have nulls."""
         import numpy as np
 
         _, offsets, data = messages.buffers()
@@ -166,7 +164,7 @@ class Lines:
         return map(self.__getitem__, range(len(self)))
 
     def are_objects(self) -> bool:
-        """Whether each begins and ends as an object does. If they are as many objects as well, each is one."""
+        """Return whether each line starts and ends like an object. If there are also as many objects as lines, each line is one."""
         import numpy as np
 
         if not self.data.size or not (self.bounds[1:] > self.bounds[:-1]).all():
@@ -175,17 +173,18 @@ class Lines:
         return bool((raw[self.bounds[:-1]] == ord("{")).all() and (raw[self.bounds[1:] - 1] == ord("}")).all())
 
     def has_control_characters(self) -> bool:
-        """Whether there are any, such as line ends."""
+        """Return whether there are control characters, such as line ends."""
         import numpy as np
 
         return bool(np.frombuffer(self.data, np.uint8).min() < ord(" "))
 
 
 def read_exactly(lines: Lines, schema: pa.Schema, *, rescues: bool) -> tuple[pa.Table, set[int]]:
-    """Read lines at once.
+    """Read all lines at once.
 
-    Returns the table, with columns for fields that the nullable ``schema`` lacks after its own if it ``rescues`` them, and the rows
-    that must be read again. Raises ValueError or ArrowException if the lines have to be read in another way.
+    Returns the table and the rows that must be read again. If ``rescues``, columns for fields that ``schema`` lacks follow its own
+    columns. The fields of ``schema`` must be nullable. Raises ValueError or ArrowException if the lines must be read in another
+    way.
     """
     import pyarrow as pa
 
@@ -199,7 +198,7 @@ def read_exactly(lines: Lines, schema: pa.Schema, *, rescues: bool) -> tuple[pa.
     columns = []
     for item in schema:
         column = whole(table.column(item.name))
-        # Fields of a struct that the schema lacks change its type.
+        # If a struct has fields that the schema lacks, the column's type differs.
         if column.type != _read_as(item.type):
             raise ValueError(f"{item.name} has other members")
         column, mask = _converted(column, item.type)
@@ -211,7 +210,7 @@ def read_exactly(lines: Lines, schema: pa.Schema, *, rescues: bool) -> tuple[pa.
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
-    """The chunks of a column as one array; a single one is not copied."""
+    """Return the chunks of a column as one array. A single chunk is not copied."""
     import pyarrow as pa
 
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.combine_chunks().chunks)
@@ -239,10 +238,10 @@ def _read(lines: Lines, schema: pa.Schema, *, rescues: bool) -> pa.Table:
 
 
 def _is_any_deep(lines: Lines) -> bool:
-    """Whether a line has values inside each other beyond the limit."""
+    """Return whether a line is nested more deeply than the limit."""
     import numpy as np
 
-    # Both brackets that open are the same byte but for this bit.
+    # The bytes of the two opening brackets differ only in this bit.
     opening = places_of(np.frombuffer(lines.data, np.uint8), lambda part: (part | np.uint8(0x20)) == ord("{"))
     counts = np.diff(np.searchsorted(opening, lines.bounds))
     return any(_is_deep(lines[row]) for row in np.flatnonzero(counts > MAX_NESTING).tolist())
@@ -258,7 +257,7 @@ def _is_deep(line: bytes) -> bool:
 
 
 def _read_as(kind: Any) -> Any:
-    """The type that a field is read as: text for times and decimals, doubles for narrower numbers."""
+    """Return the type to read a field as: string for times and decimals, double for narrower floats."""
     import pyarrow as pa
     import pyarrow.types as is_
 
@@ -281,7 +280,7 @@ def _leaves(kind: Any) -> list[Any]:
 
 
 def _converted(column: Any, kind: Any) -> tuple[Any, Any]:
-    """A column in its type, and the rows that may have lost the sent value, or None."""
+    """Convert a column to its type. Also returns the rows that may have lost the original value, or None."""
     import pyarrow.types as is_
 
     if is_.is_struct(kind) and kind.num_fields:

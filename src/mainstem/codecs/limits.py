@@ -1,7 +1,7 @@
-"""The limits of a table: no null in a required column, and times in the years 1 to 9999, the range of Spark and Python.
+"""Enforces the limits of a table: no null in a required column, and only years 1 to 9999, the range of Spark and Python.
 
-A schema marks required columns by ``nullable=False``. Tables are nullable anyway, because a problem row has nothing in the
-codec's columns.
+A schema marks required columns with ``nullable=False``. The table's columns are nullable anyway, because a row for a problem has
+nothing in the codec's columns.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def as_nullable(kind: Any) -> Any:
 
 
 def within_limits(decoded: Decoded, schema: pa.Schema) -> Decoded:
-    """Turn messages with rows that break a limit into problems; return the other rows.
+    """Turn messages whose rows exceed a limit into problems, and return the other rows.
 
-    ``decoded`` has a column for each field of ``schema``, which marks required ones by ``nullable=False``. Never raises for a
-    value.
+    ``decoded`` has a column for each field of ``schema``, which marks required fields with ``nullable=False``. Never raises because
+    of a value.
     """
     import numpy as np
     import pyarrow as pa
@@ -109,7 +109,7 @@ def _items(column: Any, kind: Any) -> tuple[Any, list[tuple[Any, Any, str]]]:
         start, length = int(offsets[0]), len(rows)
         fields = kind.key_field, kind.item_field
         arrays = column.keys, column.items
-        # pyarrow's keys and items start where the offsets say, or at the start of the buffers, depending on its version.
+        # Depending on its version, pyarrow's keys and items start at the offsets or at the start of the buffers.
         arrays = tuple(each if len(each) == length else each.slice(start, length) for each in arrays)
         return rows, [(arrays[0], fields[0], ".key"), (arrays[1], fields[1], ".value")]
     lengths = pc.fill_null(pc.list_value_length(column), pa.scalar(0)).to_numpy(False)
@@ -142,7 +142,7 @@ def _outside_years(column: Any, kind: Any) -> Any:
         numbers, unit = column.view(pa.int64()), DAY_S * (10**3 if is_.is_date64(kind) else UNITS[kind.unit])
     first, end = (FIRST - EPOCH) * unit, (LAST + 1 - EPOCH) * unit
     if unit == DAY_S * UNITS["ns"]:
-        # 64 bits of nanoseconds end in the years 1677 and 2262.
+        # 64-bit nanoseconds cover only the years 1677 to 2262.
         return pc.and_(pc.is_valid(numbers), pa.scalar(False)).to_numpy(False)
     outside = pc.or_(pc.less(numbers, first), pc.greater_equal(numbers, end))
     return pc.fill_null(outside, False).to_numpy(False)

@@ -1,4 +1,4 @@
-"""Finds a codec by name: ours, one of another package, or ``package.module:Class``."""
+"""Finds a codec by name: one of Mainstem's, one from another package, or ``package.module:Class``."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ OWN = {
 
 
 def codec_names() -> list[str]:
-    """The names that ``find_codec`` accepts, besides ``module:Class``.
+    """Return the names that ``find_codec`` accepts besides ``module:Class``.
 
     Returns:
-        The names of Mainstem's codecs and of the entry points of the group ``mainstem.codecs``, sorted.
+        The names of Mainstem's codecs and of entry points in the group ``mainstem.codecs``, sorted.
 
     Example:
         >>> codec_names()
@@ -49,7 +49,7 @@ def find_codec(name: str, options: Mapping[str, str] | None = None) -> Codec:
         The codec.
 
     Raises:
-        ConfigurationError: There is no such codec, or an option is wrong.
+        ConfigurationError: The codec does not exist, or an option is invalid.
         MissingExtraError: A package that the codec needs is not installed.
 
     Example:

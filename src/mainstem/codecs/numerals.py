@@ -1,7 +1,8 @@
-"""Numbers as text, as in JSON and CSV: their values, and whether a column holds them.
+"""Converts numbers in text form, as in JSON and CSV, and checks whether a column can hold them.
 
-An integer is held if the column has exactly its value. A floating-point column holds any other number whose digits it returns:
-0.1 is held although no binary fraction equals it, but 0.12345678901234567890 is not, because a double has 0.12345678901234568.
+A column holds an integer only if it has exactly that value. A floating-point column holds any other number if it returns the same
+digits: it holds 0.1, although no binary fraction equals it, but not 0.12345678901234567890, because a double returns
+0.12345678901234568.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ if TYPE_CHECKING:
 INTEGER = re.compile(r"[+-]?[0-9]+")
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 NOT_FINITE = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
-# By Arrow's unit of time: the digits after the point, and its name.
+# For each of Arrow's time units, the number of digits after the point, and the unit's name.
 TIME_UNITS = {"s": (0, "seconds"), "ms": (3, "milliseconds"), "us": (6, "microseconds"), "ns": (9, "nanoseconds")}
-# Digits that always survive in a number of this many bits, without an exponent.
+# The number of digits, without an exponent, that always survive in a float with this many bits.
 SAFE_DIGITS = {16: 3, 32: 6, 64: 15}
-# The exponent of a number near zero, as JSON ends it: digits are lost there, or all of the number.
+# The end of a number near zero in JSON, from the minus sign of its exponent. Such a number loses digits, or all of its value.
 TINY = re.compile(rb"-[0-9]{3,}[ \t]*[,\]}]")
-# A run of digits is measured up to here; longer ones are compared one by one.
+# Runs of digits are measured up to this length. Longer ones are compared one by one.
 LONGEST_RUN = 20
 SCANNED_AT_ONCE = 1 << 18
 _MINUS, _DOT, _ZERO, _NINE, _E = b"-.09e"
 _AFTER_NUMBER = b",]} \teE"
-# Set in lower case letters.
+# This bit is set in lower-case letters.
 _LOWER = 0x20
 
 
 def number_of(text: str) -> float | Decimal:
-    """A number with a fraction or an exponent: a float if that prints the same number, else a Decimal."""
+    """Parse a number with a fraction or an exponent. Returns a float if it prints the same number, else a Decimal."""
     value = float(text)
     if len(text) <= SAFE_DIGITS[64] + 1 and "e" not in text and "E" not in text:
         return value
@@ -48,7 +49,7 @@ def number_of(text: str) -> float | Decimal:
 
 
 def decimal_of(text: str) -> Decimal:
-    """A number as a Decimal. Raises ValueError for an exponent beyond Python's."""
+    """Parse a number as a Decimal. Raises ValueError for an exponent that Python does not support."""
     try:
         return Decimal(text)
     except InvalidOperation:
@@ -91,7 +92,7 @@ def integer_of(text: str) -> int:
 
 
 def times_of(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Dates and times from ISO 8601 text. Raises ValueError for an invalid text, or one more precise than the unit."""
+    """Parse dates and times in ISO 8601. Raises ValueError for an invalid text or one more precise than the unit."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.types as is_
@@ -100,7 +101,7 @@ def times_of(texts: pa.Array, kind: pa.DataType) -> pa.Array:
         with suppress(pa.ArrowInvalid):
             return texts.cast(kind)
     if is_.is_timestamp(kind) or is_.is_time(kind):
-        # Python's times, through which those of a day go, end at microseconds.
+        # Times of day are converted through Python's times, which have only microseconds.
         unit = "us" if is_.is_time(kind) and kind.unit == "ns" else kind.unit
         digits, word = TIME_UNITS[unit]
         fraction = rf"(\.[0-9]{{{digits}}})" if digits else r"()\."
@@ -121,7 +122,7 @@ def _time(text: str, kind: Any) -> time:
 
 
 def _no_time(text: Any, kind: Any) -> str:
-    """Why a text is not a date or time of a type."""
+    """Explain why a text is not a date or time of a type."""
     import pyarrow as pa
     import pyarrow.types as is_
 
@@ -137,7 +138,7 @@ def _no_time(text: Any, kind: Any) -> str:
 
 
 def is_held(text: str, number: float) -> bool:
-    """Whether a floating-point number holds the text's number."""
+    """Return whether a floating-point number holds the number in the text."""
     if NOT_FINITE.fullmatch(text):
         return True
     exact = decimal_of(text)
@@ -148,7 +149,7 @@ def is_held(text: str, number: float) -> bool:
 
 
 def as_text(value: Any, name: str, where: str) -> str:
-    """Times in ISO 8601 and decimals in digits, as ``text_array`` reads them. Raises ConfigurationError for any other type."""
+    """Format times in ISO 8601 and decimals in digits, as ``text_array`` reads them. Raises ConfigurationError for other types."""
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, Decimal):
@@ -157,21 +158,21 @@ def as_text(value: Any, name: str, where: str) -> str:
 
 
 def decimal_text(value: Decimal) -> str:
-    """A decimal in digits, or with an exponent if there would be far more digits than a column holds."""
+    """Format a decimal in digits, or with an exponent if it would have far more digits than a column can hold."""
     is_short = value.is_finite() and abs(int(value.as_tuple().exponent)) <= 2 * DECIMAL_DIGITS
     return f"{value:f}" if is_short else str(value)
 
 
 def inexact_lines(bounds: Any, data: pa.Buffer, *, narrow: bool) -> set[int]:
-    """The lines with a fraction or a negative exponent that a double may not hold.
+    """Return the lines with a fraction or a negative exponent that a double may not hold.
 
-    ``bounds`` says where each line begins in ``data``, and where the last one ends; no number is at the end of a line.
-    ``narrow``: the number must be what the double prints, since it becomes a narrower one.
+    ``bounds`` are the offsets in ``data`` at which the lines start, and the end of the last one. No number may be at the end of a
+    line. With ``narrow``, the double must print as the same number, because it is converted to a narrower type later.
     """
     import numpy as np
 
     raw = np.frombuffer(data, np.uint8)
-    # Dots and minus signs, which follow each other in ASCII.
+    # Find dots and minus signs at once, because they are adjacent in ASCII.
     places = places_of(raw, lambda part: part - np.uint8(_MINUS) <= _DOT - _MINUS)
     is_dot = raw[places] == _DOT
     found = [*_long_fractions(data, raw, places[is_dot], narrow=narrow), *_tiny(data, raw, places[~is_dot])]
@@ -181,7 +182,7 @@ def inexact_lines(bounds: Any, data: pa.Buffer, *, narrow: bool) -> set[int]:
 
 
 def places_of(raw: Any, is_wanted: Callable[[Any], Any]) -> Any:
-    """The indices of the bytes for which ``is_wanted`` of some of them is true; what it makes stays in the processor's cache."""
+    """Return the indexes of the bytes for which ``is_wanted`` is true. Works in blocks that fit into the processor's cache."""
     import numpy as np
 
     starts = range(0, len(raw), SCANNED_AT_ONCE)
@@ -189,7 +190,7 @@ def places_of(raw: Any, is_wanted: Callable[[Any], Any]) -> Any:
 
 
 def _digits(raw: Any, places: Any) -> Any:
-    """Whether there is a digit at each place, all of which are inside."""
+    """Return whether there is a digit at each place. Places outside the data are clipped to it."""
     import numpy as np
 
     at = raw[np.clip(places, 0, len(raw) - 1)]
@@ -197,14 +198,14 @@ def _digits(raw: Any, places: Any) -> Any:
 
 
 def _tiny(data: pa.Buffer, raw: Any, signs: Any) -> list[int]:
-    """The minus signs of exponents of numbers so near zero that digits are lost."""
+    """Return the minus signs in exponents of numbers that are so near zero that they lose digits."""
     before = raw[signs - 1] | _LOWER
     signs = signs[(before == _E) & _digits(raw, signs + 3)]
     return [place for place in signs.tolist() if TINY.match(data, place)]
 
 
 def _long_fractions(data: pa.Buffer, raw: Any, dots: Any, *, narrow: bool) -> list[int]:
-    """The decimal points of numbers that a double may not hold."""
+    """Return the decimal points of numbers that a double may not hold."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -216,13 +217,13 @@ def _long_fractions(data: pa.Buffer, raw: Any, dots: Any, *, narrow: bool) -> li
             length += inside
         return length
 
-    # One of the two runs has half of the digits at least.
+    # At least half of the digits are on one side of the point.
     half = (SAFE_DIGITS[64] + 1) // 2
     dots = dots[_digits(raw, dots - half) | _digits(raw, dots + half)]
     before, after = run(-1), run(1)
     has_zero = (before == 1) & (raw[dots - 1] == _ZERO)
     chosen = (before > 0) & (after > 0) & (before + after - has_zero > SAFE_DIGITS[64])
-    # Inside of a text other bytes follow.
+    # In a string, other bytes follow the digits.
     chosen &= (after == LONGEST_RUN) | np.isin(raw[np.clip(dots + after + 1, 0, len(raw) - 1)], list(_AFTER_NUMBER))
     dots, before, after = dots[chosen], before[chosen], after[chosen]
     if not len(dots):
@@ -232,7 +233,7 @@ def _long_fractions(data: pa.Buffer, raw: Any, dots: Any, *, narrow: bool) -> li
     buffers = [None, pa.py_buffer(bounds), data]
     slices = pa.Array.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
     texts = slices.take(pa.array(np.arange(0, len(bounds) - 1, 2))).cast(pa.large_string())
-    # A number that equals its double's text is held. The text has no exponent, and may be cut.
+    # A double holds a number if it prints as the same text. The text lacks any exponent, and may be truncated.
     prints = pc.equal(texts.cast(pa.float64()).cast(pa.large_string()), texts).to_numpy(zero_copy_only=False)
     is_whole = (before < LONGEST_RUN) & (after < LONGEST_RUN) & ((raw[dots + after + 1] | _LOWER) != _E)
     doubtful = ~(prints & is_whole)

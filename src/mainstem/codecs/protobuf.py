@@ -1,4 +1,4 @@
-"""Protobuf messages, alone or in Confluent's framing."""
+"""The codec for Protobuf messages, without framing or in Confluent's framing."""
 
 from __future__ import annotations
 
@@ -27,20 +27,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FRAMINGS = ("none", "confluent")
-# Of the indexes that name a message: a message is nested in no more.
+# Maximum number of indexes that identify a message type. Message types are not nested more deeply.
 MAX_INDEXES = 64
-# Types in memory, by number and indexes; beyond them all are made again.
+# Maximum number of cached types, by schema number and indexes. When it is reached, the cache is cleared.
 MAX_READINGS = 1024
 
 
 class Protobuf(RowCodec):
-    """A message of one type. Needs ``mainstem[codecs]``.
+    """The codec for Protobuf messages of one type. Needs ``mainstem[codecs]``.
 
-    Options: ``descriptors``, a file of ``protoc --include_imports --descriptor_set_out``, and ``message``, the full name in it;
-    or ``module``, a generated class such as ``tides_pb2:Trade``; ``framing``: ``none`` or ``confluent``; ``schemas``, a
-    directory of such files by number (``17.desc``), or ``registry``, the URL of a Schema Registry, with ``registry_user``,
-    ``registry_ca``, ``registry_insecure``; ``id``, the number to write; ``timestamps``: ``us``, or ``ns`` for int64
-    nanoseconds.
+    Options: ``descriptors``, a file made by ``protoc --include_imports --descriptor_set_out``, and ``message``, a full name in it;
+    or ``module``, a generated class such as ``tides_pb2:Trade``; ``framing``: ``none`` or ``confluent``; ``schemas``, a directory
+    of such files by number (``17.desc``), or ``registry``, the URL of a Schema Registry, with ``registry_user``, ``registry_ca``,
+    ``registry_insecure``; ``id``, the number to write; ``timestamps``: ``us``, or ``ns`` for int64 nanoseconds.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class Protobuf(RowCodec):
         _ = self._reader
 
     def __getstate__(self) -> dict[str, Any]:
-        # Descriptors are made again in each process.
+        # Each process makes the descriptors again.
         parsed = {name for name, value in vars(type(self)).items() if isinstance(value, cached_property)}
         return {name: value for name, value in self.__dict__.items() if name not in parsed}
 
@@ -124,11 +123,11 @@ class Protobuf(RowCodec):
 
     @cached_property
     def _readings(self) -> dict[tuple[int, ...], tuple[Any, _Reading]]:
-        """By number and indexes: the file, and how its messages are read."""
+        """The file and the reader of each message type, by schema number and indexes."""
         return {}
 
     def _reading(self, payload: bytes) -> tuple[_Reading, int]:
-        """How a message is read, and where it begins. Raises ValueError for a message of another type."""
+        """Return the reader for a message, and the offset at which it starts. Raises ValueError for a message of another type."""
         if not self._is_framed:
             assert self._reader is not None, "framing=none has descriptors"
             return self._reader, 0
@@ -147,7 +146,7 @@ class Protobuf(RowCodec):
         return self._readings[key][1], start
 
     def _reading_of(self, descriptor: Any) -> _Reading:
-        """How messages of a type are read. Raises ValueError if it is not the options' type."""
+        """Return the reader for a message type. Raises ValueError if the options name another type."""
         name = self._name if self._reader is None else self._reader.descriptor.full_name
         if name and descriptor.full_name != name:
             raise ValueError(f"the message {descriptor.full_name!r}, not {name!r}")
@@ -168,7 +167,7 @@ class Protobuf(RowCodec):
         return head + self._reader.write(row)
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
-        """The type's schema, or without a type, that of the sample's message whose schema has the highest number."""
+        """Return the schema of the type. Without a type, uses the sample message whose schema has the highest number."""
         if self._reader is not None:
             return self._reader.schema()
         framed = [each for each in sample if len(each) > 5 and each[0] == 0]
@@ -237,7 +236,7 @@ def _file(data: bytes) -> Any:
 
 
 def _files(data: bytes) -> list[Any]:
-    """The files of a set, each after its imports. Raises ConfigurationError."""
+    """Return the files of a descriptor set, each after its imports. Raises ConfigurationError."""
     from google.protobuf import descriptor_pb2
     from google.protobuf.message import DecodeError
 
@@ -251,7 +250,7 @@ def _files(data: bytes) -> list[Any]:
 
 
 def _pool(files: list[Any]) -> Any:
-    """A pool of these files and Protobuf's own. Raises ConfigurationError."""
+    """Make a descriptor pool of these files and Protobuf's own. Raises ConfigurationError."""
     from google.protobuf import (
         any_pb2,
         descriptor_pb2,
@@ -281,7 +280,7 @@ def _pool(files: list[Any]) -> Any:
 
 
 def _indexes(payload: bytes, at: int) -> tuple[list[int], int]:
-    """The indexes that name a message in its file, and where the message begins. Raises ValueError."""
+    """Read the indexes that identify a message type in its file, and the message's offset. Raises ValueError."""
     count, at = _varint(payload, at)
     if count == 0:
         return [0], at
@@ -312,7 +311,7 @@ def _zigzag(value: int) -> bytes:
 
 
 def _proto_of(file: Any) -> Any:
-    """A file as in descriptor.proto, whose order of messages the indexes refer to."""
+    """Return a file as a descriptor.proto message. The indexes refer to its order of message types."""
     from google.protobuf import descriptor_pb2
 
     proto = descriptor_pb2.FileDescriptorProto()
@@ -321,7 +320,7 @@ def _proto_of(file: Any) -> Any:
 
 
 def _message_at(file: Any, indexes: list[int]) -> Any:
-    """The message of a file at these indexes. Raises ValueError."""
+    """Return the message type at these indexes of a file. Raises ValueError."""
     proto = _proto_of(file)
     messages, names = proto.message_type, [proto.package] if proto.package else []
     for index in indexes:

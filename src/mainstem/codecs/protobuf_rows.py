@@ -1,7 +1,7 @@
-"""Protobuf messages as rows and back.
+"""Converts Protobuf messages to rows and back.
 
-A column holds every value of its field. Spark has no unsigned integers, so uint32 becomes int64 and uint64 a decimal. Fields
-without presence have their default; unset ones are null otherwise.
+A column can hold every value of its field. Spark has no unsigned integers, so uint32 becomes int64 and uint64 becomes a decimal.
+If a field is not set, it has its default if it has no presence, and is null otherwise.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Messages inside messages. The runtime's parser ends at 100.
+# Maximum nesting depth of messages. The runtime's parser stops at 100.
 MAX_DEPTH = 64
-# Fields in the whole tree: a message is counted wherever it is used.
+# Maximum number of fields in the whole tree. A message counts at each use.
 MAX_FIELDS = 20_000
-# Of one message: some hundred megabytes of Python objects.
+# The limit per message, which corresponds to several hundred megabytes of Python objects.
 MAX_VALUES = 1 << 24
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NS = 1_000_000_000
 INT_64 = 1 << 63
-# By FieldDescriptorProto.Type number: the Arrow type and the Python type.
+# The numbers in FieldDescriptorProto.Type.
 DOUBLE, FLOAT, INT64, UINT64, INT32, FIXED64, FIXED32, BOOL, STRING, GROUP, MESSAGE, BYTES, UINT32, ENUM = range(1, 15)
 SFIXED32, SFIXED64, SINT32, SINT64 = range(15, 19)
 UNSIGNED_64 = (UINT64, FIXED64)
@@ -46,7 +46,7 @@ WRAPPERS = tuple(
 
 
 class Budget:
-    """How many more values one message may have."""
+    """The number of values that one message may still have."""
 
     def __init__(self) -> None:
         self._left = MAX_VALUES
@@ -59,7 +59,7 @@ class Budget:
 
 @dataclass
 class Field:
-    """A field as a column. ``read`` and ``write`` convert one value, for lists and maps one item."""
+    """A field as a column. ``read`` and ``write`` convert one value, or one item of a list or map."""
 
     name: str
     arrow: Any
@@ -156,7 +156,7 @@ def _set(message: Any, each: Field, value: Any, where: str) -> None:
 
 
 def _unknown(message: Any, budget: Budget) -> dict[str, Any]:
-    """The fields that the descriptor lacks, by number; repeated ones as lists."""
+    """Return the fields that the descriptor lacks, by number. Repeated ones are lists."""
     from google.protobuf.unknown_fields import UnknownFieldSet
 
     return _numbered(UnknownFieldSet(message), budget)
@@ -177,7 +177,7 @@ def _numbered(unknown: Any, budget: Budget) -> dict[str, Any]:
 
 
 class Messages:
-    """Makes the fields of messages. ``class_of`` maps descriptors to classes; ``nanos``: times are int64."""
+    """Makes the fields of message types. ``class_of`` maps descriptors to classes. With ``nanos``, times are int64."""
 
     def __init__(self, class_of: Callable[[Any], Any], *, nanos: bool) -> None:
         self._class_of, self._nanos, self._count = class_of, nanos, 0
@@ -205,7 +205,7 @@ class Messages:
         else:
             arrow, read, write, message = self._value(each, around)
             result = Field(each.name, arrow, read, write, each, message=message)
-        # `label` is gone from newer runtimes, `is_repeated` is not in older ones.
+        # Newer runtimes lack `label`, and older ones lack `is_repeated`.
         repeated = getattr(each, "is_repeated", None)
         result.is_repeated = bool(repeated if repeated is not None else each.label == each.LABEL_REPEATED)
         if result.is_repeated and not is_map:
@@ -214,7 +214,7 @@ class Messages:
         return result
 
     def _value(self, each: Any, around: tuple[str, ...]) -> tuple[Any, Any, Any, Message | None]:
-        """The Arrow type of one value, its conversions, and its message type."""
+        """Return the Arrow type of one value, its two conversions, and its message type."""
         import pyarrow as pa
 
         if each.message_type is not None:
@@ -303,7 +303,7 @@ def _of_nanos(make: Any, value: Any) -> Any:
         raise ValueError(f"{value!r:.60} is not a number of nanoseconds")
     seconds, nanos = divmod(value, NS)
     if nanos and seconds < 0 and make.DESCRIPTOR.full_name == TIMES[1]:
-        # Both parts of a duration have one sign.
+        # The seconds and nanoseconds of a duration must have the same sign.
         seconds, nanos = seconds + 1, nanos - NS
     return make(seconds=seconds, nanos=nanos)
 
@@ -317,7 +317,7 @@ def _json(value: Any) -> str:
 def _of_json(value: Any, make: Any) -> Any:
     from google.protobuf import json_format
 
-    # All numbers of these messages are doubles.
+    # In these messages, all numbers are doubles.
     return json_format.ParseDict(json.loads(value, parse_int=_double, parse_float=_double), make())
 
 

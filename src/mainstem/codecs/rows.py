@@ -1,9 +1,10 @@
-"""Messages with their metadata and decoded columns as rows, for ingest, exports and DataFrames.
+"""Combines messages with their metadata and decoded columns into rows, for ingest, exports and DataFrames.
 
-The columns are the message's own, ``problem``, the codec's, ``rescued`` and ``payload``. If the codec cannot read a message, a
-value has another type than its column, or there are no rows, the message becomes a row with a reason in ``problem``, itself in
-``payload``, and nulls in the codec's columns. So these columns are nullable even if the schema requires a value; a message
-without it is such a row. Fields that the schema lacks are in ``rescued``, as JSON.
+The columns are those of the message, ``problem``, those of the codec, ``rescued`` and ``payload``. If the codec cannot read a
+message, if a value has another type than its column, or if the message has no rows, it becomes a row with the reason in
+``problem``, its bytes in ``payload``, and nulls in the codec's columns. So the codec's columns are nullable even if the schema
+requires a value; a message that lacks a required value becomes such a row. Fields that the schema lacks go to ``rescued``, as
+JSON.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ if TYPE_CHECKING:
     from mainstem.codecs.base import Codec, Decoded
 
 PROBLEM = "problem"
-# After the codec's columns: fields that the schema lacks, as JSON, and the message if there is a problem.
+# The columns after the codec's: fields that the schema lacks, as JSON, and the payload if there is a problem.
 RESCUE_COLUMNS = ("rescued", "payload")
-# Which row of its message a row is, from 0.
+# The index of a row within its message, from 0.
 ROW = "mainstem.message_row"
 EMPTY, NO_ROWS = "the message is empty", "the message has no rows"
 NULL_MESSAGE = "there is no message"
-# Characters. The whole message is in the row as well.
+# In characters. The row also contains the whole message.
 MAX_REASON = 1000
 
 
 class DecodedRows:
-    """Turns batches of messages into batches of rows. It is pickled to Spark's workers, so it holds plain values.
+    """Turns batches of messages into batches of rows. It is pickled to Spark's workers, so it holds only plain values.
 
-    ``schema`` has the codec's columns, ``known`` the message's columns to keep, and ``payload`` names the column of the
-    messages. ``columns`` are the row columns to fill, perhaps with ``ROW``; None for all but ``ROW``. ``skips`` names a column with
-    the reason why a message is not decoded, null if it is: the row has that problem, or none if the text is empty. Raises
-    ConfigurationError if a name is used twice.
+    ``schema`` has the codec's columns, ``known`` the message's columns to keep, and ``payload`` names the column with the messages.
+    ``columns`` are the columns to return, which may include ``ROW``; None returns all except ``ROW``. ``skips`` names a column with
+    the reason why a message should not be decoded, or null to decode it. The reason becomes the row's problem; an empty reason
+    means no problem. Raises ConfigurationError if a name is used twice.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class DecodedRows:
         decode_array = _array_decoder(self._codec)
         if decode_array is not None:
             return decode_array(messages, self._schema)
-        # A null is not a message, and stays a row.
+        # A null is not a message, but still becomes a row.
         payloads: Any = [b"" if value is None else value for value in messages.to_pylist()]
         return self._codec.decode_batch(payloads, self._schema)
 
@@ -120,7 +121,7 @@ class DecodedRows:
         origins = np.concatenate([np.asarray(each, np.int64) for each in (decoded.origins, failed)])
         schema = self.schema(batch.schema)
         if failed and count:
-            # In the order of the messages.
+            # Restore the order of the messages.
             order = np.argsort(origins, kind="stable")
             origins, indices = origins[order], pa.array(order)
             made = {name: column.take(indices) for name, column in made.items() if name in schema.names}
@@ -135,13 +136,13 @@ class DecodedRows:
 
 
 def _array_decoder(codec: Codec) -> Callable[[pa.Array, pa.Schema], Decoded] | None:
-    """What reads an array faster than its values, if the codec has it; none if a subclass reads messages in another way."""
+    """Return the codec's faster method for arrays, or None if it has none or a subclass overrides ``decode_batch``."""
     kind = next(each for each in type(codec).__mro__ if "decode_batch" in vars(each))
     return getattr(codec, "decode_array", None) if "decode_array" in vars(kind) else None
 
 
 def _after_nulls(count: int, values: list[Any], kind: Any) -> Any:
-    """A column of ``count`` nulls, then these values."""
+    """Make a column of ``count`` nulls followed by these values."""
     import pyarrow as pa
 
     if not values:
@@ -150,7 +151,7 @@ def _after_nulls(count: int, values: list[Any], kind: Any) -> Any:
 
 
 def _valid(reason: str) -> str:
-    """A reason as valid text: it may quote a lone surrogate or a whole message."""
+    """Make a reason valid text. It may quote a lone surrogate or a whole message."""
     return reason[:MAX_REASON].encode("utf-8", "backslashreplace").decode()
 
 

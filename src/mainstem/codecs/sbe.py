@@ -1,4 +1,4 @@
-"""SBE messages as rows: a table is one message of the schema."""
+"""The codec for SBE messages. It reads one message type of a schema."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # -- schemas of Simple Binary Encoding ---------------------------------------------------------------------------------
 
 
-# Primitive type: (code of struct, null value).
+# For each primitive type, its code in ``struct`` and its null value.
 PRIMITIVES: dict[str, tuple[str, Any]] = {
     "char": ("c", b"\0"),
     "int8": ("b", -(1 << 7)),
@@ -35,16 +35,16 @@ PRIMITIVES: dict[str, tuple[str, Any]] = {
     "float": ("f", None),
     "double": ("d", None),
 }
-# A group announces its entries; more than this in one message is a corrupt count.
+# Each group states its number of entries. A higher number in one message is corrupt.
 MAX_ENTRIES = 65_534
-# More than any message has; without a limit an attribute could ask for more memory than there is.
+# Longer than any message. Without a limit, an attribute could demand more memory than there is.
 MAX_LENGTH = 1 << 24
 WHOLE = frozenset(name for name in PRIMITIVES if "int" in name)
 
 
 @dataclass
 class Type:
-    """A primitive, an array of one, a constant, an enum or a set (with ``names``), or a composite (with ``members``)."""
+    """A primitive type, an array of one, a constant, an enum or set (with ``names``), or a composite (with ``members``)."""
 
     name: str
     primitive: str = ""
@@ -65,7 +65,7 @@ class Type:
         return struct.calcsize("<" + PRIMITIVES[self.primitive][0]) * self.length
 
     def read(self, data: bytes, at: int, order: str) -> Any:
-        """The value at an offset, None for the null value. Raises struct.error past the end."""
+        """Return the value at an offset, or None for the null value. Raises struct.error past the end of the data."""
         if self.constant is not None:
             return self.constant
         if self.members:
@@ -92,7 +92,7 @@ class Type:
         return None if self.is_optional and is_null else value
 
     def _name(self, value: Any, null: Any) -> str | None:
-        """The name of an enum's value, None for the null value. Raises ValueError for an unknown value."""
+        """Return the name of an enum's value, or None for the null value. Raises ValueError for an unknown value."""
         if value not in self.names and value != null:
             raise ValueError(f"{self.name} has no value {value!r}")
         return self.names.get(value)
@@ -100,7 +100,7 @@ class Type:
 
 @dataclass
 class Block:
-    """Fields at fixed offsets, then groups of blocks, then variable-length data: a message, or a group's entry."""
+    """A message, or an entry of a group: fields at fixed offsets, then groups of blocks, then variable-length data."""
 
     name: str
     template_id: int = 0
@@ -112,7 +112,7 @@ class Block:
 
 
 class SbeSchema:
-    """A whole schema. Raises ValueError if the XML is not a schema of SBE or incomplete."""
+    """A whole schema. Raises ValueError if the XML is not an SBE schema or is incomplete."""
 
     def __init__(self, xml: str) -> None:
         try:
@@ -205,7 +205,7 @@ class SbeSchema:
         return of
 
     def decode(self, data: bytes) -> tuple[Block, dict[str, Any]] | None:
-        """The message's name and values; None for an unknown template. Raises ValueError if it is truncated."""
+        """Return the message type and the values, or None for an unknown template. Raises ValueError for a truncated message."""
         try:
             head = self.header.read(data, 0, self.order)
             block = self.messages.get(head["templateId"])
@@ -217,7 +217,7 @@ class SbeSchema:
         return block, values
 
     def _read(self, block: Block, data: bytes, at: int, length: int) -> tuple[dict[str, Any], int]:
-        # A writer of an older version has a shorter block: fields past its end are missing.
+        # Writers with an older schema version have a shorter block. Fields past its end are missing.
         values: dict[str, Any] = {
             name: kind.read(data, at + offset, self.order) if offset + kind.size <= length else None
             for name, offset, kind in block.fields
@@ -244,7 +244,7 @@ class SbeSchema:
         return values, at
 
     def _announced(self, name: str, kind: Type, data: bytes, at: int) -> tuple[int, int]:
-        """The length of variable-length data, and of its length field."""
+        """Return the length of variable-length data, and the length of its length field."""
         for part, offset, member in kind.members:
             if part == "length":
                 return int(member.read(data, at + offset, self.order)), offset + member.size
@@ -252,7 +252,7 @@ class SbeSchema:
 
 
 def _whole(element: Element, name: str, default: int) -> int:
-    """An attribute that is an offset or a length."""
+    """Parse an attribute that is an offset or a length."""
     value = int(element.get(name) or default)
     if not 0 <= value <= MAX_LENGTH:
         raise ValueError(f"{name} {value} of {element.get('name')!r} must be from 0 to {MAX_LENGTH}")
@@ -260,7 +260,7 @@ def _whole(element: Element, name: str, default: int) -> int:
 
 
 def _with_numbers(kind: Type, *names: str) -> Type:
-    """Check that the members of a composite that hold lengths are single integers that are always present."""
+    """Check that the members that hold a composite's lengths are single integers that are always present."""
     members = {name: member for name, _, member in kind.members}
     for name in names:
         member = members.get(name)
@@ -274,9 +274,9 @@ def _tag(element: Element) -> str:
 
 
 class Sbe(RowCodec):
-    """Options: ``xml``, the file of the schema, and ``message``, the one to read; others are problems.
+    """The codec for SBE. Options: ``xml``, the schema's file, and ``message``, the type to read. Other types become problems.
 
-    Groups become lists of structs, composites structs, enums texts, sets lists of texts, and variable-length data binary.
+    Groups become lists of structs, composites structs, enums strings, sets lists of strings, and variable-length data binary.
     """
 
     def __init__(self, *, xml: str = "", message: str = "", **options: str) -> None:
@@ -318,7 +318,7 @@ def _fields(block: Block) -> list[Any]:
     return fields
 
 
-# Spark has no unsigned integers: each goes into the next larger one.
+# Spark has no unsigned integers, so use the next larger type.
 _NUMBERS = {
     "int8": "int8",
     "int16": "int16",
@@ -341,6 +341,6 @@ def _arrow(kind: Type) -> Any:
         return pa.list_(pa.string())
     if kind.names or kind.primitive == "char" or isinstance(kind.constant, str):
         return pa.string()
-    # 64 bits without a sign fit no integer of Spark's.
+    # No integer type of Spark holds unsigned 64-bit values.
     number = pa.decimal128(20, 0) if kind.primitive == "uint64" else getattr(pa, _NUMBERS[kind.primitive])()
     return pa.list_(number) if kind.length > 1 and kind.constant is None else number

@@ -1,10 +1,10 @@
-"""Schemas by number, from a directory of files or from a Confluent Schema Registry.
+"""Looks up schemas by number, in a directory of files or in a Confluent Schema Registry.
 
-A registry needs only one request, ``GET /schemas/ids/<id>``, made here with bounded size and time; the registry's own client
-brings librdkafka and bounds neither.
+A registry needs only one request, ``GET /schemas/ids/<id>``. This module makes it with bounded size and time. The registry's own
+client brings librdkafka and bounds neither.
 
-A missing schema is the message's problem. A registry that does not respond is not: after retries it raises ``StoreError``, so a
-query fails and is retried instead of keeping good messages as bad ones.
+If a schema is missing, that is the message's problem. If a registry does not respond, it is not: after retries this raises
+``StoreError``, so that a query fails and is retried, instead of storing good messages as bad ones.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from mainstem.store.retry import Retry, TransientError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Longer ones are no schemas: the registry's own limit is 1 MiB.
+# A longer text is not a schema: the registry's own limit is 1 MiB.
 MAX_SCHEMA_LENGTH = 1 << 20
-# A JSON text of such a schema may escape each of its characters.
+# The JSON text of such a schema may escape every character.
 MAX_RESPONSE_LENGTH = 6 * MAX_SCHEMA_LENGTH
-# A topic has few versions of its schema; beyond these the one that was used least recently is read again.
+# A topic has few versions of its schema. When there are more, the least recently used one is dropped and read again when needed.
 MAX_SCHEMAS = 256
-# Numbers that are known to have no schema. A number is four bytes of a payload: a hostile stream may hold any of them.
+# Cached numbers without a schema. A number is four bytes of a payload, so a hostile stream can contain any number.
 MAX_UNKNOWN = 1024
-# Then no more than one number that is not known is looked up in this time.
+# Once that many are cached, at most one unknown number is looked up per this interval.
 UNKNOWN_PAUSE_NS = NS_PER_SECOND
 TIMEOUT_S = 10.0
 READ_LENGTH = 1 << 16
@@ -45,12 +45,12 @@ MAGIC = 0
 
 
 class UnknownSchemaError(ValueError):
-    """There is no schema with that number."""
+    """No schema has that number."""
 
 
 @dataclass(frozen=True)
 class SchemaText:
-    """A stored schema: its text, its format (AVRO, PROTOBUF), and whether it refers to others."""
+    """A stored schema: its text, its format (AVRO, PROTOBUF), and whether it refers to other schemas."""
 
     text: str
     format: str
@@ -58,7 +58,7 @@ class SchemaText:
 
 
 class SchemaDirectory:
-    """Files named by schema number: ``17.avsc``, or ``17.desc``, which becomes base64, as in a registry."""
+    """A directory of files named by schema number: ``17.avsc``, or ``17.desc``, which is returned in base64, as by a registry."""
 
     def __init__(self, path: str, suffix: str) -> None:
         self._path, self._suffix = Path(path), suffix
@@ -66,7 +66,7 @@ class SchemaDirectory:
             raise ConfigurationError(f"the option schemas: {path} is not a directory")
 
     def read(self, number: int) -> SchemaText:
-        """The schema with a number. Raises UnknownSchemaError, or StoreError if the file cannot be read."""
+        """Return the schema with a number. Raises UnknownSchemaError, or StoreError if the file cannot be read."""
         file = self._path / f"{number}{self._suffix}"
         try:
             if self._suffix == ".avsc":
@@ -79,9 +79,10 @@ class SchemaDirectory:
 
 
 class SchemaRegistry:
-    """A Confluent Schema Registry. Pickled to Spark's workers with its credentials, which never appear in texts.
+    """A Confluent Schema Registry. It is pickled to Spark's workers with its credentials, which never appear in texts.
 
-    ``user`` is NAME:PASSWORD, by default the environment variable MAINSTEM_REGISTRY_USER; ``ca`` is a file of trusted authorities.
+    ``user`` is NAME:PASSWORD, by default from the environment variable MAINSTEM_REGISTRY_USER. ``ca`` is a file of trusted
+    authorities.
     """
 
     def __init__(self, url: str, *, user: str = "", ca: str = "", insecure: bool = False) -> None:
@@ -107,7 +108,7 @@ class SchemaRegistry:
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json", "User-Agent": "mainstem"}
         if user:
             self._headers["Authorization"] = "Basic " + base64.b64encode(user.encode()).decode()
-        # The text goes to workers that may not have the file.
+        # Read the file here, because the workers may not have it.
         self._authorities = read_text(Path(ca)) if ca else None
         self._context()
 
@@ -129,7 +130,7 @@ class SchemaRegistry:
             if not isinstance(text, str):
                 raise TypeError("the schema is not text")
             others = [str(each.get("name")) for each in value.get("references") or ()]
-            # Those of Protobuf itself are known.
+            # Protobuf's own files are always available.
             others = [name for name in others if not name.startswith("google/protobuf/")]
             return SchemaText(text, str(value.get("schemaType", "AVRO")), bool(others))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -144,7 +145,7 @@ class SchemaRegistry:
             raise ConfigurationError(f"the option registry_ca: {error}") from None
 
     def _connection(self, target: str) -> tuple[http.client.HTTPConnection, str]:
-        """A connection to the registry, or to its proxy, and the target to request."""
+        """Return a connection to the registry or to its proxy, and the target to request."""
         context = self._context()
         host, port, proxy = self._host, self._port, urlsplit(proxy_for(self._host, is_tls=context is not None))
         if proxy.hostname:
@@ -158,7 +159,7 @@ class SchemaRegistry:
         return connection, target
 
     def _get(self, target: str) -> tuple[int, bytes]:
-        """The status and body of one request, within the limits of time and length."""
+        """Return the status and body of one request, within the limits on time and length."""
         until_ns = SYSTEM_CLOCK.monotonic_ns() + int(TIMEOUT_S * NS_PER_SECOND)
         connection, target = self._connection(target)
         try:
@@ -187,7 +188,7 @@ class SchemaRegistry:
 def schemas_of(
     schemas: str, registry: str, suffix: str, *, user: str = "", ca: str = "", insecure: str = ""
 ) -> SchemaDirectory | SchemaRegistry | None:
-    """The source of schemas that a codec's options name, or None. Raises ConfigurationError for two."""
+    """Return the source of schemas that a codec's options name, or None. Raises ConfigurationError if they name two."""
     if schemas and registry:
         raise ConfigurationError("the options schemas and registry exclude each other")
     if registry:
@@ -210,7 +211,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 class SchemaCache:
-    """What was made of a source's schemas, by number, unknown numbers included."""
+    """Caches what is made from a source's schemas, by number, and also which numbers are unknown."""
 
     def __init__(self, make: Callable[[int], Any]) -> None:
         self._make = make
@@ -242,7 +243,7 @@ class SchemaCache:
 
 
 def confluent_number(payload: bytes) -> int:
-    """The schema number in Confluent's framing. Raises ValueError if there is none."""
+    """Return the schema number in Confluent's framing. Raises ValueError if there is none."""
     if len(payload) < 5 or payload[0] != MAGIC:
         raise ValueError("the message has no Confluent framing: it begins with a zero byte and the number of a schema")
     return int.from_bytes(payload[1:5], "big")

@@ -1,4 +1,4 @@
-"""CSV and MessagePack."""
+"""The codecs for CSV and MessagePack."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class Csv(RowCodec):
-    """A message is one or more lines of comma-separated values.
+    """The codec for messages with one or more lines of comma-separated values.
 
-    Options: ``delimiter``, and ``columns``, the names in order, by default those of the schema.
+    Options: ``delimiter``, and ``columns``, the names in order. By default, they are the names in the schema.
     """
 
     def __init__(self, *, delimiter: str = ",", columns: str = "", **options: str) -> None:
@@ -50,7 +50,7 @@ class Csv(RowCodec):
         return line.getvalue().removesuffix("\r\n").encode()
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
-        """For each column, the first type that holds all texts of the sample; text holds any."""
+        """Return, for each column, the first type that holds all values in the sample. String holds any value."""
         import pyarrow as pa
 
         if not self._names or not sample:
@@ -62,7 +62,7 @@ class Csv(RowCodec):
         return pa.schema([(name, _type_of([row[name] for row in rows])) for name in self._names])
 
     def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Any:
-        """Decode many messages; without ``columns``, the columns are the schema's."""
+        """Decode many messages. Without the option ``columns``, the names come from the schema."""
         self._names = self._names or list(schema.names)
         return super().decode_batch(payloads, schema)
 
@@ -71,7 +71,7 @@ class Csv(RowCodec):
 
 
 class MessagePack(RowCodec):
-    """A message is a MessagePack map. Needs ``mainstem[codecs]``."""
+    """The codec for messages that are MessagePack maps. Needs ``mainstem[codecs]``."""
 
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
         with needs_extras():
@@ -86,12 +86,12 @@ class MessagePack(RowCodec):
         if wrong := [name for name in value if not isinstance(name, str)]:
             raise ValueError(f"the name of a field is text, not {wrong[0]!r:.60}")
         if msgspec.msgpack.encode(value) != payload:
-            # Written in another way than the shortest, or not read as it was written.
+            # The message is not in its shortest form, or msgspec lost something.
             _check_packed(payload, 0)
         return [value]
 
     def encode(self, row: dict[str, Any]) -> bytes:
-        """Encode the row as a map. Times have a UTC offset; the format has no decimals or dates."""
+        """Encode the row as a map. Times must have a UTC offset. The format has no decimals or dates."""
         with needs_extras():
             import msgspec
 
@@ -103,7 +103,7 @@ class MessagePack(RowCodec):
 
 
 def _type_of(texts: list[str | None]) -> Any:
-    """The first type that holds all texts; text if there are none."""
+    """Return the first type that holds all values, or string if there are none."""
     import pyarrow as pa
 
     kinds = pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")
@@ -125,7 +125,7 @@ def _of_csv(value: Any, name: str) -> str:
 
 
 def _check_message_pack(value: Any, name: str) -> None:
-    """Raise ConfigurationError for a value that would be read back as another one."""
+    """Raise ConfigurationError for a value that would be read back as a different value."""
     if isinstance(value, dict):
         for key, each in value.items():
             if not isinstance(key, str | int | bytes) or (isinstance(key, bytes | int) and not name):
@@ -141,7 +141,7 @@ def _check_message_pack(value: Any, name: str) -> None:
         raise ConfigurationError(f"{name}: MessagePack has no {type(value).__name__}")
 
 
-# By the first byte of a value: how many bytes its length or number of items has. The longer forms follow each other.
+# By the first byte of a value: the size in bytes of its length or item count. Longer forms come after shorter ones.
 _TEXT_LENGTHS = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
 _EXTENSION_LENGTHS = {0xC7: 1, 0xC8: 2, 0xC9: 4}
 _FIXED_EXTENSIONS = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
@@ -151,7 +151,7 @@ _TIMESTAMP = 0xFF
 
 
 def _check_packed(data: bytes, at: int) -> int:
-    """Where a value ends. Raises ValueError for data that msgspec would lose: duplicate names, and nanoseconds."""
+    """Return where a value ends. Raises ValueError for data that msgspec would lose: duplicate names and nanoseconds."""
 
     def number(size: int) -> int:
         return int.from_bytes(data[at + 1 : at + 1 + size], "big")
