@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Backend(Protocol):
-    """Builds and queries the tables of an analysis: ``LocalTables`` or ``SparkTables``."""
+    """The backend that builds and queries the tables of an analysis: ``LocalTables`` or ``SparkTables``."""
 
     def write_frames(self, inputs: Inputs) -> None:
         """Write ``frames`` from captures and existing tables of frames."""

@@ -63,7 +63,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Selection:
-    """Selects the frames that become rows of a table. A column without an expression is the frame's column of the same name."""
+    """The frames that become rows of a table, and the expressions for its columns.
+
+    A column without an expression is the frame's column of the same name.
+    """
 
     where: str
     columns: dict[str, str]

@@ -195,7 +195,7 @@ class Avro(RowCodec):
 
 
 class _Reading:
-    """Reads messages that were written with one schema as rows of another."""
+    """A reader for messages that were written with one schema as rows of another."""
 
     def __init__(self, writer: AvroSchema, reader: AvroSchema | None) -> None:
         self.writer = writer

@@ -133,7 +133,7 @@ class Decoded:
 
 
 class Codec(Protocol):
-    """Converts payloads to rows and back: one message at a time for applications, or many at once as Arrow columns.
+    """The interface of codecs: payloads to rows and back, one message at a time for applications or many at once as Arrow columns.
 
     An entry point of the group ``mainstem.codecs`` is a class like this. It is called with its options as keyword arguments, which
     are all strings. Instances are pickled to Spark's workers, so they should hold only plain values. ``RowCodec`` is an easier way

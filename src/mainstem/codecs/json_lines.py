@@ -279,7 +279,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_float=n
 
 
 class _KnownFields(JsonLines):
-    """Reads only the fields of a schema, one message at a time. Like Arrow, it ignores problems in other fields."""
+    """A codec that reads only the fields of a schema, one message at a time. Like Arrow, it ignores problems in other fields."""
 
     rescues = False
 

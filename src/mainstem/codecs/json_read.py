@@ -55,7 +55,7 @@ LINE = _line()
 
 
 class Prefilter:
-    """Finds the lines that Arrow accepts for a schema."""
+    """A filter for the lines that Arrow accepts for a schema."""
 
     def __init__(self, schema: pa.Schema) -> None:
         patterns: dict[str, set[str]] = {}

@@ -177,7 +177,7 @@ def _numbered(unknown: Any, budget: Budget) -> dict[str, Any]:
 
 
 class Messages:
-    """Makes the fields of message types. ``class_of`` maps descriptors to classes. With ``nanos``, times are int64."""
+    """A factory for the fields of message types. ``class_of`` maps descriptors to classes. With ``nanos``, times are int64."""
 
     def __init__(self, class_of: Callable[[Any], Any], *, nanos: bool) -> None:
         self._class_of, self._nanos, self._count = class_of, nanos, 0

@@ -35,7 +35,7 @@ MAX_REASON = 1000
 
 
 class DecodedRows:
-    """Turns batches of messages into batches of rows. It is pickled to Spark's workers, so it holds only plain values.
+    """A converter from batches of messages to batches of rows. It is pickled to Spark's workers, so it holds only plain values.
 
     ``schema`` has the codec's columns, ``known`` the message's columns to keep, and ``payload`` names the column with the messages.
     ``columns`` are the columns to return, which may include ``ROW``; None returns all except ``ROW``. ``skips`` names a column with

@@ -35,7 +35,7 @@ PRIMITIVES: dict[str, tuple[str, Any]] = {
     "float": ("f", None),
     "double": ("d", None),
 }
-# Each group states its number of entries. A higher number in one message is corrupt.
+# Maximum number of entries in a group. A group that states more is corrupt.
 MAX_ENTRIES = 65_534
 # Longer than any message. Without a limit, an attribute could demand more memory than there is.
 MAX_LENGTH = 1 << 24

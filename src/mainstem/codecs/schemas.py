@@ -45,7 +45,7 @@ MAGIC = 0
 
 
 class UnknownSchemaError(ValueError):
-    """No schema has that number."""
+    """The error for a number that no schema has."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 class SchemaCache:
-    """Caches what is made from a source's schemas, by number, and also which numbers are unknown."""
+    """A cache of the values made from a source's schemas, by number, and of numbers that are unknown."""
 
     def __init__(self, make: Callable[[int], Any]) -> None:
         self._make = make

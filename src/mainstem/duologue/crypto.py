@@ -131,7 +131,7 @@ class _Direction:
 
 
 class Sealer(_Direction):
-    """Encrypts the messages of one direction."""
+    """The encryption of one direction."""
 
     def seal(self, message: bytes) -> bytes:
         """Encrypt a message with its number. Numbers must be sent in order, and each only once."""
@@ -142,7 +142,7 @@ class Sealer(_Direction):
 
 
 class Opener(_Direction):
-    """Decrypts the messages of one direction."""
+    """The decryption of one direction."""
 
     def open(self, sealed: bytes) -> bytes:
         """Decrypt a message. Raises RemoteProtocolError unless it is the peer's next message, unmodified."""

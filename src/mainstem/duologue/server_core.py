@@ -123,7 +123,7 @@ class Handshakes:
 
 
 class PortAllocator:
-    """Allocates random ports. Needs O(n) memory for n ports, and O(1) time to allocate or release one."""
+    """An allocator of random ports. It needs O(n) memory for n ports, and O(1) time to allocate or release one."""
 
     def __init__(self, ports: range, rng: Random) -> None:
         self._rng = rng

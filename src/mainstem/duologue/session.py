@@ -67,7 +67,7 @@ LIMITS = {
 
 
 class Lifetime:
-    """A duologue's state, and the time since which it lasts or, if later, since the client's last message arrived."""
+    """A duologue's state, and the time at which it began or, if later, the client's last message arrived."""
 
     def __init__(self, settings: Settings, now_ns: int) -> None:
         self.state = S.OPENING

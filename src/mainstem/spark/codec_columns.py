@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class UnknownColumnsError(ConfigurationError):
-    """A codec cannot determine its columns from the sample messages."""
+    """The error if a codec cannot determine its columns from the sample messages."""
 
 
 def inferred_columns(codec: Codec, sample: Sequence[bytes], taken: Collection[str]) -> StructType:

@@ -89,7 +89,8 @@ def to_iceberg(
 
     Args:
         table: The name in the catalog, such as ``sea.tides``. The table is created if it does not exist.
-        warehouse: The location of new tables. Without ``catalog``, it is a directory that also holds the catalog file.
+        warehouse: The location of new tables. Without ``catalog`` and ``catalog_options``, a directory, which also holds
+            the catalog file.
         catalog: The name of a catalog in pyiceberg's configuration.
         catalog_options: Catalog options, such as ``uri``.
         partition_by: The columns that a new table is partitioned by.
@@ -186,7 +187,7 @@ def in_transaction(
         The function for ``foreachBatch``.
 
     Raises:
-        ConfigurationError: The table's name has other characters than letters, digits, ``_`` and ``.``.
+        ConfigurationError: The table's name is not a plain one, which consists of letters, digits, ``_`` and ``.``.
 
     Example:
         >>> def insert(batch, connection):
@@ -247,7 +248,7 @@ log = logging.getLogger(__name__)
 
 
 class BatchWriter:
-    """Writes micro-batches to a table, one commit per call. A call for a micro-batch that was already committed does nothing.
+    """A writer of micro-batches to a table, with one commit per call. A call for a committed micro-batch does nothing.
 
     Args:
         table: The table.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a query is behind one recording.
+    """The lag of a query behind one recording.
 
     ``seconds`` is the age of the first unread message, to within about 100 ms. It is 0 if everything is read, and None if the
     recording has no times. ``archive`` is the id of the recording's archive, or its URL if it has no id, as in the column
@@ -125,7 +125,9 @@ def _lag(opened: OpenArchive, descriptor: RecordingDescriptor, position: int, en
 
 
 class LagListener(StreamingQueryListener):
-    """Calls ``report(query id, lags)`` after every micro-batch: ``spark.streams.addListener(LagListener(path, report))``.
+    """A listener that calls ``report(query id, lags)`` after every micro-batch.
+
+    Add it with ``spark.streams.addListener(LagListener(path, report))``.
 
     ``path`` and ``options`` are those of the source, as in ``lag``.
     """

@@ -24,7 +24,7 @@ _DELAY_UNITS_NS = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "min": 60 * 10**9, 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option.
+    """An option of a source or sink.
 
     ``is_tuning``: the option does not change the rows, so a query over a SQL table may set it. ``is_limit``: the option limits
     micro-batches, which needs Spark 4.2.
@@ -196,7 +196,7 @@ def check_trigger(texts: Mapping[str, str], options: TriggerOptions) -> None:
 
 
 class TriggerDelay:
-    """Delays micro-batches until enough new data arrives or the maximum delay passes. The driver has one for each run of a query.
+    """A delay of micro-batches until enough new data arrives or a maximum time passes. The driver has one per run of a query.
 
     It never delays the first micro-batch of a run, so a restart does not add latency.
     """

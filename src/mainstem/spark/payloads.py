@@ -23,7 +23,7 @@ SAMPLE = 4000
 
 
 class Encoded:
-    """Encodes the rows of a task. It is pickled to the workers."""
+    """An encoder for the rows of a task. It is pickled to the workers."""
 
     def __init__(self, codec: Codec, names: Sequence[str], others: Sequence[str], payload: str) -> None:
         self._codec, self._names, self._others, self._payload = codec, list(names), list(others), payload

@@ -173,7 +173,7 @@ class Kind:
 
 
 class Fold(ABC):
-    """Turns the frames of one key into rows. Its state must be serializable by ``dump`` and count frames in ``seen``."""
+    """A function from the frames of one key to rows. Its state must be serializable by ``dump`` and count frames in ``seen``."""
 
     name: str
     keys: tuple[tuple[Column, str], ...]

@@ -28,7 +28,7 @@ class Compaction:
 
 
 class ColumnRules:
-    """How a format changes Spark's columns. The default rules change nothing."""
+    """The rules by which a format changes Spark's columns. The default rules change nothing."""
 
     def stored(self, columns: StructType) -> StructType:
         """Return the columns in the types that the format stores them in."""

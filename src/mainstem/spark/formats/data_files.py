@@ -43,7 +43,7 @@ def upper_text(text: str, length: int) -> str | None:
 
 
 class DataFiles(Protocol):
-    """Creates the data files of one table in the tasks. It is pickled to them."""
+    """A factory for the data files of one table. It is pickled to the tasks."""
 
     @property
     def schema(self) -> pa.Schema: ...

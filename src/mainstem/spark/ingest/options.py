@@ -33,7 +33,7 @@ NO_COMPACTION = (
 
 @dataclass(frozen=True, kw_only=True)
 class IngestOptions:
-    """What to read and where to write. ``source`` is a location of recordings, or an Aeron channel (with ``streams``)."""
+    """The input and the table of an ingest. ``source`` is a location of recordings, or an Aeron channel (with ``streams``)."""
 
     source: str
     out: Path | str = ""

@@ -37,7 +37,7 @@ BATCH_PROPERTY = "streaming.sql.batchId"
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """How many messages of its partition a task sent."""
+    """The number of messages that a task sent from its partition."""
 
     partition: int
     rows: int
@@ -62,7 +62,7 @@ def _values(rows: Any, column: str) -> list[Any]:
 
 
 class ChannelWriter(DataSourceArrowWriter):
-    """Writes a batch. All messages have the same epoch: the option ``epoch``, or the second in which the batch was planned."""
+    """A writer for a batch. All messages have one epoch: the option ``epoch``, or the second in which the batch was planned."""
 
     def __init__(self, options: ChannelOptions) -> None:
         self._options = options
@@ -80,7 +80,7 @@ class ChannelWriter(DataSourceArrowWriter):
 
 
 class ChannelStreamWriter(StreamWriter):
-    """Writes a micro-batch. The epoch is the number of the micro-batch, so messages have the same keys after a restart."""
+    """A writer for a micro-batch. The epoch is the number of the micro-batch, so messages have the same keys after a restart."""
 
     def __init__(self, options: ChannelOptions) -> None:
         self._options = options

@@ -133,7 +133,7 @@ AT_ONCE = 256
 
 
 class Channel(Protocol):
-    """Sends the messages of a partition."""
+    """A channel that a partition's messages are sent to."""
 
     def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
         """Send messages in order, waiting under back pressure. Returns their number once they are delivered."""

@@ -52,7 +52,7 @@ def _sweep(own: Path) -> None:
 
 
 class BackgroundRecorder:
-    """Records a channel into a directory until closed. If the directory is ``temporary``, it is then deleted."""
+    """A recorder of a channel into a directory, until it is closed. If the directory is ``temporary``, it is then deleted."""
 
     def __init__(
         self, directory: Path, channel: str, stream_ids: tuple[int, ...], aeron_directory: str, *, temporary: bool
@@ -85,7 +85,7 @@ class BackgroundRecorder:
             except RecordingError as error:
                 if self._temporary:
                     raise
-                # Another recorder is running permanently. Use its recordings.
+                # Another recorder already records into this permanent directory. Use its recordings.
                 log.info("%s: reading its recordings", error)
                 return
             aeron = stack.enter_context(Aeron.connect(aeron_directory or None, client_name="mainstem.live"))

@@ -56,7 +56,7 @@ class CaptureInputPartition(InputPartition):
 
 @dataclass(frozen=True)
 class CapturedRows:
-    """Reads and decodes the rows of a task. It is pickled to the workers."""
+    """A function that reads and decodes the rows of a task. It is pickled to the workers."""
 
     selection: FrameSelection
     decoder: PayloadDecoder | None = None
@@ -103,7 +103,7 @@ def _with_skips(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class CaptureBatchReader(DataSourceReader):
-    """Reads the current contents of the files."""
+    """A batch reader for the current contents of the files."""
 
     def __init__(self, options: CaptureOptions, rows: CapturedRows) -> None:
         self._options, self._rows = options, rows
@@ -126,7 +126,7 @@ class CaptureBatchReader(DataSourceReader):
 
 
 class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads captures as they grow, and new ones. If a packet needs history, reads the file from its beginning each time."""
+    """A stream reader for growing and new captures. If a packet needs history, it reads the file from the start each time."""
 
     def __init__(self, options: CaptureOptions, rows: CapturedRows) -> None:
         self._options, self._rows = options, rows

@@ -114,7 +114,7 @@ def decoded_schema(columns: Sequence[StructField], options: CodecOptions) -> Str
 
 
 class PayloadDecoder:
-    """Decodes batches of messages into the batches that Spark requested. It is pickled to the tasks.
+    """A decoder from batches of messages to the batches that Spark requested. It is pickled to the tasks.
 
     ``rows`` expects the message's columns under names that start with ``QUALIFIER``. ``sources`` are the decoded columns for the
     requested ones, whose exact types are in ``schema``.

@@ -96,7 +96,7 @@ def parse_live_options(options: Mapping[str, str]) -> LiveOptions:
 
 
 class LiveStreamReader(RecordingStreamReader):
-    """Reads what a background recorder writes. If the recording is temporary, an offset names the run that it belongs to."""
+    """A stream reader for a background recorder's recordings. If they are temporary, an offset names the run that it belongs to."""
 
     def __init__(self, options: LiveOptions, names: Names, decoder: PayloadDecoder | None = None) -> None:
         super().__init__(options.reading, names, decoder)

@@ -82,7 +82,7 @@ Positions = dict[Key, int]
 
 @dataclass
 class ReadPositions:
-    """How far recordings are read: their positions, and by archive those that have ended and are fully read.
+    """The positions up to which recordings are read, and by archive those that have ended and are fully read.
 
     ``deleted`` are finished recordings that are no longer in their catalog.
     """
@@ -145,7 +145,7 @@ class PlannedRecording:
 
 
 class Planner:
-    """Plans a query over recordings, on the driver."""
+    """The planner of a query over recordings, on the driver."""
 
     def __init__(self, options: RecordingOptions, names: Names) -> None:
         self._options = options

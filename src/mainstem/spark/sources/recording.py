@@ -58,7 +58,7 @@ def _rows_of(partition: InputPartition | None, decoder: PayloadDecoder | None) -
 
 
 class RecordingBatchReader(DataSourceReader):
-    """Reads the current contents of the recordings.
+    """A batch reader for the current contents of the recordings.
 
     It does not support Spark's filter pushdown. Spark keeps one plan per DataFrame, and per table in a statement, with the filters
     that were pushed last, so the next query, or the other half of a union, would miss rows. Instead, options (streamId, sessionId,
@@ -81,7 +81,7 @@ class RecordingBatchReader(DataSourceReader):
 
 
 class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads recordings as they grow, and new ones."""
+    """A stream reader for growing and new recordings."""
 
     def __init__(self, options: RecordingOptions, names: Names, decoder: PayloadDecoder | None = None) -> None:
         self._options, self._names, self._decoder = options, names, decoder
