@@ -142,7 +142,7 @@ def analyze_here(options: AnalyzeOptions, listener: ProgressListener | None = No
     """Run an analysis that does not need Spark.
 
     Args:
-        options: The inputs, and where the results go; ``needs_spark`` must be False for them.
+        options: The inputs, and where the results go. ``needs_spark`` must be False for these inputs.
         listener: Receives the progress.
 
     Returns:
@@ -151,7 +151,7 @@ def analyze_here(options: AnalyzeOptions, listener: ProgressListener | None = No
     Raises:
         ConfigurationError, CaptureError: An input cannot be read at all.
     """
-    tables = LocalTables(options.tables, options.ports)  # which says what to install where there is no DuckDB
+    tables = LocalTables(options.tables, options.ports)  # raises if DuckDB is missing, naming what to install
     import duckdb
 
     analysis = Analysis(tables, options, listener or NoProgress())
@@ -160,7 +160,7 @@ def analyze_here(options: AnalyzeOptions, listener: ProgressListener | None = No
     except (duckdb.Error, RuntimeError) as error:
         text = str(error)
         if "Query interrupted" in text or isinstance(error, duckdb.InterruptException):
-            # DuckDB took Ctrl-C for its own.
+            # DuckDB handled Ctrl-C itself and reported it as an error.
             raise KeyboardInterrupt from error
         if not isinstance(error, duckdb.Error):
             raise

@@ -38,7 +38,7 @@ class Table:
         meaning: What a row represents, for the documentation.
         columns: Name, Spark type and meaning of each column, in order.
         identity: The names of the columns that together identify a row.
-        fold: Makes the rows of a stateful table from frames; None for other tables.
+        fold: The fold that computes a stateful table from frames; None for other tables.
 
     Example:
         >>> TABLES["gaps"].identity

@@ -47,7 +47,7 @@ class ServerKey:
         private: The private key, 32 bytes.
 
     Raises:
-        ConfigurationError: The private key has another length.
+        ConfigurationError: The private key is not 32 bytes long.
 
     Attributes:
         public: The public key, which clients need.

@@ -150,7 +150,7 @@ class End(ABC):
 
     @property
     def max_message_length(self) -> int:
-        """The longest message that can be sent, in bytes."""
+        """The maximum length of a message, in bytes."""
         return self._link.max_message_length
 
 

@@ -33,7 +33,7 @@ def inferred_columns(codec: Codec, sample: Sequence[bytes], taken: Collection[st
 
     Raises:
         UnknownColumnsError: The sample does not determine the columns.
-        ConfigurationError: The codec refuses its options.
+        ConfigurationError: The options of the codec are invalid.
     """
     from pyspark.sql.types import StructType
 

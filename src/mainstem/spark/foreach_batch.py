@@ -57,7 +57,7 @@ def to_delta(
         The function for ``foreachBatch``.
 
     Raises:
-        ConfigurationError: There is no store for the URL.
+        ConfigurationError: No store supports the URL.
         MissingExtraError: deltalake is not installed.
 
     Example:
@@ -147,7 +147,7 @@ def idempotent(
         The function for ``foreachBatch``.
 
     Raises:
-        ConfigurationError: There is no store for the URL.
+        ConfigurationError: No store supports the URL.
 
     Example:
         >>> df.writeStream.foreachBatch(idempotent(send_mail, "/data/ledger")).start()

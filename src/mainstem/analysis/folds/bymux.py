@@ -39,7 +39,7 @@ def pending_rows(state: BymuxState) -> list[Row]:
 
 
 def note(state: BymuxState, event: dict[str, Any], out: list[Row]) -> None:
-    """Process one frame; add final rows to ``out``."""
+    """Process one frame, and add final rows to ``out``."""
     state.seen += 1
     kind, side, time_ns = event["type"], event["from_client"], event["time_ns"]
     if kind == GONE:

@@ -93,7 +93,7 @@ def pending_rows(state: JmuxState) -> list[Row]:
 
 
 def note(state: JmuxState, event: dict[str, Any], out: list[Row]) -> None:
-    """Process one frame; add final rows to ``out``."""
+    """Process one frame, and add final rows to ``out``."""
     state.seen += 1
     kind, side = event["type"], event["from_client"]
     if kind == HEADER:

@@ -512,7 +512,7 @@ CATALOG_FILE, LOCAL_NAME = "catalog.db", "mainstem"
 def open_catalog(
     warehouse: str, *, name: str = "", options: Mapping[str, str] | None = None, store: Mapping[str, str] | None = None
 ) -> Any:
-    """Open a catalog of pyiceberg.
+    """Open an Iceberg catalog with pyiceberg.
 
     Args:
         warehouse: The location of new tables; empty if the catalog chooses it.

@@ -76,7 +76,7 @@ MAX_TASKS = 100_000
 RESERVED_FILES = 256
 
 Key = tuple[str, int]
-"""The key of an archive in offsets, and a recording id."""
+"""An archive's key in offsets, and a recording id."""
 Positions = dict[Key, int]
 
 
