@@ -1,4 +1,4 @@
-"""Aeron Archive for asyncio: the same client as in `mainstem.archive`, whose waiting is the event loop's.
+"""Aeron Archive for asyncio: the same client as in `mainstem.archive`, except that it waits in the event loop.
 
 Example:
     >>> async with aio.connect("aeron:udp?endpoint=localhost:8010") as client:
@@ -75,20 +75,20 @@ T = TypeVar("T")
 
 
 class ReplayMerge(MergeBase, Closing):
-    """A recording, and then the live stream that is being recorded. One task uses it."""
+    """A recording followed by the live stream that is being recorded. Only one task may use it."""
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self.messages()
 
     async def messages(self, *, timeout: float | None = None) -> AsyncIterator[bytes]:
-        """Yield whole messages as they come, until the live stream ends or this is closed."""
+        """Yield whole messages as they arrive, until the live stream ends or this merge is closed."""
         pause = Pause.of(self._calls._conductor, timeout)
         while True:
             self._take(MESSAGES_AT_ONCE)
             if self._taken:
                 while self._taken:
                     yield self._hand_out()
-                # A stream that never runs dry must not keep the loop from its other tasks.
+                # A stream that always has data must not starve the loop's other tasks.
                 await asyncio.sleep(0)
                 pause.restart()
             elif self._has_ended:
@@ -106,7 +106,7 @@ class RecordingEvents(RecordingEventsBase[Subscription]):
     async def events(
         self, *, timeout: float | None = None
     ) -> AsyncIterator[RecordingStarted | RecordingProgress | RecordingStopped]:
-        """Yield events as they come, until the archive ends or the subscription is closed."""
+        """Yield events as they arrive, until the archive ends or the subscription is closed."""
         async for data in self.subscription.messages(timeout=timeout):
             event = self._event_of(data)
             if event is not None:
@@ -116,7 +116,7 @@ class RecordingEvents(RecordingEventsBase[Subscription]):
 class Client(ClientBase[Subscription], Closing):
     """A session with an Aeron Archive, opened by `connect`. Any number of tasks may call it.
 
-    A call that is cancelled may have sent its request, and the archive may carry it out. A replay that is cancelled ends.
+    If a call is cancelled, its request may already have been sent, and the archive may carry it out. Cancelling a replay ends it.
     """
 
     def __init__(self, calls: Calls[Subscription], owned: Aeron | None) -> None:
@@ -151,7 +151,7 @@ class Client(ClientBase[Subscription], Closing):
         auto_stop: bool = False,
         timeout: float | None = TIMEOUT,
     ) -> int:
-        """Start to record a stream."""
+        """Start recording a stream."""
         return await self._run(self._calls.start_recording(channel, stream_id, location, auto_stop, timeout))
 
     async def extend_recording(
@@ -164,7 +164,7 @@ class Client(ClientBase[Subscription], Closing):
         auto_stop: bool = False,
         timeout: float | None = TIMEOUT,
     ) -> int:
-        """Continue a recording that was stopped."""
+        """Continue a stopped recording."""
         return await self._run(
             self._calls.extend_recording(recording_id, channel, stream_id, location, auto_stop, timeout)
         )
@@ -184,7 +184,7 @@ class Client(ClientBase[Subscription], Closing):
     def list_recordings(
         self, from_recording_id: int = 0, *, count: int | None = None, timeout: float | None = TIMEOUT
     ) -> AsyncIterator[RecordingDescriptor]:
-        """Iterate over the archive's recordings by their ids."""
+        """Iterate over the archive's recordings in the order of their ids."""
         return self._listing(Listing(self._calls, from_recording_id, count, None, timeout))
 
     def list_recordings_for_uri(
@@ -196,7 +196,7 @@ class Client(ClientBase[Subscription], Closing):
         count: int | None = None,
         timeout: float | None = TIMEOUT,
     ) -> AsyncIterator[RecordingDescriptor]:
-        """Iterate over the recordings of a stream by their ids."""
+        """Iterate over the recordings of a stream in the order of their ids."""
         return self._listing(Listing(self._calls, from_recording_id, count, (channel, stream_id), timeout))
 
     async def _listing(self, listing: Listing) -> AsyncIterator[RecordingDescriptor]:
@@ -234,16 +234,16 @@ class Client(ClientBase[Subscription], Closing):
         return await self._run(steps) or 0
 
     async def recording_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int | None:
-        """Return how far an active recording has come."""
+        """Return the current position of an active recording."""
         name = "RecordingPositionRequest"
         return await self._run(self._calls.position(name, "recording_position", recording_id, timeout))
 
     async def stop_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int | None:
-        """Return where a recording ended."""
+        """Return the position at which a recording ended."""
         return await self._run(self._calls.position("StopPositionRequest", "stop_position", recording_id, timeout))
 
     async def max_recorded_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Return how far a recording has come, whether it is active or not."""
+        """Return the current position of a recording, whether it is active or stopped."""
         return await self._run(self._calls.max_recorded_position(recording_id, timeout))
 
     async def start_replay(
@@ -259,7 +259,7 @@ class Client(ClientBase[Subscription], Closing):
         file_io_max_length: int | None = None,
         timeout: float | None = TIMEOUT,
     ) -> int:
-        """Start a replay, for a subscription of your own."""
+        """Start a replay for a subscription of your own."""
         options = ReplayOptions(
             position=position,
             length=length,
@@ -282,7 +282,7 @@ class Client(ClientBase[Subscription], Closing):
         file_io_max_length: int | None = None,
         timeout: float | None = TIMEOUT,
     ) -> Subscription:
-        """Start a replay, and subscribe to it."""
+        """Start a replay and subscribe to it."""
         options = ReplayOptions(
             position=position,
             length=length,
@@ -304,7 +304,7 @@ class Client(ClientBase[Subscription], Closing):
         position: int | None = None,
         progress_timeout: float = PROGRESS_TIMEOUT,
     ) -> ReplayMerge:
-        """Read an active recording, and change to the live stream when it has caught up. Nothing happens until it is read."""
+        """Read an active recording, then switch to the live stream. The merge does nothing until it is read."""
         return ReplayMerge(
             self._calls,
             subscription,
@@ -324,7 +324,7 @@ class Client(ClientBase[Subscription], Closing):
         await self._run(self._calls.stop_all_replays(recording_id, timeout))
 
     async def truncate_recording(self, recording_id: int, position: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Cut the end of a recording off. Its replays are stopped, and the segments behind are deleted."""
+        """Truncate a recording. Its replays are stopped, and the segments after ``position`` are deleted."""
         return await self._run(
             self._calls.change(
                 "TruncateRecordingRequest",
@@ -336,7 +336,7 @@ class Client(ClientBase[Subscription], Closing):
         )
 
     async def purge_recording(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Delete a recording with all of its segments. Its id is not used again."""
+        """Delete a recording with all of its segments. Its id is not reused."""
         return await self._run(
             self._calls.change(
                 "PurgeRecordingRequest", f"purge_recording {recording_id}", timeout, recording_id=recording_id
@@ -346,7 +346,7 @@ class Client(ClientBase[Subscription], Closing):
     async def detach_segments(
         self, recording_id: int, new_start_position: int, *, timeout: float | None = TIMEOUT
     ) -> None:
-        """Let a recording begin later. The files of the segments before stay, until they are deleted or attached again."""
+        """Make a recording start later. The files of earlier segments stay until they are deleted or attached again."""
         await self._run(
             self._calls.change(
                 "DetachSegmentsRequest",
@@ -358,7 +358,7 @@ class Client(ClientBase[Subscription], Closing):
         )
 
     async def delete_detached_segments(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Delete the files of segments that were detached."""
+        """Delete the files of detached segments."""
         return await self._run(
             self._calls.change(
                 "DeleteDetachedSegmentsRequest",
@@ -371,7 +371,7 @@ class Client(ClientBase[Subscription], Closing):
     async def purge_segments(
         self, recording_id: int, new_start_position: int, *, timeout: float | None = TIMEOUT
     ) -> int:
-        """Let a recording begin later, and delete the segments before. This bounds a recording that is active."""
+        """Make a recording start later, and delete the earlier segments. This limits the size of an active recording."""
         return await self._run(
             self._calls.change(
                 "PurgeSegmentsRequest",
@@ -383,7 +383,7 @@ class Client(ClientBase[Subscription], Closing):
         )
 
     async def attach_segments(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Attach the segments that were detached from a recording, as far as their files are there."""
+        """Attach the segments that were detached from a recording, if their files still exist."""
         return await self._run(
             self._calls.change(
                 "AttachSegmentsRequest",
@@ -396,7 +396,7 @@ class Client(ClientBase[Subscription], Closing):
     async def migrate_segments(
         self, src_recording_id: int, dst_recording_id: int, *, timeout: float | None = TIMEOUT
     ) -> int:
-        """Move all segments of a stopped recording to one that continues it, or that it continues."""
+        """Move all segments of a stopped recording to one that it continues or that continues it."""
         return await self._run(
             self._calls.change(
                 "MigrateSegmentsRequest",
@@ -408,7 +408,7 @@ class Client(ClientBase[Subscription], Closing):
         )
 
     async def update_channel(self, recording_id: int, channel: str, *, timeout: float | None = TIMEOUT) -> None:
-        """Change the channel that a recording is listed with."""
+        """Change the channel under which a recording is listed."""
         await self._run(
             self._calls.change(
                 "UpdateChannelRequest",
@@ -420,7 +420,7 @@ class Client(ClientBase[Subscription], Closing):
         )
 
     async def stop_replication(self, replication_id: int, *, timeout: float | None = TIMEOUT) -> None:
-        """Stop a replication. The destination keeps what it has; replicating into it again continues."""
+        """Stop a replication. The destination keeps what it has, and can be continued by another replication."""
         await self._run(
             self._calls.change(
                 "StopReplicationRequest", f"stop_replication {replication_id}", timeout, replication_id=replication_id
@@ -463,7 +463,7 @@ class Client(ClientBase[Subscription], Closing):
         )
 
     def events(self, *, timeout: float | None = None) -> AsyncIterator[Signal | ArchiveError]:
-        """Yield recording signals and late errors as they come, until the client is closed."""
+        """Yield recording signals and late errors as they arrive, until the client is closed."""
         return self._events(Events(self._calls), timeout)
 
     async def _events(self, waiting: Events, timeout: float | None) -> AsyncIterator[Signal | ArchiveError]:
@@ -473,7 +473,7 @@ class Client(ClientBase[Subscription], Closing):
                 yield events.popleft()
 
     async def close(self) -> None:
-        """End the session, at once also if the call is cancelled, and the Aeron client that it made."""
+        """End the session, and the Aeron client that it created, at once even if the call is cancelled."""
         worker = self._end_now()
         if worker is not None:
             with suppress(asyncio.CancelledError):
@@ -499,7 +499,7 @@ class Client(ClientBase[Subscription], Closing):
 
 
 async def _work(calls: Calls[Subscription]) -> None:
-    """Read what the archive sends, while no call does."""
+    """Read what the archive sends between calls."""
     with suppress(AgentTerminated):
         while True:
             await asyncio.sleep(0 if calls.do_work(0) else WORKER_INTERVAL_S)
@@ -518,9 +518,9 @@ def connect(
     aeron: Aeron | None = None,
     directory: str | os.PathLike[str] | None = None,
 ) -> Opening[Client]:
-    """Open a session with an archive: ``async with``, or ``await`` and later ``await client.close()``.
+    """Open a session with an archive: use ``async with``, or ``await`` it and later ``await client.close()``.
 
-    What fails when it opens is raised where this is awaited or entered. ``aeron`` is a client of `mainstem.aio`.
+    Errors are raised when the result is awaited or entered. ``aeron`` is a client of `mainstem.aio`.
     """
 
     async def open_client() -> Client:

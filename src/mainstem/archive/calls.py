@@ -1,14 +1,14 @@
-"""What the blocking and the asyncio client of an archive share: everything but how they wait.
+"""The code that the blocking and the asyncio client of an archive share: everything except waiting.
 
-A call that may wait is a generator. It yields where it waits and is resumed when something may have changed; the variants
-differ in who resumes it. A generator that is closed where it yields gives up its request, so every call can be cancelled and
-can time out: what the archive still sends because of it is skipped.
+A call that may wait is a generator. It yields when it has to wait, and is resumed when something may have changed; the two
+clients differ in who resumes it. Closing the generator at a yield gives up its request, so every call can be cancelled and can
+time out. Messages that the archive still sends for that request are skipped.
 
-A session that is lost does not end the client. Calls whose request may have reached the archive fail with ConnectionLost; the
-next call connects again, within its own timeout, and so does one whose request certainly did not reach it.
+A lost session does not end the client. Calls whose request may have reached the archive fail with ConnectionLost. The next call
+reconnects, within its own timeout, and so does a call whose request certainly did not reach the archive.
 
-Nobody has to poll. While no call waits, the client's worker (a thread, or a task) reads the archive's pings, without which the
-archive would end the session after some minutes, and keeps signals and late errors as events.
+The application does not have to poll. Between calls, the client's worker (a thread or a task) reads the archive's pings, without
+which the archive would end the session after some minutes, and keeps signals and late errors as events.
 """
 
 from __future__ import annotations
@@ -69,29 +69,29 @@ S = TypeVar("S")
 
 CONTROL_STREAM_ID = 10
 RESPONSE_STREAM_ID = 20
-TIMEOUT = 10.0  # seconds that a call takes at most by default
+TIMEOUT = 10.0  # seconds: the default limit of a call
 MAX_CLIENT_NAME = 100  # characters
-WORKER_INTERVAL_S = 0.25  # how often the archive's messages are read while no call waits
+WORKER_INTERVAL_S = 0.25  # how often the archive's messages are read between calls
 MESSAGES_AT_ONCE = 64
-PAGE = 256  # recordings that are listed by one request
+PAGE = 256  # recordings listed per request
 MAX_COUNT = (1 << 31) - 1
-_AND_FOLLOW, _AND_STOP = -1, -2  # lengths of a replay
-NO_END = (1 << 63) - 1  # of a replay whose recording is active
-# What an archive silently ignores if it is older, and no version of the control protocol tells.
+_AND_FOLLOW, _AND_STOP = -1, -2  # special values of a replay's length
+NO_END = (1 << 63) - 1  # end of a replay of an active recording
+# Requests that an older archive silently ignores, and that the control protocol's version does not reveal.
 _SINCE = {"ReplayTokenRequest": "1.45", "UpdateChannelRequest": "1.49"}
-# What the version of the control protocol tells: the first version, and its release.
+# Requests that the control protocol's version does reveal: the first version, and its release.
 _VERSIONS = {"PurgeRecordingRequest": (1 << 16 | 6 << 8, "1.32"), "ReplicateRequest2": (1 << 16 | 7 << 8, "1.33")}
 
 
 @frozen
 class ClientStats:
-    """What a client counts.
+    """Statistics of a client.
 
     Attributes:
-        pending: Requests that wait for a response.
-        events: Signals and late errors that were not taken yet.
-        dropped_events: Signals and late errors that were dropped because nobody took them.
-        refused: Messages that could not be read, by the rule that they broke.
+        pending: Requests that are waiting for a response.
+        events: Signals and late errors that have not been consumed yet.
+        dropped_events: Signals and late errors that were dropped because they were not consumed.
+        refused: Messages that could not be decoded, by the rule that they violate.
     """
 
     pending: int
@@ -102,7 +102,7 @@ class ClientStats:
 
 @frozen
 class RecordingSubscription:
-    """A subscription by which an archive records.
+    """A subscription through which an archive records.
 
     Attributes:
         subscription_id: Its id, for ``stop_recording_subscription``.
@@ -116,14 +116,14 @@ class RecordingSubscription:
 
 
 class StartedReplay(NamedTuple):
-    """What an archive accepted: the replay session id, and the id of the request, which late errors have."""
+    """An accepted replay: the replay session id, and the id of the request, which late errors carry."""
 
     replay_id: int
     correlation_id: int
 
 
 class Calls(Generic[S]):
-    """A control session over Aeron, and its calls. One thread at a time runs a step."""
+    """A control session over Aeron, and its calls. Only one thread at a time may run a step."""
 
     role_name = "mainstem-archive-client"
 
@@ -169,7 +169,7 @@ class Calls(Generic[S]):
         self._had_image = False
         self._arrived: deque[bytes] = deque()
         self._listing: Request | None = None
-        self._listed = 0  # how many answers end the listing
+        self._listed = 0  # the number of responses that completes the listing
 
     # -- connecting ------------------------------------------------------------------------------------------------
 
@@ -183,9 +183,9 @@ class Calls(Generic[S]):
             raise
 
     def ready(self, deadline: Deadline, timeout: float | None) -> Steps[None]:
-        """Connect again if the session was lost; one caller does, the others wait for it.
+        """Reconnect if the session was lost. One caller reconnects while the others wait for it.
 
-        Raises ConnectTimeout, and what connecting raises.
+        Raises ConnectTimeout, or any error from connecting.
         """
         while self._is_connecting:
             if deadline.expired:
@@ -213,7 +213,7 @@ class Calls(Generic[S]):
         responses = with_control_defaults(self._response_channel)
         by_response_channel = is_response_channel(responses)
         if not by_response_channel:
-            # The archive keeps the session of the response channel, so this subscription gets its own responses alone.
+            # The response channel keeps this session id, so the subscription receives only its own responses.
             operation = self._conductor.next_session_id(self._stream_id)
             session_id = yield from self._result(operation, deadline, timeout, "a session id from the driver")
             requests, responses = (with_values(each, {"session-id": session_id}) for each in (requests, responses))
@@ -249,7 +249,7 @@ class Calls(Generic[S]):
                 yield from self._pause(deadline, timeout, session.step)
 
     def _pause(self, deadline: Deadline, timeout: float | None, step: str) -> Steps[None]:
-        """Wait once; raises ConnectTimeout, or Timeout if the session is open, when the time is over."""
+        """Wait once. After the deadline, raises ConnectTimeout, or Timeout if the session is open."""
         self._check_open(Delivery.NONE)
         if deadline.expired:
             if self.session.is_connected:
@@ -263,7 +263,7 @@ class Calls(Generic[S]):
         return ConnectTimeout(text, step=step, timeout=timeout or 0.0)
 
     def _result(self, operation: Operation[T], deadline: Deadline, timeout: float | None, step: str) -> Steps[T]:
-        """Return the result of a command; if anything ends the wait early, the command is cancelled."""
+        """Return the result of a command. Cancel the command if the wait ends early."""
         try:
             while not operation.is_done:
                 yield from self._pause(deadline, timeout, step)
@@ -276,12 +276,12 @@ class Calls(Generic[S]):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is closed, or its Aeron client is."""
+        """Whether the client or its Aeron client is closed."""
         responses = self._responses
         return self.closed or bool(self._aeron.closed if responses is None else responses.closed)
 
     def _check_open(self, delivery: Delivery, request: Request | None = None, *, connects: bool = False) -> None:
-        """Raise what ended the session, or that of a request, unless the caller ``connects`` again.
+        """Raise the error that ended the session, or the request's session, unless the caller ``connects`` again.
 
         ``delivery`` says how much of the request may have reached the archive.
         """
@@ -295,7 +295,7 @@ class Calls(Generic[S]):
             raise ConnectionLost(self._loss, delivery=delivery)
 
     def _lose(self, why: str, delivery: Delivery) -> ConnectionLost:
-        """Give up the session because the archive has, and return the error for the call that noticed."""
+        """Give up the session that the archive has ended. Return the error for the call that noticed."""
         hint = "; the next call connects again" if self._reconnects else ""
         self._loss = f"the control session of the archive at {self.channel} ended: {why}{hint}"
         self.lost = ConnectionLost(self._loss)
@@ -305,7 +305,7 @@ class Calls(Generic[S]):
         return ConnectionLost(self._loss, delivery=delivery)
 
     def end(self) -> None:
-        """Close the session and its streams; calling it again does nothing."""
+        """Close the session and its streams. Calling it again does nothing."""
         if self.closed:
             return
         self.closed = True
@@ -319,7 +319,7 @@ class Calls(Generic[S]):
             responses._end()
 
     def _end_streams(self) -> None:
-        """Close the streams of a session that was lost."""
+        """Close the streams of a lost session."""
         streams = self._requests, self._responses
         self._requests = self._responses = None
         self._arrived.clear()
@@ -329,13 +329,13 @@ class Calls(Generic[S]):
                 each._end()
 
     def leave_to_parent(self) -> None:
-        """End it in a forked child: the streams are the parent's."""
+        """Close the session in a forked child without touching the streams, which belong to the parent."""
         self.closed = True
 
     # -- messages --------------------------------------------------------------------------------------------------
 
     def do_work(self, _now_ns: int) -> int:
-        """Read what the archive sent, while no call does: the duty cycle of the worker."""
+        """Read what the archive has sent. The worker calls this as its duty cycle."""
         if self.has_ended:
             raise AgentTerminated
         with suppress(MainstemError):
@@ -343,10 +343,10 @@ class Calls(Generic[S]):
         return 0
 
     def on_close(self) -> None:
-        """The worker has ended."""
+        """Do nothing when the worker ends."""
 
     def _poll(self) -> int:
-        """Move what arrived to where it belongs, and return how much. Raises ConnectionLost if the archive ended the session."""
+        """Route arrived messages, and return their number. Raises ConnectionLost if the archive ended the session."""
         arrived, responses = self._arrived, self._responses
         if responses is None:
             return 0
@@ -355,7 +355,7 @@ class Calls(Generic[S]):
         while arrived:
             place: Any
             place, item = self.session.route(arrived[0])
-            # Nothing is called from here on: no signal handler runs between the two.
+            # No function is called from here on, so no signal handler can run between the two statements.
             place += (item,)
             del arrived[0]
         if responses.is_connected:
@@ -383,7 +383,7 @@ class Calls(Generic[S]):
             raise ConfigurationError(f"{what}: {error}; use a larger term-length in the control channel") from None
 
     def _call(self, what: str, timeout: float | None, name: str, /, **values: Any) -> Steps[Message]:
-        """Send a request and return its first response, whatever its code is."""
+        """Send a request and return its first response, whatever its code."""
         deadline = Deadline(self._clock, timeout)
         while True:
             yield from self.ready(deadline, timeout)
@@ -415,14 +415,14 @@ class Calls(Generic[S]):
         return Timeout(f"{what}: the archive did not respond within {timeout:g} s{hint}", timeout=timeout)
 
     def _accepted(self, what: str, timeout: float | None, name: str, /, **values: Any) -> Steps[Message]:
-        """Send a request and return its response. Raises ArchiveError unless that is OK."""
+        """Send a request and return its response. Raises ArchiveError if the code is not OK."""
         message = yield from self._call(what, timeout, name, **values)
         if message.code != ResponseCode.OK:
             raise refusal(what, message)
         return message
 
     def _asking(self, what: str, timeout: float | None, name: str, /, **values: Any) -> Steps[int]:
-        """Send a request and return the number in its response. Raises ArchiveError."""
+        """Send a request and return the number in its response. Raises ArchiveError if the code is not OK."""
         message = yield from self._accepted(what, timeout, name, **values)
         result: int = message.relevant_id
         return result
@@ -480,10 +480,10 @@ class Calls(Generic[S]):
     def _listing_of(
         self, count: int, end: ResponseCode, what: str, timeout: float | None, name: str, /, **values: Any
     ) -> Steps[tuple[list[Message], bool]]:
-        """Return the descriptors that a listing request brings, and whether there are no more."""
+        """Return the descriptors from a listing request, and whether there are no more."""
         deadline = Deadline(self._clock, timeout)
         yield from self.ready(deadline, timeout)
-        # A session has one listing at a time: this one waits for another thread's, and for what a cancelled one still brings.
+        # A session can have only one listing at a time. Wait for another thread's listing, and for the rest of a cancelled one.
         while (other := self._listing) is not None and not self._is_over(other):
             self._check_open(Delivery.NONE)
             self._poll()
@@ -585,7 +585,7 @@ class Calls(Generic[S]):
                 return found
         raise RemoteProtocolError(f"{what} of recording {recording_id}: the archive has none", rule="position")
 
-    # -- what changes recordings -----------------------------------------------------------------------------------
+    # -- changes to recordings -------------------------------------------------------------------------------------
 
     def change(self, name: str, what: str, timeout: float | None, **values: Any) -> Steps[int]:
         deadline = Deadline(self._clock, timeout)
@@ -601,7 +601,7 @@ class Calls(Generic[S]):
     def replicate(
         self, recording_id: int, channel: str, stream_id: int, options: ReplicationOptions, timeout: float | None
     ) -> Steps[int]:
-        """Replicate, by the older message if the archive does not know the newer one and the options allow it."""
+        """Replicate. Use the older message if the archive does not know the newer one and the options allow it."""
         what = f"replicate recording {recording_id} of {channel}"
         values = {"src_recording_id": recording_id, "src_control_channel": channel, "src_control_stream_id": stream_id}
         deadline = Deadline(self._clock, timeout)
@@ -636,7 +636,7 @@ class Calls(Generic[S]):
         options: ReplayOptions,
         timeout: float | None,
     ) -> Steps[S]:
-        """Start a replay and subscribe to it. An iterator that meets a wrong end raises; it waits by ``run``."""
+        """Start a replay and subscribe to it. Iterators raise an error if the replay ends early; they wait through ``run``."""
         deadline = Deadline(self._clock, timeout)
         end = yield from self._known_end(recording_id, options, timeout)
         subscription: Any
@@ -646,10 +646,10 @@ class Calls(Generic[S]):
         return typed
 
     def _known_end(self, recording_id: int, options: ReplayOptions, timeout: float | None) -> Steps[int]:
-        """Return a position at which the whole recording has been replayed; NO_END if there is none yet."""
+        """Return a position at which the whole recording has been replayed; NO_END if it is not known."""
         what = f"replay of recording {recording_id}"
         deadline = Deadline(self._clock, timeout)
-        # What is refused here is not known; the replay may be refused, too, with an error of its own.
+        # The archive's refusal means that the end is unknown. The replay request may be refused too, with its own error.
         with suppress(ArchiveError):
             end = yield from self._asking(what, timeout, "StopPositionRequest", recording_id=recording_id)
             if end != NULL:
@@ -683,7 +683,7 @@ class Calls(Generic[S]):
     def _replay_to_any_port(
         self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
     ) -> Steps[tuple[S, StartedReplay]]:
-        """Subscribe first: only then is the port known. The replay takes the session that its channel names."""
+        """Subscribe before starting the replay, to learn the port. The replay uses the session id in its channel."""
         deadline = Deadline(self._clock, timeout)
         yield from self.ready(deadline, timeout)
         if "session-id" not in channel:
@@ -704,7 +704,7 @@ class Calls(Generic[S]):
     def _replay_over_response_channel(
         self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
     ) -> Steps[tuple[S, StartedReplay]]:
-        """Subscribe first: the archive joins the replay to the subscription."""
+        """Subscribe before starting the replay, so that the archive can join the replay to the subscription."""
         deadline = Deadline(self._clock, timeout)
         yield from self.ready(deadline, timeout)
         subscription: Any = yield from self._subscribe(channel, stream_id, deadline, timeout)
@@ -727,7 +727,7 @@ class Calls(Generic[S]):
         options: ReplayOptions,
         timeout: float | None,
     ) -> Steps[StartedReplay]:
-        """Ask by a publication whose responses are a subscription's; a token says that this session may."""
+        """Request a replay over a publication tied to the subscription. A token authorizes it on behalf of this session."""
         deadline = Deadline(self._clock, timeout)
         what = f"replay of recording {recording_id}"
         token = yield from self._asking(what, timeout, "ReplayTokenRequest", recording_id=recording_id)
@@ -757,7 +757,7 @@ class Calls(Generic[S]):
         return (yield from self._result(operation, deadline, timeout, "the subscription to the replay"))
 
     def _send_once(self, name: str, **values: Any) -> None:
-        """Send a request whose response does not matter, if there is room for it."""
+        """Try once to send a request whose response does not matter."""
         if not self.closed and self.session.is_connected:
             request = self.session.open_request(name, **values)
             self.session.forget(request)
@@ -774,10 +774,10 @@ class Calls(Generic[S]):
 
 
 class ReplayFeed:
-    """Tells the end of a replay from a loss: when an archive is killed, its driver ends the replay's stream as if it were done.
+    """Tells a complete replay from a lost one: if an archive is killed, its driver ends the stream as if it were complete.
 
-    A replay that has brought what was asked for has ended, and so has one that ends earlier while its archive serves the session
-    that asked for it: it was stopped, or what it followed has stopped.
+    A replay has ended if everything requested has arrived. It has also ended if its stream ends earlier and the archive still
+    serves the session that requested it: someone stopped the replay, or the recording that it followed has stopped.
     """
 
     def __init__(
@@ -798,12 +798,12 @@ class ReplayFeed:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the session that asked for the replay was lost."""
+        """Whether the session that requested the replay was lost."""
         session = self._calls.session
         return not self._calls.closed and (session.generation != self._generation or not session.is_connected)
 
     def check(self, subscription: Any) -> Any:
-        """Raise unless the replay has ended, by the way of waiting that it was made with."""
+        """Raise an error unless the replay is complete, waiting in the way that the feed was created with."""
         return self._run(self._checking(subscription))
 
     def _checking(self, subscription: Any) -> Steps[None]:
@@ -831,7 +831,7 @@ class ReplayFeed:
         return f"replay of recording {self._recording_id} ended {where}"
 
     def _loss(self) -> Steps[str]:
-        """Ask the archive anything, and return why it no longer serves the session; empty if it does."""
+        """Send a request to find out whether the archive still serves the session. Return why not; empty if it does."""
         calls, what, name = self._calls, f"replay of recording {self._recording_id}", "StartPositionRequest"
         if calls.closed:
             return "the archive client was closed, and nobody knows whether the archive goes on"
@@ -850,7 +850,7 @@ class ReplayFeed:
 
 
 class Events:
-    """What one iterator takes of a session's events. It ends with that session: what came in between is not known."""
+    """One iterator's view of a session's events. It ends with that session, because events between two sessions are unknown."""
 
     def __init__(self, calls: Calls[Any]) -> None:
         self._calls = calls
@@ -858,7 +858,7 @@ class Events:
         self._generation = session.generation if session.is_connected else None
 
     def wait(self, timeout: float | None) -> Steps[bool]:
-        """Wait for an event; false once the client is closed."""
+        """Wait for an event. Return False once the client is closed."""
         calls, events = self._calls, self._calls.session.events
         deadline = Deadline(calls._clock, timeout)
         while not events:
@@ -880,7 +880,7 @@ class Events:
 
 
 class Listing:
-    """The recordings that a listing brings, a page at a time: each page is one request."""
+    """The recordings in a listing, one page at a time. Each page is one request."""
 
     def __init__(
         self, calls: Calls[Any], first_id: int, count: int | None, stream: tuple[str, int] | None, timeout: float | None
@@ -896,7 +896,7 @@ class Listing:
         self.is_over = count == 0
 
     def next_page(self) -> Steps[list[RecordingDescriptor]]:
-        """Return the recordings of the next page; none at the end."""
+        """Return the recordings of the next page; empty at the end."""
         count = PAGE if self._left is None else min(PAGE, self._left)
         values: dict[str, Any] = {"from_recording_id": self._next_id, "record_count": count}
         what, name = "list_recordings", "ListRecordingsRequest"
@@ -914,7 +914,7 @@ class Listing:
 
 
 class ReplayOptions:
-    """What part of a recording is replayed, and how."""
+    """Which part of a recording to replay, and how."""
 
     def __init__(
         self,
@@ -950,7 +950,7 @@ class ReplayOptions:
 class ReplicationOptions:
     """What a replication copies, where to, and how."""
 
-    # What archives before 1.33 do not know.
+    # Options that archives before 1.33 do not support.
     _NEWER = (
         "stop_position",
         "file_io_max_length",
@@ -967,22 +967,22 @@ class ReplicationOptions:
 
     @property
     def are_newer(self) -> bool:
-        """Whether an option is set that older archives do not know."""
+        """Whether an option is set that older archives do not support."""
         return any(self.values[name] not in (NULL, "", b"") for name in self._NEWER)
 
     @property
     def older_values(self) -> dict[str, Any]:
-        """What the older message has."""
+        """Return the values that the older message has."""
         return {name: value for name, value in self.values.items() if name not in self._NEWER}
 
 
 def replay_session(replay_id: int) -> int:
-    """Return the session id of a replay's publication: the lower half of the replay session id."""
+    """Return the session id of a replay's publication: the low 32 bits of the replay session id."""
     return (replay_id & 0xFFFF_FFFF) - ((replay_id & 0x8000_0000) << 1)
 
 
 def descriptor_of(message: Message) -> RecordingDescriptor:
-    """Return the recording that a message describes. Its first two ids are those of the listing."""
+    """Return the recording that a message describes. The message's first two ids belong to the listing."""
     values = {name: value for name, value in message.values.items() if name not in _IDS_OF_LISTING}
     return RecordingDescriptor(**values)
 
@@ -991,18 +991,18 @@ _IDS_OF_LISTING = ("control_session_id", "correlation_id")
 
 
 class ClientBase(Generic[S]):
-    """The part of a client that never waits."""
+    """The part of a client that never blocks."""
 
     _calls: Calls[S]
 
     @property
     def archive_id(self) -> int:
-        """The archive's id; -1 for an archive before 1.44, which has none."""
+        """The archive's id; -1 for archives before 1.44, which have none."""
         return self._calls.session.archive_id
 
     @property
     def control_session_id(self) -> int:
-        """The archive's number of this session."""
+        """The archive's id for this session."""
         return self._calls.session.control_session_id
 
     @property
@@ -1013,24 +1013,24 @@ class ClientBase(Generic[S]):
 
     @property
     def connected(self) -> bool:
-        """Whether there is a session. If not, and the client is not closed, the next call connects again."""
+        """Whether the session is open. If it is not, and the client is not closed, the next call reconnects."""
         return not self.closed and self._calls.session.is_connected
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended: by ``close``, or with its Aeron client."""
+        """Whether the client has ended, by ``close`` or with its Aeron client."""
         return self._calls.has_ended
 
     @property
     def error(self) -> Exception | None:
-        """Why there is no session without ``close``: a ConnectionLost, DriverTimeout or ClientTimeout; else None."""
+        """The error that ended the session: a ConnectionLost, DriverTimeout or ClientTimeout. None if there is none."""
         return self._calls._conductor.failure or self._calls.lost
 
     def stats(self) -> ClientStats:
-        """Return what the client counts.
+        """Return the client's statistics.
 
         Returns:
-            The numbers.
+            The statistics.
         """
         session = self._calls.session
         return ClientStats(
@@ -1053,5 +1053,5 @@ class ClientBase(Generic[S]):
                 self._abandon()
 
     def _abandon(self) -> None:
-        """Close what is held, without waiting."""
+        """Close everything without waiting."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Channels of control sessions and replays: parameters put into them and taken out."""
+"""Channels of control sessions and replays: adding and removing parameters."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from mainstem.recording.catalog import RecordingDescriptor
 
 CONTROL_TERM_LENGTH = "64k"
-# Parameters of one publication, which its peer's channel does not share.
+# Parameters of one publication that the peer's channel must not contain.
 POSITION_KEYS = ("init-term-id", "term-id", "term-offset")
 
 
 def with_values(channel: str, values: Mapping[str, object], *, without: tuple[str, ...] = ()) -> str:
-    """Return the channel with these parameters in place of its own, and without others."""
+    """Return the channel with these parameters replaced or added, and those in ``without`` removed."""
     uri = ChannelUri.parse(channel)
     merged = {key: value for key, value in uri.values.items() if key not in without} | dict(values)
     text = "|".join(f"{key}={value}" for key, value in merged.items())
@@ -28,7 +28,7 @@ def with_values(channel: str, values: Mapping[str, object], *, without: tuple[st
 
 
 def with_control_defaults(channel: str) -> str:
-    """Return a control channel with a small, sparse log, unless it says otherwise."""
+    """Return a control channel with a small, sparse log, unless the channel specifies otherwise."""
     own = ChannelUri.parse(channel).values
     defaults = {"term-length": CONTROL_TERM_LENGTH, "sparse": "true"}
     return with_values(channel, {key: value for key, value in defaults.items() if key not in own})
@@ -40,18 +40,18 @@ def is_response_channel(channel: str) -> bool:
 
 
 def has_any_port(channel: str) -> bool:
-    """Whether the endpoint's port is 0: the driver binds a free one."""
+    """Whether the endpoint's port is 0, so that the driver binds a free one."""
     return (ChannelUri.parse(channel).endpoint or "").endswith(":0")
 
 
 def with_bound_port(channel: str, address: str) -> str:
-    """Return the channel with the port of the address that its endpoint is bound to; the host stays as it was given."""
+    """Return the channel with the port that its endpoint is bound to, from ``address``. The host does not change."""
     host = (ChannelUri.parse(channel).endpoint or "").rpartition(":")[0]
     return with_values(channel, {"endpoint": f"{host}:{address.rpartition(':')[2]}"})
 
 
 def response_channel_for(control_channel: str) -> str:
-    """Return where responses go if the caller names no channel. Raises ConfigurationError for an archive on another host."""
+    """Return the default response channel. Raises ConfigurationError if the archive is on another host."""
     uri = ChannelUri.parse(control_channel)
     if uri.is_ipc:
         return "aeron:ipc"
@@ -65,7 +65,7 @@ def response_channel_for(control_channel: str) -> str:
 
 
 def is_local_host(host: str) -> bool:
-    """Whether a host is this one: ``localhost``, or a loopback address."""
+    """Whether ``host`` is this host: ``localhost``, or a loopback address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class _Worker:
-    """Reads what the archive sends while no call does; sleeps in between until it is stopped."""
+    """Reads what the archive sends between calls. Sleeps in between until it is stopped."""
 
     name = role_name = Calls.role_name
 
@@ -70,10 +70,10 @@ class _Worker:
 
 
 class ReplayMerge(MergeBase, Closing):
-    """A recording, and then the live stream that is being recorded, without a gap or a duplicate. One thread uses it.
+    """A recording followed by the live stream that is being recorded, without a gap or a duplicate. Only one thread may use it.
 
-    ``Client.replay_merge`` makes it. It needs the driver's and the archive's time only while it is read. Closing it leaves the
-    subscription open.
+    ``Client.replay_merge`` creates it. It uses resources of the driver and the archive only while it is read. Closing it leaves
+    the subscription open.
 
     Attributes:
         subscription: The subscription that receives both.
@@ -86,18 +86,18 @@ class ReplayMerge(MergeBase, Closing):
     """
 
     def messages(self, *, timeout: float | None = None) -> Iterator[bytes]:
-        """Yield whole messages as they come, until the live stream ends or this is closed.
+        """Yield whole messages as they arrive, until the live stream ends or this merge is closed.
 
         Args:
             timeout: Seconds to wait for the next message; None waits forever.
 
         Yields:
-            One message after another; one that was not taken comes in the next iteration.
+            One message after another. A message that was not consumed comes in the next iteration.
 
         Raises:
-            Timeout: Nothing came in time, or the merge made no progress for ``progress_timeout``.
-            ArchiveError: The archive refused, or ended the replay.
-            ConnectionLost: The image or the session with the archive ended before the merge was done.
+            Timeout: No message arrived in time, or the merge made no progress for ``progress_timeout``.
+            ArchiveError: The archive refused or ended the replay.
+            ConnectionLost: The image or the session with the archive ended before the merge was complete.
         """
         waiting = self._calls._conductor.waiting(timeout)
         while True:
@@ -115,14 +115,15 @@ class ReplayMerge(MergeBase, Closing):
 class Client(ClientBase[Subscription], Closing):
     """A session with an Aeron Archive, opened by `connect`. A context manager. Any number of threads may call it.
 
-    It stays connected without calls: a thread reads what the archive sends, and keeps signals and late errors for ``events``.
+    The session stays alive between calls: a thread reads what the archive sends, and keeps signals and late errors for
+    ``events``.
 
-    Every call takes ``timeout``, the seconds that it may wait; None waits forever. A call that times out has sent its request,
-    unless ``may_retry`` of the error is true or it is a BackPressured, and the archive may still carry it out.
+    Every call takes ``timeout``, the number of seconds it may wait; None waits forever. When a call times out, its request has
+    been sent, and the archive may still carry it out, unless the error's ``may_retry`` is true or it is a BackPressured.
 
-    When the archive ends or restarts, calls that wait for its response raise ConnectionLost: the archive may have carried them out
-    or not. The next call connects again, within its ``timeout``, and raises ConnectTimeout if the archive is away. Recordings and
-    replays of the session before are not taken up again.
+    When the archive ends or restarts, calls that are waiting for its response raise ConnectionLost; the archive may or may not
+    have carried them out. The next call reconnects, within its ``timeout``, and raises ConnectTimeout if the archive is
+    unreachable. Recordings and replays of the earlier session are not resumed.
 
     Example:
         >>> with connect("aeron:udp?endpoint=localhost:8010") as client:
@@ -134,7 +135,7 @@ class Client(ClientBase[Subscription], Closing):
     def __init__(self, calls: Calls[Subscription], owned: Aeron | None, timeout: float | None) -> None:
         self._calls = calls
         self._owned = owned
-        # A signal handler may call in the middle of a step.
+        # Reentrant, because a signal handler may make a call in the middle of a step.
         self._lock = threading.RLock()
         self._worker: _Worker | None = None
         self._run(calls.connecting(timeout))
@@ -164,21 +165,21 @@ class Client(ClientBase[Subscription], Closing):
         auto_stop: bool = False,
         timeout: float | None = TIMEOUT,
     ) -> int:
-        """Start to record a stream. Each publication that the channel matches, now or later, becomes a recording of its own.
+        """Start recording a stream. Each publication that matches the channel, now or later, gets its own recording.
 
         Args:
-            channel: The channel; with ``session-id`` one publication only.
+            channel: The channel. A ``session-id`` limits it to one publication.
             stream_id: The stream id.
             location: ``LOCAL`` for publications of the archive's driver, ``REMOTE`` to subscribe over the network.
             auto_stop: Whether the archive stops when the first recording ends.
             timeout: Seconds to wait for the archive; None waits forever.
 
         Returns:
-            The id of the archive's recording subscription, for ``stop_recording_subscription``. The recording's own id comes with
-            the signal START, once there is a publication.
+            The id of the archive's recording subscription, for ``stop_recording_subscription``. The signal START has the id of
+            the recording, once there is a publication.
 
         Raises:
-            ArchiveError: The archive refused: the stream is being recorded, a limit is reached, or the disk is full.
+            ArchiveError: The archive refused: it already records the stream, a limit is reached, or the disk is full.
             Timeout: The archive did not respond in time.
             ConnectionLost: The session was lost while the call waited.
         """
@@ -194,15 +195,15 @@ class Client(ClientBase[Subscription], Closing):
         auto_stop: bool = False,
         timeout: float | None = TIMEOUT,
     ) -> int:
-        """Continue a recording that was stopped. The publication must begin where the recording ends.
+        """Continue a stopped recording. The publication must begin where the recording ends.
 
-        ``extension_channel`` returns the channel for that publication. The signal EXTEND comes when it is being recorded; a
-        publication that does not fit is a late error, INVALID_EXTENSION.
+        ``extension_channel`` returns the channel for that publication. The signal EXTEND reports that recording has started. A
+        publication that does not fit causes a late error, INVALID_EXTENSION.
 
         Args:
             recording_id: The recording.
             channel: The channel to record, as for ``start_recording``.
-            stream_id: The stream id, which must be the recording's.
+            stream_id: The stream id, which must be that of the recording.
             location: ``LOCAL`` for publications of the archive's driver, ``REMOTE`` to subscribe over the network.
             auto_stop: Whether the archive stops when the recording ends.
             timeout: Seconds to wait for the archive; None waits forever.
@@ -211,14 +212,14 @@ class Client(ClientBase[Subscription], Closing):
             The id of the archive's recording subscription.
 
         Raises:
-            ArchiveError: There is no such recording, it is active, or the archive refused as for ``start_recording``.
+            ArchiveError: There is no such recording, it is active, or another reason listed at ``start_recording``.
             Timeout: The archive did not respond in time.
             ConnectionLost: The session was lost while the call waited.
         """
         return self._run(self._calls.extend_recording(recording_id, channel, stream_id, location, auto_stop, timeout))
 
     def stop_recording(self, channel: str, stream_id: int, *, timeout: float | None = TIMEOUT) -> None:
-        """Stop recording a stream: all recordings of the subscription that ``start_recording`` made with this channel.
+        """Stop all recordings of the subscription that ``start_recording`` created with this channel.
 
         Args:
             channel: The channel. Parameters that select no stream, such as ``term-length``, may be omitted.
@@ -236,7 +237,7 @@ class Client(ClientBase[Subscription], Closing):
         """Stop all recordings of a recording subscription.
 
         Args:
-            subscription_id: What ``start_recording`` returned.
+            subscription_id: The id that ``start_recording`` returned.
             timeout: Seconds to wait for the archive; None waits forever.
 
         Raises:
@@ -247,7 +248,7 @@ class Client(ClientBase[Subscription], Closing):
         self._run(self._calls.stop_recording_subscription(subscription_id, timeout))
 
     def stop_recording_by_identity(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> bool:
-        """Stop one recording, and leave others of its subscription running.
+        """Stop one recording without stopping other recordings of its subscription.
 
         Args:
             recording_id: The recording.
@@ -266,11 +267,11 @@ class Client(ClientBase[Subscription], Closing):
     def list_recordings(
         self, from_recording_id: int = 0, *, count: int | None = None, timeout: float | None = TIMEOUT
     ) -> Iterator[RecordingDescriptor]:
-        """Iterate over the archive's recordings by their ids. They are fetched as the iteration proceeds.
+        """Iterate over the archive's recordings in the order of their ids. Fetch them page by page.
 
         Args:
             from_recording_id: The first id.
-            count: The most recordings; None for all.
+            count: The maximum number of recordings; None for all.
             timeout: Seconds to wait for the next recording; None waits forever.
 
         Returns:
@@ -292,13 +293,13 @@ class Client(ClientBase[Subscription], Closing):
         count: int | None = None,
         timeout: float | None = TIMEOUT,
     ) -> Iterator[RecordingDescriptor]:
-        """Iterate over the recordings of a stream by their ids.
+        """Iterate over the recordings of a stream in the order of their ids.
 
         Args:
-            channel: Text that the channel which was recorded contains; empty for any channel.
+            channel: Text contained in the recorded channel; empty for any channel.
             stream_id: The stream id.
             from_recording_id: The first id.
-            count: The most recordings; None for all.
+            count: The maximum number of recordings; None for all.
             timeout: Seconds to wait for the next recording; None waits forever.
 
         Returns:
@@ -338,7 +339,7 @@ class Client(ClientBase[Subscription], Closing):
         """List what the archive is recording, or waiting to record.
 
         Args:
-            channel: Text that the channel contains; empty for any channel.
+            channel: Text contained in the channel; empty for any channel.
             stream_id: The stream id; None for any.
             timeout: Seconds to wait for the next subscription; None waits forever.
 
@@ -364,10 +365,10 @@ class Client(ClientBase[Subscription], Closing):
         """Find the newest recording of a publication.
 
         Args:
-            channel: Text that the channel which was recorded contains; empty for any channel.
+            channel: Text contained in the recorded channel; empty for any channel.
             stream_id: The stream id.
             session_id: The publication's session id.
-            min_recording_id: The lowest recording id to look at.
+            min_recording_id: The lowest recording id to consider.
             timeout: Seconds to wait for the archive; None waits forever.
 
         Returns:
@@ -401,7 +402,7 @@ class Client(ClientBase[Subscription], Closing):
         return self._run(steps) or 0
 
     def recording_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int | None:
-        """Return how far an active recording has come.
+        """Return the current position of an active recording.
 
         Args:
             recording_id: The recording.
@@ -418,7 +419,7 @@ class Client(ClientBase[Subscription], Closing):
         return self._run(self._calls.position("RecordingPositionRequest", "recording_position", recording_id, timeout))
 
     def stop_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int | None:
-        """Return where a recording ended.
+        """Return the position at which a recording ended.
 
         Args:
             recording_id: The recording.
@@ -435,7 +436,7 @@ class Client(ClientBase[Subscription], Closing):
         return self._run(self._calls.position("StopPositionRequest", "stop_position", recording_id, timeout))
 
     def max_recorded_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Return how far a recording has come, whether it is active or not.
+        """Return the current position of a recording, whether it is active or stopped.
 
         Args:
             recording_id: The recording.
@@ -464,17 +465,17 @@ class Client(ClientBase[Subscription], Closing):
         file_io_max_length: int | None = None,
         timeout: float | None = TIMEOUT,
     ) -> int:
-        """Start a replay, for a subscription of your own. The archive ends it if nobody subscribes within 5 s.
+        """Start a replay for a subscription of your own. The archive ends it if nobody subscribes within 5 s.
 
         Args:
             recording_id: The recording.
-            channel: Where to replay to.
+            channel: The channel to replay to.
             stream_id: The stream id of the replay.
-            position: Where to begin; None for the start of the recording.
+            position: The position to begin at; None for the start of the recording.
             length: How many bytes to replay; None for all.
-            follow: Whether a replay of an active recording without ``length`` follows it until it stops.
+            follow: Whether a replay without ``length`` follows an active recording until the recording stops.
             limit_counter_id: A counter of the archive's driver that the replay never overtakes.
-            file_io_max_length: The most bytes that the archive reads at a time.
+            file_io_max_length: The maximum number of bytes that the archive reads at a time.
             timeout: Seconds to wait for the archive; None waits forever.
 
         Returns:
@@ -508,25 +509,25 @@ class Client(ClientBase[Subscription], Closing):
         file_io_max_length: int | None = None,
         timeout: float | None = TIMEOUT,
     ) -> Subscription:
-        """Start a replay, and subscribe to it. Closing the subscription ends the replay.
+        """Start a replay and subscribe to it. Closing the subscription ends the replay.
 
-        Positions of the messages are those of the recording.
+        Messages have the same positions as in the recording.
 
         Args:
             recording_id: The recording.
-            channel: Where to replay to, such as ``aeron:ipc``, or ``aeron:udp?endpoint=localhost:0`` for a free port.
+            channel: The channel to replay to, such as ``aeron:ipc``, or ``aeron:udp?endpoint=localhost:0`` for a free port.
             stream_id: The stream id of the replay.
-            position: Where to begin; None for the start of the recording.
+            position: The position to begin at; None for the start of the recording.
             length: How many bytes to replay; None for all.
-            follow: Whether a replay of an active recording without ``length`` follows it until it stops.
+            follow: Whether a replay without ``length`` follows an active recording until the recording stops.
             limit_counter_id: A counter of the archive's driver that the replay never overtakes.
-            file_io_max_length: The most bytes that the archive reads at a time.
+            file_io_max_length: The maximum number of bytes that the archive reads at a time.
             timeout: Seconds to wait for the archive, and for the driver; None waits forever.
 
         Returns:
-            The subscription. Iterating over it ends with the replay. If the archive, its session or the stream is lost before,
-            the iterator raises ConnectionLost, whose ``position`` is where another replay continues, and if the archive reported
-            an error, that ArchiveError. ``poll`` and its variants do not tell.
+            The subscription. Iterating over it ends with the replay. If the archive, its session or the stream is lost before
+            that, the iterator raises ConnectionLost, and another replay can continue at the error's ``position``. If the archive
+            reported an error, the iterator raises that ArchiveError. ``poll`` and its variants do not report these errors.
 
         Raises:
             ArchiveError: There is no such recording, the position is outside it, or a limit is reached.
@@ -559,21 +560,22 @@ class Client(ClientBase[Subscription], Closing):
         position: int | None = None,
         progress_timeout: float = PROGRESS_TIMEOUT,
     ) -> ReplayMerge:
-        """Read an active recording, and change to the live stream when it has caught up. Nothing happens until it is read.
+        """Read an active recording, then switch to the live stream. The merge does nothing until it is read.
 
         Args:
             subscription: A subscription with ``control-mode=manual`` and the recording's stream id, without destinations.
             recording_id: The recording.
-            replay_destination: Where the archive replays to, such as ``aeron:udp?endpoint=localhost:0``.
-            live_destination: What receives the live stream, such as ``aeron:udp?endpoint=localhost:0|control=192.0.2.1:20121``.
-            position: Where to begin; None for the start of the recording.
+            replay_destination: The destination for the replay, such as ``aeron:udp?endpoint=localhost:0``.
+            live_destination: The destination for the live stream, such as
+                ``aeron:udp?endpoint=localhost:0|control=192.0.2.1:20121``.
+            position: The position to begin at; None for the start of the recording.
             progress_timeout: Seconds without progress after which the merge fails.
 
         Returns:
             The merge.
 
         Raises:
-            ConfigurationError: The subscription has another control mode, or a destination is not UDP.
+            ConfigurationError: The subscription's control mode is not manual, or a destination is not UDP.
         """
         return ReplayMerge(
             self._calls,
@@ -587,10 +589,10 @@ class Client(ClientBase[Subscription], Closing):
         )
 
     def stop_replay(self, replay_session_id: int, *, timeout: float | None = TIMEOUT) -> None:
-        """Stop a replay; one that has ended already is not an error.
+        """Stop a replay. Do nothing if it has already ended.
 
         Args:
-            replay_session_id: What ``start_replay`` returned.
+            replay_session_id: The id that ``start_replay`` returned.
             timeout: Seconds to wait for the archive; None waits forever.
 
         Raises:
@@ -613,18 +615,18 @@ class Client(ClientBase[Subscription], Closing):
         self._run(self._calls.stop_all_replays(recording_id, timeout))
 
     def truncate_recording(self, recording_id: int, position: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Cut the end of a recording off. Its replays are stopped, and the segments behind are deleted.
+        """Truncate a recording. Its replays are stopped, and the segments after ``position`` are deleted.
 
         Args:
             recording_id: The recording.
-            position: Where the recording ends from now on: between its start and its stop position, at a frame.
+            position: The new end, between the start and the stop position of the recording, at a frame boundary.
             timeout: Seconds to wait for the archive; None waits forever.
 
         Returns:
-            The number of files that are deleted. The signal DELETE comes when they are.
+            The number of files to delete. The archive sends the signal DELETE when they are gone.
 
         Raises:
-            ArchiveError: There is no such recording, it is active, or the position is not possible.
+            ArchiveError: There is no such recording, it is active, or the position is invalid.
             Timeout: The archive did not respond in time.
             ConnectionLost: The session was lost while the call waited.
         """
@@ -639,14 +641,14 @@ class Client(ClientBase[Subscription], Closing):
         )
 
     def purge_recording(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Delete a recording with all of its segments. Its id is not used again.
+        """Delete a recording with all of its segments. Its id is not reused.
 
         Args:
             recording_id: The recording.
             timeout: Seconds to wait for the archive; None waits forever.
 
         Returns:
-            The number of files that are deleted. The signal DELETE comes when they are.
+            The number of files to delete. The archive sends the signal DELETE when they are gone.
 
         Raises:
             ArchiveError: There is no such recording, or it is active or being replayed.
@@ -661,7 +663,7 @@ class Client(ClientBase[Subscription], Closing):
         )
 
     def detach_segments(self, recording_id: int, new_start_position: int, *, timeout: float | None = TIMEOUT) -> None:
-        """Let a recording begin later. The files of the segments before stay, until they are deleted or attached again.
+        """Make a recording start later. The files of earlier segments stay until they are deleted or attached again.
 
         Args:
             recording_id: The recording.
@@ -669,7 +671,7 @@ class Client(ClientBase[Subscription], Closing):
             timeout: Seconds to wait for the archive; None waits forever.
 
         Raises:
-            ArchiveError: There is no such recording, or the position is not possible.
+            ArchiveError: There is no such recording, or the position is invalid.
             Timeout: The archive did not respond in time.
             ConnectionLost: The session was lost while the call waited.
         """
@@ -684,14 +686,14 @@ class Client(ClientBase[Subscription], Closing):
         )
 
     def delete_detached_segments(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Delete the files of segments that were detached.
+        """Delete the files of detached segments.
 
         Args:
             recording_id: The recording.
             timeout: Seconds to wait for the archive; None waits forever.
 
         Returns:
-            The number of files that are deleted. The signal DELETE comes when they are.
+            The number of files to delete. The archive sends the signal DELETE when they are gone.
 
         Raises:
             ArchiveError: There is no such recording.
@@ -708,7 +710,7 @@ class Client(ClientBase[Subscription], Closing):
         )
 
     def purge_segments(self, recording_id: int, new_start_position: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Let a recording begin later, and delete the segments before. This bounds a recording that is active.
+        """Make a recording start later, and delete the earlier segments. This limits the size of an active recording.
 
         Args:
             recording_id: The recording.
@@ -716,10 +718,10 @@ class Client(ClientBase[Subscription], Closing):
             timeout: Seconds to wait for the archive; None waits forever.
 
         Returns:
-            The number of files that are deleted. The signal DELETE comes when they are.
+            The number of files to delete. The archive sends the signal DELETE when they are gone.
 
         Raises:
-            ArchiveError: There is no such recording, or the position is not possible.
+            ArchiveError: There is no such recording, or the position is invalid.
             Timeout: The archive did not respond in time.
             ConnectionLost: The session was lost while the call waited.
         """
@@ -734,7 +736,7 @@ class Client(ClientBase[Subscription], Closing):
         )
 
     def attach_segments(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Attach the segments that were detached from a recording, as far as their files are there.
+        """Attach the segments that were detached from a recording, if their files still exist.
 
         Args:
             recording_id: The recording.
@@ -744,7 +746,7 @@ class Client(ClientBase[Subscription], Closing):
             The number of segments.
 
         Raises:
-            ArchiveError: There is no such recording, or a file is not a segment of it.
+            ArchiveError: There is no such recording, or a file is not one of its segments.
             Timeout: The archive did not respond in time.
             ConnectionLost: The session was lost while the call waited.
         """
@@ -758,18 +760,18 @@ class Client(ClientBase[Subscription], Closing):
         )
 
     def migrate_segments(self, src_recording_id: int, dst_recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Move all segments of a stopped recording to one that continues it, or that it continues.
+        """Move all segments of a stopped recording to one that it continues or that continues it.
 
         Args:
             src_recording_id: The recording that loses its segments.
-            dst_recording_id: The recording that gets them, at its beginning or its end.
+            dst_recording_id: The recording that receives them, at its beginning or its end.
             timeout: Seconds to wait for the archive; None waits forever.
 
         Returns:
             The number of segments.
 
         Raises:
-            ArchiveError: There is no such recording, or the two do not fit together.
+            ArchiveError: There is no such recording, or the two recordings are not compatible or contiguous.
             Timeout: The archive did not respond in time.
             ConnectionLost: The session was lost while the call waited.
         """
@@ -784,7 +786,7 @@ class Client(ClientBase[Subscription], Closing):
         )
 
     def update_channel(self, recording_id: int, channel: str, *, timeout: float | None = TIMEOUT) -> None:
-        """Change the channel that a recording is listed with.
+        """Change the channel under which a recording is listed.
 
         Args:
             recording_id: The recording.
@@ -807,10 +809,10 @@ class Client(ClientBase[Subscription], Closing):
         )
 
     def stop_replication(self, replication_id: int, *, timeout: float | None = TIMEOUT) -> None:
-        """Stop a replication. The destination keeps what it has; replicating into it again continues.
+        """Stop a replication. The destination keeps what it has, and can be continued by another replication.
 
         Args:
-            replication_id: What ``replicate`` returned.
+            replication_id: The id that ``replicate`` returned.
             timeout: Seconds to wait for the archive; None waits forever.
 
         Raises:
@@ -844,31 +846,32 @@ class Client(ClientBase[Subscription], Closing):
     ) -> int:
         """Copy a recording of another archive into this one.
 
-        The archive connects to the other one and has the recording replayed to itself. Signals and errors of the replication are
-        events whose correlation id is the replication id; the last one is the signal REPLICATE_END.
+        The archive connects to the other archive and requests a replay of the recording. Signals and errors of the replication are
+        events with the replication id as their correlation id. The last one is the signal REPLICATE_END.
 
         Args:
             src_recording_id: The recording in the other archive.
             src_control_channel: The control channel of the other archive, as this archive reaches it.
             src_control_stream_id: The control stream of the other archive.
-            dst_recording_id: A recording of this archive to continue, or an empty one to fill; None makes a new one.
-            stop_position: Where to stop; None for the end of the recording, which may be active.
-            live_destination: A channel of the stream that is being recorded: once the copy has caught up, this archive records
-                the stream itself.
-            replication_channel: Where the other archive replays to; empty for what this archive is configured with.
-            channel_tag_id: The channel tag of the archive's subscription, for a program that follows the replication.
-            subscription_tag_id: The subscription's own tag.
-            file_io_max_length: The most bytes that the other archive reads at a time.
+            dst_recording_id: A recording of this archive to continue, or an empty one to fill; None creates a new one.
+            stop_position: The position to stop at; None for the end of the recording, which may be active.
+            live_destination: A channel of the live stream. Once the copy has caught up, this archive records the live stream
+                directly.
+            replication_channel: The channel for the replay; empty for the one that this archive is configured with.
+            channel_tag_id: The channel tag of the archive's subscription, for an application that follows the replication.
+            subscription_tag_id: The tag of the subscription itself.
+            file_io_max_length: The maximum number of bytes that the other archive reads at a time.
             replication_session_id: The session id of the replay.
-            credentials: What the authenticator of the other archive receives. It must not send a challenge.
-            src_response_channel: Where the other archive responds to; empty for what this archive is configured with.
+            credentials: The credentials for the other archive's authenticator, which must not send a challenge.
+            src_response_channel: The channel for the other archive's responses; empty for the one that this archive is configured
+                with.
             timeout: Seconds to wait for the archive; None waits forever.
 
         Returns:
             The replication id, for ``stop_replication``.
 
         Raises:
-            ArchiveError: The archive refused. What fails later is an event.
+            ArchiveError: The archive refused. Later errors are events.
             LocalProtocolError: The archive is too old for an option.
             ConfigurationError: ``live_destination`` is combined with ``replication_session_id``.
             Timeout: The archive did not respond in time.
@@ -897,12 +900,14 @@ class Client(ClientBase[Subscription], Closing):
         )
 
     def events(self, *, timeout: float | None = None) -> Iterator[Signal | ArchiveError]:
-        """Yield recording signals and late errors as they come, until the client is closed.
+        """Yield recording signals and late errors as they arrive, until the client is closed.
 
-        An ArchiveError that is yielded belongs to something that the archive had accepted before: a recording whose disk became
-        full, a replay that nobody subscribed to. At most 1024 events wait; then the oldest are dropped, which ``stats`` counts.
+        A yielded ArchiveError is a late error: it refers to something that the archive had accepted earlier, such as a recording
+        whose disk became full, or a replay that nobody subscribed to. At most 1024 events are queued; after that, the oldest are
+        dropped and counted in ``stats``.
 
-        An iterator ends with the session that it began in, after what that session had brought: what came meanwhile is not known.
+        An iterator ends with the session that it began in, after that session's events, because events between two sessions are
+        unknown.
 
         Args:
             timeout: Seconds to wait for the next event; None waits forever.
@@ -912,7 +917,7 @@ class Client(ClientBase[Subscription], Closing):
 
         Raises:
             Timeout: No event came in time.
-            ConnectionLost: The session that it began in was lost.
+            ConnectionLost: The session that the iterator began in was lost.
 
         Example:
             >>> for event in client.events():
@@ -928,7 +933,7 @@ class Client(ClientBase[Subscription], Closing):
                 yield events.popleft()
 
     def close(self) -> None:
-        """End the session, and the Aeron client that it made. Recordings continue. Calling it again does nothing."""
+        """End the session, and the Aeron client that it created. Recordings continue. Calling it again does nothing."""
         with self._lock:
             self._calls.end()
         if self._worker is not None:
@@ -963,16 +968,16 @@ def connect(
     Args:
         channel: The archive's control channel, such as ``aeron:udp?endpoint=localhost:8010``, or ``aeron:ipc`` for an archive
             on the same driver.
-        response_channel: Where the archive sends its responses: an address of this host that the archive can reach, such as
+        response_channel: The channel for the archive's responses: an address of this host that the archive can reach, such as
             ``aeron:udp?endpoint=192.0.2.1:0``, or a response channel, such as
             ``aeron:udp?control-mode=response|control=archive:8011``. By default ``aeron:ipc``, or a free port of localhost for
             an archive on this host.
         stream_id: The archive's control stream.
         response_stream_id: The stream of the responses.
-        credentials: What the archive's authenticator receives.
-        on_challenge: Called with the archive's challenge; returns the credentials that answer it. It must not wait.
+        credentials: The credentials for the archive's authenticator.
+        on_challenge: Called with the archive's challenge. It must return the credentials to respond with, without blocking.
         client_name: A name that the archive shows in its counters, at most 100 characters.
-        timeout: Seconds for the whole; None waits forever.
+        timeout: Seconds to wait in total; None waits forever.
         aeron: A client of the media driver; it stays open when the session ends.
         directory: The directory of the media driver, if there is no ``aeron``; by default as for ``mainstem.connect``.
 
@@ -983,8 +988,8 @@ def connect(
         ConnectTimeout: A step of connecting took too long; the error names the step.
         ArchiveError: The archive rejected the credentials, or the version of the protocol.
         RegistrationError: The driver refused a channel.
-        DriverTimeout: There is no media driver.
-        ConfigurationError: The archive is on another host, and there is no response channel.
+        DriverTimeout: No media driver is running.
+        ConfigurationError: The archive is on another host, and no response channel is given.
 
     Example:
         >>> client = connect("aeron:udp?endpoint=localhost:8010", credentials=b"admin:admin")

@@ -1,11 +1,11 @@
-"""A recording from the archive, and then the live stream, in one image: what the two variants of ReplayMerge share.
+"""A recording followed by the live stream, in one image: the code that both variants of ReplayMerge share.
 
-Theory of operation. The subscription has two destinations: one that the archive replays to, and one that receives the live
-stream. Both have the session of the stream, so the driver makes one image of them. The replay begins alone. When it is near the
-recorded position, the live destination is added; when both feed the image and it has reached the recorded position, the
-replay's destination is removed.
+Theory of operation. The subscription has two destinations: one for the archive's replay, and one for the live stream. Both have
+the session id of the stream, so the driver combines them into one image. The replay begins alone. When it is near the recorded
+position, the merge adds the live destination. When both feed the image and the image has reached the recorded position, the merge
+removes the replay's destination.
 
-The steps are a generator, resumed by each poll: a merge makes progress while its subscriber reads.
+The steps are a generator that each poll resumes, so a merge makes progress while its subscriber reads.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 PROGRESS_TIMEOUT = 5.0  # seconds
 MESSAGES_AT_ONCE = 256
-MAX_LIVE_DISTANCE = 32 << 20  # bytes, and a quarter of a term: how near the replay is when the live stream is joined
-FIRST_PAUSE, LAST_PAUSE = 0.016, 0.5  # seconds between two questions for the recorded position, doubling
+MAX_LIVE_DISTANCE = 32 << 20  # bytes, and at most a quarter of a term: how near the replay must be before the live stream is joined
+FIRST_PAUSE, LAST_PAUSE = 0.016, 0.5  # seconds between requests for the recorded position, doubling
 ENDLESS = (1 << 63) - 1
 ACTIVE_TRANSPORTS = 2
 SETTLING_TIME = (
-    0.25  # seconds that both feed the image: by then a status message, one each 200 ms, has reached the live sender
+    0.25  # seconds that both must feed the image; a status message every 200 ms has reached the live sender by then
 )
 
 
@@ -53,18 +53,18 @@ def join_live(
     note: Callable[[str], None],
     timeout: float | None = None,
 ) -> Steps[bool]:
-    """Wait for a replay to catch up, and add the live destination; return once both feed the image.
+    """Wait for a replay to catch up, add the live destination, and return once both feed the image.
 
     Args:
         calls: The session with the archive that replays.
-        subscription: What receives the replay.
-        image: Its image.
+        subscription: The subscription that receives the replay.
+        image: The replay's image.
         live_destination: The destination that receives the live stream.
-        target: The recorded position, as far as it is known.
-        position: Returns how far the replay was taken.
-        ask: Asks for the recorded position; None if nothing is recorded any more.
-        has_ended: Whether the replay has ended. May raise instead.
-        note: Is told what is awaited.
+        target: The last known recorded position.
+        position: Returns the position up to which the replay has been consumed.
+        ask: Asks for the recorded position; None if the recording is no longer active.
+        has_ended: Returns whether the replay has ended. It may raise an error instead.
+        note: Called with a description of the current step.
         timeout: Seconds for the driver to add the destination.
 
     Returns:
@@ -105,7 +105,7 @@ def join_live(
 
 
 class MergeBase:
-    """The part of a merge that never waits."""
+    """The part of a merge that never blocks."""
 
     def __init__(
         self,
@@ -150,37 +150,37 @@ class MergeBase:
 
     @property
     def is_merged(self) -> bool:
-        """Whether the image is fed by the live stream alone."""
+        """Whether only the live stream feeds the image."""
         return self._is_merged
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed, by ``close``, by a failure, or with its subscription."""
+        """Whether the merge was closed, by ``close``, by an error, or with its subscription."""
         return self._closed or bool(self.subscription.closed)
 
     @property
     def error(self) -> Exception | None:
-        """What ended the merge without ``close``; else None."""
+        """The error that ended the merge; None if it was closed or has not ended."""
         return self._error
 
     @property
     def position(self) -> int:
-        """Where the last message that was handed out ends; -1 before there is one. Another merge may begin there."""
+        """The position after the last message returned; -1 if there is none yet. Another merge can begin there."""
         return self._read_position
 
     def poll_bytes(self, limit: int = MESSAGES_AT_ONCE) -> list[bytes]:
-        """Continue the merge, and return whole messages; waits for none.
+        """Continue the merge, and return whole messages without waiting.
 
         Args:
-            limit: The most messages.
+            limit: The maximum number of messages.
 
         Returns:
-            The messages; none when there are none yet.
+            The messages; empty if none are available yet.
 
         Raises:
             Timeout: The merge made no progress for ``progress_timeout``.
-            ArchiveError: The archive refused, or ended the replay.
-            ConnectionLost: The image or the session with the archive ended before the merge was done.
+            ArchiveError: The archive refused or ended the replay.
+            ConnectionLost: The image or the session with the archive ended before the merge was complete.
         """
         self._take(limit)
         return [self._hand_out() for _ in range(min(limit, len(self._taken)))]
@@ -191,14 +191,14 @@ class MergeBase:
         return message.payload
 
     def _take(self, limit: int) -> None:
-        """Move messages from the log to those that were taken, if there are none."""
+        """Take messages from the log, unless some are left from the last poll."""
         self._work()
         if self._image is not None and not self._taken:
             self._taken.extend(polled(self._image.poll_with_metadata, limit))
 
     @property
     def _has_ended(self) -> bool:
-        """Whether no message will come: it was closed, or the live stream has ended."""
+        """Whether no more messages will arrive: the merge was closed, or the live stream has ended."""
         return self.closed or (self._is_merged and (self._image.closed or bool(self._image.is_end_of_stream)))
 
     def _work(self) -> None:
@@ -214,7 +214,7 @@ class MergeBase:
         except StopIteration:
             self._steps = None
         except BaseException as error:
-            # What a signal handler raises ends the steps too.
+            # An exception raised by a signal handler ends the generator too.
             interrupted = ClosedError(f"the merge of recording {self.recording_id} was interrupted: start another")
             self._error = error if isinstance(error, Exception) else interrupted
             self._end()
@@ -236,7 +236,7 @@ class MergeBase:
         calls, subscription, conductor = self._calls, self.subscription, self._calls._conductor
         described = yield from calls.list_recording(self.recording_id, TIMEOUT)
         if described is None:
-            # The archive's own error, with its code.
+            # This raises the archive's own error, with its code.
             yield from calls.position("StartPositionRequest", "merge", self.recording_id, TIMEOUT)
             raise ConnectionLost(f"merge of recording {self.recording_id}: the archive does not list it")
         self._generation = calls.session.generation
@@ -284,7 +284,7 @@ class MergeBase:
         self._step = step
 
     def _check_image(self, image: Any) -> bool:
-        """Return that the image has not ended; raises ConnectionLost if it has."""
+        """Return True if the image has not ended. Raises ConnectionLost if it has."""
         what = f"merge of recording {self.recording_id}"
         if self._calls.session.generation != self._generation:
             raise ConnectionLost(f"{what}: {self._calls._loss}", position=image.position)
@@ -296,7 +296,7 @@ class MergeBase:
         return False
 
     def _end(self) -> None:
-        """End the replay, unless it is done. The subscription stays open."""
+        """Stop the replay if it is still running. The subscription stays open."""
         if self._closed:
             return
         self._closed = True

@@ -1,13 +1,13 @@
-"""The messages of Aeron Archive: SBE schema 101, from a table of all 49.
+"""The messages of Aeron Archive (SBE schema 101), generated from a table of all 49.
 
-A message is a header of 8 bytes (block length, template id, schema id and version, each a u16), a block of fields at fixed
-offsets, and then data of variable length, each preceded by its length (u32). Everything is little-endian.
+A message consists of an 8-byte header (block length, template id, schema id and version, each a u16), a block of fields at fixed
+offsets, and variable-length data, each preceded by its length (u32). Everything is little-endian.
 
-A block is read by the length and the version in its header. A longer block is a newer one, and its additional fields are skipped.
-A field that came with a later version, or is beyond the block, has its null value. Blocks are written at exactly the lengths of
-schema version 14: the C client reads five of them by the lengths that it was compiled with.
+The decoder uses the block length and version in the header. A longer block comes from a newer peer, and its additional fields are
+skipped. A field that was added in a later version, or lies beyond the block, has its null value. The encoder always writes blocks
+with exactly the lengths of schema version 14, because the C client reads five of them by the lengths it was compiled with.
 
-SBE's own null values are never written: the protocol's is -1.
+SBE's own null values are never written; the protocol uses -1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SCHEMA_ID = 101
 SCHEMA_VERSION = 14
-NULL = -1  # an id, a position, a length or a time that is not given
+NULL = -1  # an id, position, length or time that is not specified
 MAX_DATA_LENGTH = 1 << 30
 
 _HEADER = struct.Struct("<HHHH")
@@ -65,8 +65,8 @@ class RecordingSignal(IntEnum):
     REPLICATE_END = 7
 
 
-# Identifier, name, block, data. `S` is a session and a correlation id; `@N` the schema version that a field came with; `=N` its
-# null value where that is not -1; `bytes` behind a name of data that is not text.
+# Template id, name, block, data. `S` stands for a session and a correlation id. `@N` is the schema version that added a field,
+# `=N` its null value if that is not -1. `bytes` marks data that is not text.
 _SESSION = "0 control_session_id i64; 8 correlation_id i64"
 _TABLE = """
 1   ControlResponse; S; 16 relevant_id i64; 24 code i32; 28 version i32 @4 =0 | error_message
@@ -133,7 +133,7 @@ _CODES = {"i8": ("b", 1), "i32": ("i", 4), "i64": ("q", 8)}
 
 
 class Field:
-    """A number at a fixed offset of a block."""
+    """A number at a fixed offset in a block."""
 
     __slots__ = ("code", "length", "name", "null", "offset", "since")
 
@@ -151,14 +151,14 @@ class Field:
 
 
 class MessageType:
-    """One message of the table.
+    """A message in the table.
 
     Attributes:
         name: Its name in the schema.
         template_id: Its template id.
         fields: The fields of its block, by offset.
-        data: The names of its data of variable length, each with whether it is text.
-        block_length: The length of the block that is written.
+        data: The name of each variable-length field, and whether it is text.
+        block_length: The length of the block that the encoder writes.
     """
 
     def __init__(self, line: str) -> None:
@@ -177,11 +177,11 @@ class MessageType:
         self._layouts = cache(self._layout)
 
     def block_length_of(self, version: int) -> int:
-        """Return the length of the block in a version of the schema."""
+        """Return the length of the block in a schema version."""
         return max(field.end for field in self.fields if field.since <= version)
 
     def _layout(self, count: int) -> struct.Struct:
-        """The first ``count`` fields, with the gaps between them."""
+        """Return the layout of the first ``count`` fields, including the gaps between them."""
         text, at = "<", 0
         for field in self.fields[:count]:
             text += "x" * (field.offset - at) + field.code
@@ -189,9 +189,9 @@ class MessageType:
         return struct.Struct(text)
 
     def encode(self, **values: Any) -> bytes:
-        """Encode a message: a value of every field, and of the data that is not empty.
+        """Encode a message. Every field needs a value; data that is omitted is empty.
 
-        Raises ConfigurationError for a value that does not fit.
+        Raises ConfigurationError if a value does not fit.
         """
         try:
             block = self._layouts(len(self.fields)).pack(*(values[field.name] for field in self.fields))
@@ -210,7 +210,7 @@ class MessageType:
         return b"".join(parts)
 
     def decode(self, data: bytes, block_length: int, version: int) -> Message:
-        """Decode what follows the header. Raises RemoteProtocolError for lengths that are not possible."""
+        """Decode the block and the data that follow the header. Raises RemoteProtocolError if a length is impossible."""
         if block_length < self._base_length or len(data) < _HEADER.size + block_length:
             raise _refusal("block length", f"{self.name} has a block of {block_length} bytes in {len(data)}")
         count = len(self.fields)
@@ -240,7 +240,7 @@ class MessageType:
 
 
 class Message:
-    """A message that was decoded: its type, and its values as attributes."""
+    """A decoded message: its type, with its values as attributes."""
 
     __slots__ = ("type", "values")
 
@@ -273,7 +273,7 @@ _BY_ID = {each.template_id: each for each in TYPES}
 
 
 def encode(name: str, /, **values: Any) -> bytes:
-    """Encode the message of a name, as ``MessageType.encode``."""
+    """Encode the message called ``name``, like ``MessageType.encode``."""
     return _BY_NAME[name].encode(**values)
 
 
@@ -294,17 +294,17 @@ def decode(data: bytes) -> Message:
 
 
 class MessageReader:
-    """Decodes what a peer sends; what cannot be read is counted by the rule that it broke.
+    """Decodes messages from a peer. Counts malformed ones by the rule that they violate.
 
     Attributes:
-        refused: How many messages were refused, by rule.
+        refused: Number of refused messages, by rule.
     """
 
     def __init__(self) -> None:
         self.refused: Counter[str] = Counter()
 
     def read(self, data: bytes) -> Message | None:
-        """Return the message; None for one that was refused."""
+        """Return the message; None if it was refused."""
         try:
             return decode(data)
         except RemoteProtocolError as error:

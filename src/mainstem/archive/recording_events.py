@@ -1,4 +1,4 @@
-"""What an archive tells everybody about its recordings: that they started, how far they are, and that they stopped."""
+"""Events that an archive publishes about its recordings: started, progress, and stopped."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class RecordingStarted:
 
 @frozen
 class RecordingProgress:
-    """More of a stream was recorded. It is a sample: positions may be skipped.
+    """A recording grew. Events are samples: an archive may skip positions.
 
     Attributes:
         recording_id: The recording.
         start_position: The position of the stream at which the archive joined it, in bytes.
-        position: How far is recorded, in bytes.
+        position: The position up to which the stream has been recorded, in bytes.
     """
 
     recording_id: int
@@ -58,7 +58,7 @@ class RecordingStopped:
     Attributes:
         recording_id: The recording.
         start_position: The position of the stream at which the archive joined it, in bytes.
-        stop_position: Where the recording ends, in bytes.
+        stop_position: The position at which the recording ends, in bytes.
     """
 
     recording_id: int
@@ -70,7 +70,7 @@ _KINDS = {each.__name__: each for each in (RecordingStarted, RecordingProgress, 
 
 
 class RecordingEventsBase(Generic[S]):
-    """The part that never waits."""
+    """The part that never blocks."""
 
     def __init__(self, subscription: S) -> None:
         self.subscription = subscription
@@ -78,11 +78,11 @@ class RecordingEventsBase(Generic[S]):
 
     @property
     def refused(self) -> Counter[str]:
-        """How many messages could not be read, by the rule that they broke."""
+        """How many messages could not be decoded, by the rule that they violate."""
         return self._reader.refused
 
     def _event_of(self, data: bytes) -> RecordingStarted | RecordingProgress | RecordingStopped | None:
-        """Return the event of a message; None for any other message."""
+        """Return the event in a message; None if it is another message."""
         message = self._reader.read(data)
         kind = None if message is None else _KINDS.get(message.name)
         return None if message is None or kind is None else kind(**message.values)
@@ -94,12 +94,12 @@ class RecordingEventsBase(Generic[S]):
 class RecordingEvents(RecordingEventsBase[Subscription]):
     """The recording events of an archive, read from a subscription to its events channel.
 
-    The archive must be configured to publish them (``recording_events_channel``). They cover every recording of the archive. They
-    need no session with it, and come to any number of subscribers. An archive does not wait for them: a subscriber that
-    falls behind misses events.
+    The archive must be configured to publish them (``recording_events_channel``). They cover every recording of the archive,
+    require no session with it, and can be received by any number of subscribers. The archive does not wait for subscribers: one
+    that falls behind misses events.
 
     Args:
-        subscription: A subscription to the archive's events channel, whose stream id is 30 by default. It stays the caller's.
+        subscription: A subscription to the archive's events channel, whose stream id is 30 by default. The caller closes it.
 
     Attributes:
         subscription: The subscription.
@@ -118,17 +118,17 @@ class RecordingEvents(RecordingEventsBase[Subscription]):
     def events(
         self, *, timeout: float | None = None
     ) -> Iterator[RecordingStarted | RecordingProgress | RecordingStopped]:
-        """Yield events as they come, until the archive ends or the subscription is closed.
+        """Yield events as they arrive, until the archive ends or the subscription is closed.
 
         Args:
             timeout: Seconds to wait for the next event; None waits forever.
 
         Yields:
-            One event after another: a RecordingStarted, RecordingProgress or RecordingStopped. An event that was not taken comes
-            in the next iteration.
+            One event after another: a RecordingStarted, RecordingProgress or RecordingStopped. An event that was not consumed
+                comes in the next iteration.
 
         Raises:
-            Timeout: No message came in time.
+            Timeout: No message arrived in time.
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
         """

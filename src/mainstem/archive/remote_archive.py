@@ -1,18 +1,18 @@
 """The recordings of a running archive as a location: ``aeron-archive://host:port``, read through its control protocol.
 
-Theory of operation. Listings and positions are requests. Bytes come by replays: a replay begins at a frame and ends, at the latest,
-where the recording ended when it was asked for. What the replay's image has is copied, with the ids of the recording in
-place of those of the replay, into memory in which a frame is as far into a term as in the segment's file. So a reader meets the
-bytes of the file, except that an extended recording has the session id of its last extension throughout: the protocol does not tell
-the earlier ones. At most one term and ``COPY_BYTES`` are held; beyond the image's window the archive waits for the reader.
+Theory of operation. Listings and positions are requests. Data comes from replays. A replay begins at a frame and ends no later
+than the recording's last known end. The reader copies the frames from the replay's image, replaces the replay's ids with the
+recording's, and stores them at the same offset in the term as in the segment file. So a reader sees the bytes of the file, except
+that an extended recording has the session id of its last extension throughout, because the protocol does not reveal the earlier
+ones. At most one term and ``COPY_BYTES`` are in memory. Beyond the image's window, the archive waits for the reader.
 
-A replay that a reader leaves is stopped, so that it does not count towards the archive's limit. One that came to the end of a
-segment is kept for the reader that continues in the next.
+A replay that a reader abandons is stopped, so that it does not count towards the archive's limit. A replay that has reached the
+end of a segment is kept for the reader that continues with the next one.
 
-An archive that is away is retried: with a new session, and a new replay from the position that was reached. Reading fails once
-nothing has come for ``timeout`` seconds.
+If the archive is unreachable, the reader retries with a new session and a new replay from the last position. Reading fails once
+no data has arrived for ``timeout`` seconds.
 
-The driver is a running one, or a process that is started for as long as the archive is open.
+The archive uses a media driver that is already running, or starts one and ends it when it is closed.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REPLAY_STREAM_ID = 31
-DEFAULT_TIMEOUT_S = 30.0  # longer than a driver takes to notice that the other one is gone
-ATTEMPT_S = 5.0  # of one request, or of connecting
+DEFAULT_TIMEOUT_S = 30.0  # longer than a driver takes to notice that a peer is gone
+ATTEMPT_S = 5.0  # for one request, or for connecting
 WAIT_S = 0.1
 DRIVER_TIMEOUT_MS = 10_000
 COPY_BYTES = 1 << 20
-# The memory of terms of more than this is given back to the kernel as it is read.
+# Terms larger than this release memory to the kernel as they are read.
 KEPT_BYTES = 16 << 20
-MAX_SEGMENTS = 1 << 21  # of one recording
+MAX_SEGMENTS = 1 << 21  # in one recording
 _IDS = struct.Struct("<ii")
 _AWAY = (ConnectionLost, OfferError, ClosedError, Timeout)
 _GONE = (ArchiveErrorCode.UNKNOWN_RECORDING, ArchiveErrorCode.INVALID_POSITION)
@@ -78,7 +78,7 @@ _GONE = (ArchiveErrorCode.UNKNOWN_RECORDING, ArchiveErrorCode.INVALID_POSITION)
 class RemoteArchive:
     """An archive behind ``aeron-archive://host:port``.
 
-    Options: ``aeron_dir``, the directory of a media driver that runs; ``response_channel``, where the archive sends responses and
+    Options: ``aeron_dir``, the directory of a running media driver; ``response_channel``, where the archive sends responses and
     replays; ``credentials`` or ``credentials_file``; ``control_stream_id``, ``response_stream_id``; ``timeout`` in seconds.
     """
 
@@ -122,7 +122,7 @@ class RemoteArchive:
 
     @property
     def archive_id(self) -> str:
-        """The URL: an archive's own number may be another one each time it starts."""
+        """The URL, because an archive can have a different numeric id each time it starts."""
         return self.url
 
     @property
@@ -137,7 +137,7 @@ class RemoteArchive:
     # -- the session -----------------------------------------------------------------------------------------------
 
     def _ask(self, what: str, call: Callable[[Client], T]) -> T:
-        """Return the result of a call, with a new session where the one that is open has ended."""
+        """Return the result of a call. Open a new session and retry if the current session has ended."""
         deadline = Deadline(SYSTEM_CLOCK, self._timeout)
         while True:
             try:
@@ -145,7 +145,7 @@ class RemoteArchive:
             except (DriverTimeout, ClientTimeout):
                 raise
             except ArchiveError as error:
-                # Others read, too: a replay ends when its reader does.
+                # Other readers use replays too; each replay ends when its reader does.
                 if error.code is not ArchiveErrorCode.MAX_REPLAYS or deadline.expired:
                     raise
                 time.sleep(WAIT_S)
@@ -153,7 +153,7 @@ class RemoteArchive:
                 self.lost(deadline, what, error)
 
     def lost(self, deadline: Deadline, what: str, error: Exception) -> None:
-        """Prepare for another attempt. Raises StoreError when the time for them is over."""
+        """Disconnect before another attempt. Raises StoreError once the deadline has passed."""
         self._disconnect()
         if deadline.expired:
             text = f"{what} failed for {self._timeout:g} s: {error}"
@@ -222,7 +222,7 @@ class RemoteArchive:
             raise
 
     def _end(self, descriptor: RecordingDescriptor, position: int = -1) -> int:
-        """How far a recording can be read as far as that is known, or now, if that is not past a position."""
+        """Return the end of a recording, or its last known position. Ask again if that is not past ``position``."""
         end = (
             self._ends.get(descriptor.recording_id, -1)
             if descriptor.stop_position == NULL
@@ -241,12 +241,12 @@ class RemoteArchive:
         return ReplayedSegment(self, descriptor, base, max(length, 0))
 
     def index(self, descriptor: RecordingDescriptor) -> None:
-        """None: an archive has no times of frames, and its own positions are asked for."""
+        """Return None: an archive has no index. Its own positions are available by request."""
 
     # -- replays ---------------------------------------------------------------------------------------------------
 
     def replay(self, descriptor: RecordingDescriptor, position: int) -> _Replay:
-        """The replay that was left at a position, or a new one from there."""
+        """Return the kept replay if it continues at ``position``, else a new one from there."""
         kept, self._kept = self._kept, None
         if kept is not None:
             if kept.recording_id == descriptor.recording_id and kept.position == position < kept.end:
@@ -259,7 +259,7 @@ class RemoteArchive:
         )
 
     def keep(self, replay: _Replay | None) -> None:
-        """Keep a replay for the reader that continues where it is; another one that was kept is closed."""
+        """Keep a replay for the reader that continues from it. Close any replay kept earlier."""
         kept, self._kept = self._kept, replay
         if kept is not None:
             kept.close()
@@ -271,12 +271,12 @@ class RemoteArchive:
 
     @property
     def staging(self) -> bytearray:
-        """Room for the frames that are copied at a time: one thread uses an archive."""
+        """Buffer for copied frames. Only one thread uses an archive."""
         return self._staging
 
 
 class _Replay:
-    """One replay of an archive, to the end of a recording as it was known."""
+    """A replay up to the recording's end, as known when the replay started."""
 
     def __init__(self, client: Client, channel: str, descriptor: RecordingDescriptor, position: int, end: int) -> None:
         self.recording_id, self.position, self.end = descriptor.recording_id, position, end
@@ -291,9 +291,9 @@ class _Replay:
         self._id = started.replay_id
 
     def take(self, staging: bytearray, deadline: Deadline) -> tuple[int, int]:
-        """Copy whole frames to ``staging``; return how many bytes of it, and of the stream: the rest is padding.
+        """Copy whole frames to ``staging``. Return the number of bytes used there and the number of bytes of the stream.
 
-        Raises ConnectionLost if it has ended, and Timeout once the deadline has passed.
+        The difference is padding. Raises ConnectionLost if the replay has ended, and Timeout once the deadline has passed.
         """
         subscription, walk = self._subscription, self._walk
         while True:
@@ -305,7 +305,7 @@ class _Replay:
                 walk.copy(image.log, offset, limit, staging)
                 length = walk.offset - offset
                 if length and not image.closed:
-                    # Of padding, which can be the last frame only, the header is there.
+                    # Of padding, which can only be the last frame, copy just the header.
                     copied = walk.last - offset + DATA_HEADER_LENGTH if walk.others else length
                     self._readdress(staging, copied)
                     self.position += length
@@ -320,19 +320,19 @@ class _Replay:
             subscription.wait_for_data(timeout=WAIT_S)
 
     def _readdress(self, staging: bytearray, length: int) -> None:
-        """Write the recording's ids into the frames; the last of them may be padding."""
+        """Write the recording's ids into the frames. The last one can be padding."""
         self._own.readdress(staging, 0, length, *self._ids)
         if self._own.others:
             _IDS.pack_into(staging, self._own.last + FRAME_SESSION_ID_OFFSET, *self._ids)
 
     def _ended(self) -> ConnectionLost | ArchiveError:
-        """Why the replay ended before its end: what the archive reports, if it does."""
+        """Return why the replay ended early: the archive's error if it reported one."""
         return self._late_error() or ConnectionLost(
             f"the replay of recording {self.recording_id} ended at position {self.position}"
         )
 
     def _late_error(self) -> ArchiveError | None:
-        """Forget the session's events; return the last error among them."""
+        """Discard the session's events. Return the last error among them."""
         found = None
         with suppress(Timeout, ConnectionLost):
             for event in self._client.events(timeout=0):
@@ -340,7 +340,7 @@ class _Replay:
         return found
 
     def close(self) -> None:
-        """Stop it, without waiting."""
+        """Stop the replay without waiting."""
         self._subscription.close()
         if self._client.connected:
             with self._client._lock:
@@ -348,7 +348,7 @@ class _Replay:
 
 
 class ReplayedSegment:
-    """One segment of a recording, by replays. Its memory is that of one iteration."""
+    """One segment of a recording, read through replays. Its memory is valid for one iteration."""
 
     is_mapped = False
 
@@ -404,7 +404,7 @@ class ReplayedSegment:
                     replay.close()
 
     def _store(self, offset: int, staging: bytearray, copied: int, length: int) -> None:
-        """Move frames to their place; behind the header of padding there are zeros, as in the file."""
+        """Move frames to their offset in the term. Bytes after a padding header are zeros, as in the file."""
         memory, at = self.memory, self.place(offset)
         assert isinstance(memory, mmap), "chunks has made it"
         if self._term > KEPT_BYTES:
@@ -418,7 +418,7 @@ class ReplayedSegment:
     def read(self, start: int, end: int) -> bytes:
         if end > self.length:
             raise RecordingError(f"{self.name} ends at {self.length} bytes, before {end}")
-        # A replay begins at a frame: the start of the term is one, or that of the recording.
+        # A replay must begin at a frame. The start of a term is one, and so is the start of the recording.
         first = max(start - start % self._term, self._descriptor.start_position - self._base)
         data = bytearray(max(min(first, end) - start, 0))
         for at, limit in self.chunks(first, end):
@@ -467,7 +467,7 @@ def _host_and_port(url: str) -> tuple[str, int]:
 
 
 def _local_host(url: str, host: str, port: int) -> str:
-    """The address of this machine that an archive reaches, in a channel."""
+    """Return an address of this host that the archive can reach, for use in a channel."""
     if is_local_host(host):
         return "[::1]" if ":" in host else "localhost"
     try:

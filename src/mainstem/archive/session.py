@@ -1,19 +1,19 @@
 """The client's end of a control session, without I/O: messages in, messages out.
 
-Theory of operation. Requests carry a correlation id, and what the archive sends because of them carries the same id. ``route``
-decides where a message belongs: to the inbox of its request, to the events, or nowhere. The archive repeats the response to a
-connect request until the first request, so a response whose request is gone is skipped. An error whose request is gone is a
-late one: the archive had accepted a recording, a replay or a replication, and something failed afterwards. It becomes an event,
-like a recording signal.
+Theory of operation. Each request carries a correlation id, and so does every message that the archive sends because of it.
+``route`` decides where a message belongs: in the inbox of its request, in the events, or nowhere. The archive repeats the
+response to a connect request until the first request, so ``route`` skips a response whose request no longer exists. An error
+whose request no longer exists is a late error: the archive had accepted a recording, a replay or a replication, and something
+failed afterwards. It becomes an event, like a recording signal.
 
-Connecting is a sequence of such requests. ``advance`` handles their responses and queues what is to be sent next:
-AuthConnectRequest, ChallengeResponse if the archive sent a challenge, ArchiveIdRequest if the archive knows that one, and
-KeepAliveRequest, which activates the session.
+Connecting is a sequence of such requests. ``advance`` handles their responses and queues the next message: AuthConnectRequest,
+ChallengeResponse if the archive sent a challenge, ArchiveIdRequest if the archive supports it, and KeepAliveRequest, which
+activates the session.
 
-A session that was lost is restarted: what is open belongs to the one before, and is forgotten. ``generation`` tells them apart.
+A lost session is restarted, which forgets the open requests of the earlier session. ``generation`` tells the sessions apart.
 
-``route`` returns a place and an item instead of storing the item, so that the caller can move it there in a statement that no
-signal handler interrupts (``mainstem.aeron.client.polled``).
+``route`` returns a list and an item instead of storing the item, so that the caller can store it in a statement that no signal
+handler interrupts (``mainstem.aeron.client.polled``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 PROTOCOL_VERSION = 1 << 16 | 12 << 8
 KNOWS_ARCHIVE_ID = 1 << 16 | 11 << 8
-MAX_EVENTS = 1024  # signals and late errors that nobody has taken; the oldest are dropped
+MAX_EVENTS = 1024  # signals and late errors that have not been consumed; the oldest are dropped
 
 _RESPONSES = frozenset({"ControlResponse", "Challenge", "RecordingDescriptor", "RecordingSubscriptionDescriptor"})
 
@@ -44,10 +44,10 @@ class Signal:
 
     Attributes:
         signal: What happened.
-        recording_id: The recording; -1 at the end of a replication that made none.
+        recording_id: The recording; -1 at the end of a replication that created none.
         subscription_id: The archive's recording subscription, as ``start_recording`` returned it; -1 if there is none.
         position: The recording's position; -1 if there is none.
-        correlation_id: Of a replication, its id; otherwise the id of the request that caused the signal.
+        correlation_id: The replication id if a replication caused the signal; otherwise the id of the request that caused it.
     """
 
     signal: RecordingSignal
@@ -58,7 +58,7 @@ class Signal:
 
 
 class Request:
-    """A request, and what the archive has sent because of it."""
+    """A request, and the messages that the archive has sent because of it."""
 
     __slots__ = ("__weakref__", "correlation_id", "data", "generation", "inbox")
 
@@ -73,16 +73,16 @@ class ClientSession:
     """One control session.
 
     Attributes:
-        control_session_id: The number that the archive gave it; -1 before.
+        control_session_id: The archive's id for the session; -1 until it is connected.
         archive_id: The archive's id; -1 if the archive has none.
         version: The version of the archive's control protocol.
         is_connected: Whether requests may be sent.
-        generation: How often it was restarted.
-        step: What is awaited while it connects.
+        generation: The number of restarts.
+        step: What the session waits for while it connects.
         outgoing: Messages to send while it connects.
         events: Signals and late errors.
-        dropped_events: How many events were dropped because nobody took them.
-        reader: What decodes messages, and counts those that cannot be read.
+        dropped_events: How many events were dropped because they were not consumed.
+        reader: Decodes messages, and counts malformed ones.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class ClientSession:
         self._on_challenge = on_challenge
         self._client_info = client_info
         self._connecting: Request | None = None
-        # A call that a signal handler's exception ends anywhere forgets its request by dropping it.
+        # Weak, so that a request is forgotten even if an exception from a signal handler ends its call.
         self._requests: WeakValueDictionary[int, Request] = WeakValueDictionary()
         self.control_session_id = NULL
         self.archive_id = NULL
@@ -114,11 +114,11 @@ class ClientSession:
 
     @property
     def pending(self) -> int:
-        """How many requests are open."""
+        """The number of open requests."""
         return len(self._requests)
 
     def restart(self) -> None:
-        """Forget the session that was lost, except for its events. ``connect`` begins the next one."""
+        """Forget the lost session, except for its events. ``connect`` begins the next one."""
         self.generation += 1
         self.control_session_id = self.archive_id = NULL
         self.version = 0
@@ -129,7 +129,7 @@ class ClientSession:
         self.outgoing.clear()
 
     def connect(self, response_channel: str, response_stream_id: int) -> None:
-        """Begin: queue the connect request."""
+        """Begin connecting: queue the connect request."""
         self._ask(
             "the response to the connect request",
             "AuthConnectRequest",
@@ -146,9 +146,10 @@ class ClientSession:
         self.outgoing.append(request.data)
 
     def advance(self) -> None:
-        """Handle the response to the current step of connecting, if it is there.
+        """Handle the response to the current step of connecting, if it has arrived.
 
-        Raises ArchiveError if the archive refused, and what ``on_challenge`` raised; CloseSessionRequest is queued then.
+        Raises ArchiveError if the archive refused, and any exception from ``on_challenge``. CloseSessionRequest is queued in both
+        cases.
         """
         while (request := self._connecting) is not None and request.inbox:
             message = request.inbox[0]
@@ -185,7 +186,7 @@ class ClientSession:
             )
 
     def open_request(self, name: str, /, **values: Any) -> Request:
-        """Return a request to send. Raises ConfigurationError for a value that does not fit."""
+        """Return a request to send. Raises ConfigurationError if a value does not fit."""
         correlation_id = self._next_correlation_id()
         if name != "AuthConnectRequest":
             values["control_session_id"] = self.control_session_id
@@ -194,7 +195,7 @@ class ClientSession:
         return request
 
     def forget(self, request: Request) -> None:
-        """Close a request: what the archive still sends because of it is skipped, except errors, which are events."""
+        """Close a request. Later messages for it are skipped, except errors, which become events."""
         if self._requests.pop(request.correlation_id, None) is not None:
             for message in request.inbox[1:]:
                 if message.name == "ControlResponse" and message.code == ResponseCode.ERROR:
@@ -206,7 +207,7 @@ class ClientSession:
         return encode("CloseSessionRequest", control_session_id=self.control_session_id)
 
     def route(self, data: bytes) -> tuple[list[Message] | deque[Any], Any]:
-        """Return where a message belongs, and what to append there."""
+        """Return the list or queue where a message belongs, and the item to append."""
         message = self.reader.read(data)
         if message is None:
             return self._nowhere, None
@@ -231,7 +232,7 @@ class ClientSession:
 
 
 def signal_of(message: Message) -> Signal | None:
-    """Return the signal of a message; None for one that a newer archive may send."""
+    """Return the signal in a message; None if it is an unknown one from a newer archive."""
     try:
         signal = RecordingSignal(message.signal)
     except ValueError:
@@ -259,7 +260,7 @@ def refusal(what: str, message: Message) -> ArchiveError | RemoteProtocolError:
 
 
 def late_error(message: Message) -> ArchiveError:
-    """Return the error of something that the archive had accepted before."""
+    """Return the error for something that the archive had accepted earlier."""
     code = ArchiveErrorCode(message.relevant_id)
     text = message.error_message or code.name
     return ArchiveError(f"the archive reports: {text}", code=code, correlation_id=message.correlation_id)

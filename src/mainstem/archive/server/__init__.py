@@ -1,4 +1,4 @@
-"""A server of Aeron Archive's control protocol: Aeron's own clients record, list, replay and delete, without a JVM."""
+"""An Aeron Archive server that needs no JVM: Aeron's own clients can record, list, replay and delete streams with it."""
 
 from __future__ import annotations
 

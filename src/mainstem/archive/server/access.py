@@ -1,4 +1,4 @@
-"""Who may use an archive: authentication of sessions, with challenges, and authorization of each request."""
+"""Authentication of control sessions, with optional challenges, and authorization of each request."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """The client is who it says.
+    """The client has authenticated.
 
     Attributes:
-        principal: Identifies it to the authorizer.
+        principal: Identifies the client to the authorizer.
     """
 
     principal: bytes = b""
@@ -22,10 +22,10 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """The client must answer first.
+    """The client must answer a challenge first.
 
     Attributes:
-        data: What it is sent.
+        data: The challenge to send to the client.
     """
 
     data: bytes
@@ -33,18 +33,21 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """The client is refused."""
+    """The client's credentials are rejected."""
 
 
 class Authenticator(Protocol):
-    """Decides who may open a control session. It must not wait: None is asked again."""
+    """Decides who may open a control session.
+
+    `authenticate` must not block. If it returns None, the archive calls it again.
+    """
 
     def authenticate(self, credentials: bytes, challenge: bytes | None) -> Accept | Challenge | Reject | None:
-        """Decide about a client.
+        """Decide whether to accept a client.
 
         Args:
-            credentials: What it sent with its connect request, or as the response to a challenge.
-            challenge: The challenge that it responds to; None for a connect request.
+            credentials: The credentials from the client's connect request or its response to a challenge.
+            challenge: The challenge that the client responds to; None for a connect request.
 
         Returns:
             The decision; None if there is none yet. A response to a challenge cannot be challenged again.
@@ -59,17 +62,17 @@ class Authorizer(Protocol):
         """Return whether a client may make a request.
 
         Args:
-            request: The name of the message, as in ``TruncateRecordingRequest``.
-            principal: The principal that the authenticator gave the client.
+            request: The name of the message, such as ``TruncateRecordingRequest``.
+            principal: The principal that the authenticator assigned to the client.
 
         Returns:
-            Whether the request is carried out.
+            Whether the archive carries out the request.
         """
         ...
 
 
 class AcceptAll:
-    """Accepts every client, whatever its credentials."""
+    """Accepts every client and ignores credentials."""
 
     def authenticate(self, credentials: bytes, challenge: bytes | None) -> Accept:
         """Accept the client.
@@ -86,10 +89,10 @@ class AcceptAll:
 
 
 class CredentialTable:
-    """Accepts the clients whose credentials it has.
+    """Accepts the clients whose credentials are in a table.
 
     Args:
-        principals: The principal for each credential.
+        principals: Maps credentials to principals.
 
     Example:
         >>> authenticator = CredentialTable({b"ops:secret": b"ops"})
@@ -99,10 +102,10 @@ class CredentialTable:
         self._principals = dict(principals)
 
     def authenticate(self, credentials: bytes, challenge: bytes | None) -> Accept | Reject:
-        """Look the credentials up.
+        """Look up the credentials.
 
         Args:
-            credentials: What the client sent.
+            credentials: The credentials from the client.
             challenge: Not used.
 
         Returns:

@@ -1,4 +1,4 @@
-"""The channels of an archive: what a recording keeps of one, what identifies it, and what a replay or a response adds."""
+"""Channels of an archive: the stored form, the key of a recording subscription, and parameters for replays and responses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from mainstem.recording.catalog import RecordingDescriptor
 
-# In the order in which the reference writes them; the stars mark what a stripped channel keeps.
+# In the order in which the reference writes them. A stripped channel keeps the parameters marked with a star.
 _PARAMETERS = (
     "tags* endpoint* interface* control* control-mode* mtu term-length init-term-id term-id term-offset session-id* ttl* alias* "
     "cc* fc* gtag* sparse eos tether* group* rejoin* so-sndbuf* so-rcvbuf* rcv-wnd* media-rcv-ts-offset* channel-rcv-ts-offset* "
@@ -26,7 +26,7 @@ _OF_KEY = ("endpoint", "interface", "control", "session-id", "tags")
 
 
 def stripped(uri: ChannelUri, more: Mapping[str, object] | None = None) -> str:
-    """Return a channel with the parameters that a recording keeps, and ``more``."""
+    """Return a channel with only the parameters that a recording keeps, plus ``more``."""
     values: dict[str, object] = {key: value for key, value in uri.values.items() if key in _KEPT}
     values |= more or {}
     parameters = "|".join(f"{key}={values[key]}" for key in _ORDER if key in values)
@@ -39,13 +39,13 @@ def recording_channel(uri: ChannelUri, *, local: bool) -> str:
 
 
 def recording_key(uri: ChannelUri, stream_id: int) -> str:
-    """Return what identifies a recording subscription: start and stop compute the same."""
+    """Return the key that identifies a recording subscription. Start and stop requests compute the same key."""
     parts = [f"{key}={uri.values[key]}" for key in _OF_KEY if key in uri.values]
     return f"{stream_id}:{uri.media}" + (f"?{'|'.join(parts)}" if parts else "")
 
 
 def own_channel(control_channel: str) -> str:
-    """Return a channel on a free port of the host that requests are received on; empty if that is no address to send to."""
+    """Return a channel on a free port of the control channel's host; empty if its address is a wildcard or multicast."""
     host = (ChannelUri.parse(control_channel).endpoint or "").rpartition(":")[0] if control_channel else ""
     with suppress(ValueError):
         address = ipaddress.ip_address(host.strip("[]"))
@@ -60,7 +60,10 @@ def is_response(uri: ChannelUri) -> bool:
 
 
 def response_channel(uri: ChannelUri, defaults: Mapping[str, object], image_id: int) -> str:
-    """Return the channel of a session's responses: with ``defaults``, and the client's image if that is how they are joined."""
+    """Return the channel of a session's responses, with ``defaults``.
+
+    A response channel also gets the correlation id of the image of the client's requests.
+    """
     more = {key: uri.values.get(key, value) for key, value in defaults.items()}
     if is_response(uri):
         more["response-correlation-id"] = image_id
@@ -70,9 +73,9 @@ def response_channel(uri: ChannelUri, defaults: Mapping[str, object], image_id: 
 def replay_channel(
     uri: ChannelUri, descriptor: RecordingDescriptor, position: int, *, linger_ns: int, image_id: int
 ) -> str:
-    """Return the channel of a replay's publication, which begins at a position of the recording.
+    """Return the channel of a replay's publication, which begins at ``position`` of the recording.
 
-    One over a response channel is joined to the client by the image of its request.
+    A response channel also gets the correlation id of the image that the request came from.
     """
     term_length = descriptor.term_buffer_length
     term_id = descriptor.initial_term_id + position // term_length

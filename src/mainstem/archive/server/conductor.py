@@ -1,7 +1,7 @@
-"""The archive's one agent: it reads requests, runs control sessions, and moves recordings and replays.
+"""The archive's only agent: it reads requests and runs control sessions, recordings and replays.
 
-``do_work`` is one duty cycle, and nothing in it waits: what the driver has to do is asked for and looked at again in the next
-cycle, and what a client has no room for is queued in its session. Time comes as an argument.
+``do_work`` is one duty cycle and never blocks. The agent sends commands to the driver and checks their results in later cycles. A
+session queues responses that the client has no room for. Time is an argument.
 """
 
 from __future__ import annotations
@@ -59,14 +59,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _limit = LogThrottle(log)
 
-_REQUESTS = ("Request", "Request2", "ChallengeResponse")  # the ends of their names
-REQUESTS_PER_CYCLE = 10  # of each control subscription
-# Frames written in a cycle, shared by the recordings that have any: some two milliseconds. Each may write its longest frame.
+_REQUESTS = ("Request", "Request2", "ChallengeResponse")  # suffixes of the names of requests
+REQUESTS_PER_CYCLE = 10  # from each control subscription
+# Bytes of frames written per cycle, about two milliseconds of work, shared by the recordings that have frames to write. Each gets
+# at least MIN_SHARE, which fits the longest frame.
 BYTES_PER_CYCLE, MIN_SHARE = 4 << 20, 64 << 10
-ENTRIES_PER_CYCLE = 64  # of the catalog, for one listing
-MAX_REQUEST_LENGTH = 64 << 10  # bytes: three channels of the longest kind, and credentials
+ENTRIES_PER_CYCLE = 64  # catalog entries per cycle for one listing
+MAX_REQUEST_LENGTH = 64 << 10  # bytes: enough for three channels of maximum length and credentials
 MAX_TOKENS = 64  # valid replay tokens of one session
-MAX_SESSIONS_OF_IMAGE = 8  # control sessions of one request publication; official clients have one
+MAX_SESSIONS_OF_IMAGE = 8  # control sessions over one request publication; official clients open one
 MAX_POSITION = (1 << 63) - 1
 ALL_AND_FOLLOW, ALL_AND_STOP = -1, -2
 FRAME_ALIGNMENT = 32
@@ -74,14 +75,14 @@ FRAME_ALIGNMENT = 32
 
 @dataclass(frozen=True, slots=True)
 class ArchiveStats:
-    """What an archive is doing.
+    """An archive's current activity.
 
     Attributes:
         control_sessions: Open control sessions.
         recordings: Active recordings.
-        replays: Replays that are running.
-        replications: Replications into this archive that are running.
-        refused: Requests that were not answered, by what is wrong with them.
+        replays: Running replays.
+        replications: Running replications into this archive.
+        refused: Number of requests refused without a response, by reason.
     """
 
     control_sessions: int
@@ -92,16 +93,16 @@ class ArchiveStats:
 
 
 class ArchiveConductor:
-    """The agent. It owns the files and the client, and closes both.
+    """The archive's agent. It owns the files and closes them.
 
     Args:
         aeron: A client whose conductor this agent runs.
         files: The archive's directory.
         settings: The settings; ``id`` is set.
-        authenticator: Decides about clients.
-        authorizer: Decides about requests.
-        clock: The time that is recorded.
-        random_bits: Returns a random number of as many bits.
+        authenticator: Decides which clients may connect.
+        authorizer: Decides which requests a client may make.
+        clock: The source of recorded timestamps.
+        random_bits: Returns a random integer with the given number of bits.
     """
 
     role_name = "archive-conductor"
@@ -123,12 +124,12 @@ class ArchiveConductor:
         self._random_bits = random_bits
         self._next_session_id = random_bits(31)
         self._tokens: dict[int, ReplayToken] = {}
-        self._image: Any = None  # that the present request came from
+        self._image: Any = None  # that the current request came from
         self._replays_made = 0
         self._sessions: dict[int, ControlSession] = {}
         self._subscriptions: dict[str, RecordingSubscription] = {}
         self._unlisted: list[RecordingSubscription] = []
-        # Those with a command that is pending, or with new images.
+        # Subscriptions with a pending command or with new images.
         self._changed: dict[RecordingSubscription, None] = {}
         self._recordings = ActiveRecordings()
         self._stopping: list[RecordingSession] = []
@@ -157,11 +158,11 @@ class ArchiveConductor:
 
     @property
     def control_addresses(self) -> list[str]:
-        """The addresses that requests over UDP are received on, as ``ip:port``."""
+        """The addresses on which the archive receives requests over UDP, as ``ip:port``."""
         return self._control[0].local_addresses if self._settings.control_channel else []
 
     def stats(self) -> ArchiveStats:
-        """Return what the archive is doing."""
+        """Return the archive's current activity."""
         return ArchiveStats(
             len(self._sessions),
             len(self._recordings),
@@ -173,7 +174,7 @@ class ArchiveConductor:
     # -- the duty cycle ----------------------------------------------------------------------------------------------
 
     def do_work(self, now_ns: int) -> int:
-        """Run one duty cycle; return how much was done. Raises AgentTerminated once the driver has gone."""
+        """Run one duty cycle. Return the work count. Raises AgentTerminated once the driver has ended."""
         self._now_ns = now_ns
         self._counters.begin_cycle(now_ns)
         work = self._aeron.invoke()
@@ -195,7 +196,7 @@ class ArchiveConductor:
         return work
 
     def on_close(self) -> None:
-        """End recordings, replays and sessions, and release the directory; the client is the caller's."""
+        """End recordings, replays and sessions, and release the directory. The caller closes the client."""
         for replication in self._replications.values():
             replication.stop()
         self._work_of_replications()
@@ -248,7 +249,7 @@ class ArchiveConductor:
             self._carry_out(session, request)
 
     def _handle_token(self, request: Message) -> None:
-        """Carry out a replay over a response channel: its token says for which session, whatever client it came from."""
+        """Carry out a replay over a response channel. The token determines the session, whichever client sent the request."""
         token = self._tokens.get(request.replay_token)
         if token is None or token.recording_id != request.recording_id or self._now_ns >= token.deadline_ns:
             self._refuse("replay token", self._image, f"{request.name} with a token that is not valid")
@@ -257,7 +258,7 @@ class ArchiveConductor:
 
     def _token(self, session: ControlSession, request: Message) -> int:
         now_ns = self._now_ns
-        # Few live at a time: each is good for a few seconds.
+        # Only a few tokens exist at a time, since each expires after a few seconds.
         self._tokens = {
             key: each for key, each in self._tokens.items() if now_ns < each.deadline_ns and not each.session.is_done
         }
@@ -310,7 +311,7 @@ class ArchiveConductor:
             self._refuse("sessions", image, f"{len(self._sessions)} sessions are open, as many as max_control_sessions")
             return
         if sum(session.image is image for session in self._sessions.values()) >= MAX_SESSIONS_OF_IMAGE:
-            # One client alone must not take all of max_control_sessions.
+            # A single client must not be able to use up max_control_sessions.
             self._refuse("sessions of a client", image, f"{MAX_SESSIONS_OF_IMAGE} sessions came by its publication")
             return
         defaults: dict[str, object] = {
@@ -530,7 +531,7 @@ class ArchiveConductor:
             self._close_if_unused(entry)
 
     def _end_subscription(self, entry: RecordingSubscription) -> None:
-        """Forget a subscription and stop everything that it records."""
+        """Forget a subscription and stop all of its recordings."""
         self._forget(entry)
         for recording in list(entry.sessions):
             recording.end()
@@ -539,7 +540,7 @@ class ArchiveConductor:
         self._close_if_unused(entry)
 
     def _forget(self, entry: RecordingSubscription) -> None:
-        """Take a subscription off the list: no later request finds it."""
+        """Remove a subscription from the list, so that later requests do not find it."""
         if entry.is_listed:
             entry.is_listed = False
             del self._subscriptions[entry.key]
@@ -579,7 +580,7 @@ class ArchiveConductor:
             entry.fail("the recording was stopped before its subscription was added")
         self._forget(entry)
         entry.arrived.clear()
-        # They end later in this cycle: the STOP signals come after the response.
+        # The recordings end later in this cycle, so the STOP signals follow the response.
         self._stopping += entry.sessions
         self._close_if_unused(entry)
         return 0
@@ -891,7 +892,7 @@ class ArchiveConductor:
 
 @dataclass(frozen=True, slots=True)
 class ReplayToken:
-    """Lets a replay request come from another client than that of its session."""
+    """Lets a client send a replay request on behalf of another client's session."""
 
     session: ControlSession
     recording_id: int
@@ -899,7 +900,7 @@ class ReplayToken:
 
 
 def _has_token(request: Message) -> bool:
-    """Whether a request is for a replay over a response channel, by a token."""
+    """Whether a request asks for a replay over a response channel with a token."""
     if request.values.get("replay_token", NULL) == NULL:
         return False
     try:
@@ -909,9 +910,9 @@ def _has_token(request: Message) -> bool:
 
 
 class Listing:
-    """The descriptors that a session is owed: sent as far as the client has room, a few of the catalog in each cycle.
+    """Sends descriptors to a session as its client has room, looking at a limited number of catalog entries per cycle.
 
-    ``messages`` yields None for an entry that was looked at and does not match.
+    ``messages`` yields None for an entry that does not match.
     """
 
     def __init__(self, correlation_id: int, messages: Iterator[bytes | None]) -> None:
@@ -921,7 +922,7 @@ class Listing:
         self.is_done = False
 
     def send(self, session: ControlSession) -> int:
-        """Send what there is room for; return how many messages that was."""
+        """Send as many messages as the client has room for. Return their number."""
         sent = 0
         try:
             for _ in range(ENTRIES_PER_CYCLE):

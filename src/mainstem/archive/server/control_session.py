@@ -1,11 +1,11 @@
-"""One client's control session: a state machine from its connect request to its end, and the responses that it is owed.
+"""One client's control session: a state machine that also queues the responses to the client.
 
-States, in their order: INIT (the response publication and the counter are added), CONNECTING (until the client's subscription is
-there), CONNECTED (until the authenticator has decided), CHALLENGED, AUTHENTICATED (the OK is repeated until the first request),
-ACTIVE, REJECTED, DONE. A deadline ends every state but AUTHENTICATED, where the client may take its time, and ACTIVE, where
-one runs only while a response cannot be sent.
+States, in order: INIT (adding the response publication and the counter), CONNECTING (waiting for the client's subscription),
+CONNECTED (waiting for the authenticator's decision), CHALLENGED, AUTHENTICATED (repeating the OK until the first request),
+ACTIVE, REJECTED, DONE. Every state has a deadline except AUTHENTICATED, in which the client may take any time, and ACTIVE, which
+has one only while a response cannot be sent.
 
-Nothing here waits. A response that the client has no room for is queued, in the order of their causes.
+Nothing here blocks. If the client has no room for a response, the session queues it. Responses keep their order.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ log = logging.getLogger(__name__)
 PROTOCOL_VERSION = 1 << 16 | 12 << 8
 PROTOCOL_MAJOR = 1
 REPEAT_NS = 200 * NS_PER_MS  # between two connect responses
-CHECK_NS = 10 * NS_PER_MS  # between two looks at a session that has nothing to do
+CHECK_NS = 10 * NS_PER_MS  # between two checks of an idle session
 SEND_ATTEMPTS = 3
-MAX_TEXT_LENGTH = 1024  # characters of an error, which may quote a channel: it has to fit into a response
+MAX_TEXT_LENGTH = 1024  # characters of an error message: it can quote a channel and must fit into a response
 SESSION_COUNTER = 113
 
 
 def version_text(version: int) -> str:
-    """Return a version of the control protocol as people write it."""
+    """Return a control protocol version as text, such as ``1.12.0``."""
     return f"{version >> 16}.{version >> 8 & 255}.{version & 255}"
 
 
 class State(Enum):
-    """Where a session is."""
+    """The state of a control session."""
 
     INIT = 0
     CONNECTING = 1
@@ -60,18 +60,20 @@ class State(Enum):
 
 
 class ControlSession:
-    """One session. ``do_work`` moves it on; ``is_done`` says that it has ended.
+    """One control session.
+
+    Call ``do_work`` repeatedly until ``is_done``.
 
     Args:
         aeron: The archive's client.
         settings: The archive's settings.
-        authenticator: Decides about the client.
-        session_id: Its control session id.
+        authenticator: Accepts, challenges or rejects the client.
+        session_id: The control session id.
         image: The image of the client's requests.
         request: The connect request.
-        channel: The channel of its responses.
-        counter: The key and the label of its counter.
-        now_ns: The time.
+        channel: The channel for the responses.
+        counter: The key and the label of the session's counter.
+        now_ns: The current time.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class ControlSession:
         self.principal = b""
         self.listing: Any = None
         self.state = State.INIT
-        self.rejects_image = ""  # why the client's request publication is refused, once the session is done
+        self.rejects_image = ""  # why the archive rejects the image of the client's requests, once the session is done
         self._aeron = aeron
         self._settings = settings
         self._authenticator = authenticator
@@ -126,28 +128,28 @@ class ControlSession:
 
     @property
     def is_active(self) -> bool:
-        """Whether requests are carried out."""
+        """Whether the session carries out requests."""
         return self.state is State.ACTIVE
 
     def is_quiet(self, now_ns: int) -> bool:
-        """Whether a duty cycle may pass over it: it is owed nothing, and was looked at a moment ago."""
+        """Whether a duty cycle can skip the session: it was checked recently and has nothing queued for the client."""
         return now_ns < self._check_ns and self.state is State.ACTIVE and self.listing is None and not self._queue
 
-    # -- what the client sends ---------------------------------------------------------------------------------------
+    # -- messages from the client ------------------------------------------------------------------------------------
 
     def activate(self) -> bool:
-        """Note a request: an authenticated session becomes active. Return whether it is."""
+        """Activate an authenticated session when a request arrives. Return whether the session is active."""
         if self.state is State.AUTHENTICATED:
             self.state = State.ACTIVE
             self._next_ns = self._now_ns + self._settings.session_liveness_check_interval_ns
         return self.state is State.ACTIVE
 
     def answer_challenge(self, correlation_id: int, credentials: bytes) -> None:
-        """Take the response to a challenge; in any other state it is dropped."""
+        """Accept the response to a challenge. Ignore it unless the session is CHALLENGED."""
         if self.state is State.CHALLENGED:
             self._correlation_id, self._credentials, self._has_answer = correlation_id, credentials, True
 
-    # -- what it is sent ---------------------------------------------------------------------------------------------
+    # -- messages to the client --------------------------------------------------------------------------------------
 
     def respond(
         self, correlation_id: int, relevant_id: int = 0, code: ResponseCode = ResponseCode.OK, text: str = ""
@@ -176,11 +178,11 @@ class ControlSession:
         )
 
     def try_send(self, message: bytes) -> bool:
-        """Send a message of a listing unless others wait, and return whether it was sent."""
+        """Send a message of a listing unless responses are queued. Return whether it was sent."""
         return not self._queue and self.is_active and self._send(message)
 
     def encode_response(self, correlation_id: int, relevant_id: int, code: ResponseCode, text: str = "") -> bytes:
-        """Return a response of this session."""
+        """Return an encoded response of this session."""
         return encode(
             "ControlResponse",
             control_session_id=self.session_id,
@@ -193,7 +195,7 @@ class ControlSession:
 
     def _enqueue(self, message: bytes) -> None:
         if self.state is not State.ACTIVE:
-            return  # a recording or a replay that outlives its session
+            return  # the sender is a recording or a replay that has outlived its session
         if not self._queue and self._send(message):
             return
         if len(self._queue) >= self._settings.max_queued_responses:
@@ -222,7 +224,7 @@ class ControlSession:
     # -- the states --------------------------------------------------------------------------------------------------
 
     def do_work(self, now_ns: int) -> int:
-        """Move the session on; return how much was done."""
+        """Advance the session. Return the work count."""
         self._now_ns = now_ns
         self._check_ns = now_ns + CHECK_NS
         if self.state is State.DONE:
@@ -363,7 +365,7 @@ class ControlSession:
         self.close()
 
     def close(self) -> None:
-        """End the session; the client's subscription loses its image at once. May be called twice."""
+        """End the session; the client's subscription loses its image at once. Can be called twice."""
         if self.is_done:
             return
         self.state = State.DONE

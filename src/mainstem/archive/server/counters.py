@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from mainstem.aeron.client.operation import Operation
 
 MAX_LABEL_LENGTH = 380
-CYCLE_THRESHOLD_NS = 100 * NS_PER_MS  # a duty cycle that takes longer is counted
-# Labels are the reference's. {} is the threading mode; the conductor is the one agent in each of them.
+CYCLE_THRESHOLD_NS = 100 * NS_PER_MS  # duty cycles that take longer are counted
+# The labels match the reference's. {} is the threading mode; in each mode the conductor is the only agent.
 _LABELS = {
     Kind.ERRORS: "Archive Errors",
     Kind.CONTROL_SESSIONS: "Archive Control Sessions",
@@ -37,14 +37,14 @@ _SESSION_KEY = struct.Struct("<qq")
 
 
 def session_counter(archive_id: int, session_id: int, client_info: str, image: Any) -> tuple[bytes, str]:
-    """Return key and label of a control session's counter."""
+    """Return the key and the label of a control session's counter."""
     end = f" sourceIdentity={image.source_identity} sessionId={image.session_id} - archiveId={archive_id}"
     label = f"control-session: {client_info}"
     return _SESSION_KEY.pack(archive_id, session_id), label[: MAX_LABEL_LENGTH - len(end)] + end
 
 
 def check_unused(counters: CountersReader, archive_id: int) -> None:
-    """Raise ConfigurationError if an archive with that id uses the driver: clients could not tell the two apart."""
+    """Raise ConfigurationError if the driver already has an archive with this id: clients could not tell the two apart."""
     key = struct.pack("<q", archive_id)
     for counter_id in counters:
         if counters.type_id(counter_id) == Kind.ERRORS and counters.key(counter_id).startswith(key):
@@ -52,12 +52,12 @@ def check_unused(counters: CountersReader, archive_id: int) -> None:
 
 
 class DiskTimes:
-    """How much was written or read, and how long that took: ``end`` counts what happened since ``begin``.
+    """Totals of disk operations and the time they took. Each operation lasts from ``begin`` to ``end``.
 
     Attributes:
-        longest_ns: The longest of them.
-        nbytes: The bytes of all.
-        total_ns: The time of all.
+        longest_ns: The duration of the longest operation.
+        nbytes: Bytes written or read.
+        total_ns: The duration of all operations.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -77,17 +77,17 @@ class DiskTimes:
 
 
 class ArchiveCounters:
-    """How many requests were refused, what there is, and how long the archive's work takes.
+    """The archive's counters: refused requests, open sessions, recordings and replays, and durations of its work.
 
     Attributes:
-        writes: What recordings write.
-        reads: What replays read.
+        writes: Disk writes of recordings.
+        reads: Disk reads of replays.
     """
 
     def __init__(self, aeron: Aeron, archive_id: int, threading_mode: str, clock: Clock) -> None:
         key = struct.pack("<q", archive_id)
         self.writes, self.reads = DiskTimes(clock), DiskTimes(clock)
-        self._cycle_ns: int | None = None  # when the last duty cycle began
+        self._cycle_ns: int | None = None  # when the current duty cycle began
         self._max_cycle_ns = self._exceeded = 0
         self._adding: dict[int, Operation[Any]] = {
             kind: aeron.async_add_counter(kind, f"{label.format(threading_mode)} - archiveId={archive_id}", key=key)
@@ -97,7 +97,7 @@ class ArchiveCounters:
         self._shown: tuple[int, ...] = ()
 
     def begin_cycle(self, now_ns: int) -> None:
-        """Note that a duty cycle begins. As the reference's, it lasts until the next one does."""
+        """Begin a duty cycle. As in the reference, a cycle lasts until the next one begins."""
         if self._cycle_ns is not None:
             duration_ns = now_ns - self._cycle_ns
             self._max_cycle_ns = max(self._max_cycle_ns, duration_ns)
@@ -105,7 +105,7 @@ class ArchiveCounters:
         self._cycle_ns = now_ns
 
     def update(self, errors: int, sessions: int, recordings: int, replays: int) -> None:
-        """Store the present numbers."""
+        """Write the current values to the counters."""
         for type_id, operation in list(self._adding.items()):
             counter = operation.poll()
             if counter is not None:
@@ -113,7 +113,7 @@ class ArchiveCounters:
                 del self._adding[type_id]
                 self._shown = ()
         writes, reads = self.writes, self.reads
-        # In the order of _LABELS.
+        # In the same order as _LABELS.
         shown = (
             *(errors, sessions, self._max_cycle_ns, self._exceeded),
             *(writes.longest_ns, writes.nbytes, writes.total_ns),
@@ -127,7 +127,7 @@ class ArchiveCounters:
                     self._counters[type_id].set_release(value)
 
     def close(self) -> None:
-        """Free them."""
+        """Free the counters."""
         with suppress(MainstemError):
             for operation in self._adding.values():
                 operation.cancel()

@@ -1,7 +1,7 @@
-"""What changes the files of a recording: truncating, purging, and detaching, deleting, attaching and migrating segments.
+"""Requests that change the files of a recording: truncate, purge, and detach, delete, attach or migrate segments.
 
-A request is checked as a whole before anything changes. The catalog changes at once and the response says how many files will go;
-they are deleted one in each duty cycle, when no replay reads them any more, and a signal tells of the end.
+A request is validated completely before anything changes. The catalog changes at once, and the response contains the number of
+files to delete. Each duty cycle deletes one file, after the replays that read the files have ended, and a signal reports the end.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-OLD_SUFFIX = ".del"  # older versions of the reference renamed what they would delete
-# Of a frame's header: its length, then from offset 8 on its place in the term, session, stream and term id.
+OLD_SUFFIX = ".del"  # older versions of the reference renamed files with this suffix before deleting them
+# Fields of a frame header: the length at offset 0; term offset, session id, stream id and term id from offset 8 on.
 _LENGTH, _PLACE = struct.Struct("<i"), struct.Struct("<4i")
 
 
 class DeleteOperation:
-    """Files of one recording that are deleted one by one; ``reaches`` is the position where the last of them starts."""
+    """Deletes files of one recording one by one. ``reaches`` is the position at which the last of them starts."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class DeleteOperation:
         self._waits_for = list(waits_for)
 
     def do_work(self, files: ArchiveFiles) -> int:
-        """Delete one file, or report the end; return how much was done."""
+        """Delete one file, or report the end. Return the work count."""
         if not all(replay.is_done for replay in self._waits_for):
             return 0
         if self._paths:
@@ -74,12 +74,12 @@ class DeleteOperation:
 
 
 class Deletions:
-    """The requests that change the files of recordings, and what they delete.
+    """Handles the requests that change the files of recordings, and deletes the files.
 
     Args:
         files: The archive's directory.
         recordings: The active recordings, by id.
-        replays: Returns the replays that run.
+        replays: Returns the running replays.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Deletions:
         self._operations: dict[int, DeleteOperation] = {}
 
     def do_work(self) -> int:
-        """Delete a file of each operation."""
+        """Delete one file of each operation."""
         work = 0
         for operation in list(self._operations.values()):
             work += operation.do_work(self._files)
@@ -101,11 +101,11 @@ class Deletions:
         return work
 
     def reaches(self, recording_id: int, position: int) -> bool:
-        """Whether a segment of a recording that starts at a position or behind it is being deleted."""
+        """Whether a segment of a recording that starts at or after ``position`` is being deleted."""
         operation = self._operations.get(recording_id)
         return operation is not None and operation.reaches >= position
 
-    # -- what the requests have in common ----------------------------------------------------------------------------
+    # -- shared by the requests --------------------------------------------------------------------------------------
 
     def _known(self, recording_id: int) -> RecordingDescriptor:
         descriptor = self._files.find(recording_id)
@@ -155,7 +155,7 @@ class Deletions:
     # -- truncate and purge ------------------------------------------------------------------------------------------
 
     def truncate(self, session: ControlSession, request: Message) -> int:
-        """End a recording at an earlier position."""
+        """Make a recording end at an earlier position."""
         d, position = self._known(request.recording_id), request.position
         recording_id = d.recording_id
         self._check_stopped("truncate", recording_id)
@@ -168,7 +168,7 @@ class Deletions:
         self._check_idle(recording_id)
         base = segment_base(d, position)
         is_inside = position not in (base, d.start_position)
-        # A recording that ends where a segment does keeps the next one, empty.
+        # If the recording ends at a segment boundary, keep the next segment and clear it.
         keeps_base = position != d.start_position
         if (
             is_inside
@@ -190,7 +190,7 @@ class Deletions:
         return count + (keeps_base and not is_inside)
 
     def purge(self, session: ControlSession, request: Message) -> int:
-        """Delete a recording with all of its files. Its id is not used again."""
+        """Delete a recording with all of its files. Its id is not reused."""
         d = self._known(request.recording_id)
         recording_id = d.recording_id
         if self._replays_of(recording_id):
@@ -211,7 +211,7 @@ class Deletions:
     # -- segments ----------------------------------------------------------------------------------------------------
 
     def detach(self, session: ControlSession, request: Message) -> int:
-        """Let a recording start at a later segment; the files before it stay."""
+        """Make a recording start at a later segment. Keep the files of the earlier segments."""
         del session
         self._detach(self._known(request.recording_id), request.new_start_position)
         return 0
@@ -250,7 +250,7 @@ class Deletions:
         return self._delete(session, request, d.recording_id, bases)
 
     def attach(self, session: ControlSession, request: Message) -> int:
-        """Let a recording start at the first of the segments that are there before it; return how many those are."""
+        """Attach the contiguous segments before a recording's start. Return their number."""
         del session
         d = self._known(request.recording_id)
         self._check_idle(d.recording_id)
@@ -267,7 +267,7 @@ class Deletions:
         return count
 
     def migrate(self, session: ControlSession, request: Message) -> int:
-        """Move all segments of one recording to the beginning or the end of another; return how many those are."""
+        """Move all segments of one recording to the beginning or the end of another. Return their number."""
         source, target = self._known(request.src_recording_id), self._known(request.dst_recording_id)
         for each in (source, target):
             self._check_stopped("migrate segments of", each.recording_id)
@@ -315,7 +315,7 @@ def _term_id(d: RecordingDescriptor, position: int) -> int:
 
 
 def _fits(header: bytes, d: RecordingDescriptor, position: int) -> bool:
-    """Whether a header is that of a frame at a position of a recording."""
+    """Whether a header belongs to the frame at ``position`` of a recording."""
     if len(header) < DATA_HEADER_LENGTH:
         return False
     offset, _, stream_id, term_id = _PLACE.unpack_from(header, 8)
@@ -332,7 +332,7 @@ def _is_frame(path: Path, d: RecordingDescriptor, base: int, position: int) -> b
 
 
 def _first_frame(path: Path, d: RecordingDescriptor, base: int) -> int:
-    """Return the position of the first frame of a segment that is attached. Raises ArchiveError."""
+    """Return the position of the first frame of a segment to attach. Raises ArchiveError if the segment does not fit."""
     with path.open("rb", buffering=0) as file:
         length = os.fstat(file.fileno()).st_size
         if length != d.segment_file_length:

@@ -1,7 +1,7 @@
-"""The directory of an archive: its lock, its mark, its catalog, and the recordings in it.
+"""An archive's directory: its lock, mark file, catalog, and recordings.
 
-It is a directory of Mainstem's recorder, opened by the same lock and recovered in the same way. What differs is who decides: a
-recorder extends a recording by itself, an archive only when it is told to.
+The format, the lock and the recovery are those of a recorder's directory. The difference is that a recorder extends recordings by
+itself, while an archive extends one only on request.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ArchiveFiles(Recorder):
-    """The files of an archive. ``owner`` is what the mark says; the other arguments are those of ``Recorder``."""
+    """The files of an archive. The mark file contains ``owner``; the other arguments are those of ``Recorder``."""
 
     def __init__(self, directory: Path | str, owner: MarkOwner, **options: Any) -> None:
         self._owner = owner
@@ -40,12 +40,12 @@ class ArchiveFiles(Recorder):
     # -- the catalog -------------------------------------------------------------------------------------------------
 
     def find(self, recording_id: int) -> RecordingDescriptor | None:
-        """Return a recording as the catalog describes it now; None if it has none of that id."""
+        """Return the current catalog entry of a recording; None if there is no such recording."""
         offset = self._offsets.get(recording_id)
         return None if offset is None else self._catalog.entry(offset)
 
     def from_id(self, recording_id: int) -> Iterator[RecordingDescriptor]:
-        """Yield the recordings from an id on, those that are added meanwhile included."""
+        """Yield the recordings from ``recording_id`` on, including any that are added during the iteration."""
         at = bisect_left(self._ids, recording_id)
         while at < len(self._ids):
             recording_id = self._ids[at]
@@ -55,7 +55,7 @@ class ArchiveFiles(Recorder):
             at = bisect_left(self._ids, recording_id + 1)
 
     def newest_first(self) -> Iterator[RecordingDescriptor]:
-        """Yield the recordings from the highest id down."""
+        """Yield the recordings in descending order of their ids."""
         for recording_id in reversed(self._ids):
             descriptor = self.find(recording_id)
             if descriptor is not None:
@@ -63,17 +63,17 @@ class ArchiveFiles(Recorder):
 
     @property
     def next_id(self) -> int:
-        """The id that the next recording will have at least."""
+        """The lowest id that the next recording can have."""
         return self._catalog.find_place()[0]
 
     @property
     def free_space(self) -> int:
-        """The bytes that the file system has left for this user."""
+        """The number of bytes available to this user on the file system."""
         status = os.statvfs(self.directory)
         return status.f_bavail * status.f_frsize
 
     def touch(self) -> None:
-        """Keep the mark fresh, once a second."""
+        """Update the mark file's timestamp, once a second."""
         self._mark.touch()
 
     # -- recordings --------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class ArchiveFiles(Recorder):
         return writer
 
     def add_replica(self, source: RecordingDescriptor) -> RecordingDescriptor:
-        """Add an empty recording for the copy of another archive's. Raises RecordingError and OSError."""
+        """Add an empty recording for a copy of another archive's recording. Raises RecordingError and OSError."""
         replica = self._catalog.add(_empty_replica(source), min_id=self._min_id)
         self._known.add(replica)
         self._offsets[replica.recording_id] = replica.entry_offset
@@ -108,7 +108,7 @@ class ArchiveFiles(Recorder):
         return replica
 
     def become_replica(self, empty: RecordingDescriptor, source: RecordingDescriptor) -> RecordingDescriptor:
-        """Make an empty recording one for the copy of another archive's. Raises RecordingError and OSError."""
+        """Prepare an empty recording for a copy of another archive's recording. Raises RecordingError and OSError."""
         recording_id = empty.recording_id
         for base in segment_bases(self.directory, recording_id):
             self.delete_file(self.directory / segment_name(recording_id, base))
@@ -119,7 +119,7 @@ class ArchiveFiles(Recorder):
         return self._catalog.entry(self._offsets[recording_id])
 
     def extend(self, descriptor: RecordingDescriptor, image: Any) -> RecordingWriter:
-        """Continue a recording at its stop position, by an image that begins there. Raises RecordingError and OSError."""
+        """Continue a recording at its stop position from an image that begins there. Raises RecordingError and OSError."""
         count = Progress(descriptor.stop_position, 0)
         if descriptor.stop_position > descriptor.start_position:
             with RecordingReader(local_archive(self.directory), descriptor) as reader:
@@ -127,21 +127,21 @@ class ArchiveFiles(Recorder):
         extended = self._catalog.set_session(descriptor, image.session_id)
         return self._write(extended, extended.stop_position, count, _life(image), descriptor.session_id)
 
-    # -- what deletes ------------------------------------------------------------------------------------------------
+    # -- deletions and other changes ---------------------------------------------------------------------------------
 
     def index_path(self, recording_id: int) -> Path:
-        """Where the positions of a recording are."""
+        """Return the path of a recording's position index."""
         return index_file(self.directory, recording_id)
 
     def delete_file(self, path: Path) -> None:
-        """Delete a file, or what an older archive has renamed it to; a missing one is not an error."""
+        """Delete a file, or the file that an older archive renamed it to. Ignore missing files."""
         for each in (path, path.with_name(f"{path.name}.del")):
             with suppress(FileNotFoundError):
                 self._disk.delete(each)
                 return
 
     def truncate(self, descriptor: RecordingDescriptor, position: int) -> None:
-        """Let a stopped recording end at an earlier position."""
+        """Make a stopped recording end at an earlier position."""
         if self.index_path(descriptor.recording_id).exists():
             with closing(IndexRepair(self.directory, descriptor.recording_id, self._disk)) as index:
                 count, _ = index.sound(0, position)
@@ -149,7 +149,7 @@ class ArchiveFiles(Recorder):
         self._catalog.stop(descriptor, position, descriptor.stop_timestamp)
 
     def clear_from(self, descriptor: RecordingDescriptor, base: int, position: int) -> None:
-        """Fill a segment with zeros from a position on."""
+        """Fill a segment with zeros from ``position`` on."""
         fd = self._disk.open(self.directory / segment_name(descriptor.recording_id, base))
         try:
             self._disk.resize(fd, position - base)
@@ -158,17 +158,17 @@ class ArchiveFiles(Recorder):
             self._disk.close(fd)
 
     def purge(self, descriptor: RecordingDescriptor) -> None:
-        """Mark a recording as deleted: it is not found any more."""
+        """Mark a recording as deleted. It can no longer be found."""
         self._catalog.delete(descriptor)
         del self._offsets[descriptor.recording_id]
         self._ids.remove(descriptor.recording_id)
 
     def set_start(self, descriptor: RecordingDescriptor, position: int) -> None:
-        """Let a recording start at another position."""
+        """Change the start position of a recording."""
         self._catalog.set_start(descriptor, position)
 
     def update_channel(self, descriptor: RecordingDescriptor, *, stripped: str, original: str) -> None:
-        """Give a recording another channel."""
+        """Change the channel of a recording."""
         self._replace_entry(replace(descriptor, stripped_channel=stripped, original_channel=original))
 
     def _replace_entry(self, descriptor: RecordingDescriptor) -> None:
@@ -182,15 +182,15 @@ class ArchiveFiles(Recorder):
     def migrate(
         self, source: RecordingDescriptor, target: RecordingDescriptor, bases: Iterable[int], *, is_prepended: bool
     ) -> None:
-        """Move segments to another recording, which then starts or stops where the source did."""
+        """Move segments to another recording, which then takes over the start or stop position of the source."""
         if not is_prepended and (self.directory / segment_name(source.recording_id, source.stop_position)).exists():
-            bases = (*bases, source.stop_position)  # the empty one behind the end
+            bases = (*bases, source.stop_position)  # the empty segment after the end
         for base in bases:
             self._disk.rename(
                 self.directory / segment_name(source.recording_id, base),
                 self.directory / segment_name(target.recording_id, base),
             )
-        # Their entries are of other positions: both are read by their frames.
+        # The indexes no longer match the positions. Readers scan the frames of both recordings instead.
         for each in (source, target):
             with suppress(FileNotFoundError):
                 self._disk.delete(self.index_path(each.recording_id))
@@ -202,7 +202,7 @@ class ArchiveFiles(Recorder):
 
 
 def _empty_replica(source: RecordingDescriptor) -> RecordingDescriptor:
-    """The entry of a copy that has nothing yet. It has ended, so that it can be extended."""
+    """Return the catalog entry of an empty copy. The copy is stopped so that it can be extended."""
     return replace(
         source,
         stop_position=source.start_position,

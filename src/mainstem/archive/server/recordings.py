@@ -1,4 +1,4 @@
-"""What an archive records: the subscriptions that clients asked for, and a recording of each of their images."""
+"""Recordings of an archive: the subscriptions that clients asked for, and one recording for each image."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 POSITION_COUNTER = 100
-LONG_RUN = 128 << 10  # bytes; after a run of so many there may be another one
-MAX_SOURCE_LENGTH = 88  # bytes of it in the counter's key
+LONG_RUN = 128 << 10  # bytes; after a write of at least this length, more may be available
+MAX_SOURCE_LENGTH = 88  # bytes of the source identity in the counter's key
 MAX_LABEL_LENGTH = 380
 _POSITION_KEY = struct.Struct("<qii")
 
 
 def position_counter(descriptor: RecordingDescriptor, archive_id: int) -> tuple[bytes, str]:
-    """Return key and label of the counter of a recording's position."""
+    """Return the key and the label of a recording's position counter."""
     d = descriptor
     source = d.source_identity.encode("ascii", "replace")[:MAX_SOURCE_LENGTH]
     key = _POSITION_KEY.pack(d.recording_id, d.session_id, len(source)) + source + struct.pack("<q", archive_id)
@@ -47,12 +47,12 @@ class RecordingSubscription:
     """A subscription whose images are recorded.
 
     Attributes:
-        registration_id: Its number at the driver; -1 until it is there.
-        arrived: The images that have become available and are not recorded yet.
-        extends: The recording that its image continues; None for new recordings.
-        sessions: The recordings that are active.
+        registration_id: The driver's registration id; -1 until the subscription has been added.
+        arrived: Images that have become available and are not being recorded yet.
+        extends: The recording that the image continues; None for new recordings.
+        sessions: The active recordings.
         latest: The recording that began last; None before the first.
-        error: What failed last; empty if nothing did.
+        error: The most recent error; empty if nothing failed.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class RecordingSubscription:
         self.subscription: Any = None
 
     def fail(self, text: str, code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> None:
-        """Report an error that comes after the response, under the request's correlation id."""
+        """Report an error that occurred after the response, under the correlation id of the request."""
         self.error = text
         self.control.fail(self.correlation_id, text, code)
 
@@ -101,7 +101,7 @@ class RecordingSubscription:
 
 
 class RecordingEvents:
-    """Publishes recording events, as far as subscribers keep up: what they cannot take is left out.
+    """Publishes recording events. Events that do not fit into the publication are dropped.
 
     Args:
         publication: An exclusive publication; None to publish nothing.
@@ -111,7 +111,7 @@ class RecordingEvents:
         self._publication = publication
 
     def send(self, name: str, *, attempts: int = 3, **values: Any) -> bool:
-        """Offer an event; return whether it was taken."""
+        """Offer an event. Return whether the publication accepted it."""
         if self._publication is None:
             return True
         if not self._publication.is_connected:
@@ -126,13 +126,13 @@ class RecordingEvents:
 
 
 class RecordingSession:
-    """One image that is recorded: the counter of its position is added first, then its frames are written as they come.
+    """Records one image: adds the counter of its position first, then writes frames as they arrive.
 
     Attributes:
-        image: What is recorded.
-        is_done: Whether it has ended.
-        is_cut: Whether it ended because its image was lost or revoked.
-        is_drained: Whether it ended because its publisher ended the stream, and has all of it.
+        image: The image to record.
+        is_done: Whether the recording has ended.
+        is_cut: Whether the recording ended because its image was lost or revoked.
+        is_drained: Whether the recording ended because its publisher ended the stream, and contains the whole stream.
     """
 
     def __init__(
@@ -160,26 +160,26 @@ class RecordingSession:
 
     @property
     def is_starting(self) -> bool:
-        """Whether its counter is not there yet."""
+        """Whether the counter has not been added yet."""
         return self._adding is not None
 
     @property
     def is_unreported(self) -> bool:
-        """Whether the events have had no room for its progress."""
+        """Whether the latest progress event has not been sent for lack of room."""
         return not self.is_done and self._reported != self.position
 
     @property
     def recording_id(self) -> int:
-        """The recording."""
+        """The id of the recording."""
         return self.writer.descriptor.recording_id
 
     @property
     def position(self) -> int:
-        """How far is recorded."""
+        """The position up to which the image has been recorded."""
         return self.writer.position
 
     def do_work(self, share: int) -> int:
-        """Write the frames that are available, up to ``share`` bytes; return how many bytes."""
+        """Write available frames, up to ``share`` bytes. Return the number of bytes written."""
         if self._adding is not None and not self._has_begun():
             return 0
         image = self.image
@@ -215,7 +215,7 @@ class RecordingSession:
             self._note_end()
             self.end()
             return 1
-        # What the events had no room for is reported by a later cycle.
+        # Retry the progress event if there was no room for it.
         if self.is_unreported:
             self._report_progress()
         return written
@@ -262,7 +262,7 @@ class RecordingSession:
             self._reported = position
 
     def end(self, error: str = "", code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> None:
-        """Stop the recording where it is, and say so."""
+        """Stop the recording at its current position, and report it."""
         if self.is_done:
             return
         self.is_done = True
@@ -292,18 +292,18 @@ class RecordingSession:
 
 
 class ActiveRecordings:
-    """The recordings that are active, by id.
+    """The active recordings, by id.
 
-    Most of very many are idle, and a duty cycle must not cost what they cost: ``ready`` finds those with work to do in one
-    compiled pass.
+    Most of a large number of recordings are idle and must not slow down every duty cycle. ``ready`` finds the ones that have work
+    in one pass in compiled code.
     """
 
     def __init__(self) -> None:
         self._sessions: dict[int, RecordingSession] = {}
         self._starting: list[RecordingSession] = []
         self._begun: list[RecordingSession] = []
-        self._images: list[Any] = []  # of those that have begun
-        self._last: list[RecordingSession] = []  # those that were ready in the last cycle
+        self._images: list[Any] = []  # of the sessions that have begun
+        self._last: list[RecordingSession] = []  # the sessions that were ready in the last cycle
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -324,16 +324,16 @@ class ActiveRecordings:
         self._starting.append(session)
 
     def discard(self, session: RecordingSession) -> None:
-        """Remove a session; nothing happens if it was removed before."""
+        """Remove a session. Do nothing if it was removed before."""
         if self._sessions.get(session.recording_id) is session:
             del self._sessions[session.recording_id]
 
     def clear(self) -> None:
-        """Remove all."""
+        """Remove all sessions."""
         self._sessions.clear()
 
     def ready(self) -> list[RecordingSession]:
-        """Return the sessions that ``do_work`` may have something to do for."""
+        """Return the sessions that may have work for ``do_work``."""
         begun = [session for session in self._starting if not session.is_starting]
         if begun or len(self._begun) + len(self._starting) != len(self._sessions):
             sessions = self._sessions

@@ -1,4 +1,4 @@
-"""A request that fails, with the code of its response."""
+"""Errors of refused requests, with the code for the response."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from mainstem.errors import ArchiveError, ArchiveErrorCode
 
 
 def refusal(text: str, code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> ArchiveError:
-    """Return the error of a request; code and text are what its client gets."""
+    """Return the error for a request. The client receives its code and text."""
     return ArchiveError(text, code=code)

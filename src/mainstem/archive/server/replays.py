@@ -1,8 +1,8 @@
-"""A replay: what a recording holds, published again at the positions that it was recorded at.
+"""Replays: publish the frames of a recording again at their recorded positions.
 
-Frames are sent as they were recorded, with the session and the stream of the replay's own publication. States: the publication is
-added (INIT), then its subscriber is awaited (CONNECTING), then the frames are sent (REPLAY). The response comes before the
-subscriber does: with it the client learns the session that it subscribes to.
+A replay sends frames as they were recorded, but with the session and stream id of its own publication. States: INIT (adding the
+publication), CONNECTING (waiting for the subscriber), REPLAY (sending frames). The archive responds to the client before the
+subscriber connects, because the client learns the session id to subscribe to from the response.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TERM_OFFSET, _STREAM_AND_TERM = 8, struct.Struct("<ii")
 
 
 class Limit(Protocol):
-    """How far a replay may go by now."""
+    """The position up to which a replay can currently send."""
 
     def read(self) -> tuple[int, bool]:
         """Return the position, and whether it is final."""
@@ -48,7 +48,7 @@ class Limit(Protocol):
 
 
 class RecordingLimit:
-    """The recorded position of an active recording; final once it has stopped."""
+    """Limits a replay to the recorded position of an active recording. The position is final once the recording has stopped."""
 
     def __init__(self, session: RecordingSession) -> None:
         self._session = session
@@ -58,7 +58,10 @@ class RecordingLimit:
 
 
 class CounterLimit:
-    """A client's counter; its last value is final once it is freed. Raises IndexError for what is no counter."""
+    """Limits a replay to a client's counter. The last value is final once the counter is freed.
+
+    Raises IndexError if the counter is not in use.
+    """
 
     def __init__(self, counters: CountersReader, counter_id: int) -> None:
         self._counters, self._id = counters, counter_id
@@ -133,16 +136,16 @@ class ReplaySession:
 
     @property
     def is_done(self) -> bool:
-        """Whether it has ended."""
+        """Whether the replay has ended."""
         return self.state is State.DONE
 
     @property
     def segment_base(self) -> int:
-        """Where the segment starts that it reads next."""
+        """The start of the segment that the replay reads next."""
         return segment_base(self.descriptor, self.position)
 
     def do_work(self, now_ns: int, buffer: bytearray) -> int:
-        """Move it on; return the bytes that were sent, or 1 for another step."""
+        """Advance the replay. Return the number of bytes sent, or 1 for another step."""
         try:
             if self.state is State.REPLAY:
                 return self._replay(buffer)
@@ -153,7 +156,7 @@ class ReplaySession:
             self._fail(str(error))
             return 1
 
-    # -- until there is a subscriber ---------------------------------------------------------------------------------
+    # -- before a subscriber connects --------------------------------------------------------------------------------
 
     def _init(self, now_ns: int) -> int:
         if self._publication is None and not self._has_publication():
@@ -186,7 +189,7 @@ class ReplaySession:
         return self._publication is not None
 
     def _has_segment(self) -> bool:
-        """Whether the first segment is there; one that nothing was written to need not be yet."""
+        """Whether the first segment exists. A segment does not exist until something has been written to it."""
         return self.position >= self._limit_now() or self._open()
 
     def _is_at_frame(self) -> bool:
@@ -212,7 +215,7 @@ class ReplaySession:
     # -- the frames --------------------------------------------------------------------------------------------------
 
     def _limit_now(self) -> int:
-        """Return how far may be sent; with a final limit the end is there too."""
+        """Return the position up to which the replay can send. If the limit is final, also set the end."""
         if self._limit is not None and self.position >= self._stop:
             self._read_limit()
         return self._stop
@@ -253,7 +256,7 @@ class ReplaySession:
         if not walk.offset and not walk.others:
             if walk.stopped != WALK_TORN or self.position + length < stop:
                 raise ValueError(f"unexpected end of the frames at position {self.position}")
-            # The limit lies within a frame.
+            # The limit is inside a frame.
             self._read_limit()
             if self._stop == self._end == stop:
                 self._finish()
@@ -262,7 +265,7 @@ class ReplaySession:
         return sent
 
     def _offer(self, view: memoryview) -> int:
-        """Send what was walked: a run of data frames, and the padding behind it. Return the bytes that were taken."""
+        """Send the frames in ``view``: a run of data frames and the padding after it. Return the number of bytes accepted."""
         walk, sent = self._walk, 0
         if walk.offset:
             if self._refused(self._publication.offer_block(view[: walk.offset])):
@@ -276,7 +279,7 @@ class ReplaySession:
         return sent
 
     def _pad(self) -> int:
-        """Send what is left of a padding frame, in parts that a publication takes; return their bytes."""
+        """Send the rest of a padding frame in parts that the publication accepts. Return the number of bytes sent."""
         sent = 0
         while self._padding and not self.is_done:
             part = min(self._padding, self._publication.max_message_length // FRAME_ALIGNMENT * FRAME_ALIGNMENT)
@@ -313,11 +316,11 @@ class ReplaySession:
         self.close()
 
     def _finish(self) -> None:
-        """End the stream in order: the subscriber reads what was sent."""
+        """Finish the stream: the subscriber still receives everything that was sent."""
         self._end_with(revoke=False)
 
     def close(self) -> None:
-        """Stop it: the subscriber loses its image at once. May be called twice."""
+        """Abort the replay: the subscriber loses its image at once. Can be called twice."""
         self._end_with(revoke=True)
 
     def _end_with(self, *, revoke: bool) -> None:

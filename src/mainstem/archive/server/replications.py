@@ -1,16 +1,17 @@
-"""Replications: recordings of another archive that are copied into this one.
+"""Replications: copy recordings of another archive into this one.
 
-Theory of operation. This archive connects to the source as any client does and has the recording replayed to itself. What it
-receives extends a recording of its own: a new one with the source's description, or one that an earlier replication left. The
-replay publishes the source's frames at the source's positions, so the copy is equal byte by byte, and a replication that ended
-early continues at the copy's stop position.
+Theory of operation. This archive connects to the source like any client and asks it to replay the recording to this archive. The
+replay extends one of this archive's recordings: either a new one with the source's description, or one from an earlier
+replication. The replay publishes the source's frames at the source's positions, so the copy is identical byte for byte, and a
+replication that ended early can continue at the copy's stop position.
 
-With a live destination the subscription has two destinations, as that of ``ReplayMerge``: the replay, and, once the copy is near
-the source's recorded position, the live stream itself. When both feed the image and the copy has reached the source, the replay is
-removed, and the recording goes on without the source.
+With a live destination, the subscription has two destinations, as in ``ReplayMerge``: the replay and, once the copy is near the
+source's recorded position, the live stream. When both feed the image and the copy has caught up with the source, the archive
+removes the replay and continues to record without the source.
 
-A replication is one generator. Each duty cycle resumes it once, and it yields wherever it waits. What it asks the source has the
-message timeout. However it ends, its client gets REPLICATE_END, and an error before that if it failed.
+A replication is a generator. Each duty cycle resumes it once, and it yields wherever it has to wait. Each of its requests to the
+source is limited by the message timeout. However it ends, its client receives the signal REPLICATE_END, preceded by an error if
+the replication failed.
 """
 
 from __future__ import annotations
@@ -40,21 +41,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-POLL_INTERVAL_NS = 100 * NS_PER_MS  # how often the source's messages are read while nothing was asked
-JOIN_ATTEMPTS = 3  # questions for the source's recorded position that may time out before the live stream is joined
+POLL_INTERVAL_NS = 100 * NS_PER_MS  # how often the source's messages are read while no request is pending
+JOIN_ATTEMPTS = 3  # requests for the source's recorded position that may time out before the live stream is joined
 
 
 class _ReportedError(Exception):
-    """The copy cannot be recorded, and its client was told why."""
+    """The copy cannot be recorded, and the client has already been told why."""
 
 
 class ReplicationRequest:
-    """What a client asked for. Older messages lack some of it.
+    """A client's request for a replication. Older messages lack some of the fields.
 
     Args:
         request: The message.
-        replication_channel: Where the source replays to if the request does not say.
-        response_channel: Where the source responds to if the request does not say.
+        replication_channel: The channel for the replay if the request does not specify one.
+        response_channel: The channel for the source's responses if the request does not specify one.
 
     Raises:
         ArchiveError: A channel is missing, or the request contradicts itself.
@@ -97,13 +98,13 @@ class ReplicationRequest:
 
 
 class Replication:
-    """One replication. ``do_work`` moves it on; ``is_done`` says that it has ended.
+    """One replication. Call ``do_work`` repeatedly until ``is_done``.
 
     Args:
         archive: The archive that receives the copy.
-        control: The session of the client that asked.
-        replication_id: The id that signals and errors have.
-        request: What it asked for.
+        control: The session of the client that requested the replication.
+        replication_id: The correlation id of the replication's signals and errors.
+        request: The request.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class Replication:
         self._steps = self._replicating()
 
     def do_work(self) -> int:
-        """Take the next step; return how much was done."""
+        """Take the next step. Return the work count."""
         if self.is_stopped:
             self._end()
             return 1
@@ -147,7 +148,7 @@ class Replication:
         except (StopIteration, _ReportedError):
             self._end()
         except ArchiveError as error:
-            # The source's own codes are about its recordings, not about those of the client that gets this.
+            # The source's error codes refer to its own recordings, not to those of the client that receives this error.
             is_own = error.correlation_id == NULL
             self._fail(str(error), error.code if is_own else ArchiveErrorCode.GENERIC)
         except (MainstemError, OSError, ValueError) as error:
@@ -155,7 +156,7 @@ class Replication:
         return int(self.is_done)
 
     def stop(self) -> None:
-        """End it in the next cycle; the copy keeps what it has."""
+        """End the replication in the next cycle. The copy keeps what it has."""
         self.is_stopped = True
 
     # -- the steps ---------------------------------------------------------------------------------------------------
@@ -197,7 +198,7 @@ class Replication:
         yield from self._copying(entry, recording, stop_position)
 
     def _prepare_target(self, source: RecordingDescriptor) -> RecordingDescriptor:
-        """Return the recording that receives the copy; it has ended."""
+        """Return the stopped recording that receives the copy."""
         files = self._archive._files
         if self._target_id == NULL:
             target = files.add_replica(source)
@@ -216,13 +217,13 @@ class Replication:
         return position
 
     def _stop_position(self) -> Steps[int]:
-        """Return where the source's recording ended; -1 while it is active."""
+        """Return the stop position of the source's recording; -1 while it is active."""
         source_id = self._request.source_id
         found = yield from self._calls.position("StopPositionRequest", "replicate", source_id, self._timeout)
         return NULL if found is None else found
 
     def _extending(self, source: RecordingDescriptor, target_id: int) -> Steps[RecordingSubscription]:
-        """Subscribe to the replay, and have it recorded: return the subscription."""
+        """Subscribe to the replay and record it. Return the subscription."""
         request = self._request
         is_session_free = request.session_id == NULL or request.live_destination
         session_id = source.session_id if is_session_free else request.session_id
@@ -286,7 +287,7 @@ class Replication:
         self._replay_id = started.replay_id
 
     def _recording(self, entry: RecordingSubscription) -> Steps[RecordingSession]:
-        """Return the recording of the replay's image, once there is one."""
+        """Wait for the replay's image. Return its recording."""
         assert self._replay_id is not None, "the replay has begun"
         session_id = replay_session(self._replay_id)
         deadline = self._deadline()
@@ -297,7 +298,7 @@ class Replication:
         return entry.latest
 
     def _copying(self, entry: RecordingSubscription, recording: RecordingSession, stop_position: int) -> Steps[None]:
-        """Wait until the copy has what was asked for, or the replay ends. ``stop_position`` is the source's."""
+        """Wait until the copy is complete or the replay ends. ``stop_position`` is the source's."""
         wanted = self._request.stop_position
         while True:
             position = recording.position
@@ -310,12 +311,12 @@ class Replication:
                 break
             self._check_source()
             yield
-        # A driver ends the streams of a program that was killed as it ends those of others.
+        # When the source archive is killed, its driver ends the replay's stream as if the replay were complete.
         if recording.is_drained and (yield from self._stop_position()) != recording.position:
             raise self._cut(recording)
 
     def _has_ended(self, entry: RecordingSubscription, recording: RecordingSession) -> bool:
-        """Whether the recording has ended: with the replay, or because somebody stopped it. Raises ArchiveError if it failed."""
+        """Whether the recording has ended, with the replay or because it was stopped. Raises ArchiveError if it failed."""
         if not recording.is_done:
             return False
         self._check_entry(entry)
@@ -329,7 +330,7 @@ class Replication:
         )
 
     def _merging(self, entry: RecordingSubscription, recording: RecordingSession, target: int) -> Steps[bool]:
-        """Join the live stream. Return whether it feeds the copy; not if the source or the copy was stopped meanwhile."""
+        """Join the live stream. Return whether it feeds the copy; False if the source or the copy stopped in the meantime."""
         calls = self._calls
 
         def has_ended() -> bool:
@@ -357,7 +358,7 @@ class Replication:
         return True
 
     def _ask_position(self) -> Steps[int | None]:
-        """Ask the source for its recorded position, again if that timed out."""
+        """Ask the source for its recorded position. Retry if the request times out."""
         source_id = self._request.source_id
         while True:
             try:
@@ -383,12 +384,12 @@ class Replication:
 
     @staticmethod
     def _check_entry(entry: RecordingSubscription) -> None:
-        """Raise _ReportedError if the copy cannot be recorded, which its client knows."""
+        """Raise _ReportedError if the copy cannot be recorded. The client has already been told."""
         if entry.error:
             raise _ReportedError
 
     def _check_source(self) -> None:
-        """Raise what the source reported since it was last asked, or that it is gone."""
+        """Raise the error that the source has reported since the last check, if any. Raise if the source is gone."""
         if not self._next_poll.expired:
             return
         self._next_poll = self._soon()
@@ -410,7 +411,7 @@ class Replication:
         self._end()
 
     def _end(self) -> None:
-        """Disconnect from the source. The copy stops here unless it now records the live stream."""
+        """Disconnect from the source. Stop recording the copy, unless it has merged with the live stream."""
         if self.is_done:
             return
         self.is_done = True

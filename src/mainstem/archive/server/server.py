@@ -1,4 +1,4 @@
-"""An archive in this program, in a thread of its own or run by the caller."""
+"""An archive server that runs in its own thread or is run by the caller."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 class ArchiveServer:
-    """A running archive: Aeron's own clients record into its directory, list and replay.
+    """A running archive: Aeron's own clients can record into its directory, list recordings and replay them.
 
-    Start one with ``launch``. It is a context manager, and ``close`` may be called twice.
+    Start one with ``launch``. It is a context manager. ``close`` can be called twice.
 
     Example:
         >>> with ArchiveServer.launch("tides", control_channel="aeron:udp?endpoint=localhost:8010") as server:
@@ -49,8 +49,8 @@ class ArchiveServer:
         if settings.threading_mode is ThreadingMode.INVOKER:
             self._invoker = AgentInvoker(conductor)
         else:
-            # It does not yield the processor: on a busy host, each yield lets others run for milliseconds, and a sleep ends on
-            # time. It sleeps soon: a cycle takes longer than the frames of a publisher that it would wait for.
+            # The thread never yields: on a busy host, each yield lets other threads run for milliseconds, while a sleep ends on
+            # time. It sleeps after one spin, because a cycle takes longer than a publisher's next frames take to arrive.
             self._runner = AgentRunner(conductor, BackoffIdle(max_spins=1, max_yields=0)).start()
 
     @classmethod
@@ -121,28 +121,28 @@ class ArchiveServer:
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended, by ``close`` or because its driver did."""
+        """Whether the archive has ended, through ``close`` or because its driver ended."""
         ended = self._runner.is_closed if self._runner is not None else self._invoker is None or self._invoker.is_closed
         return self._closed or ended
 
     @property
     def error(self) -> Exception | None:
-        """What ended it without ``close``; else None."""
+        """The error that ended the archive without ``close``; None if there is none."""
         return self._aeron.error
 
     def stats(self) -> ArchiveStats:
-        """Return what the archive is doing.
+        """Return the archive's current activity.
 
         Returns:
-            The numbers.
+            The statistics.
         """
         return self._conductor.stats()
 
     def invoke(self) -> int:
-        """Run one duty cycle, for an archive with ``threading_mode="INVOKER"``.
+        """Run one duty cycle of an archive with ``threading_mode="INVOKER"``.
 
         Returns:
-            How much work was done; 0 for an archive with a thread.
+            The work count; 0 for an archive with its own thread.
         """
         return 0 if self._invoker is None else self._invoker.invoke()
 
@@ -153,7 +153,7 @@ class ArchiveServer:
             timeout: Seconds to wait; None waits forever.
 
         Returns:
-            Whether it has ended.
+            Whether the archive has ended.
         """
         if self._runner is not None:
             return self._runner.join(timeout)
@@ -165,7 +165,7 @@ class ArchiveServer:
         return True
 
     def close(self) -> None:
-        """End it: recordings get their stop positions, replays and sessions end, the directory is released.
+        """Close the archive: write stop positions, end replays and sessions, and release the directory.
 
         Calling it again does nothing.
         """

@@ -1,4 +1,4 @@
-"""The settings of an archive, under the reference's own names, and its limits."""
+"""Settings of an archive, under the reference's names, with their limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ MAX_COUNT = 1 << 20
 
 
 class ThreadingMode(StrEnum):
-    """What runs an archive: its own thread, or the caller's ``invoke``. DEDICATED, the reference's three threads, is refused."""
+    """Which thread runs an archive: its own, or the caller's through ``invoke``.
+
+    DEDICATED, the reference's mode with three threads, is not supported.
+    """
 
     SHARED = "SHARED"
     INVOKER = "INVOKER"
@@ -127,7 +130,7 @@ class ArchiveSettings(Settings):
         """Check the threading mode and the channels' media.
 
         Raises:
-            ConfigurationError: The threading mode is DEDICATED, or a control channel is of the wrong medium.
+            ConfigurationError: The threading mode is DEDICATED, or a control channel has the wrong medium.
         """
         if self.threading_mode is ThreadingMode.DEDICATED:
             raise ConfigurationError(
