@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from mainstem._internal.clock import Clock
 
 CAPACITY = 64 * 1024
-SHORT_PIECE = 16  # bytes at most of a read or write that is cut short: shorter than the headers of most protocols
+SHORT_PIECE = 16  # the maximum number of bytes in a shortened read or write; shorter than the headers of most protocols
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamFaults:
     """The faults of one direction. Probabilities are per read or write, times in nanoseconds, lengths in bytes.
 
-    ``capacity`` is the number of bytes that may be written but not yet read, over all buffers. ``cut`` is the share of reads
-    that return at most 16 bytes, ``short`` the share of writes that accept at most 16, ``refuse`` the share of writes that
-    accept nothing, and ``stall`` the share of reads after which nothing arrives for ``stall_ns``.
+    ``capacity`` limits the bytes that have been written but not yet read, over all buffers. ``cut`` is the share of reads that
+    return at most 16 bytes, ``short`` the share of writes that accept at most 16, ``refuse`` the share of writes that accept
+    nothing, and ``stall`` the share of reads after which nothing arrives for ``stall_ns``.
     """
 
     delay_ns: int = 50 * NS_PER_US
@@ -145,7 +145,7 @@ class StreamEnd:
         self.is_reset = False
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Write as much of ``data`` as there is room for, and return the number of bytes accepted. It may be 0.
+        """Write as much of ``data`` as there is room for. Return the number of bytes accepted, which can be 0.
 
         Raises:
             ConnectionLost: The stream was reset.
@@ -170,7 +170,7 @@ class StreamEnd:
         return incoming.is_ended and not incoming.size and not self.is_reset
 
     def finish(self) -> None:
-        """Finish this direction. Everything written before still arrives. May be called twice."""
+        """Finish this direction. Everything written before still arrives. Can be called twice."""
         self._outgoing.is_ended = True
 
     def _check(self) -> None:

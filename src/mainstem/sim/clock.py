@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import ConfigurationError
 
-# Not zero: code that takes 0 for "never" would hide behind it.
+# Nonzero, so that code that treats 0 as "never" fails.
 START_NS = 1_000 * NS_PER_SECOND
 EPOCH_AT_START_MS = 1_700_000_000_000
 

@@ -1,11 +1,11 @@
-"""A disk that fills up and makes short writes, with programs that are killed at any step and a host that loses power.
+"""A disk that fills up and makes short writes, for programs that are killed at any step and a host that loses power.
 
 Theory of operation. The files are real files below a directory, so the code under test maps, reads and lists them as usual. Each
-program writes them through a ``FaultyDisk``. What a program has written survives when it is killed. The ``Device`` also tracks
-what was flushed, and ``lose_power`` leaves in its directory what a host could find after going down:
+program writes them through a ``FaultyDisk``. Everything that a program has written survives when it is killed. The ``Device``
+also tracks which data has been flushed. ``lose_power`` leaves in the directory what a host could find after a loss of power:
 
-* For a file, its content at the last ``sync``. Of later writes, each 4 KiB page independently has its content at some moment
-  since then, as has the length; pages that were never written are zeros.
+* For a file, its content at the last ``sync``. Each 4 KiB page independently has its content from some moment since then, and so
+  does the length. Pages that were never written are zeros.
 * For a directory, its names at the last ``sync_directory``, plus any subset of later changes. So a name may exist whose file is
   empty, and a file whose pages were flushed may be gone because its name was not.
 
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 PAGE = 4_096
-MAX_VERSIONS = 6  # of a file between two flushes, the youngest
+MAX_VERSIONS = 6  # the most recent versions of a file that are kept between two flushes
 MEMORY = Path("/dev/shm")
 
 
 class Crash(BaseException):
-    """The program dies at this step."""
+    """Raised at the step at which the program dies."""
 
 
 def temporary_directory() -> tempfile.TemporaryDirectory[str]:
-    """Make a directory, in memory if possible, so that nothing waits for a device."""
+    """Create a directory, in memory if possible, so that nothing waits for a device."""
     return tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix="mainstem-sim-")
 
 
@@ -59,14 +59,14 @@ def may_be_full() -> Iterator[None]:
 
 @dataclass(eq=False)
 class _File:
-    """A file under any number of names: its content at the last flush and at moments since."""
+    """A file under any number of names, with its content at the last flush and at later moments."""
 
     flushed: bytes = b""
     versions: list[bytes] = field(default_factory=list)
-    path: Path | None = None  # where it is now; None once it has no name
+    path: Path | None = None  # the current path; None once it has no name
 
     def note(self) -> None:
-        """Remember the current content."""
+        """Record the current content."""
         if self.path is not None:
             self.versions = [*self.versions, self.path.read_bytes()][-MAX_VERSIONS:]
 
@@ -76,7 +76,7 @@ class _File:
         if all(each == self.flushed for each in moments):
             return self.flushed
         length = len(rng.choice(moments))
-        # Some losses take nearly all pages, or nearly none.
+        # Some losses keep nearly all of the written pages, and some nearly none.
         share = rng.choice((0.1, 0.5, 0.9))
         pages = []
         for at in range(0, length, PAGE):
@@ -104,7 +104,7 @@ class Device:
         self._take_stock(sorted(path for path in root.rglob("*") if path.is_file()))
 
     def _take_stock(self, paths: Iterable[Path]) -> None:
-        """Treat everything present as flushed. Draws follow the order of ``paths``, since some names do not depend on the seed."""
+        """Treat all current files as flushed. Draws follow the order of ``paths``, since some names do not depend on the seed."""
         self.files = {path: _File(path.read_bytes(), path=path) for path in paths}
         self._names = dict(self.files)
         self._changes: dict[Path, list[_Change]] = defaultdict(list)
@@ -155,7 +155,7 @@ class Device:
             self._names[change.name] = change.file
 
     def lose_power(self) -> None:
-        """Leave what a host could find after a power failure now. Its programs must have been killed."""
+        """Replace the files with what a host could find after a loss of power. All programs must have been killed."""
         rng = self.rng
         self._notice_what_passed_the_disk()
         share = rng.choice((0.0, 0.3, 0.7, 1.0))
@@ -170,7 +170,7 @@ class Device:
                 shutil.rmtree(entry)
             else:
                 entry.unlink()
-        # Flushed files in a directory whose own name is lost are lost with it.
+        # If the name of a directory is lost, flushed files in it are lost too.
         for directory in sorted(self._directories - {self.root}):
             if directory.parent.exists():
                 directory.mkdir()
@@ -194,7 +194,7 @@ class Device:
 
 
 def _in_steps(method: Callable[Concatenate[FaultyDisk, P], R]) -> Callable[Concatenate[FaultyDisk, P], R]:
-    """The program may die before the call and after it."""
+    """Let the program die before or after the call."""
 
     @wraps(method)
     def call(disk: FaultyDisk, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -207,7 +207,7 @@ def _in_steps(method: Callable[Concatenate[FaultyDisk, P], R]) -> Callable[Conca
 
 
 class FaultyDisk(Disk):
-    """The disk through which one program writes to a device. It dies at step ``crash_at``, 0 for never.
+    """The disk through which one program writes to a device. The program dies at step ``crash_at``; 0 means never.
 
     ``is_good`` makes every write succeed.
     """
@@ -229,7 +229,7 @@ class FaultyDisk(Disk):
 
     @property
     def may_be_full(self) -> bool:
-        """Whether a write is refused at some step."""
+        """Whether the disk refuses a write at some step."""
         return self._full_from >= 0
 
     def heal(self) -> None:
@@ -251,7 +251,7 @@ class FaultyDisk(Disk):
     def write_some(self, fd: int, data: bytes | memoryview, offset: int) -> int:
         length = len(data)
         is_full = 0 <= self._full_from <= self.steps < self._full_to
-        # A kernel copies page by page: a write within one page is all or nothing.
+        # A kernel copies page by page, so a write within one page succeeds or fails as a whole.
         cuts = range((offset // PAGE + 1) * PAGE - offset, length, PAGE)
         if cuts and self._chance.random() < (0.5 if is_full else self._short):
             length = self._chance.choice(cuts)
@@ -298,7 +298,7 @@ class FaultyDisk(Disk):
         self.device.synced_directory(path)
 
     def close(self, fd: int) -> None:
-        # The kernel closes files that a program leaves open.
+        # The kernel closes the files that a killed program left open.
         self._open.pop(fd)
         super().close(fd)
         self._step()
@@ -309,6 +309,6 @@ class FaultyDisk(Disk):
         self._open.clear()
 
     def lose_power(self) -> None:
-        """Kill the program and make the host lose power."""
+        """Kill the program and let the host lose power."""
         self.kill()
         self.device.lose_power()

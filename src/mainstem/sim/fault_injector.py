@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 MAX_LOSS = 0.5
 MAX_DAMAGE = 0.1
 MAX_BURST = 0.05
-SMALL_MTU = 600  # bytes: setups, status messages and NAKs pass it, most data does not
-SLOW_RATE = 50_000  # bytes in a second
+SMALL_MTU = 600  # bytes: setups, status messages and NAKs fit, most data does not
+SLOW_RATE = 50_000  # bytes per second
 MAX_DRIFT_PPM = 500
 MAX_JUMP_MS = 20_000
-BASE_DELAY_NS = 5 * NS_PER_MS  # of a link, at most
-START_INTERVAL_NS = 200 * NS_PER_MS  # how often a machine tries to start while its last driver seems to live
-SPACE_LEFT = 1_000  # bytes of a full disk
+BASE_DELAY_NS = 5 * NS_PER_MS  # maximum delay of a link
+START_INTERVAL_NS = 200 * NS_PER_MS  # how often a host tries to start while its previous driver seems to be alive
+SPACE_LEFT = 1_000  # bytes free on a full disk
 
 
 class Kind(NamedTuple):
-    """How a kind of fault starts and ends. ``is_host_fault``: it affects more than the network."""
+    """How a kind of fault starts and ends. ``is_host_fault`` means that it affects more than the network."""
 
     start: Callable[[FaultInjector, Fault], object]
     end: Callable[[FaultInjector, Fault], object] = lambda _injector, _fault: None
@@ -102,7 +102,7 @@ KINDS = {
     "reorder": _link(lambda faults, amount: replace(faults, reorder=amount)),
     "corruption": _link(lambda faults, amount: replace(faults, corruption=amount * MAX_DAMAGE)),
     "truncation": _link(lambda faults, amount: replace(faults, truncation=amount * MAX_DAMAGE)),
-    # Damage that passes the checksum: a broken network card, or a hostile sender.
+    # Damage that passes the checksum, as from a broken network card or a hostile sender.
     "damage": _link(
         lambda faults, amount: replace(
             faults, corruption=amount * MAX_DAMAGE, truncation=amount * MAX_DAMAGE, checksum=False
@@ -137,9 +137,9 @@ KINDS = {
 class FaultInjector:
     """Injects faults into a world's hosts on a schedule: call ``step`` in every step of the world, and ``heal`` at the end.
 
-    ``kinds`` are the kinds to draw from, out of ``KINDS``; ``before_client_dies`` is called with the host.
-    ``pause_probability`` and ``short`` are, by host number, how likely consumers skip a poll, and how many runs each socket
-    accepts per step.
+    ``kinds`` are the kinds to draw from, out of ``KINDS``. ``before_client_dies`` is called with the host. By host number,
+    ``pause_probability`` is the probability that consumers skip a poll, and ``short`` the number of runs that each socket accepts
+    per step.
     """
 
     def __init__(
@@ -165,18 +165,18 @@ class FaultInjector:
         world.network.faults = Faults(delay_ns=self._delay_ns)
         world.expected_errors = (ClientTimeout, DriverTimeout)
         if any(KINDS[fault.kind].is_host_fault for fault in self.schedule.faults):
-            # A host that ends has no obligations: the wire is checked for the others.
+            # A host that crashes has no obligations, so the datagrams cannot be checked.
             world.network.checker = None
 
     def host(self, fault: Fault) -> Host:
         return self.hosts[fault.host]
 
     def step(self) -> None:
-        """Begin and end the faults that are due, and restart whatever ended early."""
+        """Begin and end the faults that are due, and restart clients and drivers that have ended."""
         now_ns = self.world.now_ns
         for fault, begins in self.schedule.due(now_ns - self._begun_ns):
             if begins:
-                if fault.kind not in LINK_KINDS:  # those are counted where they strike a datagram
+                if fault.kind not in LINK_KINDS:  # link faults are counted when they affect a datagram
                     self.world.network.counts[fault.kind] += 1
                 self.world.trace.note(f"begins {fault}", now_ns)
                 KINDS[fault.kind].start(self, fault)
@@ -198,7 +198,7 @@ class FaultInjector:
                 try:
                     host.connect()
                 except DriverTimeout:
-                    # Its driver's heartbeat was written by another clock: the driver writes a new one within a second.
+                    # Another clock wrote the driver's heartbeat. The driver writes a new one within a second.
                     continue
 
     def heal(self) -> None:
@@ -226,7 +226,7 @@ class FaultInjector:
         self.world.network.link(self.hosts[host].address, self.hosts[other].address, faults)
 
     def partition(self, host: int, other: int) -> None:
-        """Lose everything in one direction, until as many ``heal_partition`` calls."""
+        """Lose everything in one direction, until ``heal_partition`` has been called as many times."""
         self._cuts[host, other] += 1
         self.world.network.partition(self.hosts[host].address, self.hosts[other].address)
 

@@ -1,4 +1,4 @@
-"""What a link does to datagrams: probabilities and limits. All random choices come from the simulation's ``random.Random``."""
+"""The effects of a link on datagrams: probabilities and limits. All random choices come from the simulation's ``random.Random``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from random import Random
 
-# The faults of a link that may be switched off by name; each is the field of ``Faults`` that begins it.
+# The link faults that can be switched off by name. Each name is that of the field in ``Faults`` that enables the fault, unless
+# ``_FIELDS`` maps it to another.
 LINK_KINDS = ("loss", "burst", "duplication", "reorder", "jitter", "corruption", "truncation", "mtu", "clog")
 _FIELDS = {"jitter": "jitter_ns", "clog": "rate"}
 _LIKELIHOODS = ("loss", "burst", "duplication", "reorder", "corruption", "truncation")

@@ -1,4 +1,4 @@
-"""One simulated host: a media driver and a client that may crash, restart, pause, or run out of disk space."""
+"""A simulated host: a media driver and a client that can crash, restart, pause, or run out of disk space."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 # -- transports --------------------------------------------------------------------------------------------------------
 
 
-SOCKET_BUFFER_LENGTH = 4 << 20  # the size that a simulated socket reports; nothing is dropped for want of it
+SOCKET_BUFFER_LENGTH = 4 << 20  # the size that a simulated socket reports; it never drops anything for lack of space
 
 
 class HostTransports:
-    """``Transports`` with sockets bound to ``address`` in a simulated network. ``names`` is its DNS."""
+    """``Transports`` with sockets bound to ``address`` in a simulated network. ``names`` is the host's DNS."""
 
     def __init__(self, network: SimNetwork, address: str) -> None:
         self.network = network
@@ -84,12 +84,12 @@ def _nothing() -> None: ...
 
 
 class Host:
-    """One host of a world, created by ``World.add_host``.
+    """A host of a world, created by ``World.add_host``.
 
     Attributes:
         name: Its name, also used as its Aeron directory.
         address: Its IP address.
-        names: Its DNS: name to address. It may be changed at any time.
+        names: Its DNS, from name to address. It can be changed at any time.
         files: Its file system.
         clock: Its clock.
         driver: Its media driver.
@@ -119,7 +119,7 @@ class Host:
         self.aeron: Aeron
 
     def start(self) -> bool:
-        """Start a driver in the host's directory, whatever an earlier one left there, and a client.
+        """Start a client and a driver in the host's directory, whatever an earlier driver left there.
 
         Returns:
             False if the heartbeat of the earlier driver is too recent to presume it dead.
@@ -159,26 +159,26 @@ class Host:
         """Connect another client to the driver, without a thread: the caller runs its duty cycles.
 
         Args:
-            name: The name that the driver shows.
+            name: The name that the driver shows for the client.
             on_error: Called with errors that no call can raise, such as the end of the driver. By default they are logged.
             **settings: Fields of ``ClientSettings``.
 
         Returns:
-            The client, which the caller closes.
+            The client. The caller closes it.
         """
         context = ClientContext(
             settings=ClientSettings(dir=f"/{self.name}", client_name=name, client_idle_sleep_duration_ns=0, **settings),
             files=self.files,
             clock=self.clock,
             use_invoker=True,
-            # The world continues while the client waits for its driver.
+            # The world keeps running while the client waits for its driver.
             driver_invoker=self._world.tick,
             on_error=on_error,
         )
         return Aeron.connect(context=context)
 
     def crash(self) -> None:
-        """Crash driver and client: no one is notified, sockets close, files stay as they are."""
+        """Crash driver and client: no one is notified, sockets close, and files stay as they are."""
         if self.is_up:
             self.is_up = False
             self.kill_client()

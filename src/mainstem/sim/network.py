@@ -1,4 +1,4 @@
-"""A network in memory: hosts with addresses, links with faults, and datagrams that arrive by the manual clock."""
+"""A network in memory: hosts with addresses, links with faults, and datagrams that arrive according to the manual clock."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 # -- links -------------------------------------------------------------------------------------------------------------
 
 
-MAX_BURST_NS = 200 * NS_PER_MS  # a quiet stream's heartbeats would make a burst last longer than every time-out
-MAX_FLIPPED_BITS = 8  # of one datagram that is corrupted
+MAX_BURST_NS = 200 * NS_PER_MS  # otherwise, the rare heartbeats of a quiet stream would make a burst last longer than every timeout
+MAX_FLIPPED_BITS = 8  # in one corrupted datagram
 
 
 class Arrival(NamedTuple):
-    """A datagram that arrives. ``is_damaged``: its bytes differ from those sent."""
+    """A datagram that arrives. ``is_damaged`` means that its bytes differ from those sent."""
 
     due_ns: int
     datagram: bytes
@@ -37,7 +37,7 @@ class Arrival(NamedTuple):
 
 
 class Link:
-    """A link that carries datagrams, with faults; ``counts`` is the number of faults by kind."""
+    """A link that carries datagrams, with faults. ``counts`` is the number of faults by kind."""
 
     __slots__ = (
         "_burst_end_ns",
@@ -59,11 +59,11 @@ class Link:
         self._range = rng.randrange
         self._bursting = False
         self._burst_end_ns = 0
-        self._free_ns = 0  # when the queue of a link with a rate is empty
+        self._free_ns = 0  # when the queue of a link with a limited rate will be empty
         self._is_plain = not (faults.mtu or faults.burst or faults.corruption or faults.truncation or faults.rate)
 
     def carry(self, datagram: bytes, now_ns: int) -> list[Arrival]:
-        """Draw the fate of a datagram. Returns each copy that arrives: none if lost, two if duplicated."""
+        """Draw the fate of a datagram. Return each copy that arrives: none if it is lost, two if it is duplicated."""
         faults = self.faults
         if self.is_cut:
             self._counts["cut"] += 1
@@ -107,7 +107,7 @@ class Link:
             self._counts["mtu"] += 1
             return True
         if faults.burst:
-            # A chain of two states: it leaves the bad one after ``burst_length`` datagrams on average.
+            # A Markov chain with two states. It leaves the lossy state after ``burst_length`` datagrams on average.
             if self._bursting:
                 self._bursting = now_ns < self._burst_end_ns and self._random() >= 1 / max(1, faults.burst_length)
             elif self._random() < faults.burst:
@@ -118,7 +118,7 @@ class Link:
         return self._bursting
 
     def _damaged(self, datagram: bytes) -> bytes | None:
-        """The datagram as it arrives; None if its checksum fails."""
+        """Return the datagram as it arrives; None if its checksum fails."""
         faults = self.faults
         if faults.corruption and datagram and self._random() < faults.corruption:
             self._counts["corruption"] += 1
@@ -132,7 +132,7 @@ class Link:
         return datagram
 
     def _queued_ns(self, length: int, now_ns: int) -> int:
-        """How long a datagram waits in the queue; negative if the queue is full."""
+        """Return how long a datagram waits in the queue; negative if the queue is full."""
         faults = self.faults
         wait_ns = max(0, self._free_ns - now_ns)
         if wait_ns * faults.rate // NS_PER_SECOND + length > faults.queue_length:
@@ -142,8 +142,8 @@ class Link:
 
 
 FIRST_EPHEMERAL_PORT = 40_000
-CONTROL_LENGTH = 48  # bytes: no longer than this are heartbeats and most control frames
-MAX_IN_FLIGHT = 200_000  # datagrams: a network that holds more is being flooded, and memory is not for that
+CONTROL_LENGTH = 48  # bytes: heartbeats and most control frames are at most this long
+MAX_IN_FLIGHT = 200_000  # datagrams: a network with more in flight is being flooded and would use up the memory
 
 
 @dataclass(slots=True)
@@ -177,7 +177,7 @@ class _Flight(NamedTuple):
     destination: InetAddress
     datagram: bytes
     is_damaged: bool
-    member: SimSocket | None  # of the group that it was sent to
+    member: SimSocket | None  # of the group that the datagram was sent to
 
 
 class SimNetwork:
@@ -210,7 +210,7 @@ class SimNetwork:
         self.unroutable = 0
         self._chance = rng
         self._instrument = instrument
-        # Only where it is asked for: it holds streams to the settings' own values, which a user's world may change.
+        # Set only on request, because it requires the default settings, which a user's world can change.
         self.checker: WireChecker | None = None
         self._faults = faults
         self._links: dict[tuple[str, str], Link] = {}
@@ -303,7 +303,7 @@ class SimNetwork:
 
     @property
     def round_trip_ns(self) -> int:
-        """The longest round trip between two hosts over the current links."""
+        """The longest round trip between two hosts over the current links, in nanoseconds."""
         ways = [link.faults for link in self._links.values()] or [self._faults]
         return 2 * max(each.delay_ns + each.jitter_ns + (each.reorder_ns if each.reorder else 0) for each in ways)
 
@@ -356,7 +356,7 @@ class SimNetwork:
         if self.checker is not None:
             self.checker.sent(source.local, peer.address, datagram, now_ns)
         if peer.is_multicast:
-            # Each member has its own link: one may miss a datagram that another receives.
+            # Each member has its own link, so one can miss a datagram that another receives.
             for member in self._receivers(peer.address):
                 self._fly(source, peer.address, datagram, now_ns, member)
         else:

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 # the same, but the run differs and may pass. An attempt that still fails is the starting point of the next.
 
 
-MAX_TRIES = 200  # runs: a case with a dozen kinds and ten faults needs some fifty
+MAX_TRIES = 200  # runs: a case with a dozen kinds and ten faults needs about fifty
 SIZES = (0.02, 0.05, 0.1, 0.25, 0.5)
 
 
 def shrink(plan: Plan, kinds: Collection[str], faults: Collection[int], fails: Callable[[Plan], bool]) -> Plan:
-    """The smallest plan found that still fails.
+    """Return the smallest plan found that still fails.
 
-    ``kinds`` and ``faults`` are those that occurred in the failing run of ``plan``; ``fails`` runs a plan.
+    ``kinds`` and ``faults`` are the ones that occurred in the failing run of ``plan``. ``fails`` runs a plan.
     """
     tries = 0
     is_smaller = True
@@ -51,7 +51,7 @@ def shrink(plan: Plan, kinds: Collection[str], faults: Collection[int], fails: C
 
 
 def _smaller(plan: Plan, kinds: Collection[str], faults: Collection[int]) -> Iterator[Plan]:
-    """Yield plans that leave more out, those that leave out most first."""
+    """Yield plans that leave more out, starting with those that leave out the most."""
     without = frozenset(kinds) - plan.without
     dropped = frozenset(faults) - plan.dropped
     if dropped:
@@ -79,7 +79,7 @@ class Outcome:
 
     @property
     def replay(self) -> str:
-        """The command that replays exactly this run."""
+        """The command that replays this run exactly."""
         return f"mainstem sim --scenario {self.scenario} --seed {self.seed}{self.plan.arguments}"
 
     @property
@@ -89,7 +89,7 @@ class Outcome:
 
 
 def run_one(scenario: str, seed: int, plan: Plan | None = None) -> Outcome:
-    """Run one world from one seed, without what ``plan`` leaves out."""
+    """Run one world from one seed, without the faults that ``plan`` leaves out."""
     plan = plan or Plan()
     CHECKED.messages = CHECKED.bytes = 0
     world = World(seed, plan=plan)
@@ -116,8 +116,8 @@ def run_one(scenario: str, seed: int, plan: Plan | None = None) -> Outcome:
         CHECKED.messages,
         CHECKED.bytes,
     )
-    # Clients and drivers know each other in circles, and hold megabytes that the collector does not see. What was there before
-    # the first world is frozen (``keep_quiet``), so that the collector walks through this world alone.
+    # Clients and drivers form reference cycles that hold megabytes unknown to the collector. Objects from before the first world
+    # are frozen (``keep_quiet``), so that the collector traverses only this world.
     del world
     gc.collect()
     return outcome
@@ -142,7 +142,7 @@ def run_many(
 
 
 def smallest(outcome: Outcome) -> Outcome:
-    """The smallest run that fails in the same way."""
+    """Return the smallest run that fails in the same way."""
 
     def fails(plan: Plan) -> bool:
         return run_one(outcome.scenario, outcome.seed, plan).kind_of_failure == outcome.kind_of_failure
@@ -179,7 +179,7 @@ class Summary:
 
 
 def report(outcome: Outcome, *, reduce: bool) -> str:
-    """What failed, the last frames, and the command that replays the run. ``reduce`` shrinks it first."""
+    """Return the failure, the last frames, and the command that replays the run. ``reduce`` shrinks the run first."""
     lines = [f"\n{outcome.scenario} seed {outcome.seed} failed:", outcome.failure]
     least = smallest(outcome) if reduce else outcome
     if least.plan != outcome.plan:

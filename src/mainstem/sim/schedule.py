@@ -1,7 +1,7 @@
-"""Which fault strikes when and where: a schedule drawn from a seed, with a random half of the kinds switched off.
+"""A schedule of faults drawn from a seed, with a random half of the kinds switched off.
 
-A schedule knows nothing about worlds: it says that a fault of some kind begins or ends at some host. The caller gives each kind a
-meaning. Faults that a replay leaves out (``Plan``) are still drawn, so the rest of the schedule stays the same.
+A schedule knows nothing about worlds. It only says when a fault of some kind begins or ends at some host; the caller gives each
+kind a meaning. Faults that a replay leaves out (``Plan``) are still drawn, so the rest of the schedule stays the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mainstem._internal.clock import NS_PER_MS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-MAX_FAULTS = 10  # of one schedule: more of them hide one another
+MAX_FAULTS = 10  # in one schedule: with more, faults would hide one another
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Fault(NamedTuple):
 
 @dataclass
 class Schedule:
-    """Faults in order of time."""
+    """Faults in chronological order."""
 
     faults: Sequence[Fault]
     _begun: dict[int, Fault] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Schedule:
             plan: What a replay leaves out.
         """
         plan = plan or Plan()
-        # A source of its own: the draws of the run do not move with what is left out here.
+        # A separate generator, so that leaving faults out does not change the other random choices of the run.
         rng = Random(f"schedule {seed}")
         allowed = [kind for kind in kinds if rng.random() < 0.5] or list(kinds[:1])
         faults = []

@@ -1,10 +1,10 @@
-"""The most recent events, for the report of a failure."""
+"""The most recent events, for reports of failures."""
 
 from __future__ import annotations
 
 from collections import deque
 
-TRACE_LENGTH = 400  # lines: enough to see a stall's cause, short enough to read
+TRACE_LENGTH = 400  # lines: enough to show the cause of a stall, short enough to read
 
 
 class Trace:
@@ -17,7 +17,7 @@ class Trace:
     def note(self, text: str, now_ns: int, frame: bytes = b"") -> None:
         """Add a line, ``text``, for the simulated time ``now_ns``, with the first 40 bytes of ``frame`` in hexadecimal."""
         self.total += 1
-        # Formatted only when it is read: most runs go well.
+        # Formatted only when the trace is read, since most runs pass.
         self._events.append((now_ns, text, "", frame))
 
     def frame_in(self, source: str, frame: bytes, now_ns: int) -> None:

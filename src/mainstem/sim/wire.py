@@ -1,4 +1,4 @@
-"""Invariants of the datagrams of a stream, seen from the network: windows, NAKs and retransmissions, heartbeats.
+"""Invariants of the datagrams of a stream, as seen from the network: windows, NAKs and retransmissions, heartbeats.
 
 Messages arrive complete and in order even if a driver is wasteful or late, because the next NAK or status message makes up for a
 missing one. So a ``WireChecker`` sees each frame as it is sent and as it arrives, and checks the obligations of both ends
@@ -11,7 +11,7 @@ missing one. So a ``WireChecker`` sees each frame as it is sent and as it arrive
 - A receiver's status message names a position up to which everything has arrived, offers exactly its window, and comes at least
   once per status interval as long as the image lives.
 
-A sender that is gone has no obligations: missed ones are reported when it sends its next frame.
+A sender that has ended has no obligations: the checker reports missed ones when the sender sends its next frame.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ MAX_NAKS_PER_LOSS = 60.0  # worst 23.6, median 3.0
 MAX_RESENT_PER_LOST = 40.0  # worst 16.0, median 3.0
 MAX_STATUS = 8.0  # worst 3.2, median 0.9
 MAX_IGNORED_SHARE = 0.005  # worst 0
-MAX_REPAIR_ROUND_TRIPS = 200.0  # worst 82.4, where a subscriber sleeps; median 1.4
-# A repair's time besides the round trip: a sender's linger time, and steps of time.
+MAX_REPAIR_ROUND_TRIPS = 200.0  # worst 82.4, with a sleeping subscriber; median 1.4
+# The time of a repair in addition to the round trip: a sender's linger time, and steps of time.
 REPAIR_OVERHEAD_NS = 15 * NS_PER_MS
 
 
@@ -116,17 +116,17 @@ class Efficiency:
 
 # -- the wire -----------------------------------------------------------------------------------------------------------
 
-# The settings' own values, which no scenario changes.
+# The default settings, which no scenario changes.
 HEARTBEAT_INTERVAL_NS = 100 * NS_PER_MS
 STATUS_INTERVAL_NS = 200 * NS_PER_MS
 LINGER_NS = 10 * NS_PER_MS
-STATUS_PER_WINDOW = 4  # one for each quarter that was consumed
+STATUS_PER_WINDOW = 4  # one for each consumed quarter of the window
 INITIAL_WINDOW_LENGTH = 128 * 1024
-# Something that is due may be late by two of the longest steps of time.
+# The tolerance for anything that is due: twice the longest step of time.
 SLACK_NS = 15 * NS_PER_MS
-# A sender that has data to send reads what came for it in every sixth duty cycle; what it sends then is seen by the pump after it.
+# A sender that has data to send reads incoming datagrams in every sixth duty cycle. The next pump sees what it sends then.
 PUMPS_TO_RESPOND = 8
-# How far behind the sender a NAK is served from, and for how many windows at once.
+# The distance behind the sender within which it serves a NAK, and the maximum number of windows that it serves at once.
 MAX_MESSAGE_LENGTH = 16 << 20
 WINDOW_MULTIPLE = 4
 
@@ -134,14 +134,14 @@ _HEADER = Struct("<iBBHiiii")  # length, version, flags, type, term offset, sess
 _FRAME = Struct("<i2xH")  # length, type
 _SETUP = Struct(
     "<iBBHiiiiiiii"
-)  # the same with session and stream, initial term id, active term id, term length, MTU, TTL
+)  # the header with session and stream, then initial term id, active term id, term length, MTU, TTL
 _NAK = Struct("<iBBHiiiii")  # session, stream, term id, term offset, length
 _STATUS = Struct("<iBBHiiiii")  # session, stream, term id, term offset, window
 
 
 @dataclass(slots=True)
 class _Request:
-    """A NAK that has arrived at a sender, and what has been retransmitted since."""
+    """A NAK that has arrived at a sender, and the retransmissions since."""
 
     position: int
     end: int
@@ -177,9 +177,9 @@ class _Sender(_Log):
     edge: int = -1
     last_send_ns: int = -1
     requests: list[_Request] = field(default_factory=list)
-    asked: dict[tuple[int, int], int] = field(default_factory=dict)  # ranges, to when they were last asked for
+    asked: dict[tuple[int, int], int] = field(default_factory=dict)  # requested ranges, with the time of the latest request
     frame_ends: dict[int, int] = field(default_factory=dict)
-    reached: dict[InetAddress, int] = field(default_factory=dict)  # by destination, what went there
+    reached: dict[InetAddress, int] = field(default_factory=dict)  # positions sent so far, by destination
 
     def whole_end(self, position: int, end: int) -> int:
         """Return the end of the last frame that lies entirely in ``[position, end)``."""
@@ -201,15 +201,15 @@ class _Receiver(_Log):
 
 
 class WireChecker:
-    """Check that senders and receivers meet their obligations; raise ``Violation`` if one does not.
+    """Checks that senders and receivers meet their obligations. Raises ``Violation`` if one does not.
 
     Args:
-        overflows: Returns the number of NAKs that the driver of an address has refused.
+        overflows: Returns the number of NAKs that the driver at an address has refused.
 
     Attributes:
         window_length: The configured window of receivers; None if congestion control adjusts it.
         efficiency: The totals of the run.
-        is_strict: Whether one ignored NAK is a violation, and not only their share.
+        is_strict: Whether a single ignored NAK is a violation; otherwise, only the share of ignored NAKs is checked.
     """
 
     is_strict = True
@@ -224,10 +224,10 @@ class WireChecker:
         self._receivers: dict[tuple[str, int, int], _Receiver] = {}
 
     def pumped(self) -> None:
-        """Note that the network has delivered what was due. Called after each ``pump``."""
+        """Note that the network has delivered everything due. Called after each ``pump``."""
         self._pumps += 1
 
-    # -- what is sent ------------------------------------------------------------------------------------------------
+    # -- outgoing datagrams ------------------------------------------------------------------------------------------
 
     def sent(self, source: InetAddress, destination: InetAddress, datagram: bytes, now_ns: int) -> None:
         """Check a datagram that leaves a socket.
@@ -279,7 +279,7 @@ class WireChecker:
             return
         sender.reached[destination] = max(reached, end)
         if position < sender.sent_to and end > position:
-            return  # it went to another destination before
+            return  # it was sent to another destination before
         if sender.edge >= 0:
             if end > position and needed > sender.edge:
                 raise Violation(
@@ -298,7 +298,7 @@ class WireChecker:
             return
         sender.requests = [request for request in sender.requests if request.by_pump >= self._pumps]
         for request in due:
-            # It may have gone on so far, before it read the request, that it has no such bytes any more.
+            # Before it read the request, the sender may have advanced so far that it no longer has the bytes.
             is_owed = sender.is_in_reach(request.position) and self._overflows(source.ip) == request.overflows
             if not is_owed:
                 continue
@@ -333,7 +333,7 @@ class WireChecker:
             raise Violation(f"{name}: no status message for {silent_ns / NS_PER_MS:.1f} ms")
         receiver.last_status_ns = now_ns
 
-    # -- what the network did to it ----------------------------------------------------------------------------------
+    # -- faults of the network ---------------------------------------------------------------------------------------
 
     def lost(self, at: str, datagram: bytes, now_ns: int) -> None:
         """Note a lost datagram that was sent to the host ``at``."""
@@ -344,7 +344,7 @@ class WireChecker:
         """Note that a datagram arrives altered. Its header proves nothing about the sender."""
         self.is_blind = True
 
-    # -- what arrives ------------------------------------------------------------------------------------------------
+    # -- incoming datagrams ------------------------------------------------------------------------------------------
 
     def arrived(self, at: InetAddress, datagram: bytes, now_ns: int) -> None:
         """Note a datagram that arrives at the socket with the address ``at``."""
@@ -374,7 +374,7 @@ class WireChecker:
         if receiver is None or (receiver.initial_term_id, receiver.term_length) != (initial, term_length):
             receiver = self._receivers[at.ip, session_id, stream_id] = _Receiver(initial, term_length)
         receiver.arrived_to = max(receiver.arrived_to, receiver.position(active, offset))
-        # It may begin another image: the last one's status messages say nothing of this one's.
+        # The setup may begin another image, for which the status messages of the previous image mean nothing.
         receiver.last_status_ns = -1
 
     def _status_arrived(self, at: InetAddress, datagram: bytes) -> None:
@@ -389,20 +389,21 @@ class WireChecker:
         if sender is None:
             return
         position = sender.position(term_id, offset)
-        # What was asked for lately is on its way, or refused for what is: the sender remembers ranges by their beginnings.
+        # Recently requested bytes are already in flight or were refused. The sender identifies ranges by their starts.
         asked = sender.asked
         while asked and now_ns - asked[first := next(iter(asked))] > LINGER_NS + SLACK_NS:
             del asked[first]
         key = (position, position + length)
         lately = asked.pop(key, None) is not None or any(start <= position < limit for start, limit in asked)
-        asked[key] = now_ns  # at the end, which is the newest
-        # A redundant sender that is behind may be asked for what it sends in this very cycle, before it reads the request.
+        asked[key] = now_ns  # moves the key to the end, as the newest
+        # A redundant sender that is behind may get a request for bytes that it sends in this very cycle, before reading the
+        # request.
         if not sender.is_in_reach(position):
             return
         most = min(INITIAL_WINDOW_LENGTH, sender.term_length // 2) * WINDOW_MULTIPLE
         term_end = (position // sender.term_length + 1) * sender.term_length
         stop = min(position + min(length, most), sender.sent_to, term_end)
-        # A receiver that may take no more than half a frame asks for half a frame, and gets none.
+        # A receiver with room for half a frame requests half a frame, and receives nothing.
         end = sender.whole_end(position, stop)
         if end == position:
             return
@@ -417,9 +418,9 @@ def _kind(datagram: bytes) -> int:
 
 
 def _extent(datagram: bytes, position: int, frame_ends: dict[int, int] | None) -> tuple[int, int]:
-    """The position after a datagram's frames, and the position up to which it needs space: padding needs it for its header only.
+    """Return the position after a datagram's frames, and the position up to which the frames need space in the window.
 
-    Adds the end of each frame to ``frame_ends``, by its position.
+    A padding frame needs space only for its header. Adds the end of each frame to ``frame_ends``, by its position.
     """
     at = 0
     last = len(datagram) - layout.DATA_HEADER_LENGTH

@@ -1,4 +1,4 @@
-"""A world of hosts, each with a media driver in INVOKER mode and a client, on one manual clock and one seeded network."""
+"""A world of hosts on one manual clock and one seeded network. Each host has a media driver in INVOKER mode and a client."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ if TYPE_CHECKING:
 
     from mainstem.sim.faults import Faults
 
-IDLE_TICK_NS = 5 * NS_PER_MS  # the longest step once nothing happens: steps double until then
-# The longest step where every clock that matters is a driver's, which reports when it is due. Clients keep time in half seconds.
+IDLE_TICK_NS = 5 * NS_PER_MS  # the longest step while nothing happens; steps double up to it
+# The longest step when only drivers' clocks matter, because a driver reports when it is due. Clients check the time every half
+# second.
 QUIET_TICK_NS = 100 * NS_PER_MS
-CLIENT_TICK_NS = 50 * NS_PER_MS  # how often a client runs whose driver has nothing for it
-# A step while something happens, and how close arrivals are that one step takes: one pace for each seed. Short steps are short
-# beside every timer of the protocol but the NAK's; long ones make batches.
+CLIENT_TICK_NS = 50 * NS_PER_MS  # how often a client runs if its driver has written nothing for it
+# Pairs of a step's length while something happens, and of the interval within which one step delivers arrivals. The seed picks
+# one. Short steps are short compared with every timer of the protocol except the NAK's; long steps create batches.
 PACES_NS = ((100 * NS_PER_US, 1), (200 * NS_PER_US, 100 * NS_PER_US), (400 * NS_PER_US, 200 * NS_PER_US))
 MAX_SETTINGS = 64
 SIZES = (0.1, 0.25, 1.0)
-MAX_TICKS = 2_000_000  # of one world: a run that needs more has stalled
-# What a driver's shared memory needs for a few dozen streams: hundreds of worlds are made, and memory is zeroed each time.
+MAX_TICKS = 2_000_000  # in one world: a run that needs more has stalled
+# Buffer sizes sufficient for a few dozen streams. They are small because hundreds of worlds are created, and each zeroes its
+# memory.
 SMALL_BUFFERS: dict[str, Any] = {
     "conductor_buffer_length": (1 << 16) + 768,
     "clients_buffer_length": (1 << 16) + 128,
@@ -65,21 +67,22 @@ class World:
             self.network.faults = faults
         self.hosts: list[Host] = []
         self.ticks = 0
-        # Most runs are short and some are long: their lengths are drawn.
+        # Draw the length of the run: most runs are short and some are long.
         drawn = self.rng.choice(SIZES)
         self.size = drawn if self.plan.size is None else self.plan.size
-        # A world of many hosts is run in coarser steps: at most ``tick_ns``, and arrivals within ``grain_ns`` in one of them.
+        # A scenario with many hosts sets coarser steps: at most ``tick_ns``, with arrivals within ``grain_ns`` delivered in one
+        # step.
         self.tick_ns, self.grain_ns = self.rng.choice(PACES_NS)
         self.idle_ns = IDLE_TICK_NS
         self._step_ns = self.tick_ns
         self._delivered = 0
-        self.schedule: Schedule | None = None  # of the scenario's faults, where it has one
+        self.schedule: Schedule | None = None  # of the scenario's faults, if it has any
         self.expected_errors: tuple[type[BaseException], ...] = ()
         self._failure: BaseException | None = None
 
     @property
     def now_ns(self) -> int:
-        """Simulated time."""
+        """Simulated time in nanoseconds."""
         return self.clock.monotonic_ns()
 
     def add_host(self, name: str, *, client_timeout_ns: int = 10 * NS_PER_SECOND, **settings: Any) -> Host:
@@ -143,7 +146,7 @@ class World:
         elif network.delivered != self._delivered:
             step_ns = tick_ns
         elif work:
-            # Streams in shared memory move without a datagram; so do timers, once a second.
+            # Shared-memory streams advance without datagrams, but so do timers, once a second.
             step_ns = tick_ns
             self._step_ns = max(tick_ns, self._step_ns // 4)
         else:
@@ -152,7 +155,7 @@ class World:
         if step_ns > tick_ns:
             for host in self.hosts:
                 due_ns = host.due_in_ns
-                # Hosts that are still due have had their turn: they wait for something else, or have more to do.
+                # A host that is still due has already run in this tick: it is waiting for something else, or has more to do.
                 step_ns = min(step_ns, due_ns if due_ns > 0 else tick_ns)
         arrival_ns = network.next_arrival_ns()
         if arrival_ns is not None and arrival_ns - now_ns < step_ns:
@@ -164,7 +167,7 @@ class World:
         self.tick()
         now_ns = self.clock.monotonic_ns()
         for host in self.hosts:
-            # A client reads what its driver writes, and keeps time in half seconds.
+            # A client reads what its driver writes, and checks the time every half second.
             if now_ns >= host.client_due_ns:
                 host.client_due_ns = now_ns + CLIENT_TICK_NS
                 host.invoke()
@@ -197,7 +200,7 @@ class World:
             self.step()
 
     def close(self) -> None:
-        """Close every client and driver. May be called twice."""
+        """Close every client and driver. Can be called twice."""
         for host in self.hosts:
             host.close()
         self.hosts = []
@@ -213,5 +216,5 @@ class World:
 
 @lru_cache(MAX_SETTINGS)
 def _settings(values: tuple[tuple[str, Any], ...]) -> DriverSettings:
-    """Checked settings, cached: most hosts of most worlds share them."""
+    """Return checked settings from a cache, since most hosts of most worlds share them."""
     return DriverSettings(threading_mode=ThreadingMode.INVOKER, **dict(values))

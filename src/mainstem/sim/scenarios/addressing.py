@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from mainstem.sim.world import World
 
 SHARED = 300  # messages of a stream with two senders
-LEAD = 20  # messages that one of them may be ahead
-# Nor may what one has offered be further ahead of what the other has sent: a sender takes no notice of a receiver that is half
-# a term from it, so one that fell behind so far would never be served again (docs/protocols/aeron.md, 14.4).
+LEAD = 20  # how many messages one sender can be ahead of the other
+# One sender's offered position must also be within this distance of the other's sent position. A sender ignores a receiver that
+# is half a term away, so a sender that fell that far behind would never be served again (docs/protocols/aeron.md, 14.4).
 REACH = (64 * 1024) // 2
-HEADERS = 512  # of one message's frames, at most
+HEADERS = 512  # bytes of frame headers in one message, at most
 
 
 def joining(world: World) -> str:
-    """A subscriber joins a running stream and gets everything from there on, and nothing earlier. Sessions and tags hold."""
+    """A subscriber joins a running stream and receives everything from there on, and nothing earlier. Sessions and tags match."""
     sender, early, late = (world.add_host(name) for name in ("sender", "early", "late"))
     channel = "aeron:udp?endpoint=224.20.30.39:20121"
     first = early.aeron.add_subscription(channel, STREAM)
     publication = sender.aeron.add_publication(f"{channel}|term-length=64k|fc=min,t:30s|tags=7,8", STREAM)
-    # One more stream on the same endpoint, by its tag; a subscriber to the first session must not get it.
+    # Add another stream to the same endpoint through its tag. A subscriber to the first session must not receive it.
     other = sender.aeron.add_exclusive_publication("aeron:udp?tags=7|term-length=64k", STREAM)
     same = sender.aeron.add_exclusive_publication(f"{channel}|session-id=tag:8", STREAM + 1)
     if same.session_id != publication.session_id:
@@ -55,18 +55,18 @@ def joining(world: World) -> str:
     deliver(world, publication, [eager])
     second = late.aeron.add_subscription(f"{channel}|session-id={publication.session_id}", STREAM)
     until(world, lambda: second.is_connected, "the late one's image")
-    # By now the sender's flow control waits for both.
+    # The sender's flow control now waits for both receivers.
     world.run_for(NS_PER_SECOND)
     joined = second.images[0].position
     if not 0 < joined <= publication.position:
         raise Violation(f"joined at {joined}, while the stream is at {publication.position}")
-    second.poll(lambda _fragment: None, 1000)  # the rest of a message that had begun belongs to no message
+    second.poll(lambda _fragment: None, 1000)  # skip the rest of a message that began before the join
     deliver(world, publication, [eager, Reader("the late one", second)])
     return f"joined at {joined}, " + end(world, publication, [first, second])
 
 
 def redundant(world: World) -> str:
-    """Two senders of one session, stream and term form one image. It lives as long as either, and no message is missed."""
+    """Two senders of one session, stream and term form one image. It lives as long as either does, and no message is missing."""
     near, far, receiver = (world.add_host(name) for name in ("near", "far", "receiver"))
     start = "session-id=77|init-term-id=5|term-id=5|term-offset=0|term-length=64k"
     channel = endpoint(receiver)
@@ -86,7 +86,7 @@ def redundant(world: World) -> str:
             if sent[which] == SHARED or ahead >= LEAD:
                 continue
             message = messages[sent[which]]
-            # Its frames, and as much padding where a term ends.
+            # Allow for the message with its headers, and for as much padding at the end of a term.
             after = senders[which].position + 2 * (len(message) + HEADERS)
             if after <= at[1 - which]() + REACH and senders[which].offer(message) > 0:
                 sent[which] += 1
@@ -121,7 +121,7 @@ def names(world: World) -> str:
     publication = second.aeron.add_publication("aeron:udp?endpoint=gamma:20121|term-length=64k", STREAM)
     until(world, lambda: publication.is_connected and subscription.is_connected, "the stream to a name")
     deliver(world, publication, readers(world, [subscription]))
-    # The neighbor that introduced them closes; the two still resolve each other, and drop its name.
+    # The neighbor that introduced the two closes. They still resolve each other, and drop its name.
     for other in (second, third):
         world.network.partition(first.address, other.address)
         world.network.partition(other.address, first.address)

@@ -1,9 +1,9 @@
 """Aqueduct over exactly what QUIC guarantees, with applications that do anything they are allowed to.
 
-The bytes of one stream arrive in order, once. Everything else is drawn: streams overtake each other, some arrive seconds late,
-a reset overtakes earlier data and discards it, datagrams are lost and reordered, stream credit runs out, the connection breaks.
-The applications send, attach, receive, finish, cancel, close and drop at random; one may end all its channels at some step.
-Every step checks the invariants. After quiescence, the run checks that nothing is left.
+The bytes of one stream arrive once and in order. Everything else is drawn: streams overtake each other, some arrive seconds late,
+a reset overtakes earlier data and discards it, datagrams are lost and reordered, stream credit runs out, and the connection
+breaks. The applications send, attach, receive, finish, cancel, close and drop at random; one may end all its channels at some
+step. Every step checks the invariants. After everything has settled, the run checks that nothing is left.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.halves import ReceiverHalf, SenderHalf
     from mainstem.sim.world import World
 
-ACTIONS = 120  # of each program
+ACTIONS = 120  # by each application
 SMALL = Limits(receive_messages=6, send_messages=12, unreliable_outstanding=64)
 
 
@@ -93,11 +93,11 @@ class Side:
         self.conn = AqueductEngine(is_client=is_client, limits=SMALL, timing=timing, peer=f"peer of {name}")
         self.peer: Side
         self.out: dict[int, Direction] = {}
-        self.live: list[int] = []  # streams of this side that count against its credit
+        self.live: list[int] = []  # streams opened by this side that count against its credit
         self.opened = 0
         self.senders: dict[int, Mode] = {0: Mode.ORDERED} if is_client else {}
         self.receivers: set[int] = set() if is_client else {0}
-        # The halves that the application ever had in its hands while they lived, and how they ended.
+        # The halves that the application has ever held, and how they ended.
         self.had: set[tuple[int, str]] = {(0, "sender")} if is_client else set()
         self.ended: dict[tuple[int, str], object] = {}
         self.over: object = None
@@ -146,7 +146,7 @@ class Side:
                 return
         try:
             ids = self.conn.send(channel_id, payload, mode=mode, attach=attach, tag=tag)
-        except (BackPressured, LocalProtocolError):  # the latter: it ended, and the application has not heard of it yet
+        except (BackPressured, LocalProtocolError):  # the latter: the channel has ended, and the application does not know yet
             run.messages.pop(tag)
             return
         if channel_id & 4:
@@ -167,7 +167,7 @@ class Side:
                 self.run.delivered(payload, self)
             return
         if incoming is None:
-            # It waits then.
+            # No message is queued, so the channel is now waiting for one.
             assert self.conn.receive_next(channel_id) is None
             if self.conn.is_ready and self.conn.receiver_state(channel_id) is None:
                 self.receivers.discard(channel_id)
@@ -186,7 +186,7 @@ class Side:
                 self.receivers.add(attachment.channel_id)
 
     def wind_down(self) -> None:
-        """End everything the application holds. Anything left afterwards is a leak."""
+        """End everything that the application holds. Anything left afterwards is a leak."""
         if not self.conn.is_ready and not self.is_over:
             return
         for channel_id in sorted(self.senders):
@@ -278,7 +278,7 @@ class Side:
         return direction
 
     def is_over_both(self, stream_id: int) -> bool:
-        """A stream counts against the credit until both its directions have ended."""
+        """Whether both directions have ended. Until then, a stream counts against the credit."""
         way = self.out[stream_id]
         back = self.peer.out.get(stream_id)
         return way.done and (bool(stream_id & 2) or (back is not None and back.done))
@@ -310,7 +310,7 @@ class Side:
         self.conn.connection_lost(None, self.run.now)
 
 
-# Reports that exclude each other: each at most once, and never "lost" together with another.
+# Reports that exclude each other. Each may come at most once, and "lost" never together with another.
 CONTRADICTIONS = {
     "delivered": {"delivered", "lost"},
     "acknowledged": {"acknowledged", "lost"},
@@ -322,7 +322,7 @@ CONTRADICTIONS = {
 class MessageFate:
     sent_by: str
     reports: list[str] = field(default_factory=list)
-    is_unreported: bool = False  # it went the short way: what becomes of it is not reported
+    is_unreported: bool = False  # sent with a fire-and-forget call, which does not report its fate
 
 
 class AqueductRun:
@@ -345,7 +345,7 @@ class AqueductRun:
             client.peer, server.peer = server, client
             self.sides += (client, server)
             client.conn.start(self.now)
-        # At which action one program ends all its channels, or its connection breaks.
+        # The number of the action at which one application ends all its channels, or its connection breaks.
         self.interrupt_at = rng.randrange(ACTIONS) if rng.random() < 0.3 and not is_killed_later else -1
         if is_killed_later:
             self.faults.break_at_ns = None
@@ -359,14 +359,14 @@ class AqueductRun:
         return self.world.now_ns
 
     def delay(self) -> int:
-        """Return when something sent now arrives."""
+        """Return the time at which something sent now arrives."""
         return self.now + self.rng.randrange(1, self.faults.max_delay_ns)
 
     def at(self, when: int, what: Callable[..., None], *arguments: object) -> None:
         self._sequence += 1
         heapq.heappush(self._queue, (when, self._sequence, what, arguments))
 
-    # The model of the messages' fate.
+    # A model of the fate of each message.
 
     def new_message(self, side: Side) -> int:
         self._next_message += 1
@@ -391,7 +391,7 @@ class AqueductRun:
     # The run.
 
     def next_due_ns(self) -> int | None:
-        """When the next event is due; None if there is none."""
+        """Return the time of the next event; None if there is none."""
         due = [side.conn.next_timeout_ns() for side in self.sides]
         if self._queue:
             due.append(self._queue[0][0])
@@ -434,7 +434,7 @@ class AqueductRun:
         self.check_quiescent()
 
     def kill(self, number: int) -> None:  # noqa: ARG002 - both ends lose it
-        """Kill the host of one end: no connection is left."""
+        """Kill the host of one end, which closes every connection."""
         for side in self.sides:
             side.connection_lost()
         self.exchange()

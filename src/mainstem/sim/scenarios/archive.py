@@ -1,9 +1,10 @@
-"""An archive that records and replays over a bad network, on a disk that fills up; it, its host and its client are killed.
+"""An archive that records and replays over a bad network, on a disk that fills up, while parts of the system are killed.
 
-The archive, its files and the client's calls are real; the disk is ``mainstem.sim.disk``. A client publishes a stream that the
-archive records, asks how far it is recorded, and reads a replay, from the beginning or when it has ended. What fails begins again
-as another stream. In each recording the messages are those that were published, from the first, once and in order. None that the
-archive acknowledged is missing, whatever is killed when.
+The archive, its host or its client is killed. The archive, its files and the client's calls are real; the disk is
+``mainstem.sim.disk``. A client publishes a stream that the archive records, asks for the recorded position, and reads a replay,
+either from the beginning or after the stream has ended. After a failure, the client starts over with another stream. Each
+recording has the published messages from the first one on, once and in order. No message that the archive acknowledged is
+missing, whatever is killed when.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ if TYPE_CHECKING:
 CONTROL_PORT, STREAM_PORT, RESPONSE_PORT, REPLAY_PORT = 8010, 20_121, 20_122, 20_123
 STREAM, REPLAY_STREAM = 1001, 1002
 TERM_LENGTH = SEGMENT_LENGTH = 64 * 1024
-MAX_LENGTH = 8_192  # the longest message of a term of 64 KiB
-MESSAGES = 60  # of a stream
-STREAMS = 2  # that must be recorded to their ends and replayed
+MAX_LENGTH = 8_192  # the maximum message length with a term of 64 KiB
+MESSAGES = 60  # per stream
+STREAMS = 2  # streams that must be recorded to their ends and replayed
 MAX_FAULTS = 4
 MAX_LOSS = 0.1
-TIMEOUT_S = 10.0  # of each call
+TIMEOUT_S = 10.0  # for each call
 TIMEOUTS: dict[str, Any] = {
     "client_liveness_timeout_ns": 2 * NS_PER_SECOND,
     "image_liveness_timeout_ns": NS_PER_SECOND,
@@ -63,7 +64,7 @@ Life = "Generator[None, None, None]"
 
 
 class ArchiveProgram:
-    """An archive with its own client of the driver: a process that may be killed and started again."""
+    """An archive process with its own client. It can be killed and restarted."""
 
     def __init__(self, world: World, host: Host, directory: Path, disk: FaultyDisk) -> None:
         self.conductor: ArchiveConductor | None = None
@@ -91,7 +92,7 @@ class ArchiveProgram:
         self.conductor.do_work(now_ns)
 
     def kill(self) -> None:
-        """End it as ``kill -9`` does: nobody is notified, and its descriptors are closed."""
+        """Kill the archive like ``kill -9``: no one is notified, and its file descriptors close."""
         if self.conductor is not None:
             for replay in self.conductor._replays:
                 replay._close_file()
@@ -104,9 +105,9 @@ class ArchiveProgram:
 
 
 class PublishedStream:
-    """What a client published in one stream: messages and the position after each.
+    """Messages that a client published in one stream, with the position after each.
 
-    ``acknowledged`` is how far the archive said that it is recorded, and ``replayed`` what a replay has brought of it.
+    ``acknowledged`` is the recorded position that the archive reported. ``replayed`` has the messages received from a replay.
     """
 
     def __init__(self, session_id: int) -> None:
@@ -119,7 +120,7 @@ class PublishedStream:
         self._image: Any = None
 
     def read_replay(self) -> None:
-        """Read what a replay has brought, if there is one. Raises Violation, and MainstemError if its archive has ended it."""
+        """Read the replay, if there is one. Raises Violation, and MainstemError if the archive has ended the replay."""
         if self.replay is None:
             return
         before = len(self.replayed)
@@ -133,13 +134,13 @@ class PublishedStream:
 
 
 class ArchiveRun:
-    """The archive, its client, what is killed, and what the recordings must hold."""
+    """Runs the archive and its client under faults, and checks the recordings."""
 
     def __init__(self, world: World, directory: Path) -> None:
         self.world, self.rng, self.directory = world, world.rng, directory
         self.base, self.peer = world.add_host("archive", **TIMEOUTS), world.add_host("client", **TIMEOUTS)
-        world.idle_ns = IDLE_TICK_NS  # a client that runs less often is presumed dead
-        world.expected_errors = (MainstemError,)  # of clients whose driver was killed
+        world.idle_ns = IDLE_TICK_NS  # a client that runs less often would be presumed dead
+        world.expected_errors = (MainstemError,)  # from clients whose driver was killed
         for one, other in ((self.base, self.peer), (self.peer, self.base)):
             world.network.link(one.address, other.address, Faults.drawn(self.rng, max_loss=MAX_LOSS))
         self.device = Device(directory, self.rng)
@@ -147,7 +148,7 @@ class ArchiveRun:
         self.program: ArchiveProgram | None = None
         self.starts_at_ns = world.now_ns
         self.streams: list[PublishedStream] = []
-        self._begun_with: ArchiveProgram | None = None  # the archive that was there when the client began
+        self._begun_with: ArchiveProgram | None = None  # the archive that was running when the client began
         self.life = self._life()
         self.calls: Calls[Subscription] | None = None
         self.done = 0
@@ -200,7 +201,7 @@ class ArchiveRun:
             self.faults_left = max(0, self.faults_left - 1)
             self._killed()
         except (OSError, MainstemError, AgentTerminated):
-            # It could not start, or its driver is gone.
+            # The archive could not start, or its driver is gone.
             self._killed()
 
     def _killed(self) -> None:
@@ -214,7 +215,7 @@ class ArchiveRun:
 
     @property
     def may_be_full(self) -> bool:
-        """Whether the disk may refuse a write, which ends a recording."""
+        """Whether the disk can refuse a write, which ends a recording."""
         return self.disk is not None and self.disk.may_be_full
 
     # -- faults --------------------------------------------------------------------------------------------------------
@@ -292,7 +293,7 @@ class ArchiveRun:
                 replay = yield from self._replay(calls, stream)
             while len(stream.replayed) < len(stream.messages):
                 stream.read_replay()
-                calls.do_work(self.world.now_ns)  # as the client's thread does
+                calls.do_work(self.world.now_ns)  # as the client's worker thread does
                 if not calls.session.is_connected or calls.session.generation != generation or calls.session.events:
                     raise MainstemError("the session or the replay was ended")
                 yield
@@ -346,7 +347,7 @@ class ArchiveRun:
                 raise Violation(f"{stream.acknowledged} of {publication.position} bytes are recorded, and no more")
             yield
 
-    # -- what must hold ------------------------------------------------------------------------------------------------
+    # -- the invariants ------------------------------------------------------------------------------------------------
 
     def check(self, *, is_closed: bool) -> None:
         if not (self.directory / "archive.catalog").exists():
@@ -383,7 +384,7 @@ class ArchiveRun:
 
 
 def archive(world: World) -> str:
-    """What an archive acknowledged is in its recordings, once and in order, and is replayed so, whatever is killed."""
+    """Everything that an archive acknowledged is recorded and replayed once and in order, whatever is killed."""
     with temporary_directory() as folder:
         run = ArchiveRun(world, Path(folder))
         run.play()

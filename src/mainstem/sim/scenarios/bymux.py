@@ -1,4 +1,4 @@
-"""bymux: streams in both directions over a byte stream, by applications that are slow, stop reading, cancel, and close."""
+"""bymux: streams in both directions over a byte stream, between applications that are slow, stop reading, cancel, and close."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from mainstem.bymux.stream import StreamState
     from mainstem.sim.world import World
 
-MAX_STREAMS = 5  # that each end opens
+MAX_STREAMS = 5  # opened by each end
 NAMES = ("the proactive end", "the reactive end")
 WINDOWS = (1, 16, 200, 4_096, 65_536, INFINITE)
 PACKET_LIMITS = (20, 1_000, 65_536)
-MEDIUM, LONG = 16_384, 1_200_000  # where the first is a usual length, a few streams have the second
+MEDIUM, LONG = 16_384, 1_200_000  # most streams have at most MEDIUM bytes, a few have LONG
 
 
 class Way(Direction):
@@ -36,15 +36,15 @@ class Way(Direction):
         super().__init__(name, rng, longest, rarely=LONG if longest >= MEDIUM else 0)
         self.writer: StreamState | None = None
         self.reader: StreamState | None = None
-        # The writer drops its queue, and the reader stops reading, after these numbers of bytes.
+        # The writer discards its queue, or the reader stops reading, after this number of bytes.
         self.discard_at = rng.randrange(self.goal + 1) if rng.random() < 0.1 else None
         self.stop_at = rng.randrange(self.goal + 1) if rng.random() < 0.15 else None
         self.eagerness = rng.choice(EAGERNESS)
         self.drops_rest = rng.random() < 0.2
-        self.is_cut = False  # its writer dropped something
-        self.lost = 0  # of what was written, reported to the writer as not covered by credit
-        self.is_stopped = False  # by its reader
-        self.is_finished = False  # its reader got the end
+        self.is_cut = False  # whether its writer discarded something
+        self.lost = 0  # bytes reported to the writer as written but not covered by credit
+        self.is_stopped = False  # whether its reader stopped reading
+        self.is_finished = False  # whether its reader received the end
 
     def __repr__(self) -> str:
         return f"{super().__repr__()}; {self.writer}, {self.reader}"
@@ -127,7 +127,7 @@ class Wire(mux.Wire):
         return amount < min(limit, credit)
 
     def _grants(self, stream_id: int, amount: int) -> None:
-        """Check a grant, which must be at least as large as the receiver's remaining credit. This bounds the number of grants."""
+        """Check a grant: it must be at least as large as the receiver's remaining credit, which limits the number of grants."""
         stream = self.connection.streams.get(stream_id)
         if stream is not None and amount and 2 * amount < stream.receive_credit:
             raise Violation(f"{self.name} granted only {amount} bytes on top of {stream.receive_credit - amount}")
@@ -143,7 +143,7 @@ class BymuxRun(MuxRun):
         rng = world.rng
         windows = (rng.choice(WINDOWS), rng.choice(WINDOWS))
         limits = (rng.choice(PACKET_LIMITS), rng.choice(PACKET_LIMITS))
-        # A reader's amount: several times its window, so that credit runs out; few enough packets.
+        # The longest stream for each reader: several times its window, so that credit runs out, but not too many packets.
         longest = tuple(min(3 * min(windows[reader], 16_384) + 50, 100 * limits[1 - reader]) for reader in range(2))
         starts = tuple(rng.choice((0, min(window, 1_000) // 2)) for window in windows)
         for role in Role:
@@ -161,7 +161,7 @@ class BymuxRun(MuxRun):
         self.directions = [way for plans in self.waiting for plan in plans for way in plan.ways]
         self.plans: list[StreamPlan] = []
         self.live: tuple[list[StreamPlan], list[StreamPlan]] = ([], [])
-        self.unmet: dict[int, deque[StreamPlan]] = defaultdict(deque)  # opened, and not yet seen by the other end
+        self.unmet: dict[int, deque[StreamPlan]] = defaultdict(deque)  # opened streams that the other end has not seen yet
         self.has_finished = [False, False]
 
     def _settings(
@@ -181,7 +181,7 @@ class BymuxRun(MuxRun):
             stream_ping_timeout=PING_TIMEOUT_S,
         )
 
-    # -- the programs --------------------------------------------------------------------------------------------------
+    # -- the applications ----------------------------------------------------------------------------------------------
 
     def act(self, number: int) -> bool:
         connection, rng, acted = self.connections[number], self.rng, False
@@ -323,7 +323,7 @@ class BymuxRun(MuxRun):
             raise Violation(f"{NAMES[number]} has {theirs} streams of its peer, not {connection.settings.peer_streams}")
         live = self.live[number]
         if any(plan.has_ended[number] for plan in live):
-            # Bytes of a stream that has ended may still wait for their reader.
+            # A stream that has ended may still have bytes waiting for their reader.
             live[:] = [t for t in live if not t.has_ended[number] or _unconsumed(t.incoming(number))]
 
     def is_done(self) -> bool:
@@ -354,7 +354,7 @@ def _unconsumed(way: Way) -> int:
 
 
 def bymux(world: World) -> str:
-    """Streams arrive complete and in order, or their ends are reported, whatever the byte stream and the applications do."""
+    """Streams arrive complete and in order, or their early ends are reported, whatever the byte stream and the applications do."""
     run = BymuxRun(world)
     run.run()
     data = sum(wire.data_bytes for wire in run.wires)

@@ -1,4 +1,4 @@
-"""A duologue server and up to twenty clients over a network that loses, duplicates and reorders. Some leave, a host crashes."""
+"""A duologue server and up to twenty clients over a network that loses, duplicates and reorders. Some leave; a host crashes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from mainstem.sim.world import World
 
 MACHINES = 4
-CLIENTS_PER_MACHINE = 5  # at most
-MESSAGES = 8  # of each client before some go, and of each that stays afterwards
+CLIENTS_PER_MACHINE = 5  # the maximum
+MESSAGES = 8  # per client, before some leave and again for each that stays
 MAX_LOSS = 0.15
-TIMEOUT_S = 10.0  # of each step of connecting
+TIMEOUT_S = 10.0  # for each step of connecting
 PATIENCE_NS = 120 * NS_PER_SECOND
-# Calls that must raise once a duologue has ended.
+# Errors that a call can raise once a duologue has ended.
 ENDS = (Aborted, ClosedError, ConnectionLost, OfferError, Timeout)
 TIMEOUTS: dict[str, Any] = {
     "image_liveness_timeout_ns": NS_PER_SECOND,
@@ -54,7 +54,7 @@ class EchoServer(ServerCore):
         return work
 
     def _serve(self, session: Session) -> None:
-        # A client that does not receive the responses is not read.
+        # Do not read from a client that does not receive its responses.
         while not session.queued and (message := session.receive()) is not None:
             if message.startswith(b"ECHO "):
                 session.queue(message)
@@ -64,9 +64,9 @@ class EchoServer(ServerCore):
 
 
 class EchoClient:
-    """One client: opens a duologue, sends numbered messages, and checks that each comes back once and in order.
+    """A client that opens a duologue, sends numbered messages, and checks that each comes back once and in order.
 
-    If a duologue fails with an error, the client opens another and starts again from the message without a response.
+    If a duologue fails with an error, the client opens another and resumes with the first message that has no response.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class EchoClient:
         return b"ECHO %d %d " % (self.number, index) + b"x" * (self.number * 97 * index % 3000)
 
     def forget(self) -> None:
-        """Forget everything: its Aeron client is gone."""
+        """Forget everything, because the host's Aeron client is gone."""
         self.core = None
         self.closing = []
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 # -- two hosts ---------------------------------------------------------------------------------------------------------
 
 
-MESSAGES = 250  # of each stream: enough for several terms of 64 KiB
+MESSAGES = 250  # per stream: enough for several terms of 64 KiB
 TERM_LENGTH = 64 * 1024
-# Its third term is past the greatest 32-bit integer: ids wrap, positions do not.
+# The third term's id exceeds the largest 32-bit integer: ids wrap around, positions do not.
 LAST_TERMS = "init-term-id=2147483646|term-id=2147483646|term-offset=0"
 
 
@@ -38,7 +38,7 @@ def add_stream(world: World, sender: Host, receiver: Host, number: int) -> Write
     """Add a stream with drawn channel parameters."""
     rng, stream_id = world.rng, STREAM + number
     mtu = rng.choice((256, 1408, 4096))
-    channel = endpoint(receiver, 20_121 + number % 2)  # streams share endpoints
+    channel = endpoint(receiver, 20_121 + number % 2)  # several streams share an endpoint
     subscription = receiver.aeron.add_subscription(channel, stream_id)
     terms = rng.choice(("", "", LAST_TERMS))
     add = rng.choice((sender.aeron.add_publication, sender.aeron.add_exclusive_publication))
@@ -50,7 +50,7 @@ def add_stream(world: World, sender: Host, receiver: Host, number: int) -> Write
 def unicast(world: World) -> str:
     """One to three streams. Every message arrives once and in order, and the stream ends when its publication closes."""
     sender, receiver = world.add_host("sender"), world.add_host("receiver")
-    # Set up over a good network, then make it as bad as the seed makes it.
+    # Set the streams up over a good network, then degrade it as the seed determines.
     streams = [add_stream(world, sender, receiver, number) for number in range(world.rng.randrange(1, 4))]
     there, back = Faults.drawn(world.rng), Faults.drawn(world.rng)
     world.network.link(sender.address, receiver.address, there)
@@ -67,7 +67,7 @@ def unicast(world: World) -> str:
     subscriptions = [stream.readers[0].subscription for stream in streams]
     images = [image for subscription in subscriptions for image in subscription.images]
     for stream in streams:
-        # No subscriber is behind, so all of the window is free.
+        # No subscriber is behind, so the whole window is free.
         if stream.publication.available_window != TERM_LENGTH // 2:
             raise Violation(f"a publisher that all have followed may write {stream.publication.available_window} bytes")
         stream.publication.close()
@@ -149,7 +149,7 @@ def mds(world: World) -> str:
 
 
 def flow_control(world: World) -> str:
-    """Receivers that the strategy waits for miss nothing. One it does not wait for may stop without delaying the others."""
+    """Receivers that the strategy waits for miss nothing. Other receivers may stop without delaying them."""
     sender, first, second = (world.add_host(name) for name in ("sender", "waited-for", "other"))
     control = f"{sender.address}:20120"
     strategy = world.rng.choice(("tagged", "min", "max"))
@@ -165,12 +165,12 @@ def flow_control(world: World) -> str:
     )
     connect(world, publication, [expected, other])
     if strategy != "max":
-        # With max the fastest receiver rules, and one that loses datagrams may be left behind for good.
+        # The max strategy follows the fastest receiver, so a receiver that loses datagrams could be left behind for good.
         degrade_links(world)
     eager = Reader(f"{strategy}: the one waited for", expected)
     if strategy == "min":
         deliver(world, publication, [eager, Reader("min: the other", other)])
-        # A member that is gone is forgotten, but the group is then too small to go on without it.
+        # The sender forgets a member that is gone, but the group is then too small for the sender to continue.
         other.close()
         until(world, lambda: not publication.is_connected, "that the group is too small")
         other = second.aeron.add_subscription(channel(second.address), STREAM)

@@ -1,4 +1,4 @@
-"""Jmux: requests and responses over a byte stream, with applications that are slow, abort, respond early, and shut down."""
+"""Jmux: requests and responses over a byte stream, between applications that are slow, abort, respond early, and shut down."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Way(Direction):
         super().__init__(name, rng, longest)
         self.abort_at = rng.randrange(self.goal + 1) if rng.random() < 0.08 else None
         self.eagerness = rng.choice(EAGERNESS)
-        self.is_whole = False  # its reader got the end
+        self.is_whole = False  # whether its reader received the end
 
 
 class Exchange:
@@ -55,7 +55,7 @@ class Exchange:
 
     def __init__(self, name: str, rng: Random, longest: tuple[int, int]) -> None:
         self.name = name
-        # By writer.
+        # Indexed by writer.
         self.ways = (
             Way(f"{name}'s request", rng, longest[SERVER]),
             Way(f"{name}'s response", rng, longest[CLIENT]),
@@ -65,11 +65,11 @@ class Exchange:
         self.responds_early = rng.random() < 0.3
         self.closes_early = rng.random() < 0.3
         self.wants_ack = rng.random() < 0.3
-        self.is_seen = False  # the server's program has seen some of it
-        self.was_opened = False  # the server's connection has it
+        self.is_seen = False  # whether the server's application has seen part of it
+        self.was_opened = False  # whether the server's connection has opened it
         self.ends: list[str] = []  # the events that ended it at the client
-        self.has_acknowledged = False  # the client
-        self.acknowledgments: list[bool] = []  # as they were reported to the server
+        self.has_acknowledged = False  # whether the client has acknowledged it
+        self.acknowledgments: list[bool] = []  # as reported to the server
 
     def session(self, number: int) -> Session:
         session = self.sessions[number]
@@ -81,7 +81,7 @@ class Wire(mux.Wire):
     def __init__(self, number: int, settings: Settings) -> None:
         super().__init__(NAMES[number])
         self.settings = settings
-        self.ration = settings.initial_ration or INFINITE  # what the peer may send, of each session
+        self.ration = settings.initial_ration or INFINITE  # how much the peer may send in each session
         self.allowed: dict[int, int] = {}
 
     def on_arrived(self, kind: Kind, session_id: int, amount: int) -> None:
@@ -133,7 +133,7 @@ class Wire(mux.Wire):
             self.allowed[session_id] = allowed - length
 
     def _increments(self, session_id: int, amount: int) -> None:
-        """Check an increment, which must restore at least half of the ration. Long ones are rounded."""
+        """Check an increment: it must restore at least half of the ration. Large increments are rounded."""
         rounding = 0 if self.ration <= codec.MAX_LENGTH else 1_024
         if 2 * amount + rounding < self.ration:
             raise Violation(f"{self.name} adds only {amount} bytes to session {session_id}'s ration of {self.ration}")
@@ -150,7 +150,7 @@ class JmuxRun(MuxRun):
         rng = world.rng
         rations = (rng.choice(RATIONS), rng.choice(RATIONS))
         limits = (rng.choice(FRAGMENT_LIMITS), rng.choice(FRAGMENT_LIMITS))
-        # A reader's amount: several times its ration, so that it runs out; few enough messages.
+        # The longest message for each reader: several times its ration, so that the ration runs out, but not too many messages.
         longest = tuple(min(3 * min(rations[end] or 10_000, 16_384), 60 * limits[1 - end]) for end in range(2))
         settings = [self._settings(rations[end], limits[end]) for end in range(2)]
         self.client = ClientEngine(settings[CLIENT], now_ns=world.now_ns, peer=NAMES[SERVER])
@@ -164,7 +164,7 @@ class JmuxRun(MuxRun):
         self.exchanges: list[Exchange] = []
         self.live: tuple[list[Exchange], list[Exchange]] = ([], [])
         self.newest: dict[int, Exchange] = {}
-        self.shuts_down = rng.random() < 0.5  # the server, at the end; else the client leaves
+        self.shuts_down = rng.random() < 0.5  # whether the server shuts down at the end; otherwise the client leaves
 
     def _settings(self, ration: int, limit: int) -> Settings:
         return Settings(
@@ -176,7 +176,7 @@ class JmuxRun(MuxRun):
             handshake_timeout=PING_TIMEOUT_S,
         )
 
-    # -- the programs --------------------------------------------------------------------------------------------------
+    # -- the applications ----------------------------------------------------------------------------------------------
 
     def act(self, number: int) -> bool:
         rng, acted = self.rng, False
@@ -234,7 +234,7 @@ class JmuxRun(MuxRun):
             return False
         if response.abort_at is not None and response.written >= response.abort_at:
             response.is_closed = True
-            # Whether nothing of it was processed is for the program to say, as long as that is true.
+            # The application may claim that nothing was processed only if that is true.
             is_partial = exchange.is_seen or self.rng.random() < 0.3
             server.abort(session, b"too busy", partial=is_partial)
             return True
@@ -270,7 +270,7 @@ class JmuxRun(MuxRun):
         return True
 
     def shut_down_early(self) -> None:
-        """Shut the server down as soon as that is allowed: while no unfinished request is being processed."""
+        """Shut the server down as soon as allowed, which requires that no unfinished request is being processed."""
         server = self.server
         if server.failure is not None or self.carriers[SERVER].is_left:
             return
@@ -367,7 +367,7 @@ class JmuxRun(MuxRun):
             live[:] = [exchange for exchange in live if not self._is_over(number, exchange)]
 
     def _check_promise(self, exchange: Exchange) -> None:
-        """Check that the delivery status of a request is true whenever the client asks."""
+        """Check that the delivery status of a request is true whenever the client asks for it."""
         session = exchange.session(CLIENT)
         delivery = session.delivery
         if delivery is Delivery.NONE and exchange.is_seen:
@@ -401,11 +401,11 @@ class JmuxRun(MuxRun):
         return commands
 
     def check_end(self) -> None:
-        """Check that every exchange ended once at the client, every acknowledgment was reported, and every ping one response."""
+        """Check that exchanges ended once at the client, acknowledgments are complete, and pongs do not outnumber pings."""
         for exchange in self.exchanges:
             session = exchange.session(CLIENT)
             if not self.carriers[CLIENT].is_dead:
-                # One whose response was complete before the connection ended has no event of its own for that.
+                # If the response was complete before the connection ended, the exchange has no separate event for that.
                 most, least = 1, 0 if session.response_complete else 1
                 if not least <= len(exchange.ends) <= most:
                     raise Violation(f"{exchange.name} ended {exchange.ends}, {session}")
@@ -413,7 +413,7 @@ class JmuxRun(MuxRun):
                 exchange.sessions[SERVER] is not None
                 and exchange.session(SERVER).ack is not Acknowledgment.NOT_REQUESTED
             )
-            is_silent = self.carriers[SERVER].is_dead  # the server's application receives nothing any more
+            is_silent = self.carriers[SERVER].is_dead  # then the server's application receives nothing any more
             if len(exchange.acknowledgments) > 1 or (asked and not exchange.acknowledgments and not is_silent):
                 raise Violation(f"{exchange.name}: acknowledgments {exchange.acknowledgments}")
             if exchange.acknowledgments == [True] and not exchange.has_acknowledged:

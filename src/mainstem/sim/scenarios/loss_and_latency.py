@@ -1,4 +1,4 @@
-"""Loss and latency: congestion control, measurements, subscribers that fall behind, gaps that are repaired or not."""
+"""Loss and latency: congestion control, measurements, subscribers that fall behind, and gaps that are repaired or not."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
     from mainstem.sim.host import Host
     from mainstem.sim.world import World
 
-NUMBERED = 400  # messages of an unreliable stream
-NUMBER = 4  # bytes that count them
+NUMBERED = 400  # messages in an unreliable stream
+NUMBER = 4  # bytes of the number in a message
 ROUND_TRIP_NS = 250 * NS_PER_MS
 GAP_LOSS = 0.05
-GAP_MESSAGES = 1_000  # of a datagram each: some fifty gaps, which one after the other would take twelve seconds
+GAP_MESSAGES = 1_000  # one datagram each: about fifty gaps, which would take twelve seconds to repair one after another
 GAP_MESSAGE_LENGTH = 1_300
 GAP_WINDOW = 512 * 1024
-# The longest silence: a retransmission lost again and again, each time with a fresh request, at one rng in ten.
+# The longest silence: a retransmission is lost repeatedly, and each is requested anew.
 LONGEST_STALL_NS = 10 * ROUND_TRIP_NS
-# All of it: three windows, and the repair of the last one.
+# For the whole stream: three windows, and the repair of the last one.
 LONGEST_NS = 6 * NS_PER_SECOND
 
 
 def shown(host: Host, name: str) -> list[int]:
-    """The values of a driver's counters whose label starts with ``name``."""
+    """Return the values of a driver's counters whose labels start with ``name``."""
     reader = host.aeron.counters
     return [
         each.value for each in snapshot(reader) if each.type_id == CounterType.PER_IMAGE and each.label.startswith(name)
@@ -60,13 +60,13 @@ def cubic(world: World) -> str:
     receiver = world.add_host(
         "receiver", cubiccongestioncontrol_measurertt=True, cubiccongestioncontrol_tcpmode=rng.random() < 0.5
     )
-    world.wire.window_length = None  # congestion control moves it
+    world.wire.window_length = None  # congestion control changes it
     channel = endpoint(receiver)
     subscription = receiver.aeron.add_subscription(f"{channel}|cc=cubic", STREAM)
     publication = sender.aeron.add_publication(f"{channel}|term-length=64k", STREAM)
     connect(world, publication, [subscription])
     delay_ns = rng.randrange(NS_PER_MS, 20 * NS_PER_MS)
-    # The acknowledgments may be lost too; the way there loses less, for each loss costs a fifth of the window.
+    # Acknowledgments can be lost too. Loss is lower toward the receiver, because each loss reduces the window by a fifth.
     world.network.faults = Faults(loss=rng.uniform(0, MAX_LOSS / 3), delay_ns=delay_ns)
     windows: set[int] = set()
 
@@ -101,12 +101,12 @@ def latency(world: World) -> str:
     back = Faults(loss=rng.uniform(0, MAX_LOSS), delay_ns=rng.randrange(NS_PER_MS, 20 * NS_PER_MS))
     world.network.link(sender.address, receiver.address, there)
     world.network.link(receiver.address, sender.address, back)
-    # Only the newest measurements count, so that those of the good network are forgotten.
+    # Only the newest measurements count, so measurements from the good network are forgotten.
     deliver(world, publication, readers(world, [subscription]))
     world.run_for(100 * interval_ns)
     (measured_ns,) = shown(receiver, "rcv-one-way-latency")
     (drift,) = shown(receiver, "rcv-clock-drift")
-    # One tick passes between a datagram and the receiver's poll.
+    # One tick passes between the arrival of a datagram and the receiver's poll.
     if not there.delay_ns <= measured_ns <= there.delay_ns + 2 * NS_PER_MS:
         raise Violation(f"a latency of {there.delay_ns} ns was measured as {measured_ns} ns")
     if abs(drift) > 2_000_000:
@@ -115,11 +115,11 @@ def latency(world: World) -> str:
 
 
 def untethered(world: World) -> str:
-    """An untethered subscriber goes to RESTING while it sleeps and comes back. The tethered one misses nothing."""
+    """An untethered subscriber becomes RESTING while it sleeps and returns. The tethered subscriber misses nothing."""
     sender, receiver = world.add_host("sender"), world.add_host("receiver")
     way = endpoint(receiver)
     rejoin = world.rng.random() < 0.7
-    channel = f"{way}|rejoin={'true' if rejoin else 'false'}"  # one stream has one opinion of this
+    channel = f"{way}|rejoin={'true' if rejoin else 'false'}"  # all subscriptions to one stream must have the same value
     tied = receiver.aeron.add_subscription(channel, STREAM)
     loose = receiver.aeron.add_subscription(f"{channel}|{UNTETHERED}", STREAM)
     publication = sender.aeron.add_publication(f"{way}|term-length=64k", STREAM)
@@ -127,7 +127,8 @@ def untethered(world: World) -> str:
     degrade_links(world)
     sleeper, keen = Sleeper(loose), readers(world, [tied])
     deliver(world, publication, keen, bystander=sleeper.poll)
-    # A subscriber that stops is removed once it is far enough behind and its time is up, and does not delay the stream afterwards.
+    # A subscriber that stops polling is removed once it is far enough behind and its timeout expires. Then it no longer delays
+    # the stream.
     sleeper.was_removed = False
     deliver(world, publication, keen, messages=MESSAGES, bystander=sleeper.sleep)
     sleeper.wait_until_removed(world)
@@ -141,7 +142,7 @@ def untethered(world: World) -> str:
 
 
 def unreliable(world: World) -> str:
-    """Gaps are not repaired: what arrives is in order and complete, and loss costs messages, not time."""
+    """Gaps are not repaired: messages that arrive are in order and complete, and loss costs messages, not time."""
     sender, receiver = world.add_host("sender"), world.add_host("receiver")
     channel = endpoint(receiver)
     subscription = receiver.aeron.add_subscription(f"{channel}|reliable=false", STREAM)
@@ -182,7 +183,8 @@ def gaps(world: World) -> str:
     """Many gaps at a round trip of 250 ms are repaired in parallel, so the stream does not stall for each in turn."""
     sender, receiver = world.add_host("sender"), world.add_host("receiver")
     channel = endpoint(receiver)
-    # By default a gap is asked for again every 100 µs, thousands of times in a round trip; a channel may ask for patience.
+    # By default a receiver requests a gap again every 100 µs, thousands of times per round trip. A channel can set a longer
+    # delay.
     patience = world.rng.choice(("", "|nak-delay=100us", "|nak-delay=200us", "|nak-delay=400us"))
     window = f"rcv-wnd={GAP_WINDOW}|so-rcvbuf={2 * GAP_WINDOW}"
     subscription = receiver.aeron.add_subscription(f"{channel}|{window}{patience}", STREAM)

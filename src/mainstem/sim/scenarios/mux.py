@@ -1,4 +1,4 @@
-"""Shared by the scenarios of bymux and Jmux: connections over a byte stream, driven as a transport does, and how a run may end."""
+"""Shared by the scenarios of bymux and Jmux: connections over a byte stream, and the ways in which a run may end."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from mainstem.sim.byte_streams import StreamEnd
     from mainstem.sim.world import World
 
-TICK_NS = NS_PER_MS // 2  # a step of time while programs have something to do; it doubles while nothing moves
+TICK_NS = NS_PER_MS // 2  # a step of time while applications have something to do; steps double while nothing moves
 IDLE_TICK_NS = 100 * NS_PER_MS
-HEAL_NS = NS_PER_SECOND  # the latest instant of a fault, from the start on
-PATIENCE_NS = 120 * NS_PER_SECOND  # from the healing on
-# Longer than a stalled direction can delay a pong: no live peer may be presumed dead.
+HEAL_NS = NS_PER_SECOND  # the latest time of a fault, measured from the start
+PATIENCE_NS = 120 * NS_PER_SECOND  # measured from the healing
+# Longer than a stalled direction can delay a pong, so that no live peer is presumed dead.
 PING_TIMEOUT_S = 10.0
-HANDSHAKE_LENGTH = 8  # bytes at most that an end receives before heartbeats count
+HANDSHAKE_LENGTH = 8  # the maximum number of bytes that an end receives before heartbeats count
 MAX_STEPS = 100_000
-MAX_PINGS = 20  # of a program, beside those of heartbeats; fewer than may be outstanding
+MAX_PINGS = 20  # sent by an application, in addition to heartbeats; fewer than the limit on outstanding pings
 CONTROL_LIMIT = 4_096
-LOW_WATER = 100  # bytes queued, below which a writer goes on
+LOW_WATER = 100  # queued bytes below which a writer continues
 EAGERNESS = (1.0, 1.0, 0.5, 0.1, 0.0)
-# The source of every written byte: content follows from its offset, so none is stored.
+# The source of every written byte. The content follows from the offset, so nothing has to be stored.
 PATTERN_LENGTH = 1 << 16
 _HALF = bytes((index * 131 + (index >> 8) * 17 + (index >> 13)) & 0xFF for index in range(PATTERN_LENGTH))
 PATTERN = _HALF * 2
 
 
 class Direction:
-    """The bytes that one end writes and the other reads. They follow from their offset, so none are stored.
+    """The bytes that one end writes and the other reads. They follow from their offset, so nothing is stored.
 
     Lengths are usually at most ``longest``; a few are ``rarely``.
     """
@@ -51,15 +51,15 @@ class Direction:
             self.goal = rarely
         self._chunk = min(rng.choice((1 + self.goal // 16, 1 + self.goal // 4, max(1, self.goal))), PATTERN_LENGTH)
         self.written = self.read = 0
-        self.eagerness = 1.0  # how likely its reader consumes in a step
-        self.waits = False  # the writer, until less is queued
-        self.is_closed = False  # nothing more is written
+        self.eagerness = 1.0  # the probability that its reader consumes in a step
+        self.waits = False  # whether the writer waits until less is queued
+        self.is_closed = False  # whether writing has ended
 
     def next_piece(self) -> bytes:
         return self._piece(self.written, min(self._chunk, self.goal - self.written))
 
     def receive(self, data: bytes) -> None:
-        """Check the bytes read next."""
+        """Check the next bytes that were read."""
         if data != self._piece(self.read, len(data)):
             raise Violation(f"{self}: {len(data)} bytes at {self.read} are not those that were written")
         self.read += len(data)
@@ -76,7 +76,7 @@ class Direction:
 
 
 def drawn_ping_interval(rng: Random, fate: str) -> float | None:
-    """Draw the seconds between heartbeats; None without. Only they detect a silent peer, so a run with one has them."""
+    """Draw the seconds between heartbeats; None disables them. Only heartbeats detect a silent peer, so runs with one use them."""
     is_on = fate in ("dead", "clogged") or rng.random() < 0.5
     return rng.randrange(20, 400) / 1000 if is_on else None
 
@@ -110,9 +110,9 @@ class Carrier:
     ) -> None:
         self.world, self.name, self.connection, self.end = world, name, connection, end
         self.received = self.written = 0
-        self.is_dead = False  # its machine is gone: it neither reads nor writes
-        self.is_left = False  # its program ended its direction
-        self.wants_to_leave = False  # once everything is written
+        self.is_dead = False  # whether its host is dead, so that it neither reads nor writes
+        self.is_left = False  # whether its application has finished its direction
+        self.wants_to_leave = False  # as soon as everything has been written
         self.heard_ns = world.now_ns
         self._batch, self._on_event, self._on_sent = batch, on_event, on_sent
         self._unsent = bytearray()
@@ -124,11 +124,11 @@ class Carrier:
 
     @property
     def has_finished(self) -> bool:
-        """Whether its application wrote everything and left: the peer's end or silence no longer matters."""
+        """Whether its application has written everything and left, so that the peer's end or silence no longer matters."""
         return self.wants_to_leave and self.is_left
 
     def receive(self) -> int:
-        """Read what has arrived and do what is due. Return the bytes read."""
+        """Read what has arrived and run due timers. Return the number of bytes read."""
         if self.is_over:
             return 0
         connection, now_ns, count = self.connection, self.world.now_ns, 0
@@ -140,7 +140,7 @@ class Carrier:
                 connection.receive_data(data, now_ns)
                 self.dispatch()
             if connection.failure is not None:
-                pass  # by what it has just read
+                pass  # caused by the bytes just read
             elif self.end.is_at_end and not self._ended:
                 self._ended = True
                 connection.receive_eof(now_ns)
@@ -155,7 +155,7 @@ class Carrier:
         return count
 
     def send(self) -> int:
-        """Write what there is room for. Return the bytes written."""
+        """Write what there is room for. Return the number of bytes written."""
         if self.is_dead or self.is_left or self.end.is_reset:
             return 0
         connection, count = self.connection, 0
@@ -200,10 +200,10 @@ class Wire:
         self.counts: Counter[Any] = Counter()
         self._arriving: deque[tuple[int, tuple[Any, ...]]] = (
             deque()
-        )  # where it ends in what the peer sent, and what it is
+        )  # the offset at which each frame ends in the peer's output, and the frame
 
     def send_later(self, end: int, *frame: Any) -> None:
-        """Note what the peer has to respect once its first ``end`` bytes have arrived."""
+        """Record a frame that the peer must respect once its first ``end`` bytes have arrived."""
         self.peer._arriving.append((self.sent + end, frame))
 
     def arrived(self, received: int) -> None:
@@ -250,11 +250,11 @@ class MuxRun:
         if is_killed_later:
             self._fate_ns = NEVER_NS
         self._tick_ns = TICK_NS
-        # A world of hosts may make longer ones: a ping and its time-out are as late as that.
+        # A world with hosts may take longer steps, which delay a ping and its timeout by as much.
         self._longest_step_ns = IDLE_TICK_NS
         self._stepped_ns = world.now_ns
         self.is_healed = False
-        self.is_ending = False  # everything is done, so both ends finish
+        self.is_ending = False  # whether everything is done, so that both ends finish
 
     def carry(self, number: int, connection: BymuxEngine | JmuxEngine, wire: Wire) -> None:
         self.connections.append(connection)
@@ -282,7 +282,7 @@ class MuxRun:
         wire.left(data)
 
     def act(self, number: int) -> bool:
-        """Let the application at one end do something. Return whether it did."""
+        """Let the application at one end act. Return whether it did anything."""
         raise NotImplementedError
 
     def write(self, number: int, stream: Any, way: Direction) -> None:
@@ -409,11 +409,11 @@ class MuxRun:
             self.shut_down_early()
 
     def shut_down_early(self) -> None:
-        """Make a protocol-specific fate happen. Called in each step from its instant on."""
+        """Cause the fate that is specific to the protocol. Called in each step from its time on."""
         raise NotImplementedError
 
     def _has_fate_happened(self) -> bool:
-        """Whether the fate has happened. If everything is done before, both ends begin to finish."""
+        """Whether the fate has happened. If everything is done before then, both ends begin to finish."""
         if not self.is_ending and self.is_done():
             self.is_ending = True
         return self.world.now_ns > self._fate_ns or (self.is_ending and self.is_ended())
@@ -444,20 +444,20 @@ class MuxRun:
             )
 
     def _check_failure(self, carrier: Carrier, failure: MainstemError) -> None:
-        """Check the reason of an end: only this run's fate may cause it, and correct ends never cause a protocol error."""
+        """Check why a connection ended: only this run's fate may end it, and correct peers never cause a protocol error."""
         fate, struck = self.fate, self.world.now_ns >= self._fate_ns
         if isinstance(failure, RemoteProtocolError):
             allowed = fate == "left" and struck and failure.rule in ("truncated-packet", "truncated-message")
         elif isinstance(failure, Timeout):
             allowed = fate in ("dead", "clogged") and struck
-            # The handshake has a deadline of its own.
+            # The handshake has its own deadline.
             is_open = carrier.received > HANDSHAKE_LENGTH
             if allowed and is_open and self.world.now_ns - carrier.heard_ns < seconds_ns(PING_TIMEOUT_S):
                 raise Violation(f"{carrier.name} gave its peer up although it had heard of it") from failure
         elif isinstance(failure, ConnectionLost):
             allowed = (fate != "whole" and struck) or self.is_ending
         else:
-            # An end whose stream is clogged gives its peer up and leaves, which the peer may see as an orderly end.
+            # An end whose stream is clogged presumes its peer dead and leaves, which the peer can see as a regular end.
             is_left = fate in ("left", "shut down", "clogged") and struck
             allowed = isinstance(failure, ClosedError) and (is_left or self.is_ending)
         if not allowed:

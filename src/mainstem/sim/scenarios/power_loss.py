@@ -1,8 +1,8 @@
 """A recorder of many recordings, a shipper and a store on a host that repeatedly loses power.
 
-Durable data survives: of a durable recorder, messages whose write returned and recordings whose start or stop returned; always,
-whatever a store has put and a shipper has committed. Of the rest, each recording that exists holds a prefix of its messages,
-and none prevents reading another. A killed program loses nothing that it wrote.
+Durable data survives. For a durable recorder, that means messages whose write returned and recordings whose start or stop
+returned. It always includes everything that a store has put and a shipper has committed. Each of the other recordings that exist
+has a prefix of its messages, and none prevents reading another. A killed program loses nothing that it has written.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 TERM_LENGTH = 64 * 1024
 SEGMENT_LENGTH = 2 * TERM_LENGTH
 MTU_LENGTH = 16 * 1024
-MAX_LENGTH = 10_000  # of a message, which is one frame: some take three pages
+MAX_LENGTH = 10_000  # bytes of a message, which is one frame; some span three pages
 MAX_RUNS = 6
 MAX_ACTIONS = 60
 MAX_SESSIONS = 12
-MAX_OLD_RECORDINGS = 80  # whose entries are in the catalog before, on some pages
-MAX_ALIAS, MAX_LONG_ALIAS = 200, 5_000  # an entry may take more than a page
+MAX_OLD_RECORDINGS = 80  # recordings whose entries are already in the catalog, on some pages
+MAX_ALIAS, MAX_LONG_ALIAS = 200, 5_000  # an entry can be longer than a page
 
 _HEADER = struct.Struct("<iBBHiiiiq")
 _WHOLE, _DATA, _PADDING = 0xC0, 1, 0
@@ -70,7 +70,7 @@ class _Log:
 
 
 class _Expected:
-    """What a recording must hold: ``durable`` messages survive anything, ``messages`` a killed program; ``maybe`` was in flight."""
+    """What a recording must have: ``durable`` messages always, ``messages`` unless power is lost; ``maybe`` was in flight."""
 
     def __init__(self, channel: str) -> None:
         self.channel = channel
@@ -81,7 +81,7 @@ class _Expected:
 
 
 class PowerLossRun:
-    """Runs of the programs on one host, and what must be there after each."""
+    """Runs the programs on one host, and checks the data after each run."""
 
     def __init__(self, world: World, folder: Path) -> None:
         self.world, self.rng = world, world.rng
@@ -286,7 +286,7 @@ class PowerLossRun:
             else:
                 del self.expected[recording_id]
         for recording_id in descriptors.keys() - self.expected.keys():
-            # It was under way, and nothing of it was reported.
+            # Its creation was in flight, and no result was reported.
             self.expected[recording_id] = expected = _Expected(descriptors[recording_id].original_channel)
             self._check_recording(archive, descriptors[recording_id], expected, loses_power=loses_power)
         self._check_stores()
@@ -317,7 +317,7 @@ class PowerLossRun:
         self.recorded += len(found)
         expected.messages, expected.maybe = found, []
         if loses_power:
-            # What exists after a power failure is on the device.
+            # Whatever exists after a loss of power is on the device.
             expected.durable, expected.is_durable = len(found), True
 
     def _check_stores(self) -> None:
@@ -356,7 +356,7 @@ def _channel(rng: Random) -> str:
 
 
 def power_loss(world: World) -> str:
-    """Durable data survives a loss of power at any step; other recordings are left with a prefix."""
+    """Durable data survives a loss of power at any step. Other recordings are left with a prefix of their messages."""
     with temporary_directory() as folder:
         run = PowerLossRun(world, Path(folder))
         run.play()

@@ -1,7 +1,7 @@
-"""A recorder on disks that fill up and make short writes. It is killed at any step of writing, and restarted.
+"""A recorder on disks that fill up and make short writes. It is killed at arbitrary steps of writing, and restarted.
 
-The recorder and its files are real; its disk is ``mainstem.sim.disk``. The last kill may be a loss of power instead. Then a
-durable recording holds everything released to the publisher, and any other recording a prefix of it.
+The recorder and its files are real; its disk is ``mainstem.sim.disk``. The last kill may be a loss of power instead. After a loss
+of power, a durable recording has everything that was released to the publisher, and any other recording has a prefix of it.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ CHANNEL = "aeron:ipc?term-length=64k"
 STREAM = 1001
 TERM_LENGTH = SEGMENT_LENGTH = 64 * 1024
 MESSAGES = 80
-MAX_LENGTH = 8_192  # the longest message of a term of 64 KiB
+MAX_LENGTH = 8_192  # the maximum message length with a term of 64 KiB
 MAX_CRASHES = 4
-LIVENESS_NS = 2 * NS_PER_SECOND  # of clients: for so long a driver holds a dead recorder's position
-SHORT_NS = NS_PER_SECOND  # a recorder that is away for less finds its position held
+LIVENESS_NS = 2 * NS_PER_SECOND  # client liveness timeout: how long a driver keeps a dead recorder's position
+SHORT_NS = NS_PER_SECOND  # a recorder that is away for less time finds its position kept
 LONG_NS = 5 * NS_PER_SECOND
 PATIENCE_NS = 300 * NS_PER_SECOND
 
 
 class Program:
-    """A recorder with its own client: a process that may be killed and restarted."""
+    """A recorder process with its own client. It can be killed and restarted."""
 
     def __init__(self, world: World, host: Host, directory: Path, disk: FaultyDisk, *, durable: bool) -> None:
         self.disk = disk
@@ -64,7 +64,7 @@ class Program:
 
 
 class RecordersRun:
-    """A publisher, a recorder that is killed a few times, and what its recordings must hold."""
+    """Runs a publisher and a recorder that is killed a few times, and checks the recordings."""
 
     def __init__(self, world: World, directory: Path) -> None:
         self.world, self.rng, self.directory = world, world.rng, directory
@@ -72,9 +72,9 @@ class RecordersRun:
         self.loses_power = self.rng.random() < 0.4
         self.device = Device(directory, self.rng)
         self.host = world.add_host("one", client_liveness_timeout_ns=LIVENESS_NS)
-        world.idle_ns = IDLE_TICK_NS  # a client that runs less often is presumed dead
+        world.idle_ns = IDLE_TICK_NS  # a client that runs less often would be presumed dead
         self.publication = self.host.aeron.add_exclusive_publication(CHANNEL, STREAM)
-        self.ends: list[int] = []  # the position after each message that was offered
+        self.ends: list[int] = []  # the position after each offered message
         self.payloads: list[bytes] = []
         self.pause_probability = self.rng.choice((0.0, 0.5, 0.9))
         self.crashes_left = self.rng.randrange(MAX_CRASHES + 1)
@@ -164,7 +164,7 @@ class RecordersRun:
         if max(now_there.values(), default=0) < released:
             raise Violation(f"{released} bytes were released, and the recordings end at {now_there}")
         for recording_id, position in published.items():
-            # Where power is lost, the last position that was published need not be on the device yet.
+            # After a loss of power, the last published position is not necessarily on the device yet.
             if now_there.get(recording_id, -1) < position and not self.has_lost_power:
                 raise Violation(f"recording {recording_id} had been recorded up to {position}, and now less is there")
 
@@ -211,7 +211,7 @@ class RecordersRun:
         if reader.index is not None:
             for entry in reader.index.around(start, end):
                 before = bisect_right(self.ends, entry.position) - first
-                # Padding may lie between two messages, at the end of a term.
+                # At the end of a term, padding can lie between two messages.
                 is_boundary = entry.position in (start, *self.ends[first:last]) or not entry.position % TERM_LENGTH
                 if entry.messages != before or not is_boundary:
                     raise Violation(f"{name}: the index says {entry}, and {before} messages end there or before")
@@ -227,7 +227,7 @@ def recorders(world: World) -> str:
     with temporary_directory() as folder:
         run = RecordersRun(world, Path(folder))
         run.play()
-        # They do nothing any more, and are freed with the world.
+        # These clients do nothing any more. They are freed with the world.
         for client in run.gone:
             client.close()
     return (

@@ -1,4 +1,4 @@
-"""Everything at once: streams of every kind between several hosts, under faults of links and hosts drawn from the seed."""
+"""Everything at once: streams of every kind between several hosts, under link and host faults drawn from the seed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mainstem.sim.world import World
 
 HOSTS = 3
-LENGTH_NS = 10 * NS_PER_SECOND  # of the faults of a long run
+LENGTH_NS = 10 * NS_PER_SECOND  # duration of the faults in a long run
 LIVENESS_NS = 3 * NS_PER_SECOND
 TIMEOUTS: dict[str, Any] = {
     "driver_timeout_ns": LIVENESS_NS,
@@ -35,12 +35,12 @@ TIMEOUTS: dict[str, Any] = {
     **reserved_sessions(),
     "driver_stream_session_limit": 1_000,
 }
-# After the faults: every silence has ended in a time-out by then, and every half-written message has been unblocked.
+# Time after the faults until every silent peer has timed out and every unfinished message has been unblocked.
 SETTLE_NS = 6 * LIVENESS_NS
 PATIENCE_NS = 120 * NS_PER_SECOND
-LAST_MESSAGES = 20  # of each stream, which must all arrive
-BUSY_TICK_NS = 10 * NS_PER_MS  # the longest step under faults
-OFFER_SHARE = 0.2  # of the steps
+LAST_MESSAGES = 20  # per stream; all of them must arrive
+BUSY_TICK_NS = 10 * NS_PER_MS  # the longest step during faults
+OFFER_SHARE = 0.2  # the share of steps that offer messages
 
 
 def storm(world: World) -> str:
@@ -64,7 +64,7 @@ def storm(world: World) -> str:
 
 
 def _run_through_faults(world: World, injector: FaultInjector, workloads: list[Workload]) -> None:
-    """Run the faults to their end, and check what must happen afterwards."""
+    """Run until the faults end, then check that everything recovers."""
     rng = world.rng
 
     def step(*, offers: bool) -> None:
@@ -77,7 +77,7 @@ def _run_through_faults(world: World, injector: FaultInjector, workloads: list[W
         step(offers=True)
         return world.now_ns >= over_ns
 
-    # Programs go on though the network is quiet.
+    # Applications continue even if the network is quiet.
     world.idle_ns = BUSY_TICK_NS
     over_ns = world.now_ns + max(NS_PER_SECOND, int(LENGTH_NS * world.size))
     world.run_until(under_faults, what="the end of the faults")
@@ -94,7 +94,7 @@ def _run_through_faults(world: World, injector: FaultInjector, workloads: list[W
     settled_ns = world.now_ns + SETTLE_NS
     world.run_until(settled, what="that every machine is back", within_ns=PATIENCE_NS)
     if world.network.has_damaged:
-        # A damaged frame stays in the log that it came into: nothing is promised of these streams, all of new ones.
+        # A damaged frame stays in the log that it was written to. Those streams have no guarantees, but all new ones do.
         for each in workloads:
             each.restart()
         gone_ns = world.now_ns + SETTLE_NS
@@ -152,7 +152,7 @@ def _streams(world: World, hosts: list[Host]) -> list[StreamWorkload]:
 
 
 def _programs(world: World, hosts: list[Host], streams: list[StreamWorkload]) -> list[Workload]:
-    """Create a recorder, a duologue server with clients, and multiplexer connections, each or not."""
+    """Create a random selection of a recorder, a duologue server with clients, and multiplexer connections."""
     rng = world.rng
     programs: list[Workload] = []
     if rng.random() < 0.5:
@@ -169,7 +169,7 @@ def _programs(world: World, hosts: list[Host], streams: list[StreamWorkload]) ->
 
 
 def _leave_halves(world: World, streams: list[StreamWorkload], host: Host) -> None:
-    """Let a client die in the middle of a write, perhaps."""
+    """With some probability, let a client die in the middle of a write."""
     for stream in streams:
         if stream.host is host and stream.publication is not None and world.rng.random() < 0.5:
             step = leave_half(stream.publication, world.rng)
@@ -180,9 +180,9 @@ def _leave_halves(world: World, streams: list[StreamWorkload], host: Host) -> No
 # -- a publisher that dies between two stores to shared memory ---------------------------------------------------------
 
 
-MAX_LENGTH = 1_000  # of the message that is never finished
-LENGTH_BYTES = 4  # of a frame's length, the first field
-# How far the appender came: the tail has moved; the length is there, negative; the header too; some of the payload.
+MAX_LENGTH = 1_000  # bytes in the message that is never finished
+LENGTH_BYTES = 4  # bytes of a frame's length field, which comes first
+# The last step of the appender: moving the tail, storing the negative length, storing the header, or copying part of the payload.
 STEPS = ("tail", "length", "header", "payload")
 
 
@@ -199,7 +199,7 @@ def leave_half(publication: Publication | ExclusivePublication, rng: Random) -> 
     log, term_length = publication._log, publication.term_length
     assert log is not None, "an open publication has its log"
     framed = (length + layout.DATA_HEADER_LENGTH + layout.FRAME_ALIGNMENT - 1) & -layout.FRAME_ALIGNMENT
-    # The claim took every step but the payload's; undo the steps after the last one.
+    # The claim has taken every step except the payload's. Undo the steps after the drawn one.
     frame = (claim.position - framed) % (layout.PARTITION_COUNT * term_length)
     if step == "payload":
         log.put_bytes(frame + layout.DATA_HEADER_LENGTH, rng.randbytes(length // 2))

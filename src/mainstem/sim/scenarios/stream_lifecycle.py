@@ -35,12 +35,12 @@ NETWORK_QUESTIONS = 60
 REJECTION_NS = 30 * NS_PER_SECOND
 QUESTIONS = 100
 CLAIMS = 5
-UNBLOCK_NS = 15 * NS_PER_SECOND  # the setting's own value
-TIMER_NS = NS_PER_SECOND  # how much later the conductor sees a claim's end or a stuck position
+UNBLOCK_NS = 15 * NS_PER_SECOND  # the default of publication_unblock_timeout_ns
+TIMER_NS = NS_PER_SECOND  # how much later the conductor may notice the end of a claim or a stuck position
 
 
 def spies(world: World) -> str:
-    """A spy and a receiver get everything. An untethered spy that sleeps goes to RESTING and may come back."""
+    """A spy and a receiver receive everything. An untethered spy that sleeps becomes RESTING and may return."""
     sender, receiver = world.add_host("sender"), world.add_host("receiver")
     channel = endpoint(receiver)
     subscription = receiver.aeron.add_subscription(channel, STREAM)
@@ -63,7 +63,7 @@ def spies(world: World) -> str:
 
 
 def response(world: World) -> str:
-    """Requests over one stream, responses over the response channel of each client. Every request gets its response."""
+    """Requests over one stream, responses over each client's response channel. Every request gets its response."""
     client, server = world.add_host("client"), world.add_host("server")
     questions = server.aeron.add_subscription(endpoint(server, 20_125), STREAM)
     request = f"{endpoint(server, 20_125)}|term-length=64k"
@@ -116,7 +116,7 @@ def rejection(world: World) -> str:
 
 
 def ipc(world: World) -> str:
-    """Several readers of one stream, some slow. An untethered one sleeps and goes to RESTING; one rejects its image."""
+    """Several readers of one stream, some slow. An untethered one sleeps and becomes RESTING; one rejects its image."""
     host = world.add_host("host", image_liveness_timeout_ns=2 * NS_PER_SECOND)
     subscriptions = [host.aeron.add_subscription("aeron:ipc", STREAM) for _ in range(world.rng.randrange(1, 4))]
     sleeper = Sleeper(host.aeron.add_subscription(f"aeron:ipc?{UNTETHERED}", STREAM))
@@ -125,7 +125,7 @@ def ipc(world: World) -> str:
     connect(world, publication, [*subscriptions, sleeper.subscription])
     everybody = readers(world, subscriptions)
     deliver(world, publication, everybody, bystander=sleeper.poll)
-    # Enough for several windows: the sleeper is in the way.
+    # Several windows' worth of messages, so that the sleeper limits the stream.
     deliver(world, publication, everybody, messages=MESSAGES, bystander=sleeper.sleep)
     sleeper.wait_until_removed(world)
     deliver(world, publication, everybody)
@@ -146,7 +146,7 @@ class Line(ResponseChannel):
         super().__init__(world, host, host, questions, request=request, response=response)
 
     def step(self, question: bytes) -> None:
-        """Send a request if the last one has its response, respond, and read responses."""
+        """Send a request if the previous one has its response, respond, and read responses."""
         if self.asked < QUESTIONS and not self.checker.outstanding and self.ask.offer(question) > 0:
             self.asked += 1
             self.checker.offered(question[::-1])
@@ -175,7 +175,7 @@ def response_ipc(world: World) -> str:
 
 
 def claims(world: World) -> str:
-    """Messages after an open claim wait for it until the unblock timeout, and no longer."""
+    """Messages after an open claim wait for it until the unblock timeout, but no longer."""
     rng = world.rng
     sender = receiver = world.add_host("sender")
     channel = "aeron:ipc"

@@ -1,4 +1,4 @@
-"""What the scenarios of Aeron's streams share: a publication, and subscriptions that must get all of its messages."""
+"""Helpers for scenarios of Aeron streams: a publication, and subscriptions that must receive all of its messages."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 STREAM = 1001
 MESSAGES = 150  # several terms of 64 KiB
-MAX_LENGTH = 8_192  # the longest message of a term of 64 KiB
-MAX_LOSS = 0.15  # of a link: with three receivers, and both directions, the publisher waits for the unluckiest
-TIMEOUT_NS = 300 * NS_PER_SECOND  # simulated: 30% loss in both directions takes many rounds
+MAX_LENGTH = 8_192  # the maximum message length with a term of 64 KiB
+MAX_LOSS = 0.15  # of a link: with three receivers and loss in both directions, the publisher waits for the unluckiest receiver
+TIMEOUT_NS = 300 * NS_PER_SECOND  # simulated: with 30% loss in both directions, many rounds are necessary
 
-REMOVAL_NS = 20 * NS_PER_SECOND  # what removing a subscription from a stream may take, or its return
+REMOVAL_NS = 20 * NS_PER_SECOND  # time limit for removing a subscription from a stream, or for its return
 
 
 def until(world: World, condition: Callable[[], bool], what: str, timeout_ns: int = TIMEOUT_NS) -> None:
@@ -42,7 +42,7 @@ def drawn_length(rng: Random) -> int:
 
 
 class Reader:
-    """A subscription that must get every message of a publication. It skips a poll with ``pause_probability``."""
+    """A subscription that must receive every message of a publication. It skips a poll with ``pause_probability``."""
 
     def __init__(self, name: str, subscription: Subscription, *, pause_probability: float = 0.0) -> None:
         self.subscription = subscription
@@ -58,7 +58,7 @@ class Reader:
 
 
 class Writer:
-    """Offers messages of drawn lengths, each of which every reader must get."""
+    """Offers messages of drawn lengths. Every reader must receive each of them."""
 
     def __init__(
         self, publication: Publication | ExclusivePublication, readers: Sequence[Reader], messages: int
@@ -66,7 +66,7 @@ class Writer:
         self.publication = publication
         self.readers = readers
         self._left = messages
-        self._message = b""  # drawn, and not accepted yet
+        self._message = b""  # drawn but not accepted yet
 
     def offer(self, rng: Random) -> None:
         for _ in range(int(rng.random() * 4)):
@@ -91,7 +91,7 @@ UNTETHERED = (
 
 
 class Sleeper:
-    """An untethered subscription, which loses its image while it sleeps; ``joined`` counts its images."""
+    """An untethered subscription, which loses its image while it sleeps. ``joined`` counts its images."""
 
     def __init__(self, subscription: Subscription) -> None:
         self.subscription = subscription
@@ -113,7 +113,7 @@ class Sleeper:
         self.subscription.poll_messages(lambda fragment: self._position.observe(fragment.header.position), 10)
 
     def wait_until_removed(self, world: World) -> None:
-        """Wait for the end of its image, for as long as its time-outs may take."""
+        """Wait until its image ends, within the time that its timeouts allow."""
         until(world, lambda: self.was_removed or not self.subscription.images, "the sleeper's end", REMOVAL_NS)
 
 
@@ -182,7 +182,7 @@ def end(world: World, publication: Publication | ExclusivePublication, subscript
 
 
 class ResponseChannel:
-    """One client's requests, and the response channel that they name."""
+    """One client's requests, and the response channel that the requests name."""
 
     def __init__(
         self, world: World, client: Host, server: Host, questions: Subscription, *, request: str, response: str

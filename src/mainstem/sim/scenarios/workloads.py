@@ -1,7 +1,8 @@
-"""What runs through a storm. Streams outlive their programs: whole images may be lost, but never a message inside one.
+"""The workloads of a storm. Streams outlive their applications: whole images can be lost, but never a message inside one.
 
-Each message names its stream, the incarnation of its publication and its number there; the remaining bytes follow from these. So
-a reader recognizes a message that is invented, lost, duplicated, out of order or changed without a list of those in flight.
+Each message contains its stream's number, the incarnation of its publication and its number there, and the remaining bytes follow
+from these. So a reader detects a message that is invented, lost, duplicated, out of order or altered, without a list of those in
+flight.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 # -- workloads ---------------------------------------------------------------------------------------------------------
 
 
-# What a program meets whose client or driver is gone, or whose driver has no room for a log.
+# Errors that an application sees if its client or driver is gone, or if its driver has no room for a log.
 GONE = (ClosedError, Timeout, RegistrationError, CorruptLogError)
 
 
@@ -54,9 +55,9 @@ class Workload:
     """A stream or an application that runs through a storm and constantly checks itself."""
 
     def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:
-        """Run one duty cycle of everything that belongs to it, on hosts that run.
+        """Run one duty cycle of every part of the workload whose host is running.
 
-        ``offers`` says whether it may send new messages; ``pause_probability`` is how likely a reader pauses, by host.
+        ``offers`` says whether it may send new messages. ``pause_probability`` is the probability, by host, that a reader pauses.
         """
         raise NotImplementedError
 
@@ -85,14 +86,14 @@ class Workload:
 
 # -- streams -----------------------------------------------------------------------------------------------------------
 
-_HEADER = Struct("<HIII")  # stream, incarnation, number in it, length of the filling
+_HEADER = Struct("<HIII")  # stream, incarnation, number in the incarnation, length of the filling
 _FILLING = Random(1).randbytes(1 << 16)
 MAX_FILLING = 4_000
 
 
 def message(stream: int, incarnation: int, number: int) -> bytes:
     start = (stream * 7_919 + incarnation * 104_729 + number * 1_299_709) % (len(_FILLING) - MAX_FILLING)
-    length = (number * 2_654_435_761 % MAX_FILLING) * (number % 3) // 2  # a third of them are empty
+    length = (number * 2_654_435_761 % MAX_FILLING) * (number % 3) // 2  # empty for a third of the messages
     return _HEADER.pack(stream, incarnation, number, length) + _FILLING[start : start + length]
 
 
@@ -126,7 +127,7 @@ class Reader:
 
     def _on_message(self, key: int, fragment: Fragment) -> None:
         if self.stream.world.network.has_damaged:
-            # No part of the protocol but UDP's checksum holds the content, and here it did not.
+            # Only UDP's checksum protects the content, and the network delivered damaged datagrams despite it.
             return
         payload, position = bytes(fragment), fragment.header.position
         name = f"stream {self.stream.number} at {self.host.name}"
@@ -143,7 +144,7 @@ class Reader:
 
 
 class StreamWorkload(Workload):
-    """One stream: a publication, added again whenever it is gone, and its readers."""
+    """One stream: a publication, added again whenever it has ended, and its readers."""
 
     def __init__(self, number: int, world: World, host: Host, channel: str, *, is_exclusive: bool) -> None:
         self.number = number
@@ -185,7 +186,7 @@ class StreamWorkload(Workload):
             self.incarnation += 1
             self.offered[self.incarnation] = 0
         number = self.offered[self.incarnation]
-        # Counted before: a reader in the same memory may have it at once.
+        # Count the message before offering it, because a reader in the same memory may receive it at once.
         self.offered[self.incarnation] = number + 1
         if self.publication.offer(message(self.number, self.incarnation, number)) < 0:
             self.offered[self.incarnation] = number
@@ -204,7 +205,7 @@ class StreamWorkload(Workload):
     def follows(self, before: tuple[int, int], after: tuple[int, int]) -> bool:
         """Whether one message directly follows another in a log.
 
-        A shared publication outlives the client that added it: its successor continues after the last message.
+        A shared publication outlives the client that added it. Its successor continues after the last message.
         """
         if before[0] == after[0]:
             return before[1] + 1 == after[1]
@@ -265,7 +266,7 @@ class Run(Protocol):
 
 
 class ConnectionsWorkload(Workload):
-    """Connections between two hosts, each of a drawn kind. One that breaks is started again."""
+    """Connections between two hosts, each of a drawn kind. A new one replaces any that breaks."""
 
     def __init__(self, world: World, hosts: tuple[Host, Host]) -> None:
         self.world = world
@@ -273,8 +274,8 @@ class ConnectionsWorkload(Workload):
         self._run: Run | None = None
         self._procedure: Iterator[object] = iter(())
         self._starts: tuple[int, ...] = ()
-        self._is_whole = True  # whether both machines have run since it began
-        self._left = 0  # connections that are to end in order, after the storm
+        self._is_whole = True  # whether both hosts have been running since it began
+        self._left = 0  # connections that must still end regularly after the storm
 
     def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:  # noqa: ARG002 - its programs have their own pace
         if self._run is None:
@@ -314,14 +315,14 @@ TIMEOUT_S = 5.0
 
 
 class DuologueWorkload(Workload):
-    """A server on one host and clients on others, all restarted with their host's Aeron client."""
+    """A server on one host and clients on others, all restarted with the Aeron client of their host."""
 
     def __init__(self, world: World, host: Host, others: list[Host]) -> None:
         rng = world.rng
         self.world = world
         self.host = host
         self._key = ServerKey.generate(Random(rng.getrandbits(64))) if rng.random() < 0.5 else None
-        # A client that begins again is a new one, while the server still waits for the last.
+        # A client that restarts counts as a new one while the server is still waiting for the old one.
         settings = Settings(
             max_clients=MAX_CLIENTS, max_clients_per_address=MAX_CLIENTS, join_timeout=3.0, hello_rate=100.0
         )
@@ -393,7 +394,7 @@ SEGMENT_LENGTH = 64 * 1024
 
 
 class RecorderWorkload(Workload):
-    """A recorder on one host. It dies with its client, like a killed process, and another takes over."""
+    """A recorder on one host. It dies with its client, like a killed process, and another one replaces it."""
 
     def __init__(self, world: World, stream: StreamWorkload, host: Host, channel: str) -> None:
         self.world = world
@@ -406,7 +407,7 @@ class RecorderWorkload(Workload):
         self._recorder: Recorder | None = None
         self._subscription: Subscription | None = None
         self._starts = -1
-        self._is_checked = True  # whether what it holds is what was offered
+        self._is_checked = True  # whether its recordings must match what was offered
 
     def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:  # noqa: ARG002 - the stream offers
         if self._recorder is not None and (self._starts != self.host.starts or self.host.aeron.closed):
@@ -427,7 +428,7 @@ class RecorderWorkload(Workload):
                 self._disk.kill()
 
     def _start(self) -> None:
-        # A recorder that finds the disk full has no subscription, which would hold the stream.
+        # A recorder that finds the disk full must not have a subscription, which would stall the stream.
         recorder = Recorder(self._directory, segment_length=SEGMENT_LENGTH, clock=self.host.clock, disk=self._disk)
         self._subscription = self.host.aeron.add_subscription(self.channel, self.stream.stream_id)
         recorder.add_subscription(self._subscription)
