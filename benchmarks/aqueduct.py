@@ -1,12 +1,11 @@
-"""How much of bare QUIC is left when channels run on it, and what does opening one cost?
+"""How much of the throughput of bare QUIC is left for channels, and what does opening a channel cost?
 
 ``python benchmarks/aqueduct.py [--json] [--quick] [--pairs N] [--only PART] [--peer NAME] [--backend aioquic]``.
 
-Beside the same QUIC library alone, driven through the same socket with the same batches, and beside gRPC's asyncio
-streaming (no TLS), in turn, in one run. The bare peer puts its messages together and takes them apart in Python, Aqueduct
-does it in compiled code: a ratio above 1 for small messages says that. Times are of two processes on this machine. A
-channel that is open and idle costs its control stream: the figures with 100 and 1,000 live channels show where a
-library's cost grows with them.
+Aqueduct is compared in one run, in turn, with the same QUIC library alone, driven through the same socket with the same batches,
+and with gRPC's asyncio streaming (no TLS). The bare peer joins and separates messages in Python, Aqueduct in compiled code, so
+ratios above 1 are possible for small messages. Times are between two processes on this host. An idle open channel costs its
+control stream. The results with 100 and 1,000 live channels show how a library's cost grows with their number.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ UNREAD = 20
 
 # The library alone and gRPC's asyncio streaming.
 SCRIPTS = {"bare": "bare_quic", "grpc": "grpc_streams"}
-# What is measured, in what unit, and beside which peers with which goals.
+# The measurement, its unit, and its peers with their goals.
 QUESTIONS: list[tuple[str, dict[str, Any], str, dict[str, float | None]]] = [
     ("ordered, 64 KiB messages", {"what": "ordered", "size": BULK}, "megabytes", {"bare": 0.95, "grpc": 0.8}),
     ("ordered, 64 B messages", {"what": "ordered", "size": SMALL}, "messages", {"bare": 0.8, "grpc": None}),
@@ -45,7 +44,7 @@ QUESTIONS: list[tuple[str, dict[str, Any], str, dict[str, float | None]]] = [
 
 
 def measure(options: Options, script: str, directory: str, **question: Any) -> dict[str, float]:
-    """One peer's figures for one question."""
+    """Measure one peer for one question."""
     words = {"port": free_port(), "directory": directory, "backend": options.values.backend}
     with running(script, "serve", words):
         role = Role(script, "ask", {**words, "seconds": options.either(SECONDS, QUICK_SECONDS), **question})
@@ -80,13 +79,15 @@ def ask_all(report: Report, directory: str) -> None:
 
 
 def _named(report: Report, peer: str) -> str:
-    """A peer with the library that it is made of, where that may be chosen."""
+    """Return the name of a peer, with its library if that is selectable."""
     return f"bare {report.options.values.backend}" if peer == "bare" else peer
 
 
 def opening_costs_no_round_trip(report: Report, directory: str) -> None:
-    """Over a path of 20 ms a round trip, the time of an answer through a new channel beside one through an open one: a
-    round trip more would halve the ratio."""
+    """Compare a response through a new channel with one through an open channel, over a path with a 20 ms round trip.
+
+    If opening took an additional round trip, it would halve the ratio.
+    """
     for _ in range(report.options.pairs):
         times = {}
         for what in ("open", "again"):
@@ -112,7 +113,7 @@ def opening_costs_no_round_trip(report: Report, directory: str) -> None:
 
 
 def with_live_channels(report: Report, directory: str) -> None:
-    """The same with other channels open: each has a control stream; the peer has as many open streams."""
+    """Repeat with other channels open, each of which has a control stream. The peer has as many open streams."""
     for live in (1, 100, 1000):
         question = {"what": "ordered", "size": SMALL, "live": live}
         for _ in range(report.options.pairs):
@@ -135,7 +136,7 @@ def with_live_channels(report: Report, directory: str) -> None:
 
 
 def beside_unread_channels(report: Report, directory: str) -> None:
-    """Bulk on one channel beside others whose messages nobody reads, at default limits, beside the same bulk alone."""
+    """Compare bulk data on a channel next to others whose messages nobody reads, at default limits, with bulk data alone."""
     question = {"what": "ordered", "size": BULK}
     for _ in range(report.options.pairs):
         beside = measure(report.options, "aqueduct_channels", directory, **question, unread=UNREAD)["megabytes"]

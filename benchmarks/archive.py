@@ -1,10 +1,10 @@
-"""What does an archive cost: idle with very many recordings, and for each message that it records or replays?
+"""What does an archive cost, idle with a large number of recordings, and for each message that it records or replays?
 
 ``python benchmarks/archive.py [--json] [--quick] [--pairs N] [--only TEXT] [--write]``.
 
-Recording is compared with ``mainstem record`` and with Java's archive, which needs Java and the jar in build/reference; a replay
-with polling the same messages over IPC. The ratios of recording come twice: by the time that passed, and by the processor time of
-the program that records, which a busy host hardly changes.
+Recording is compared with ``mainstem record`` and with Java's archive, which needs Java and the jar in build/reference. A replay
+is compared with polling the same messages over IPC. There are two ratios for recording: one for the elapsed time, and one for the
+CPU time of the recording process, which is nearly independent of other load on the host.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BATCH = [MESSAGE] * 64
 COUNT, QUICK_COUNT = 200_000, 50_000
 TERM = "term-length=16m"
 STREAM, REPLAY_STREAM = 1001, 1002
-SUBSCRIBER_POSITION = 4  # the type of its counter
+SUBSCRIBER_POSITION = 4  # the type id of the subscriber position counter
 STALL_S = 60.0
 
 
@@ -47,14 +47,14 @@ STALL_S = 60.0
 
 
 class Cost(NamedTuple):
-    """What a message took: time that passed, and processor time of the one program."""
+    """The cost of a message: elapsed time, and CPU time of the measured process."""
 
     wall_us: float
     cpu_us: float
 
 
 def record_all(report: Report, directory: Path, pair: int) -> None:
-    """Each program records the same messages in turn, every other time in the opposite order."""
+    """Let each program record the same messages in turn. Reverse the order every other time."""
     programs = {
         OURS: lambda: record_with("mainstem", report, directory),
         "mainstem record": lambda: record_by_recorder(report, directory),
@@ -98,7 +98,7 @@ def record_by_recorder(report: Report, directory: Path) -> Cost:
 
 
 def publish_to(aeron: Aeron, pid: int, count: int) -> Cost:
-    """Publish twice as many messages, and measure the second half, from its first offer until the last one is recorded."""
+    """Publish twice as many messages. Measure the second half, from its first offer until the last message is recorded."""
     with aeron.add_exclusive_publication(f"aeron:ipc?{TERM}", STREAM) as publication:
         publish(publication, count)
         wait_recorded(aeron, publication.position)
@@ -143,7 +143,7 @@ def compare(report: Report, name: str, peer: str, ours: Cost, theirs: Cost, *, g
 
 
 def replay_all(report: Report, directory: Path, pair: int) -> None:
-    """What a local subscriber reads of a replay, and of a publication of the same messages."""
+    """Compare a local subscriber's reading of a replay with its reading of a publication of the same messages."""
     del pair
     count = report.options.either(COUNT, QUICK_COUNT)
     with (
@@ -165,7 +165,7 @@ def replay_all(report: Report, directory: Path, pair: int) -> None:
                 ours = Cost(wall_us, 1e6 * (cpu_s(server.pid) - cpu) / count)
             if is_measured:
                 show(report, "replay", ours)
-        # The publisher is a program of its own, as the archive is.
+        # The publisher runs in a separate process, as the archive does.
         words = [sys.executable, __file__, "--publish", f"{driver.directory}", "--pairs", "1"]
         with aeron.add_subscription("aeron:ipc", STREAM) as subscription:
             process = subprocess.Popen([*words, "--quick"] if report.options.quick else words)
@@ -177,14 +177,14 @@ def replay_all(report: Report, directory: Path, pair: int) -> None:
 
 
 def publish_until_taken(directory: str, count: int) -> None:
-    """What the other program does: it publishes all, and ends when they were read."""
+    """Publish all messages, and end when they have been read. This runs in the other process."""
     with Aeron.connect(directory) as aeron, aeron.add_exclusive_publication(f"aeron:ipc?{TERM}", STREAM) as publication:
         publish(publication, count)
         wait_recorded(aeron, publication.position)
 
 
 def read(subscription: Any, count: int) -> float:
-    """Poll ``count`` messages; return the seconds between the first and the last."""
+    """Poll ``count`` messages. Return the seconds between the first and the last."""
     found, began, deadline = 0, 0.0, time.monotonic() + STALL_S
     while found < count:
         new = len(subscription.poll_bytes(1000))
@@ -201,7 +201,7 @@ def read(subscription: Any, count: int) -> float:
 
 
 def many(report: Report, directory: Path, pair: int) -> None:
-    """The archive's processor time and memory, and how long requests take."""
+    """Measure the archive's CPU time, memory and response times with a large number of recordings."""
     del pair
     recordings, replays, sessions = report.options.either((1000, 100, 100), (100, 10, 10))
     settings = {
@@ -237,7 +237,7 @@ def many(report: Report, directory: Path, pair: int) -> None:
         for name, megabytes in memory_mb(server.pid).items():
             report.figure(f"memory, with all: {name} [MB]", megabytes)
         ask_all(report, clients, "idle")
-        # A message for each recording in turn, as fast as the rest of this loop lets them go.
+        # Send a message to each recording in turn, as fast as the rest of this loop permits.
         ask_all(report, clients, "with messages", streams)
 
 

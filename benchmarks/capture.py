@@ -1,10 +1,10 @@
-"""How fast is a capture read, and how fast do others read it? ``mainstem.capture`` beside tshark and scapy on the same file.
+"""How fast does ``mainstem.capture`` read a capture, compared with tshark and scapy on the same file?
 
-``python benchmarks/capture.py [--json] [--quick] [--pairs N] [--size 256m] [--only TEXT,...] [--peer NAME]``. The file is made
-anew. tshark prints the fields that we read as columns, and then all it knows as JSON; scapy takes each packet apart to UDP, for
-it does not know Aeron. Our times include making the frame index. Peers that are slow read a smaller file of the same
-making: a ratio is of packets a second. ``mainstem analyze`` stands beside those statistics of tshark that have its counts, both
-as a user types them.
+``python benchmarks/capture.py [--json] [--quick] [--pairs N] [--size 256m] [--only TEXT,...] [--peer NAME]``. The file is created
+anew. tshark prints the fields that we read as columns, and then everything it knows as JSON. scapy parses each packet up to UDP,
+because it does not know Aeron. Our times include creating the frame index. Slow peers read a smaller file with the same kind of
+content, so ratios use packets per second. ``mainstem analyze`` is compared with the tshark statistics that contain its counts,
+both as a user types them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ FIELDS = [
     *("frame.number", "frame.time_epoch", "ip.src", "udp.srcport", "aeron.data.session_id", "aeron.data.term_offset"),
     "aeron.nak.length",
 ]
-# The same counts and more: conversations, what was lost and asked for again, and how much of each kind in each second.
+# The counts of ``mainstem analyze`` and more: conversations, losses and retransmission requests, and the amount of each kind per
+# second.
 PER_SECOND = "io,stat,1," + ",".join(
     (
         "COUNT(aeron.data)aeron.data",
@@ -66,14 +67,14 @@ for packet in scapy.all.PcapReader(sys.argv[1]):
 
 
 def rows_of(part: CapturePartition, wanted: FrameSelection) -> tuple[int, int, float]:
-    """Rows of a part, the most memory that its process ever held in KiB, and the seconds of its processor."""
+    """Return the rows of a part, the peak memory of its process in KiB, and the seconds of CPU time."""
     start = time.process_time()
     rows = sum(batch.num_rows for batch in read(part, wanted))
     return rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time() - start
 
 
 def library(pool: ProcessPoolExecutor, path: Path) -> tuple[float, int, int, float]:
-    """Seconds, rows, the peak of one process, and the seconds of processors, of reading a file with two processes."""
+    """Read a file with two processes. Return the seconds, the rows, the peak memory of one process, and the seconds of CPU time."""
     wanted = FrameSelection(names=COLUMNS, bymux_ports=(MUX_PORT,))
     start, spent = time.perf_counter(), time.process_time()
     parts = plan(str(path), build(str(path)), wanted, min_parts=CORES)
@@ -91,7 +92,7 @@ def spark_session() -> Any:
 
 
 def with_spark(spark: Any, path: Path) -> float:
-    """Seconds of one query that reads the same columns."""
+    """Return the seconds of one query that reads the same columns."""
     Path(f"{path}.mainstem-index").unlink(missing_ok=True)
     start = time.perf_counter()
     frame = spark.read.format("mainstem.capture").options(bymuxPorts=MUX_PORT, minPartitions=CORES)
@@ -104,7 +105,7 @@ def with_spark(spark: Any, path: Path) -> float:
 
 
 def timed(command: list[str]) -> tuple[float, float]:
-    """Seconds by the clock and of processors that a program took."""
+    """Run a program. Return its wall-clock and CPU time in seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -122,7 +123,7 @@ def scapy(path: Path) -> tuple[float, float]:
 
 
 def peers(report: Report) -> dict[str, tuple[Callable[[Path], tuple[float, float]], float]]:
-    """By name: how it reads a file, and what part of the whole file it is given."""
+    """Return for each peer, by name, how it reads a file, and what share of the whole file it reads."""
     found: dict[str, tuple[Callable[[Path], tuple[float, float]], float]] = {}
     if "tshark" not in report.options.peers:
         report.skipped["tshark"] = "another was asked for"
@@ -142,7 +143,7 @@ def peers(report: Report) -> dict[str, tuple[Callable[[Path], tuple[float, float
 
 
 def beside_peers(report: Report, read_whole: Callable[[], tuple[float, float | None]], ours: str, made: Made) -> None:
-    """Pairs of a way to read the whole file (its seconds, and those of processors if they are known) and each peer."""
+    """Compare a way to read the whole file with each peer. ``read_whole`` returns the seconds, and the CPU seconds if known."""
     for _ in range(made.pairs):
         seconds, spent = read_whole()
         for name, (peer, share) in peers(report).items():
@@ -152,7 +153,7 @@ def beside_peers(report: Report, read_whole: Callable[[], tuple[float, float | N
             report.figure(f"{name}: packets/s", theirs)
             report.pair(f"{ours} / {name}", peer=name, ours=made.packets / seconds, theirs=theirs, goal=goal)
             if spent is not None:
-                # What a second of one processor does: the same on a machine that others use too.
+                # The rate per second of CPU time does not depend on what else the host does.
                 report.pair(
                     f"a processor's second / {name}",
                     peer=name,
@@ -163,7 +164,7 @@ def beside_peers(report: Report, read_whole: Callable[[], tuple[float, float | N
 
 @dataclass
 class Made:
-    """The file that is read, and parts of it for peers that are slow."""
+    """The created file, and parts of it for slow peers."""
 
     folder: Path
     size: int
@@ -174,7 +175,7 @@ class Made:
         self.packets = make(self.whole, self.size)
 
     def part(self, share: float) -> Path:
-        """A smaller file of the same making."""
+        """Return a smaller file with the same kind of content."""
         path = self.folder / f"{share}.pcap"
         if not path.exists():
             make(path, int(self.size * share))
@@ -182,7 +183,7 @@ class Made:
 
 
 def by_library(report: Report, pool: ProcessPoolExecutor, made: Made) -> None:
-    """Two processes and no Spark."""
+    """Read with two processes, without Spark."""
 
     def once() -> tuple[float, float]:
         seconds, rows, peak, spent = library(pool, made.whole)
@@ -197,7 +198,7 @@ def by_library(report: Report, pool: ProcessPoolExecutor, made: Made) -> None:
 
 
 def by_spark(report: Report, made: Made) -> None:
-    """A query in Spark, on as many cores."""
+    """Read with a Spark query on the same number of cores."""
 
     def once() -> tuple[float, None]:
         seconds = with_spark(spark, made.whole)
@@ -213,7 +214,7 @@ def by_spark(report: Report, made: Made) -> None:
 
 
 def analyze(report: Report, folder: Path) -> None:
-    """Whole commands: a report beside the tables that tshark prints."""
+    """Compare whole commands: a report, and the tables that tshark prints."""
     if "tshark" not in report.options.peers or not shutil.which("tshark"):
         report.skipped["tshark -z"] = "it is not installed, or another was asked for"
         return
@@ -254,7 +255,7 @@ def main() -> None:
 
 
 def growth(report: Report, pool: ProcessPoolExecutor, folder: Path, size: int) -> None:
-    """Whether time grows with size and no faster: seconds a byte of a file beside those of one four times larger."""
+    """Check that time grows no faster than size: seconds per byte of a file, compared with those of a file four times larger."""
     small, mixed = folder / "small.pcap", folder / "mixed.pcap"
     make(small, size // 4)
     make(mixed, size, mux=True)

@@ -1,7 +1,7 @@
-"""How cost grows: one curve for everything that there can be more of, with the memory beside it.
+"""How does cost grow? One curve, with its memory, for everything that can grow in number.
 
-``python benchmarks/growth.py [--only TEXT,...] [--pairs N] [--quick] [--write] [--json]``; ``--pairs`` is how often each point is
-measured, and ``--write`` draws the pictures of docs/growth.md (which needs matplotlib, of the group ``bench``).
+``python benchmarks/growth.py [--only TEXT,...] [--pairs N] [--quick] [--write] [--json]``. ``--pairs`` is the number of times
+that each point is measured. ``--write`` draws the pictures of docs/growth.md and requires matplotlib, from the group ``bench``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""How fast do two processes on one machine exchange messages over IPC, and how long does a round trip take?
+"""How fast do two processes on one host exchange messages over IPC, and how long does a round trip take?
 
 ``python benchmarks/ipc.py [--json] [--quick] [--pairs N] [--only TEXT] [--peer NAME]``.
 
-Beside pyaeron (when MAINSTEM_PYAERON_PYTHON names a Python that has it), pyzmq over ipc://
-and plain AF_UNIX sockets, in turn, in one run; and beside two limits: batches that are only copied, by two processes through
-shared memory (``memcpy``), and a compiled method that does nothing, called for each message (``an empty method``). What a driver
-takes of the processors is measured beside the reference driver, which MAINSTEM_AERONMD names, with the same client on both.
+Compared in one run, in turn, with pyaeron (if MAINSTEM_PYAERON_PYTHON names a Python that has it), pyzmq over ipc:// and plain
+AF_UNIX sockets, and with two upper limits: batches that two processes only copy through shared memory (``memcpy``), and one call
+per message of a compiled method that does nothing (``an empty method``). The CPU time of a driver is compared with the reference
+driver's, which MAINSTEM_AERONMD names, with the same client on both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ QUESTIONS = [
     Question(name="1 KiB, batches", size=1024, mode="batch", goals={"pyaeron": 1.0, "memcpy": 0.8}),
     Question(name="round trip, 32 B", size=32, mode="round trip", goals={"pyaeron": 1.5}),
 ]
-# By the name of the question: size and mode.
+# Size and mode, by the name of the question.
 OF_DRIVERS = {
     "driver's processor time, 32 B, a call a message": (32, "call"),
     "driver's processor time, 32 B, batches": (32, "batch"),
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def compare_drivers(report: Report) -> None:
-    """What each driver takes of the processors while our client publishes."""
+    """Compare the CPU time of each driver while our client publishes."""
     asked = [name for name in OF_DRIVERS if name in report.options.parts]
     if "reference" not in report.options.peers or not asked:
         return

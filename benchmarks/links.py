@@ -1,10 +1,10 @@
-"""What arrives over a link with loss and delay, and at many receivers: beside pyaeron, that is the reference driver and its client.
+"""Throughput over a link with loss and delay, and to many receivers, compared with pyaeron: the reference driver and its client.
 
 ``python benchmarks/links.py [--json] [--quick] [--pairs N] [--only TEXT] [--peer NAME]``.
 
-Messages of 1 KiB, a call a message, by both with the same Python around each call; the publication and each receiving host have a
-driver of their own, with its defaults. A relay loses and delays datagrams, the same frames for both. pyaeron is in the Python that
-MAINSTEM_PYAERON_PYTHON names.
+Both send messages of 1 KiB with one call per message, from the same Python. The publication and each receiving host have their
+own driver with default settings. A relay loses and delays datagrams, the same frames for both. MAINSTEM_PYAERON_PYTHON names the
+Python that has pyaeron.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DESTINATIONS = 20
 
 @dataclass(frozen=True)
 class Link:
-    """One line of the report, and what measures it: messages a second of a peer."""
+    """One line of the report, and the function that measures a peer's messages per second."""
 
     name: str
     rate: Callable[[Peer, float], float]

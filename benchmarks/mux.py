@@ -1,8 +1,8 @@
-"""What does a multiplexer cost, and what do others? bymux and Jmux beside raw asyncio TCP, h2, rsocket and gRPC's aio.
+"""What does a multiplexer cost? Compares bymux and Jmux with raw asyncio TCP, h2, rsocket and gRPC's aio.
 
-``python benchmarks/mux.py [--json] [--quick] [--pairs N] [--only TEXT] [--peer NAME]``. Two processes over one loopback
-connection without TLS, the same event loop on both sides (asyncio's own, or uvloop where the question says so); each ratio is taken
-between two runs that followed one another.
+``python benchmarks/mux.py [--json] [--quick] [--pairs N] [--only TEXT] [--peer NAME]``. Two processes use one loopback connection
+without TLS, with the same event loop on both sides (asyncio's own, or uvloop if the question says so). Each ratio is taken from
+two consecutive runs.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ BESIDE = "beside bulk, and idle streams"
 
 @dataclass(kw_only=True)
 class Question:
-    """One row: a mode (``ours``, where it differs for us), and what the ratio to each peer should reach: its median, and its
-    ``lowest`` pair."""
+    """One row: a mode (``ours`` if Mainstem's differs), and the goals of the ratio to each peer.
+
+    ``peers`` has goals for the median, ``lowest`` goals for each pair.
+    """
 
     name: str
     mode: str
@@ -49,8 +51,8 @@ QUESTIONS = [
     Question(
         name="64 B messages, each flushed", mode="small", peers={"tcp": None, "h2": 3.0, "rsocket": None, "grpc": None}
     ),
-    # The row above lets bymux gather what is written in one turn of the loop, as its `drain` promises no more; here each
-    # message is a system call of its own, as it is for raw TCP and h2 in both rows.
+    # In the row above, bymux can combine the writes of one turn of the loop, because its `drain` promises no more. In this row
+    # each message is a separate system call, as it is for raw TCP and h2 in both rows.
     Question(name="64 B messages, each a system call", mode="small", ours="flushed", peers={"tcp": 0.9, "h2": None}),
     Question(
         name="64 B requests, 1 in flight",
@@ -71,7 +73,7 @@ MIXED_P99_MS, MIXED_GOAL = 2.0, 1.0
 
 
 def measure(peer: str, mode: str, streams: int, seconds: float, loop: str = "asyncio") -> dict[str, Any]:
-    """One run: a server, a client, the client's figures."""
+    """Run a server and a client once. Return the client's results."""
     port = free_port(socket.SOCK_STREAM)
     options = {"mode": mode, "streams": streams, "seconds": seconds, "port": port, "loop": loop}
     with running(f"mux_{peer}", "server", options):
@@ -121,7 +123,7 @@ def main() -> None:
 
 
 def beside(report: Report, pairs: int, seconds: float) -> None:
-    """A small message beside bulk, and beside a thousand idle streams."""
+    """Measure a small message next to bulk data, and next to a thousand idle streams."""
     for _ in range(pairs):
         mixed = measure("mainstem", "mixed", 1, seconds)
         report.pair(

@@ -1,10 +1,10 @@
-"""What do recordings cost elsewhere: over ``mainstem serve``, in an object store, while they are shipped, and by the thousand?
+"""What do remote recordings cost: through ``mainstem serve``, in an object store, while they are shipped, and by the thousand?
 
 ``python benchmarks/places.py [--json] [--quick] [--pairs N] [--only serve,s3,shipping,planning,live]``.
 
-The peer of a scan over a server is the scan of the mapped files; of one in an object store, pyarrow's scan of the same rows in
-Parquet in the same store. ``MAINSTEM_S3_SERVER`` is a command with ``{folder}`` and ``{port}`` that starts an S3 server; without it
-moto is used, which is slow itself. Client and server share the cores of the machine.
+A scan through a server is compared with the scan of the mapped files, and a scan in an object store with pyarrow's scan of the
+same rows in Parquet in the same store. ``MAINSTEM_S3_SERVER`` is a command with ``{folder}`` and ``{port}`` that starts an S3
+server. The default is moto, which is slow itself. Client and server share the host's cores.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ LIVE_GOAL = 1 / 1.3
 PLAN_GOAL_S, IDLE_GOAL_S = 5.0, 0.2
 RECORDINGS, GROWING, FILES = 10_000, 100, 1024
 RECORD_SECONDS, QUICK_SECONDS = 6, 3
-# A second, and more than a recorder takes: the publisher is held back by it, and by no rate of its own.
+# Per second, and more than a recorder can take, so that the recorder limits the publisher, not the publisher's own rate.
 MOST_MESSAGES = 100_000_000
 PEERS = Path(__file__).parent / "peers"
 KEYS = {"access_key": "S3RVER", "secret_key": "S3RVER", "region": "us-east-1", "scheme": "http"}
 
 
 def scan_seconds(place: Path | str, options: dict[str, str] | None = None) -> tuple[float, int]:
-    """Every row of every column, as Arrow batches; the seconds, and the rows."""
+    """Scan every row of every column as Arrow batches. Return the seconds and the number of rows."""
     started = time.perf_counter()
     with mainstem.open_recordings(place, options) as recordings:
         rows = sum(batch.num_rows for batch in recordings.scan().to_batches())
@@ -57,7 +57,7 @@ def scan_seconds(place: Path | str, options: dict[str, str] | None = None) -> tu
 
 @contextmanager
 def served(path: Path) -> Iterator[str]:
-    """The URL of ``mainstem serve`` of a directory."""
+    """Serve a directory with ``mainstem serve``. Yield the URL."""
     command = [sys.executable, "-m", "mainstem", "serve", str(path), "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
@@ -69,7 +69,7 @@ def served(path: Path) -> Iterator[str]:
 
 @contextmanager
 def s3_server(folder: Path) -> Iterator[dict[str, str]]:
-    """An S3 server with a bucket ``tides``; the options of a client."""
+    """Run an S3 server with a bucket ``tides``. Yield the options for a client."""
     port = free_port(socket.SOCK_STREAM)
     moto = f"{sys.executable} -m moto.server -p {{port}}"
     command = os.environ.get("MAINSTEM_S3_SERVER", moto).format(folder=folder, port=port)
@@ -128,7 +128,7 @@ def s3(folder: Path, report: Report) -> None:
             region=options["region"], endpoint=f"http://{options['endpoint_override']}",
             client_options={"allow_http": True, "timeout": "300s"},
         )  # fmt: skip
-        # In one request: not every small server takes a file in parts.
+        # In one request, because some small servers do not support multipart uploads.
         obstore.put(store, "rows.parquet", folder / "rows.parquet", use_multipart=False)
         for file in path.iterdir():
             if file.stat().st_size:
@@ -150,7 +150,7 @@ def s3(folder: Path, report: Report) -> None:
 
 
 def recorded_rate(folder: Path, seconds: int, *, ships: bool) -> float:
-    """Messages a second that a recorder takes of a publisher that offers more."""
+    """Return the messages per second that a recorder takes from a publisher that offers more."""
     out, store = folder / "shipping" / "rec", folder / "shipping" / "store"
     with MediaDriver.launch() as driver:
         record = [sys.executable, "-m", "mainstem", "record", "aeron:ipc", "-s", "1001", "-o", str(out)]
@@ -174,7 +174,7 @@ def shipping(folder: Path, report: Report) -> None:
     seconds = report.options.either(RECORD_SECONDS, QUICK_SECONDS)
     recorded_rate(folder, seconds, ships=True)
     for pair in range(report.options.pairs):
-        # Now one first, now the other.
+        # Alternate the order.
         order = (True, False) if pair % 2 else (False, True)
         rates = {ships: recorded_rate(folder, seconds, ships=ships) for ships in order}
         report.pair(
@@ -185,7 +185,7 @@ def shipping(folder: Path, report: Report) -> None:
 
 
 def planning(folder: Path, report: Report) -> None:
-    """Ten thousand recordings of which a hundred grow, within the descriptors of a usual shell."""
+    """Plan ten thousand recordings, of which a hundred grow, within the file-descriptor limit of a typical shell."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable
     from tests.support.many_recordings import make_recordings
 
@@ -206,7 +206,7 @@ def planning(folder: Path, report: Report) -> None:
             end = reader.latestOffset(begin, ReadAllAvailable())
             reader.partitions(begin, end)
             first = time.perf_counter() - started
-            # As Spark keeps it.
+            # Convert the offset as Spark stores it.
             end = json.loads(json.dumps(end))
             started = time.perf_counter()
             assert reader.latestOffset(end, ReadAllAvailable()) == end
@@ -221,7 +221,7 @@ def planning(folder: Path, report: Report) -> None:
 
 
 def live(folder: Path, report: Report) -> None:
-    """From offer to row, of a query of the directory and of one over ``mainstem serve``, in turn."""
+    """Measure the time from offer to row for a query of the directory and for one through ``mainstem serve``, in turn."""
     import numpy as np
 
     from mainstem.spark import create_session
@@ -260,7 +260,7 @@ def live(folder: Path, report: Report) -> None:
                     place = url if kind == "serve" else str(path)
                     delays[kind] = offer_to_row(place, own / "checkpoint", publish)
                 report.figure(f"{kind}: offer to row, p50 [ms]", delays[kind] * 1e3)
-            if pair:  # the JVM compiles in the first
+            if pair:  # the JVM compiles during the first
                 report.pair(
                     "offer to row over serve, p50", peer="local", ours=delays["serve"], theirs=delays["local"],
                     goal=LIVE_GOAL, smaller_is_better=True,
@@ -277,7 +277,7 @@ def main() -> None:
             with tempfile.TemporaryDirectory(prefix="mainstem-bench-", dir=os.environ.get("MAINSTEM_BENCH")) as folder:
                 parts[name](Path(folder), report)
     finally:
-        # What was measured before something went wrong counts all the same.
+        # Report the results measured so far even if a later part fails.
         report.print()
 
 

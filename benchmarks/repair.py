@@ -1,12 +1,12 @@
-"""What does the repair of loss cost: time, requests and bytes that are sent again?
+"""What does repairing loss cost in time, requests and retransmitted bytes?
 
 ``python benchmarks/repair.py [--json] [--table] [--quick] [--pairs N] [--loss 0.01,...]
 [--ways unicast,multicast] [--delays 0,50] [--senders reference,mainstem]``.
 
-A publication under a reference driver, or under Mainstem's (``--senders``), sends through a relay that loses data and nothing
-else. The same frames are lost for Mainstem's receiver and for the reference's, one after the other, in one run: a pair a seed.
-Over multicast three receivers lose frames independently of one another. Every driver runs with its defaults. The binary of the
-reference driver is named by MAINSTEM_AERONMD.
+A publication under a reference driver, or under Mainstem's (``--senders``), sends through a relay that loses only data. In one
+run, Mainstem's receiver and the reference's, one after the other, lose the same frames: one pair per seed. Over multicast, three
+receivers lose frames independently. Every driver runs with default settings. MAINSTEM_AERONMD names the binary of the reference
+driver.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOSSES = [0.01, 0.02, 0.05, 0.1, 0.2]
-# Three take a quarter of an hour; most of it is the reference's receiver, one gap at a time.
+# Three take a quarter of an hour, mostly for the reference's receiver, which repairs one gap at a time.
 SEEDS = 3
 LENGTH = 200
 STREAM = 1001
-# A round trip of 100 ms leaves no more than ten windows a second, and the reference's receiver repairs ten gaps a second.
+# A round trip of 100 ms limits the rate to ten windows per second, and the reference's receiver repairs ten gaps per second.
 MESSAGES, DELAYED_MESSAGES = 100_000, 5_000
 RECEIVERS = 3  # over multicast
 FIRST_PORT = 21_000
 PATIENCE_S = 300.0
 SETTLE_S = 0.2
-# As many bytes again as the reference's receiver has sent, and a tenth more.
+# Retransmit at most 10% more bytes than the reference's receiver causes.
 BYTES_GOAL = 1 / 1.1
 
 
@@ -64,7 +64,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Driver:
-    """A media driver, by a client of it."""
+    """A media driver, through one of its clients."""
 
     aeron: mainstem.Aeron
 
@@ -74,7 +74,7 @@ class Driver:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one transfer took."""
+    """The cost of one transfer."""
 
     seconds: float
     naks: int
@@ -83,26 +83,26 @@ class Cost:
 
 @dataclass
 class Outcome:
-    """The transfers of one case: receiver, then one pair for each seed."""
+    """The transfers of one case: by receiver, then one pair per seed."""
 
     costs: dict[str, list[Cost]] = field(default_factory=lambda: {"mainstem": [], "reference": []})
 
 
 @contextmanager
 def driver(kind: str) -> Iterator[Driver]:
-    """A driver of one implementation, with a client, until the block ends."""
+    """Run a driver of one implementation, with a client, until the block ends."""
     with launched(kind) as process, mainstem.Aeron.connect(process.directory) as aeron:
         yield Driver(aeron)
 
 
 def relay(case: Case, port: int, seed: int) -> AbstractContextManager[None]:
-    """The lossy way between ``port`` and the next one, or among groups."""
+    """Return a lossy relay between ``port`` and the next one, or between groups."""
     way: dict[str, Any] = {"back": port + 1} if case.way == "unicast" else {"branches": RECEIVERS}
     return relaying(port=port, loss=case.loss, delay_ms=case.delay_ms, seed=seed, **way)
 
 
 def channels(case: Case, port: int) -> tuple[str, list[str]]:
-    """Where the publication sends, and where each subscription receives."""
+    """Return the publication's channel, and each subscription's."""
     if case.way == "unicast":
         return f"aeron:udp?endpoint=127.0.0.1:{port}", [f"aeron:udp?endpoint=127.0.0.1:{port + 1}"]
     groups = [f"aeron:udp?endpoint=224.20.30.{11 + 2 * i}:{port}|interface=localhost" for i in range(RECEIVERS)]
@@ -110,7 +110,7 @@ def channels(case: Case, port: int) -> tuple[str, list[str]]:
 
 
 def carry(case: Case, near: Driver, far: Driver, port: int, seed: int) -> Cost:
-    """One transfer from ``near`` to ``far``: every message, in order, at every receiver."""
+    """Transfer every message from ``near`` to ``far``, in order, to every receiver."""
     there, here = channels(case, port)
     messages = DELAYED_MESSAGES if case.delay_ms else MESSAGES
     deadline = time.monotonic() + PATIENCE_S
@@ -149,7 +149,7 @@ def carry(case: Case, near: Driver, far: Driver, port: int, seed: int) -> Cost:
                 if time.monotonic() > deadline:
                     raise SystemExit(f"{case.name}: {received} of {messages} arrived")
         seconds = time.monotonic() - begin
-        # What is still under way was asked for by this transfer.
+        # Wait for retransmissions that are still in flight, which this transfer requested.
         time.sleep(SETTLE_S + 2 * case.delay_ms / 1000)
         return Cost(
             seconds,
@@ -189,7 +189,7 @@ def add(report: Report, case: Case, outcome: Outcome) -> None:
 
 
 def row(case: Case, outcome: Outcome) -> str:
-    """A line of the table in docs/performance.md: medians of the seeds, and the reference's divided by Mainstem's."""
+    """Return a line of the table in docs/performance.md: medians over the seeds, and the reference's divided by Mainstem's."""
     cells = [case.sender, case.way, f"{case.delay_ms} ms", f"{case.loss:.0%}"]
     for figure in (
         lambda cost: cost.seconds,
@@ -207,7 +207,7 @@ def row(case: Case, outcome: Outcome) -> str:
 
 
 def _several(convert: Callable[[str], T]) -> Callable[[str], list[T]]:
-    """Reads values with commas between them; argparse names the one that is wrong."""
+    """Return a parser for comma-separated values. argparse reports the invalid one."""
 
     def several(text: str) -> list[T]:
         return [convert(word) for word in text.split(",")]

@@ -1,4 +1,4 @@
-"""Every benchmark, one after the other, in one run.
+"""Run every benchmark, one after another.
 
 ``python benchmarks/run.py [--json] [--quick] [--pairs N]``.
 """

@@ -1,10 +1,10 @@
-"""How fast do recordings become rows of Spark, and how long after its offer is a message a row?
+"""How fast does Spark turn recordings into rows, and how long does a message take from its offer to its row?
 
 ``python benchmarks/spark.py [--json] [--quick] [--pairs N] [--only scan,json,stream,live,latency]``.
 
-The scan stands beside Spark's own readers on the same rows in Parquet (payloads that do not compress) and on the same bytes by
-binaryFile; messages of JSON, decoded as ``mainstem ingest`` does, beside Spark's reader of the same lines. What is live runs beside
-its own publisher, driver and recorder on the same cores.
+The scan is compared with Spark's own readers: of the same rows in Parquet (with payloads that do not compress), and of the same
+bytes through binaryFile. JSON messages, decoded as ``mainstem ingest`` does, are compared with Spark's reader of the same lines.
+Live queries share the cores with their own publisher, driver and recorder.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SIZE, QUICK_SIZE = 1 << 30, 256 << 20
-# A JVM compiles what runs often, for as long as it is new to it: on two cores the first eight readings of each get quicker.
-# How well it does so is chance: so the scan is measured in several.
+# A JVM compiles hot code while it is new: on two cores the first eight runs of each reader get faster. How well it compiles is
+# partly chance, so the scan is measured in several sessions.
 WARM_UPS = 8
 JSON_SIZE, QUICK_JSON_SIZE, JSON_BYTES = 256 << 20, 32 << 20, 1024
 JSON_SCHEMA = (
@@ -42,7 +42,7 @@ JSON_SCHEMA = (
 )
 SCAN_SESSIONS = 3
 FRAME = 288
-# The goals of the pipeline.
+# The pipeline's goals.
 SCAN_GOAL, PARQUET_GOAL, JSON_GOAL = 1.3, 1.2, 1.5
 CATCH_UP_GOAL = 700_000
 LIVE_GOAL = 300_000
@@ -64,7 +64,7 @@ def noop(df: Any) -> Callable[[], object]:
 
 
 def prepare(spark: Any, folder: Path, report: Report) -> None:
-    """The recording, and the same rows in Parquet, in files of the size that Spark's own sources like best."""
+    """Create the recording, and the same rows in Parquet, in files of the size that suits Spark's own sources best."""
     rows = make(folder / "recordings", report.options.either(SIZE, QUICK_SIZE))
     recording = (
         spark.read.format("mainstem.recording").option("partitionBytes", "128m").load(str(folder / "recordings"))
@@ -74,7 +74,7 @@ def prepare(spark: Any, folder: Path, report: Report) -> None:
 
 
 def scan(spark: Any, folder: Path, report: Report) -> None:
-    """The same rows, from a recording and from Parquet; pair by pair."""
+    """Read the same rows from a recording and from Parquet, pair by pair."""
     path = folder / "recordings"
     recording = spark.read.format("mainstem.recording").load(str(path))
     parquet = spark.read.parquet(str(folder / "rows"))
@@ -91,7 +91,7 @@ def scan(spark: Any, folder: Path, report: Report) -> None:
 
 
 def other_scans(spark: Any, folder: Path, report: Report) -> None:
-    """Of the same recording: beside its bytes alone, with few columns, counted, and into Parquet."""
+    """Scan the same recording as bytes only, with few columns, as a count, and into Parquet."""
     path = folder / "recordings"
     recording = spark.read.format("mainstem.recording").load(str(path))
     parquet = spark.read.parquet(str(folder / "rows"))
@@ -116,7 +116,7 @@ def other_scans(spark: Any, folder: Path, report: Report) -> None:
 
 
 def reading(number: int) -> bytes:
-    """A message of 1 KiB: what a sensor says, and a remark that fills it up."""
+    """Return a message of 1 KiB: a sensor reading, padded with a remark."""
     value = {
         "sensor": number,
         "site": f"quay-{number % 40}",
@@ -132,7 +132,7 @@ def reading(number: int) -> bytes:
 
 
 def decoded(spark: Any, folder: Path, report: Report) -> None:
-    """Typed rows of the same JSON: of messages of a recording, and of lines of a file."""
+    """Read the same JSON as typed rows from a recording's messages and from the lines of a file."""
     path, lines = folder / "json-recordings", folder / "lines.json"
     rows = make(path, report.options.either(JSON_SIZE, QUICK_JSON_SIZE), JSON_BYTES, text=reading)
     per_term = rows // (report.options.either(JSON_SIZE, QUICK_JSON_SIZE) // TERM)
@@ -160,7 +160,7 @@ def decoded(spark: Any, folder: Path, report: Report) -> None:
 
 
 def stream(spark: Any, folder: Path, report: Report) -> None:
-    """A streaming query that begins far behind."""
+    """Run a streaming query that starts far behind."""
     path = folder / "recordings"
     if not path.exists():
         make(path, report.options.either(SIZE, QUICK_SIZE))
@@ -179,7 +179,7 @@ def stream(spark: Any, folder: Path, report: Report) -> None:
 
 @contextmanager
 def recorded(folder: Path, rate: int, run_seconds: float) -> Iterator[tuple[Path, Any]]:
-    """A driver and a recorder at work; the recordings, and what starts a publisher."""
+    """Run a driver and a recorder. Yield the recordings' directory and a function that starts a publisher."""
     path = folder / f"live-{rate}"
     Recorder(path).close()
     with MediaDriver.launch() as driver:
@@ -190,7 +190,7 @@ def recorded(folder: Path, rate: int, run_seconds: float) -> Iterator[tuple[Path
             started: list[Any] = []
 
             def publish() -> Any:
-                """Starts the publisher: when the query is ready."""
+                """Start the publisher. Call this once the query is ready."""
                 command = [sys.executable, str(PEERS / "paced_stream.py"), *arguments]
                 started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
                 return started[-1]
@@ -214,7 +214,7 @@ def is_recorded(path: Path, position: int) -> bool:
 
 
 def live(spark: Any, folder: Path, report: Report) -> None:
-    """At the rate of the goal: how far is the query behind when the publisher ends?"""
+    """Publish at the goal's rate, and measure how far the query is behind when the publisher ends."""
     with recorded(folder, LIVE_GOAL, report.options.either(LIVE_SECONDS, QUICK_SECONDS)) as (path, publish):
         source = spark.readStream.format("mainstem.recording").load(str(path))
         query = source.writeStream.format("noop").option("checkpointLocation", str(folder / "live")).start()
@@ -223,7 +223,7 @@ def live(spark: Any, folder: Path, report: Report) -> None:
         _, published, position, took = publisher.stdout.readline().split()
         behind = lag(query, path)
         if not behind:
-            # Not one micro-batch ended meanwhile: it is behind by everything.
+            # If no micro-batch has ended, the query is behind by everything.
             behind = [Lag(0, 0, int(position), float(took))]
         unrecorded = int(position) - behind[0].recorded_position
         query.processAllAvailable()
@@ -242,7 +242,7 @@ def live(spark: Any, folder: Path, report: Report) -> None:
 
 
 def latency(spark: Any, folder: Path, report: Report) -> None:
-    """From the offer of a message to the moment its row is in a sink's hands."""
+    """Measure the time from the offer of a message until a sink receives its row."""
     import numpy as np
 
     taken: list[Any] = []
@@ -287,7 +287,7 @@ def main() -> None:
     report = Report(options=options)
     with tempfile.TemporaryDirectory(prefix="mainstem-bench-") as folder:
         config = {"spark.driver.memory": "2g", "spark.local.dir": folder, "spark.sql.shuffle.partitions": "2"}
-        # Rows are counted from the progress of every micro-batch.
+        # Rows are counted from the progress of all micro-batches.
         config["spark.sql.streaming.numRecentProgressUpdates"] = "100000"
         try:
             for part in (part for name in options.parts for part in parts[name]):
@@ -297,7 +297,7 @@ def main() -> None:
                 finally:
                     stop(spark)
         finally:
-            # What was measured before something went wrong is told all the same.
+            # Report the results measured so far even if a later part fails.
             report.print()
 
 

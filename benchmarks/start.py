@@ -1,7 +1,7 @@
-"""How long does a media driver take from its command to the moment that a client may connect?
+"""How long does a media driver take from its command until clients can connect?
 
-``python benchmarks/start.py [--json] [--quick] [--pairs N]``. Each is a process with its defaults and one thread, started in turn.
-The reference driver is named by MAINSTEM_AERONMD.
+``python benchmarks/start.py [--json] [--quick] [--pairs N]``. Each driver is a process with default settings and one thread. The
+drivers are started in turn. MAINSTEM_AERONMD names the reference driver.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 ``python benchmarks/udp.py [--json] [--quick] [--pairs N] [--only TEXT] [--peer NAME]``.
 
-Beside pyaeron (when MAINSTEM_PYAERON_PYTHON names a Python that has it), pyzmq over tcp://
-and plain UDP sockets (which lose: only what arrives counts), in turn, in one run. Every Aeron driver runs with its defaults.
+Compared in one run, in turn, with pyaeron (if MAINSTEM_PYAERON_PYTHON names a Python that has it), pyzmq over tcp:// and plain
+UDP sockets (which lose data, so only received messages count). Every Aeron driver runs with default settings.
 """
 
 from __future__ import annotations

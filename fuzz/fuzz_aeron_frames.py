@@ -1,4 +1,4 @@
-"""Aeron's frames: any datagram is frames or refused by a named rule, frames come back as they were, and each has a text."""
+"""Aeron's frames: any datagram is frames or refused by a named rule. Frames encode to the same bytes and have a text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SEEDS = [
 
 
 def target(data: bytes) -> None:
-    """One input."""
+    """Process one input."""
     assert len(frame_text(data).splitlines()) == 1
     try:
         frames = decode_datagram(data)
@@ -54,7 +54,7 @@ def target(data: bytes) -> None:
     try:
         encoded = laid_out(frames)
     except LocalProtocolError as error:
-        if error.rule != "ERR text":  # a text that is not UTF-8 grows where it is replaced
+        if error.rule != "ERR text":  # replacing invalid UTF-8 makes the text longer
             raise
         return
     again = decode_datagram(encoded)
@@ -63,7 +63,7 @@ def target(data: bytes) -> None:
 
 
 def laid_out(frames: Sequence[Frame]) -> bytes:
-    """A datagram of these frames. Padding is its header alone only at the end; before other frames its body is there."""
+    """Return a datagram of these frames. A padding frame has only its header at the end, but also its body before other frames."""
     before = b"".join(
         frame.encode().ljust(frame.aligned_length if isinstance(frame, Pad) else 0, b"\0") for frame in frames[:-1]
     )

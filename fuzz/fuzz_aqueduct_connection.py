@@ -1,7 +1,7 @@
-"""A whole Aqueduct connection under a peer that writes anything: it lives, or ends by a named rule, within its limits.
+"""A whole Aqueduct connection under a peer that writes anything: it survives, or ends by a named rule, within its limits.
 
-The input is a script: what to do (a stream's bytes, a reset, a datagram, time, something the application does), and
-with what. Half of the streams begin as a well-behaved peer's would, so that the input reaches beyond the greeting.
+The input is a script of actions (a stream's bytes, a reset, a datagram, time, an action of the application) and their data. Half
+of the streams begin like those of a well-behaved peer, so that the input reaches beyond the handshake.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HELLO = VERSION_BYTES + encode_frame(CONNECTION_CONTROL, ())
 
 
 def target(data: bytes) -> None:
-    """One input."""
+    """Process one input."""
     if len(data) < 2:
         return
     is_client = bool(data[0] & 1)

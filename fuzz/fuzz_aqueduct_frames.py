@@ -1,5 +1,4 @@
-"""Aqueduct's frame reader: any bytes are frames, the beginning of one, or refused by a named rule; pieces change
-nothing."""
+"""Aqueduct's frame reader: any bytes are frames, the beginning of one, or refused by a named rule, however they are split."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ def read(data: bytes, pieces: int) -> tuple[list[Frame], str]:
 
 
 def target(data: bytes) -> None:
-    """One input."""
+    """Process one input."""
     whole, rule = read(data, max(1, len(data)))
     assert (whole, rule) == read(data, 1), "reading depends on how the bytes were cut"
     for frame in whole:

@@ -1,4 +1,4 @@
-"""Messages of Aeron Archive: any bytes are a message or refused by a named rule, and a message comes back as it was."""
+"""Messages of Aeron Archive: any bytes are a message, which encodes to the same bytes, or refused by a named rule."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SEEDS = [each.encode(**sample(each)) for each in TYPES]
 
 
 def target(data: bytes) -> None:
-    """One input."""
+    """Process one input."""
     reader = MessageReader()
     message = reader.read(data)
     if message is None:
@@ -19,7 +19,7 @@ def target(data: bytes) -> None:
         assert reader.refused.total() == 1
         return
     if any(isinstance(value, str) and not value.isascii() for value in message.values.values()):
-        return  # characters that are not ASCII were replaced
+        return  # non-ASCII characters were replaced
     encoded = message.type.encode(**message.values)
     assert decode(encoded) == message
     assert encoded[6] == SCHEMA_VERSION

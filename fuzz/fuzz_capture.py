@@ -1,4 +1,4 @@
-"""Captures: whatever a file holds, it is read to its end, and no row is made of what lies outside."""
+"""Captures: whatever a file contains, the reader reads it to its end and creates no row from bytes outside a packet."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _ETHERNET = bytes(12)
 _PPP = b"\x11\0\0\1" + struct.pack(">H", 2 + len(_ip(_UDP, 17))) + b"\0\x21" + _ip(_UDP, 17)
 _GENEVE = struct.pack(">HHHH", 1, 6081, 20 + len(_INNER), 0) + struct.pack(">BBHII", 1, 0, 0x6558, 0x500, 7) + _INNER
 _GPE = struct.pack(">HHHH", 1, 4790, 16 + len(_ip(_UDP, 17)), 0) + struct.pack(">II", 0x0C000001, 0) + _ip(_UDP, 17)
-# Every kind of link, and what may stand between it and an IP packet.
+# Every link type, and everything that can precede an IP packet.
 SEEDS += [
     _pcap(
         _ETHERNET + b"\x08\0" + _ip(_UDP, 17),
@@ -88,7 +88,7 @@ _PATH = os.path.join(tempfile.mkdtemp(prefix="mainstem-fuzz-"), "capture.pcap")
 
 
 def target(data: bytes) -> None:
-    """One input."""
+    """Process one input."""
     with open(_PATH, "wb") as file:
         file.write(data)
     index = build(_PATH)

@@ -1,4 +1,4 @@
-"""Channel URIs: any text is a channel, each of whose parameters has a value, or refused by an error that names the place."""
+"""Channel URIs: any text is a channel with a value for each parameter, or refused by an error that names the location."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEEDS = [
 
 
 def target(data: bytes) -> None:
-    """One input."""
+    """Process one input."""
     text = data.decode(errors="surrogateescape")
     with suppress(ChannelUriError):
         check_channel(text)

@@ -1,6 +1,6 @@
-"""The CnC file: whatever another process left in it, it is refused, or each of its parts is read to its end by named errors.
+"""CnC files: whatever another process left in one, it is refused, or each of its parts is read to its end or a named error.
 
-The input changes a file of a driver with counters, errors, commands and responses (patching.py).
+The input changes the file of a driver with counters, errors, commands and responses (patching.py).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ SEEDS = [
 
 
 def target(data: bytes) -> None:
-    """One input."""
+    """Process one input."""
     read_losses(AtomicBuffer(bytearray(patched(LOSSES, data).ljust(1024, b"\0"))))
     files = MemoryFiles()
     files.write_bytes(cnc_path(DIRECTORY), patched(FILE, data))
@@ -83,7 +83,7 @@ def target(data: bytes) -> None:
     for _ in range(64):
         if receiver.receive(lambda *_: None, 10) <= 0:
             break
-    # A record of an impossible length is an error; so is a head or a tail between two records.
+    # An impossible record length is an error, and so is a head or a tail inside a record.
     with suppress(ValueError):
         cnc.to_driver.read(lambda *_: None)
     with suppress(ValueError):

@@ -1,6 +1,6 @@
-"""Messages of every format that needs no schema: each is rows or a problem, under inferred columns and others.
+"""Messages in every format that needs no schema: each becomes rows or a problem, with inferred columns and with others.
 
-The first byte names the codec, and the second one is what the messages are split at.
+The first byte selects the codec. The second is the byte at which to split the messages.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SEEDS = [b"\0;" + b";".join(JSON), b"\1;5,x;0x5,y;1e400,", b"\2\xff" + PACKED, b
 
 
 def target(data: bytes) -> None:
-    """One input."""
+    """Process one input."""
     if len(data) < 2:
         return
     codec, messages = CODECS[data[0] % len(CODECS)], data[2:].split(data[1:2])

@@ -1,6 +1,6 @@
-"""Commands of clients and responses of the driver: any record is one that comes back as it was, or malformed.
+"""Commands of clients and responses of the driver: any record is malformed, or encodes to the same bytes.
 
-The first byte chooses the type; above those that there are it is an unknown one.
+The first byte selects the type. Values above the existing types are unknown types.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SEEDS = [bytes([_NUMBERS[message.TYPE]]) + message.encode() for message in _MESS
 
 
 def target(data: bytes) -> None:
-    """One input."""
+    """Process one input."""
     if not data:
         return
     decode, kind = KINDS[data[0] % len(KINDS)]

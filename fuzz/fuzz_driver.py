@@ -1,6 +1,6 @@
-"""A whole driver under a client and peers that send anything: it lives, and serves the next client.
+"""A whole driver under a client and peers that send anything: it survives, and serves the next client.
 
-The input is a script. Each step is a byte that says what, one with the length of what follows, and that: a command's record, a
+The input is a script. Each step is a byte for the action, a byte for the length of its data, and the data: a command's record, a
 datagram to a subscription's or a publication's socket, one to the name resolver, or time.
 """
 
@@ -49,7 +49,7 @@ SEEDS = [
 
 
 def target(data: bytes) -> None:
-    """One input."""
+    """Process one input."""
     driver = InvokedDriver(
         name_resolver_supplier="driver",
         driver_resolver_name="alpha",
@@ -69,7 +69,7 @@ def target(data: bytes) -> None:
 
 
 def run(driver: InvokedDriver, data: bytes) -> None:
-    """The script."""
+    """Run the script."""
     peer = driver.network.peer(PEER)
     at = 0
     while at + 2 <= len(data):

@@ -1,4 +1,4 @@
-"""What duologues exchange: requests, responses, errors and sealed messages are read, or refused by a named rule."""
+"""Messages of duologues: requests, responses, errors and sealed messages are decoded, or refused by a named rule."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ try:
     from mainstem.duologue.crypto import Opener, ServerKey
 
     KEY: ServerKey | None = ServerKey.generate(random.Random(1))
-except (ImportError, MissingExtraError):  # without the package cryptography
+except (ImportError, MissingExtraError):  # the package cryptography is missing
     KEY = None
 
 _HELLOS = [Hello(0x1234ABCD), SealedHello(bytes(20), bytes(range(32)))]
@@ -36,14 +36,14 @@ SEEDS = [message.encode() for message in (*_HELLOS, *_RESPONSES)] + [error_text(
 
 
 def target(data: bytes) -> None:
-    """One input."""
+    """Process one input."""
     hello = None
     with suppress(RemoteProtocolError):
         hello = parse_hello(data)
         assert parse_hello(hello.encode()) == hello
     with suppress(RemoteProtocolError):
         response = parse_response(data)
-        # A text that is not UTF-8 grows where it is replaced, and is cut off.
+        # Only for Connect: replacing invalid UTF-8 makes an error's text longer, so it may be truncated.
         if isinstance(response, Connect):
             assert parse_response(response.encode()) == response
             assert decrypt_session(encrypt_session(response.session_id, 5), 5) == response.session_id

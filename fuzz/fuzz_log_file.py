@@ -1,6 +1,7 @@
-"""A log: whatever another process left in it, subscribers, publishers and the operator's tools stay inside of it.
+"""Log buffers: whatever another process left in one, subscribers, publishers and operator tools stay within its bounds.
 
-The input changes a log with messages of one and of several frames (patching.py); offsets with the highest bit are the metadata's.
+The input changes a log with messages of one and of several frames (patching.py). Offsets with the highest bit set are in the
+metadata.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _PATH = os.path.join(tempfile.mkdtemp(prefix="mainstem-fuzz-"), "7.logbuffer")
 
 
 def target(data: bytes) -> None:
-    """One input."""
+    """Process one input."""
     changed = patched(LOG, data, at_end=META)
     walk(changed)
     memory = AtomicBuffer(bytearray(changed))
@@ -71,7 +72,7 @@ def target(data: bytes) -> None:
         return
     counters = AtomicBuffer(bytearray(512))
     counters.put_i64(LIMIT * layout.COUNTER_VALUE_LENGTH, 3 * TERM)
-    # Subscriber, publisher and driver stop at what is not possible: an error, or a negative status.
+    # Subscriber, publisher and driver stop at impossible values, with an error or a negative status.
     with suppress(ValueError, CorruptLogError):
         image = ImageReader(memory, counters, POSITION)
         for _ in range(8):
@@ -96,7 +97,7 @@ def target(data: bytes) -> None:
 
 
 def walk(content: bytes) -> None:
-    """What ``mainstem log`` does with the file."""
+    """Walk the file like ``mainstem log``."""
     with open(_PATH, "wb") as file:
         file.write(content)
     try:

@@ -1,6 +1,6 @@
-"""Manifests and pages of shipped recordings: any bytes are one, which comes back as it was, or refused by an error.
+"""Manifests and pages of shipped recordings: any bytes are one, which encodes to the same bytes, or refused by an error.
 
-The first byte chooses: a manifest, a page of chunks, or a page of references.
+The first byte selects a manifest, a page of chunks, or a page of references.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SEEDS = [
 
 
 def target(data: bytes) -> None:
-    """One input."""
+    """Process one input."""
     if not data:
         return
     try:

@@ -1,7 +1,7 @@
-"""bymux, and Jmux in both roles: whatever a peer sends is accepted or refused by a named rule, however it is cut.
+"""bymux, and Jmux in both roles: any bytes from a peer are accepted or refused by a named rule, however they are split.
 
-The first byte chooses the connection under test; the rest is what its peer sends. What one connection stores is bounded by
-the windows that it granted, and neither events nor responses depend on where the bytes were cut.
+The first byte selects the connection under test; the rest comes from its peer. Each connection stores no more than the windows
+that it granted, and neither events nor responses depend on where the bytes are split.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BYMUX = bymux.Settings(
 )
 JMUX = jmux.Settings(initial_ration=RATION, fragment_limit=16)
 HEADER = "4a6d757801000100"
-# Legal conversations, each after the byte that chooses the connection.
+# Legal conversations, each after the byte that selects the connection.
 SEEDS = [
     bytes([choice]) + bytes.fromhex(text)
     for choice, text in (
@@ -68,7 +68,7 @@ def jmux_client() -> ClientEngine:
     return connection
 
 
-# The connection, and how many bytes come before the first cut: a Jmux client's requests leave once the header is there.
+# The connection, and the number of bytes before the first split. A Jmux client sends its requests once the header has arrived.
 CONNECTIONS: tuple[tuple[Callable[[], Any], int], ...] = (
     (bymux_connection, 0),
     (lambda: ServerEngine(JMUX), 8),
@@ -77,7 +77,7 @@ CONNECTIONS: tuple[tuple[Callable[[], Any], int], ...] = (
 
 
 def check_bounds(connection: Any) -> None:
-    """No stream holds more than its window, and none that has ended is left."""
+    """Check that no stream holds more than its window, and that no ended stream is left."""
     if isinstance(connection, BymuxEngine):
         for stream in connection.streams.values():
             assert stream.unconsumed + max(0, stream.receive_credit) <= WINDOW
@@ -87,7 +87,7 @@ def check_bounds(connection: Any) -> None:
 
 
 def run(choice: int, data: bytes, cut: int) -> tuple[Seen, bytes, str]:
-    """The events and the responses that follow from the bytes, and the rule that they broke."""
+    """Return the events and the responses that the bytes cause, and the rule that they violate."""
     create, first = CONNECTIONS[choice]
     connection = create()
     seen: Seen = []
@@ -105,7 +105,7 @@ def run(choice: int, data: bytes, cut: int) -> tuple[Seen, bytes, str]:
         while (event := connection.next_event()) is not None:
             handle = getattr(event, "stream", None) or getattr(event, "session", None)
             number = -1 if handle is None else handle.id
-            # Data of one stream that came in pieces counts as one event.
+            # Count the data of one stream as one event, even if it came in chunks.
             if seen and type(event).__name__ == "DataReceived" == seen[-1][0] and seen[-1][1] == number:
                 seen[-1] = ("DataReceived", number, seen[-1][2] + event.data)
             else:
@@ -117,7 +117,7 @@ def run(choice: int, data: bytes, cut: int) -> tuple[Seen, bytes, str]:
 
 
 def target(data: bytes) -> None:
-    """One input."""
+    """Process one input."""
     choice = data[0] % 3 if data else 0
     data = data[1:]
     for decode, report in ((decode_header, "undefined"), (decode_message, "bad message header")):

@@ -1,6 +1,6 @@
-"""Recordings: whatever a directory's files hold, they are read to their end, or refused by an error that names the file.
+"""Recordings: whatever a directory's files contain, they are read to their end, or refused by an error that names the file.
 
-The first byte chooses the file: catalog, segment or positions. The rest changes it (patching.py).
+The first byte selects the catalog, a segment or the index of positions. The rest changes that file (patching.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _changed: list[Path] = []
 
 
 def target(data: bytes) -> None:
-    """One input."""
+    """Process one input."""
     if not data:
         return
     while _changed:

@@ -1,6 +1,6 @@
-"""Schemas of SBE and messages under them: any XML is a schema or refused, and any bytes are a message or refused.
+"""SBE schemas and messages: any XML is a schema or refused, and any bytes are a message or refused.
 
-The input is a schema, a zero byte, and a message; an input that begins with the zero byte is a message under a schema of this file.
+The input is a schema, a zero byte, and a message. An input that begins with the zero byte is a message for a schema of this file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SEEDS += [
 
 
 def target(data: bytes) -> None:
-    """One input."""
+    """Process one input."""
     text, _, message = data.partition(b"\0")
     schema = SCHEMA
     if text:

@@ -1,4 +1,4 @@
-"""Settings: any TOML file and any environment are settings of a driver and of a client, or refused by an error.
+"""Settings: any TOML file and any environment produce settings of a driver and of a client, or an error.
 
 The input is a TOML file, a zero byte, and lines NAME=VALUE of the environment.
 """
@@ -31,7 +31,7 @@ _PATH = os.path.join(tempfile.mkdtemp(prefix="mainstem-fuzz-"), "driver.toml")
 
 
 def target(data: bytes) -> None:
-    """One input."""
+    """Process one input."""
     table, _, lines = data.partition(b"\0")
     with open(_PATH, "wb") as file:
         file.write(table)
@@ -44,7 +44,7 @@ def target(data: bytes) -> None:
             except ConfigurationError as error:
                 assert str(error)
                 continue
-            # Which takes a hundred times as long as all the rest.
+            # Only sometimes, because this takes a hundred times as long as everything else.
             if zlib.crc32(data) % 64 == 0:
                 again = kind.load(environ=settings.environment())
                 assert again == settings, "settings do not come back from an environment"

@@ -1,15 +1,16 @@
-"""Inputs for files of many kilobytes: a valid file that Mainstem wrote, and an input of some bytes that says what to change in it.
+"""Inputs for files of many kilobytes: a valid file that Mainstem wrote, and a short input that describes changes to it.
 
-A fuzzer that had to write the whole file would spend its time on bytes that nobody reads.
+A fuzzer that had to generate the whole file would spend its time on bytes that are never read.
 """
 
 from __future__ import annotations
 
 
 def patched(original: bytes, data: bytes, *, at_end: int = 0) -> bytes:
-    """The file with changes: each is an offset of three bytes, a length of one, and so many bytes.
+    """Return the file with changes: each is an offset of three bytes, a length of one byte, and that many bytes.
 
-    An offset with its highest bit counts from ``at_end``, where what matters lies behind. A length above 127 cuts the file off.
+    An offset with its highest bit set counts from ``at_end``, the start of the important part. A length above 127 truncates the
+    file at the offset; only the lowest four bits are the length.
     """
     file = bytearray(original)
     at = 0
@@ -27,5 +28,5 @@ def patched(original: bytes, data: bytes, *, at_end: int = 0) -> bytes:
 
 
 def patch(offset: int, part: bytes, *, from_end: bool = False) -> bytes:
-    """One change."""
+    """Encode one change."""
     return (offset | (0x800000 if from_end else 0)).to_bytes(3, "little") + bytes([len(part)]) + part

@@ -1,17 +1,17 @@
 """Fuzz targets: ``python fuzz/run.py [--seconds 5] [--seed 1] [--plain] [NAME ...]``.
 
-A target is a file ``fuzz_*.py`` beside this one with ``target(data: bytes)``: whatever the bytes, it returns. Its inputs begin with
-``SEEDS``, which Mainstem's own code writes, and with ``corpus/NAME.txt``, a line of hexadecimal digits each.
+A target is a file ``fuzz_*.py`` in this directory with ``target(data: bytes)``, which must return for any bytes. Its first inputs
+are ``SEEDS``, which Mainstem's own code writes, and ``corpus/NAME.txt``, with one input per line in hexadecimal.
 
-Where the package atheris is installed, coverage guides it: each target runs in a process of its own, whose Python is
-instrumented, and an input that reaches something new is kept. ``--keep`` adds the shortest of those to the corpus. The compiled
-part is not instrumented: its decoders are reached through the Python around them, and their errors show under the sanitizers
+If the package atheris is installed, coverage guides the inputs: each target runs in its own process with instrumented Python
+code, and inputs that reach something new are kept. ``--keep`` adds the shortest of those to the corpus. ``_core`` is not
+instrumented: its decoders are reached through the Python code around them, and their errors show up under the sanitizers
 (tools/sanitize.py).
 
-Without it, and with ``--plain``, inputs are drawn from the seed: random bytes, and mutations of inputs that came before.
+Without atheris, and with ``--plain``, inputs are drawn from the seed: random bytes, and mutations of earlier inputs.
 
-A failure prints the input and the command that replays it (``--input HEX``). A canary that must fail shows that failures are seen.
-``--table FILE`` writes what was run between two marks of a Markdown file.
+A failure prints the input and the command that replays it (``--input HEX``). A canary target that must fail verifies that
+failures are detected. ``--table FILE`` writes the results between two marks of a Markdown file.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HERE = Path(__file__).resolve().parent
-MAX_INPUT = 512  # bytes: enough for many frames, small enough to try thousands a second
-MAX_CORPUS = 64  # inputs of a committed corpus: the smallest of those that reach something new
+MAX_INPUT = 512  # bytes: enough for many frames, small enough to try thousands of inputs per second
+MAX_CORPUS = 64  # inputs in a committed corpus: the smallest of those that reach something new
 KEPT = 200  # inputs kept for mutation
 CANARY = "canary"
 TABLE = ("<!-- fuzz: begin -->", "<!-- fuzz: end -->")
@@ -45,7 +45,7 @@ REACHED = re.compile(r"cov: (\d+)")
 
 @dataclass(frozen=True)
 class Run:
-    """What became of one target. ``reached`` is the number of edges of Python code; None without guidance."""
+    """The result of one target. ``reached`` is the number of edges of Python code; None without guidance."""
 
     name: str
     inputs: int
@@ -55,7 +55,7 @@ class Run:
 
 
 def load(name: str) -> tuple[Callable[[bytes], None], list[bytes]]:
-    """A target, and inputs worth mutating."""
+    """Return a target and inputs worth mutating."""
     if name == CANARY:
         return canary, []
     spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
@@ -69,7 +69,7 @@ def load(name: str) -> tuple[Callable[[bytes], None], list[bytes]]:
 
 
 def mutate(rng: random.Random, corpus: list[bytes]) -> bytes:
-    """A new input."""
+    """Return a new input."""
     if not corpus or rng.random() < 0.3:
         return rng.randbytes(rng.randrange(MAX_INPUT))
     data = bytearray(rng.choice(corpus))
@@ -90,7 +90,7 @@ def mutate(rng: random.Random, corpus: list[bytes]) -> bytes:
 
 
 def run_plain(name: str, *, seed: int, seconds: float) -> Run:
-    """Draws inputs without guidance; a failure is printed."""
+    """Run a target on unguided inputs. Print any failure."""
     target, seeds = load(name)
     rng = random.Random(f"{seed} {name}")
     corpus: list[bytes] = []
@@ -112,7 +112,7 @@ def run_plain(name: str, *, seed: int, seconds: float) -> Run:
 
 
 def run_guided(name: str, *, seed: int, seconds: float, keep: bool) -> Run:
-    """Runs a target in a process of its own, guided by what its inputs reach."""
+    """Run a target in its own process, guided by what its inputs reach."""
     with tempfile.TemporaryDirectory(prefix="mainstem-fuzz-") as folder:
         for part in ("seeds", "found", "failures"):
             (Path(folder) / part).mkdir()
@@ -147,7 +147,7 @@ def _guided(name: str, folder: str, longest: int, options: list[str]) -> subproc
 
 
 def store(name: str, inputs: list[bytes]) -> None:
-    """Writes the corpus of a target: the shortest inputs first."""
+    """Write the corpus of a target, with the shortest inputs first."""
     path = HERE / "corpus" / f"{name}.txt"
     old = [bytes.fromhex(line) for line in path.read_text().splitlines()] if path.exists() else []
     chosen = sorted({*old, *inputs} - {b""}, key=lambda data: (len(data), data))[:MAX_CORPUS]
@@ -156,7 +156,7 @@ def store(name: str, inputs: list[bytes]) -> None:
 
 
 def guided(name: str, arguments: list[str]) -> None:
-    """The process of one target: its Python is instrumented as it is imported."""
+    """Run one target in this process. Its Python code is instrumented as it is imported."""
     import atheris
 
     with atheris.instrument_imports(include=["mainstem"]):
@@ -166,13 +166,13 @@ def guided(name: str, arguments: list[str]) -> None:
 
 
 def canary(data: bytes) -> None:
-    """Fails on its own account: a runner that does not see it sees nothing."""
+    """Fail on purpose: a runner that does not notice this would notice nothing."""
     if len(data) > 3 and data[0] > 0x80:
         raise AssertionError("the canary")
 
 
 def write_table(path: Path, runs: list[Run]) -> None:
-    """Replaces what stands between the marks."""
+    """Replace the text between the marks."""
     lines = ["| target | seconds | inputs | edges of Python reached |", "| --- | ---: | ---: | ---: |"]
     lines += [f"| `{each.name}` | {each.seconds:.0f} | {each.inputs:,} | {each.reached or '—'} |" for each in runs]
     before, _, rest = path.read_text().partition(TABLE[0])
@@ -215,7 +215,7 @@ def main() -> int:
 
 
 def sees_canary(*, is_guided: bool, seed: int) -> bool:
-    """Whether a target that fails is seen to; quietly."""
+    """Return whether the runner detects a failing target. Prints nothing."""
     stream, sys.stderr = sys.stderr, open(os.devnull, "w")  # noqa: SIM115
     try:
         if is_guided:
@@ -227,7 +227,7 @@ def sees_canary(*, is_guided: bool, seed: int) -> bool:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE.parent))  # for what targets share with tests
+    sys.path.insert(0, str(HERE.parent))  # for modules that targets share with tests
     if sys.argv[1:2] == ["--guided"]:
         guided(sys.argv[2], sys.argv[3:])
     else:

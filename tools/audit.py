@@ -1,13 +1,13 @@
-"""What a user of Mainstem installs with it: a bill of materials, and the advisories that are known against it.
+"""Write a bill of materials of what users install with Mainstem, and report known advisories.
 
     python tools/audit.py             writes dist/mainstem.cdx.json, prints advisories: `make audit`, a part of `make check`
-    python tools/audit.py --strict    ends with 1 where there is an advisory
+    python tools/audit.py --strict    exits with 1 if there is an advisory
 
-The materials are the packages of this environment that Mainstem requires, with every extra, directly or through others; what
-only development needs is left out. The oldest version that each range of pyproject.toml admits is checked for advisories too.
-The bill is CycloneDX, by cyclonedx-bom; advisories are those of PyPI, by pip-audit. Both are installed into an environment of
-their own, below build/audit. If advisories cannot be fetched, the run says so and continues. They change without a change of
-Mainstem, so they fail a run only with --strict.
+The materials are the packages of this environment that Mainstem requires, with every extra, directly or indirectly. Packages
+needed only for development are excluded. The oldest version that each range in pyproject.toml admits is checked for advisories
+too. The bill is in CycloneDX format, by cyclonedx-bom; the advisories are PyPI's, by pip-audit. Both tools are installed into a
+separate environment below build/audit. If advisories cannot be fetched, the run says so and continues. Advisories change
+independently of Mainstem, so they fail a run only with --strict.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def say(text: str) -> None:
 
 
 def materials() -> dict[str, str]:
-    """The version of each package that Mainstem requires, by its canonical name, as far as it is installed."""
+    """Return the installed version of each package that Mainstem requires, by canonical name."""
     versions: dict[str, str] = {}
     own = metadata.distribution("mainstem")
     waiting = [("mainstem", frozenset(own.metadata.get_all("Provides-Extra") or ()))]
@@ -58,7 +58,7 @@ def materials() -> dict[str, str]:
 
 
 def oldest_versions() -> dict[str, str]:
-    """The oldest version of each package that Mainstem's own requirements admit."""
+    """Return the oldest version of each package that Mainstem's own requirements admit."""
     versions: dict[str, str] = {}
     for text in metadata.distribution("mainstem").requires or ():
         requirement = Requirement(text)
@@ -69,7 +69,7 @@ def oldest_versions() -> dict[str, str]:
 
 
 def tools() -> Path:
-    """The folder of the programs; they are installed where they are missing."""
+    """Return the directory of the tools. Install them if they are missing."""
     programs = HOME / "environment" / "bin"
     if not (programs / "pip-audit").exists() or not (programs / "cyclonedx-py").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", programs.parent], check=True)
@@ -79,7 +79,7 @@ def tools() -> Path:
 
 
 def write_bill(programs: Path, versions: dict[str, str]) -> None:
-    """Writes the bill of materials."""
+    """Write the bill of materials."""
     whole = HOME / "environment.cdx.json"
     options = ["--pyproject", ROOT / "pyproject.toml", "--output-format", "JSON", "--output-file", whole]
     subprocess.run(
@@ -99,7 +99,7 @@ def write_bill(programs: Path, versions: dict[str, str]) -> None:
 
 
 def advisories(programs: Path, versions: dict[str, str], what: str) -> int:
-    """Prints the advisories against packages; returns how many there are."""
+    """Print the advisories against packages. Return their number."""
     requirements, report = HOME / "requirements.txt", HOME / "advisories.json"
     requirements.write_text(
         "".join(f"{name}=={version}\n" for name, version in sorted(versions.items()) if name != "mainstem")

@@ -1,7 +1,7 @@
-"""Compiles the compiled part for another system, with the compiler of the ziglang wheel: ``python tools/cross.py [TARGET ...]``.
+"""Compile ``_core`` for another system with the compiler of the ziglang wheel: ``python tools/cross.py [TARGET ...]``.
 
-For macOS each module becomes an object file, from that wheel's header files and Python's own; nothing is linked and nothing is
-run, so it shows that the C is C there, and no more. cibuildwheel builds and tests wheels of arm64.
+For macOS, each module is compiled to an object file with the header files of that wheel and Python's own. Nothing is linked or
+run, so this only shows that the C code compiles there. cibuildwheel builds and tests wheels for arm64.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "src" / "mainstem" / "_core"
 UNCOMPILED = ("__init__", "layout", "plain")
 MACOS = ("aarch64-macos", "x86_64-macos")
-# Of this Python's pyconfig.h, what Python's header files ask for and macOS has too.
+# The parts of this Python's pyconfig.h that Python's header files use and that also apply to macOS.
 SAME = (
     "ALIGNOF_",
     "DOUBLE_IS_",
@@ -43,12 +43,12 @@ SAME = (
     "STDC_HEADERS",
     "WITH_",
 )
-# Where it differs: the key of a thread's variables is a long there.
+# Values that differ on macOS, where pthread_key_t is a long.
 DIFFERENT = {"SIZEOF_PTHREAD_KEY_T": 8, "SIZEOF_FPOS_T": 8}
 
 
 def headers(folder: Path, own: Path, pyconfig: str) -> Path:
-    """A folder with Python's header files from ``own``, and that ``pyconfig.h``, which they take from beside them."""
+    """Create a directory with Python's header files from ``own`` and this ``pyconfig.h``, which the headers include from there."""
     folder.mkdir()
     for file in own.iterdir():
         if file.name != "pyconfig.h":
@@ -58,22 +58,22 @@ def headers(folder: Path, own: Path, pyconfig: str) -> Path:
 
 
 def pyconfig_of_macos() -> str:
-    """A small ``pyconfig.h``, from that of this Python."""
-    # What was kept when Python was built: the file itself may only include another one, as Debian's does.
+    """Return a small ``pyconfig.h``, derived from this Python's."""
+    # Uses the values from Python's build, because the file itself might only include another one, as Debian's does.
     values = sysconfig.get_config_vars()
     kept = {name: value for name, value in values.items() if value and name.startswith(SAME)} | DIFFERENT
     return "".join(f"#define {name} {value}\n" for name, value in kept.items())
 
 
 def modules() -> list[Path]:
-    """The sources that are compiled."""
+    """Return the sources to compile."""
     return [path for path in sorted(CORE.rglob("*.py")) if path.stem not in UNCOMPILED]
 
 
 def compile_module(source: Path, output: Path, target: str, include: Path, *options: str) -> str:
-    """Compiles one module to ``output``; what the compiler printed where it refused it, else nothing."""
+    """Compile one module to ``output``. Return the compiler's output if it failed; otherwise empty."""
     sys.path.insert(0, str(ROOT / "tools" / "backend"))
-    from translation import translate  # beside the build backend, which is not installed
+    from translation import translate  # next to the build backend, which is not installed
 
     [c_file] = translate(str(source.relative_to(ROOT))) or [""]
     if not c_file:

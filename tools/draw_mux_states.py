@@ -1,4 +1,4 @@
-"""Draws the multiplexers' tables into docs/mux.md and docs/mux/*.svg: ``python tools/draw_mux_states.py [--check]``."""
+"""Draw the multiplexers' state tables into docs/mux.md and docs/mux/*.svg: ``python tools/draw_mux_states.py [--check]``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PAGE = ROOT / "docs" / "mux.md"
 
 
-# A state is a box of the top row; what does not leave it stands in the box. An arrow is an arc, higher the further it goes.
+# A state is a box in the top row, which also lists the moves that stay in the state. An arrow is an arc; longer arcs are higher.
 BOX, STEP, TOP, LINE = 170, 225, 30, 15
 STYLE = """  <style>
     svg { --ink: #17354d; --soft: #5a6b78; --line: #2b6a99; --box: #eef5fb; --page: #ffffff }
@@ -43,7 +43,7 @@ STYLE += """<path class="head" d="M0 0 8 4 0 8z"/></marker>
 
 
 def moves(table: Mapping[tuple[Any, Any], Any]) -> dict[tuple[str, str], list[str]]:
-    """The packets that are sent between each pair of states."""
+    """Return the packets that cause a move between each pair of states."""
     sent_between: dict[tuple[str, str], list[str]] = defaultdict(list)
     for (half, sent), following in table.items():
         if isinstance(following, IntEnum):
@@ -52,7 +52,7 @@ def moves(table: Mapping[tuple[Any, Any], Any]) -> dict[tuple[str, str], list[st
 
 
 def picture(name: str, table: Mapping[tuple[Any, Any], Any]) -> str:
-    """The moves of a table as a drawing: a box for each state, an arrow for each pair of them, with the packets sent."""
+    """Draw the moves of a table: a box per state, and an arrow per pair of states, labeled with the packets."""
     arrows = moves(table)
     states = sorted({half for half, _ in table})
     at = {state.name: index for index, state in enumerate(states)}
@@ -94,12 +94,12 @@ TABLES = {"bymux-half": bymux.SENDS, "jmux-client": jmux.CLIENT_SENDS, "jmux-ser
 
 
 def pictures() -> dict[Path, str]:
-    """Every drawing by its file."""
+    """Return every drawing, by file."""
     return {ROOT / "docs" / "mux" / f"{name}.svg": picture(name, table) for name, table in TABLES.items()}
 
 
 def grid(table: Mapping[tuple[Any, Any], Any]) -> str:
-    """Every pair of a table: the next state, or the rule that forbids it."""
+    """Return a table of every pair: the next state, or the rule that forbids it."""
     halves = sorted({half for half, _ in table})
     inputs = sorted({sent for _, sent in table})
     lines = ["| | " + " | ".join(half.name for half in halves) + " |", "|---" * (len(halves) + 1) + "|"]
@@ -113,18 +113,18 @@ def grid(table: Mapping[tuple[Any, Any], Any]) -> str:
 
 
 def pairs(allowed: frozenset[tuple[Any, Any]]) -> str:
-    """The pairs of halves in which an id may be opened."""
+    """Return the pairs of half-states in which an id may be opened."""
     lines = ["| client | server |", "|---|---|"]
     return "\n".join(lines + [f"| {a.name} | {b.name} |" for a, b in sorted(allowed)])
 
 
 def shown(name: str) -> str:
-    """The line of the page that shows a drawing."""
+    """Return the line of the page that shows a drawing."""
     return f"![{name}: states and packets](mux/{name}.svg)"
 
 
 def drawings() -> dict[str, str]:
-    """Every drawing by the name of its marker."""
+    """Return every drawing, by the name of its marker."""
     return {
         "bymux-half": shown("bymux-half") + "\n\n" + grid(bymux.SENDS),
         "bymux-responses": grid(bymux.RESPONSES),
@@ -135,7 +135,7 @@ def drawings() -> dict[str, str]:
 
 
 def drawn(text: str) -> str:
-    """The page with every drawing in its place."""
+    """Return the page with every drawing inserted."""
     for name, drawing in drawings().items():
         pattern = re.compile(rf"(<!-- draw {name} -->\n).*?(\n<!-- end {name} -->)", re.DOTALL)
         text, count = pattern.subn(lambda match, drawing=drawing: match[1] + "\n" + drawing + "\n" + match[2], text)

@@ -1,4 +1,4 @@
-"""The extras, for docs/reference/extras.md and the README: what each enables, and what needs it."""
+"""The extras, for docs/reference/extras.md and the README: what each enables, and which imports and commands need it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXTRAS = {
 
 
 def table() -> str:
-    """The table of extras, which must be those of pyproject.toml."""
+    """Return the table of extras, which must match pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     different = set(EXTRAS) ^ set(project["optional-dependencies"])
     if different:
@@ -35,7 +35,7 @@ def table() -> str:
 
 
 def page() -> str:
-    """The page of the reference."""
+    """Return the reference page."""
     return (
         "# Extras\n\nMainstem itself has no dependencies. Install extras by name: `pip install '.[cli,tables]'` in a clone."
         " `MissingExtraError` names a missing\none, and `mainstem doctor` lists what is installed.\n\n" + table()

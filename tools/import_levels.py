@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Prints the levels of packages: their modules, the imports between them, and every cycle.
+"""Print the levels of packages: their modules, the imports between them, and every cycle.
 
-A package's modules form a graph with an edge for each import from one to another. A cycle is a strongly connected component
-of that graph; with each cycle taken as one node the graph has no cycles, and a module's level is the longest path from it
-downwards, starting at 1. Imports are read from the source and nothing is run; those below ``if TYPE_CHECKING`` count too,
-because whoever reads a module follows them.
+A package's modules form a graph with an edge for each import from one to another. A cycle is a strongly connected component of
+that graph. With each cycle treated as one node, the graph has no cycles, and a module's level is the longest path down from it,
+starting at 1. The tool reads imports from the source without running anything. It also counts imports below ``if TYPE_CHECKING``,
+because readers of a module follow them.
 
     tools/import_levels.py                                every package of mainstem
     tools/import_levels.py mainstem.aeron.driver          one package, subpackages included
     tools/import_levels.py --fold                         each subpackage as one module, as a reader of the tree meets it first
-    tools/import_levels.py --limit-cycle 2                exits with 1 where a cycle has more than two modules
+    tools/import_levels.py --limit-cycle 2                exits with 1 if a cycle has more than two modules
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ DEFAULT_SOURCE = Path(__file__).resolve().parent.parent / "src"
 class Package:
     """The measured graph of one package.
 
-    ``modules`` leaves out a package's ``__init__`` that imports nothing. ``edges`` are the imports, each pair of modules once,
-    and ``lines`` counts the import statements that cause them. ``levels`` maps each module to its level; ``cycles`` lists the
-    components of several modules.
+    ``modules`` excludes an ``__init__`` that imports nothing. ``edges`` are the imports, with each pair of modules once, and
+    ``lines`` counts the import statements behind them. ``levels`` maps each module to its level. ``cycles`` lists the components
+    with several modules.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Package:
     cycles: list[list[str]]
 
     def summary(self) -> str:
-        """Returns the figures in one line."""
+        """Return the numbers in one line."""
         largest = max(map(len, self.cycles), default=0)
         cycles = f"cycles of {largest} files" if largest else "no cycle"
         pairs = sum(map(len, self.edges.values()))
@@ -52,7 +52,7 @@ class Package:
 
 
 def modules_of(source: Path) -> dict[str, Path]:
-    """Returns the file of every module below ``source`` by its dotted name."""
+    """Return the file of every module below ``source``, by dotted name."""
     modules = {}
     for path in sorted((source / ROOT).rglob("*.py")):
         parts = path.relative_to(source).with_suffix("").parts
@@ -61,12 +61,12 @@ def modules_of(source: Path) -> dict[str, Path]:
 
 
 def is_type_checking(node: ast.AST) -> bool:
-    """Returns whether ``node`` is ``if TYPE_CHECKING:``."""
+    """Return whether ``node`` is ``if TYPE_CHECKING:``."""
     return isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 
 def imports_of(module: str, path: Path, known: dict[str, Path], *, type_checking: bool) -> list[set[str]]:
-    """Returns the modules that each import statement of a file names; statements that name none of ours are left out."""
+    """Return the modules that each import statement of a file names, without statements that name only foreign modules."""
     found: list[set[str]] = []
     pending: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
     while pending:
@@ -94,7 +94,7 @@ def imports_of(module: str, path: Path, known: dict[str, Path], *, type_checking
 
 
 def components(edges: dict[str, set[str]]) -> list[list[str]]:
-    """Returns the strongly connected components, each after those that it leads to (Tarjan's algorithm)."""
+    """Return the strongly connected components, each after those that it leads to (Tarjan's algorithm)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -120,12 +120,12 @@ def components(edges: dict[str, set[str]]) -> list[list[str]]:
 
 
 def folded(module: str, package: str) -> str:
-    """Returns the child of ``package`` that ``module`` is or lies in."""
+    """Return the child of ``package`` that is or contains ``module``."""
     return ".".join(module.split(".")[: package.count(".") + 2])
 
 
 def measure(name: str, known: dict[str, Path], *, type_checking: bool = True, fold: bool = False) -> Package:
-    """Measures the package ``name``; imports that leave it, or that stay in one module, do not count."""
+    """Measure the package ``name``. Imports that leave it, or stay within one module, do not count."""
     inside = [module for module in known if module == name or module.startswith(f"{name}.")]
     node = {module: folded(module, name) if fold else module for module in inside}
     edges: dict[str, set[str]] = {each: set() for each in node.values()}
@@ -150,13 +150,13 @@ def measure(name: str, known: dict[str, Path], *, type_checking: bool = True, fo
 
 
 def packages_of(known: dict[str, Path]) -> list[str]:
-    """Returns the packages below the root that have at least two modules."""
+    """Return the packages below the root that have at least two modules."""
     packages = [m for m, path in known.items() if path.name == "__init__.py" and m != ROOT]
     return [name for name in packages if sum(m.startswith(f"{name}.") for m in known) > 1]
 
 
 def main() -> int:
-    """Prints what the arguments ask for; returns 1 where a cycle is larger than the limit."""
+    """Print what the arguments request. Return 1 if a cycle is larger than the limit."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("packages", nargs="*", help="packages by their dotted names; default: all of mainstem's")
     parser.add_argument("--src", type=Path, default=DEFAULT_SOURCE, help="the folder that holds the package mainstem")

@@ -1,12 +1,12 @@
-"""How many instructions the compiled data path takes for a message: a number that a busy machine does not change.
+"""How many instructions does the compiled data path take per message? Unlike time, the count does not depend on the host's load.
 
-``python tools/instruction_counts.py [CASE ...] [--json]`` runs each case under valgrind (which must be installed) and prints
-the instructions for one message of 64 bytes; PYTHONPATH says which tree is measured, so two trees can be compared. A run
-without any case is subtracted, which leaves the interpreter's start and the imports out.
+``python tools/instruction_counts.py [CASE ...] [--json]`` runs each case under valgrind (which must be installed) and prints the
+instructions per message of 64 bytes. PYTHONPATH selects the tree to measure, so two trees can be compared. A run without any case
+is subtracted, which excludes interpreter startup and imports.
 
-Cases: ``single`` offers and polls messages one by one, ``poll`` polls runs of messages with an empty handler, ``list`` takes
-lists of bytes, ``columns`` Arrow columns, ``network`` drives a sender and a receiver with a transport in memory between them,
-``status`` counts for one cycle of both that has no data but a status message.
+Cases: ``single`` offers and polls messages one by one, ``poll`` polls runs of messages with an empty handler, ``list`` polls
+lists of bytes, ``columns`` polls Arrow columns, ``network`` drives a sender and a receiver with a transport in memory between
+them, ``status`` counts one cycle of both with no data but a status message.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def new_log() -> AtomicBuffer:
 
 
 class Local:
-    """A publication and a subscription over one log, which is never full and is zeroed where it was read."""
+    """A publication and a subscription over one log, which never fills up and is zeroed after reading."""
 
     def __init__(self) -> None:
         self.log = new_log()
@@ -80,7 +80,7 @@ class Local:
         while count < MESSAGES:
             for message in self.messages:
                 if self.appender.offer(message) < 0:
-                    self.appender.offer(message)  # the term ended
+                    self.appender.offer(message)  # the previous offer ended the term
             for _ in range(BATCH // 10):
                 self.reader.poll(len, 10)
             while self.reader.poll(len, 10):
@@ -117,7 +117,7 @@ class Local:
 
 
 class Network:
-    """A sender and a receiver with one stream between them, and datagrams moved by hand."""
+    """A sender and a receiver with one stream between them. Datagrams are moved explicitly."""
 
     def __init__(self) -> None:
         self.now_ns = 1
@@ -152,7 +152,7 @@ class Network:
         self.offsets = array.array("i", range(0, SIZE * (BATCH + 1), SIZE))
 
     def cycle(self) -> None:
-        """One duty cycle of each agent; what one sent arrives before the other's cycle."""
+        """Run one duty cycle of each agent. Datagrams that one has sent arrive before the other's cycle."""
         self.now_ns += 1000
         self.sender.run_cycle(self.now_ns)
         for _, datagram in self.sender_transport.take():
@@ -187,7 +187,7 @@ CASES = {
 
 
 def instructions(case: str) -> int:
-    """The instructions of a whole process that runs one case, or only its preparations."""
+    """Return the instructions of a whole process that runs one case, or only its preparations."""
     command = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
     result = subprocess.run(
         [*command, sys.executable, __file__, "--run", case],

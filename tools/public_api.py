@@ -1,12 +1,12 @@
-"""The modules that users may import, once: the reference pages, the docstring test and the docs read this list.
+"""The modules that users can import. The reference pages, the docstring test and the docs all use this list.
 
-Public are the names in a module's ``__all__``; where there is none, those it defines without a leading underscore. Every other
-module is private: it may move or go in any release.
+A module's public names are those in its ``__all__`` or, without one, those that it defines without a leading underscore. All
+other modules are private: they can move or disappear in any release.
 """
 
 from __future__ import annotations
 
-# Module: the name of its page in docs/reference/, and what it is for.
+# Module: the name of its page in docs/reference/, and its purpose.
 PUBLIC = {
     "mainstem": ("mainstem", "Aeron: the media driver and the client, poll, blocking and batch"),
     "mainstem.aio": ("aio", "Aeron for asyncio; what never waits is the same class as in `mainstem`"),
@@ -61,7 +61,7 @@ MAINSTEM_PAGES = {
 }
 ELSEWHERE = {"aio": "aio", "Recordings": "recording", "open_recordings": "recording"}
 
-# Types that public signatures name and that no public module exports: documented on a page of their own.
+# Types in public signatures that no public module exports. They are documented on a separate page.
 SIGNATURE_TYPES = (
     "mainstem._core.log.fragment.Header",
     "mainstem._core.log.read.ImageReader",

@@ -1,6 +1,6 @@
-"""The pages of docs/reference that are tables: written from the command line, the settings, the counters, the errors, the tables.
+"""The pages of docs/reference that are tables: generated from the command line, settings, counters, errors and tables.
 
-What has no meaning here fails, so that a new counter or a new code of the driver does not go without one.
+Entries without a meaning here cause an error, so that every new counter or error code of the driver gets one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import click
 
-# Why the driver refuses, by the name in ErrorCode: what RegistrationError.code is.
+# Why the driver refuses a command, by the name in ErrorCode, which is RegistrationError.code.
 ERROR_CODES = {
     "UNKNOWN": "a code that this release does not know",
     "UNUSED": "never sent",
@@ -39,12 +39,12 @@ ERROR_CODES = {
 
 
 def cell(text: object) -> str:
-    """A text as a cell of a table: one line, no bar."""
+    """Return a text as a table cell, on one line and without bars."""
     return " ".join(str(text).split()).replace("|", "\\|")
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     names = list(head)
     lines = ["| " + " | ".join(names) + " |", "| " + " | ".join("---" for _ in names) + " |"]
     lines += ["| " + " | ".join(cell(each) for each in row) + " |" for row in rows]
@@ -52,12 +52,12 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def code(text: object) -> str:
-    """A text as code; nothing stays nothing."""
+    """Return a text as code; empty text stays empty."""
     return f"`{text}`" if str(text) else ""
 
 
 def leaves(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
-    """A command, or the commands within it."""
+    """Yield a command, or the commands within it."""
     inner = getattr(command, "commands", None)
     if inner is None:
         yield name, command
@@ -67,7 +67,7 @@ def leaves(name: str, command: click.Command) -> Iterator[tuple[str, click.Comma
 
 
 def option_rows(command: click.Command) -> Iterator[tuple[str, str, str]]:
-    """Each argument and option: its names, its meaning, its default."""
+    """Yield the names, meaning and default of each argument and option."""
     from mainstem.cli._options import help_rows
 
     for row in help_rows(command):
@@ -84,7 +84,7 @@ Durations are written as in `500ms`, `10s`, `5min`, `24h` or `7d` (a bare number
 
 
 def command_line() -> str:
-    """Every command of ``mainstem``, with its options."""
+    """Return the page of all ``mainstem`` commands, with their options."""
     import typer
 
     from mainstem import cli
@@ -109,7 +109,7 @@ def command_line() -> str:
 
 
 def settings() -> str:
-    """Every setting of driver, client and archive."""
+    """Return the page of all settings of driver, client and archive."""
     from mainstem.aeron.client.settings import ClientSettings, default_client_name
     from mainstem.aeron.directory import user_directory
     from mainstem.aeron.driver.settings import DriverSettings
@@ -140,7 +140,7 @@ def settings() -> str:
 
 
 def counters() -> str:
-    """Every counter of a driver, with its name for Prometheus."""
+    """Return the page of all driver counters, with their Prometheus names."""
     from mainstem.aeron.counters import ArchiveCounterType, CounterType, OwnCounterType
     from mainstem.aeron.system_counter import SystemCounter
     from mainstem.metrics.families import GAUGES, PREFIX
@@ -151,7 +151,7 @@ def counters() -> str:
     others = []
     for kind in CounterType:
         if kind is not CounterType.SYSTEM:
-            # Prometheus' names of counters end so; the values of gauges may fall.
+            # Prometheus names of counters end in this suffix. Gauges have none, because their values can fall.
             total = "" if kind in GAUGES else "_total"
             metric = f"{PREFIX}stream_{kind.label.replace('-', '_')}{total}" if kind.label else f"{PREFIX}counter"
             others.append((kind.value, code(kind.label), kind.meaning, code(metric)))
@@ -179,7 +179,7 @@ def counters() -> str:
 
 
 def endpoint_metrics() -> list[tuple[str, str, str]]:
-    """Every metric of ``Endpoints``, from an endpoint that has all of them."""
+    """Return every metric of ``Endpoints``, from an endpoint that has all of them."""
     from mainstem._internal.endpoint_stats import EndpointCounters
     from mainstem.aqueduct.connection_state import ConnectionCounters
     from mainstem.aqueduct.stats import connection_stats
@@ -203,7 +203,7 @@ def endpoint_metrics() -> list[tuple[str, str, str]]:
 
 
 def errors() -> str:
-    """Every error, where it stands in the tree, and the driver's codes."""
+    """Return the page of all errors as a tree, with the driver's codes."""
     from mainstem.aeron.command.error_code import ErrorCode
 
     module = importlib.import_module("mainstem.errors")
@@ -234,7 +234,7 @@ def errors() -> str:
 
 
 def tables() -> str:
-    """Every table that Spark makes of captures and recordings: names; the columns are in docs/analyze.md."""
+    """Return the page of all tables that Spark creates from captures and recordings. Their columns are in docs/analyze.md."""
     from mainstem.spark.tables import TABLES
 
     rows = [
@@ -247,9 +247,9 @@ def tables() -> str:
     )
 
 
-# The name of each page, what it is, and what writes it.
+# The name of each page, its title, and the function that writes it.
 def families() -> str:
-    """One vocabulary: the names of each concept in each protocol family."""
+    """Return the page of the vocabulary: the names of each concept in each protocol family."""
     return (
         "# One vocabulary\n\n"
         "What each concept is called in each protocol family, in the bare package, which blocks, and in its `.aio` submodule,\n"

@@ -1,20 +1,20 @@
-"""What ``make sanitize`` runs: tests and fuzz targets on a ``_core`` that reports each wrong access and what C leaves undefined.
+"""Run tests and fuzz targets with a ``_core`` that reports invalid memory accesses and undefined behavior.
 
-``python tools/sanitize.py [address] [thread] [--quick] [--seconds 20]``
+``python tools/sanitize.py [address] [thread] [--quick] [--seconds 20]``; ``make sanitize`` runs it.
 
-``address``: the compiled part with AddressSanitizer and UndefinedBehaviorSanitizer, in a copy of the source below
-``build/sanitize``; the modules beside the source are left alone. Under it run the unit tests, those with hostile peers, and the
+``address``: compiles ``_core`` with AddressSanitizer and UndefinedBehaviorSanitizer in a copy of the source below
+``build/sanitize``, without touching the modules next to the source. Runs the unit tests, the tests with hostile peers, and the
 fuzz targets. Python's memory comes from malloc (PYTHONMALLOC), so that each buffer has its red zones, and each file that is
-mapped shared lies between two pages without any access (tests/sanitizers/guard_pages.c). Leak detection is off: the
-interpreter keeps what it allocated until it ends, and Python's own tests of memory are the place for that.
+mapped shared lies between two inaccessible pages (tests/sanitizers/guard_pages.c). Leak detection is off, because the interpreter
+keeps allocations until it ends; Python's own memory tests cover leaks.
 
-``thread``: the structures in shared memory with ThreadSanitizer, driven by threads without the interpreter's lock
+``thread``: runs the structures in shared memory with ThreadSanitizer, driven by threads without the interpreter's lock
 (tests/sanitizers/race.py).
 
 ``--quick`` is the part that ``make check`` has time for: the unit tests of ``_core``, hostile fields, and some seconds for each
 target.
 
-Every report fails the run, whatever the test made of it. First, faults are planted that must be found.
+Every report fails the run, even if the test passed. Before the tests, planted faults verify that the sanitizers report.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ COPIED = (
 )
 LEFT_OUT = re.compile(r"(^|/)(__pycache__|\.hypothesis|.*\.egg-info)(/|$)|\.(so|pyc)$")
 FLAGS = {
-    # -fno-wrapv: Python's own flags define what an overflow does, and other compilers' need not.
+    # -fno-wrapv: Python's own flags define integer overflow, but those of other compilers might not.
     "address": "-fsanitize=address,undefined -fno-wrapv -fno-omit-frame-pointer -g1 -O1",
     "thread": "-fsanitize=thread -g1 -O1",
 }
 RUNTIMES = {"address": ("libasan.so", "libubsan.so"), "thread": ("libtsan.so",)}
 PLANTED = ("behind_memory(10)", "behind_mapping(b'{folder}/mapped')", "shifted(-1)", "overflown(5)")
 QUICK = ("tests/unit/_core", "tests/unit/aeron/driver/test_hostile_fields.py")
-# A measure of memory, of which the sanitizer takes more.
+# Measures memory, of which the sanitizer needs more.
 MEASURED = ("--deselect", "tests/unit/recording/test_archives.py::test_a_long_segment_takes_little_memory")
-# Without those that start a JVM, which handles SIGSEGV itself and runs nothing of `_core`.
+# Excludes tests that start a JVM, which handles SIGSEGV itself and runs nothing from `_core`.
 FULL = (
     "tests/unit",
     "--ignore=tests/unit/spark",
@@ -67,7 +67,7 @@ FULL = (
 
 
 class Failed(Exception):
-    """Why the run is red."""
+    """The reason for a failed run."""
 
 
 def say(text: str) -> None:
@@ -75,7 +75,7 @@ def say(text: str) -> None:
 
 
 def copy_source(tree: Path) -> None:
-    """Brings the copy up to date: what did not change keeps its time, so that nothing of it is compiled again."""
+    """Update the copy. Unchanged files keep their timestamps, so that they are not compiled again."""
     wanted: set[Path] = set()
     for name in COPIED:
         source = ROOT / name
@@ -97,7 +97,7 @@ def copy_source(tree: Path) -> None:
 
 
 def build(kind: str) -> Path:
-    """Compiles the copy for one sanitizer, and what is preloaded; returns the copy's folder."""
+    """Compile the copy for one sanitizer, and the preloaded libraries. Return the copy's directory."""
     tree = HOME / kind
     tree.mkdir(parents=True, exist_ok=True)
     copy_source(tree)
@@ -133,7 +133,7 @@ def compile_shared(target: Path, *sources: str, flags: str = "-O1") -> None:
 
 
 def runtime(name: str) -> str:
-    """The path of a sanitizer's library, which gcc knows."""
+    """Return the path of a sanitizer's library, according to gcc."""
     path = subprocess.run(
         ["gcc", f"-print-file-name={name}"], check=True, capture_output=True, text=True
     ).stdout.strip()
@@ -143,7 +143,7 @@ def runtime(name: str) -> str:
 
 
 def environment(tree: Path, kind: str, reports: Path) -> dict[str, str]:
-    """The environment of programs in the copy: they report into a folder, and go on after what is only undefined."""
+    """Return the environment of programs in the copy: they report into a directory, and continue after undefined behavior."""
     first, *others = [runtime(name) for name in RUNTIMES[kind]]
     preloaded = [first, *([str(tree / "preloaded.so")] if kind == "address" else []), *others]
     return os.environ | {
@@ -153,7 +153,7 @@ def environment(tree: Path, kind: str, reports: Path) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "MAINSTEM_SANITIZER": kind,
         "MAINSTEM_UNDEFINED_REPORTS": str(reports / "undefined"),
-        # handle_segv: pytest's own handler would come before the report. A test may ask for more memory than there is.
+        # handle_segv: otherwise, pytest's own handler would run before the report. Tests may request more memory than exists.
         "ASAN_OPTIONS": f"detect_leaks=0:handle_segv=2:allocator_may_return_null=1:log_path={reports / 'address'}",
         "UBSAN_OPTIONS": "print_stacktrace=0",
         "TSAN_OPTIONS": f"log_path={reports / 'thread'}:exitcode=0:report_signal_unsafe=0",
@@ -167,7 +167,7 @@ def fresh(folder: Path) -> Path:
 
 
 def plant(tree: Path) -> None:
-    """Raises Failed unless each planted fault is reported."""
+    """Raise Failed unless each planted fault is reported."""
     for call in PLANTED:
         reports = fresh(HOME / "planted")
         script = f"import ctypes; ctypes.CDLL('{tree / 'planted.so'}').{call.format(folder=reports)}"
@@ -209,7 +209,7 @@ def check_address(*, quick: bool, seconds: float, workers: int) -> None:
 
 
 def told(tree: Path, reports: Path) -> str:
-    """The reports, each once: a wrong access with its stack, what is undefined with the line of Python that it comes from."""
+    """Return the reports without duplicates: invalid accesses with stacks, undefined behavior with the Python line."""
     texts = [path.read_text(errors="replace")[:6000] for path in sorted(reports.glob("address.*"))]
     undefined = reports / "undefined"
     if undefined.exists():
@@ -218,7 +218,7 @@ def told(tree: Path, reports: Path) -> str:
 
 
 def origin(tree: Path, report: str) -> str:
-    """A report, behind the place in a .py file that Cython's comment before the line of C names."""
+    """Prefix a report with the line of the .py file named by Cython's comment above the C line."""
     path, number, _rest = report.split(":", 2)
     source = tree / path
     if source.suffix != ".c" or not source.exists():
@@ -260,9 +260,9 @@ def check_thread() -> None:
 
 
 def race(tree: Path, *arguments: str) -> tuple[int, list[str]]:
-    """The exit code of the races, and their reports."""
+    """Run the races. Return the exit code and the reports."""
     command = [sys.executable, str(tree / "tests" / "sanitizers" / "race.py"), *arguments]
-    # ThreadSanitizer keeps its own notes at fixed addresses, where a randomised layout may have put something else.
+    # ThreadSanitizer uses fixed addresses, where a randomized layout may have put something else.
     if shutil.which("setarch"):
         command = ["setarch", "-R", *command]
     reports = fresh(HOME / "races")

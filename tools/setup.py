@@ -1,8 +1,8 @@
-"""What `make build` runs: a virtual environment with Mainstem, compiled, and everything that its tests and demo need.
+"""Create a virtual environment with compiled Mainstem and everything that its tests and demo need (``make build``).
 
-Safe to run again: it does nothing when nothing changed, compiles only what changed, and installs again only after an edit of
-pyproject.toml. Needs Python >= 3.11 with its header files and its module venv (Debian: python3-dev, python3-venv). Where there
-is no C compiler it takes the one in the ziglang wheel.
+Safe to run again: it does nothing if nothing has changed, compiles only what has changed, and reinstalls only after an edit of
+pyproject.toml. Requires Python >= 3.11 with its header files and its module venv (Debian: python3-dev, python3-venv). If there is
+no C compiler, it uses the one in the ziglang wheel.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools" / "backend"))
-import compiler  # noqa: E402 - beside the build backend, which is not installed
+import compiler  # noqa: E402 - next to the build backend, which is not installed
 
 MINIMUM = (3, 11)
 EXTRAS = "all"
-# Lines of pip that name a file: a package to fetch, or one that the cache has. Metadata alone is not worth a line.
+# Lines of pip's output that name a file: a package to download, or one from the cache. Metadata alone is not reported.
 FILE = re.compile(
     r"(?P<how>Downloading|Using cached) (?:\S*/)?(?P<name>[^\s/]+?)-(?P<version>\d[^\s-]*?)"
     r"(?:-\S+\.whl|\.tar\.gz|\.zip)(?: \((?P<size>[^)]+)\))?$"
@@ -49,7 +49,7 @@ def main(venv: Path) -> None:
 
 
 def fingerprint() -> str:
-    """Changes when the dependencies or the list of modules might have."""
+    """Return a hash that changes when the dependencies or the list of modules may have changed."""
     text = (ROOT / "pyproject.toml").read_bytes() + (ROOT / "setup.py").read_bytes() + sys.version.encode()
     return hashlib.sha256(text).hexdigest()
 
@@ -63,21 +63,21 @@ def create(venv: Path) -> None:
 
 
 def install(python: Path) -> None:
-    import tomllib  # since Python 3.11, and an older one must come as far as its error message
+    import tomllib  # not at the top, because Pythons before 3.11 lack it and must get as far as the error message
 
     say("installing Mainstem and its dependencies")
     begin = time.monotonic()
     needed_to_build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     pip(python, "--upgrade", "pip>=25.1", "wheel", *needed_to_build)
-    # The compiled modules are built in place, so an edit of a .py file is seen at once and only what changed is compiled; pip
-    # would compile them all once more.
+    # Compile modules in place, so that edits of .py files take effect at once and only changed modules are compiled. pip would
+    # compile all of them again.
     uncompiled = {**os.environ, "MAINSTEM_COMPILE": "no"}
     pip(python, "--group", "dev", "--no-build-isolation", "--editable", f".[{EXTRAS}]", env=uncompiled)
     say(f"installed in {time.monotonic() - begin:.0f} s")
 
 
 def pip(python: Path, *arguments: str, env: dict[str, str] | None = None) -> None:
-    """Installs what is asked for; each package is named as it is fetched, and pip's whole output is printed only where it fails."""
+    """Install packages. Report each as it is downloaded, and print pip's whole output only on failure."""
     command = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar=off", *arguments]
     lines: list[str] = []
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
@@ -92,7 +92,7 @@ def pip(python: Path, *arguments: str, env: dict[str, str] | None = None) -> Non
 
 
 def progress(line: str) -> str:
-    """What a line of pip's output is worth saying; nothing for most."""
+    """Return the message for a line of pip's output; empty for most."""
     if match := FILE.fullmatch(line):
         if match["how"] == "Using cached":
             return f"taking {match['name']} {match['version']} from the cache"
@@ -108,7 +108,7 @@ def compile_core(python: Path) -> None:
     if not compiler.is_installed() and not any(python.parents[1].glob("lib/python*/site-packages/ziglang")):
         say("no C compiler found: fetching the ziglang wheel, which has one")
         run(str(python), "-m", "pip", "install", "--quiet", compiler.ZIG)
-    # Names each module that it compiles, and uses every core.
+    # Reports each module that it compiles, and uses all cores.
     run(str(python), "setup.py", "--quiet", "build_ext", "--inplace", stdout=subprocess.DEVNULL)
 
 

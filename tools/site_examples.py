@@ -1,4 +1,4 @@
-"""For mkdocstrings: examples are shown as code, Sphinx roles as names, and citations of protocol pages as links."""
+"""mkdocstrings extensions: show examples as code, Sphinx roles as names, and citations of protocol pages as links."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROTOCOLS = Path(__file__).resolve().parents[1] / "docs" / "protocols"
 
 
 class ExampleSections(griffe.Extension):
-    """Griffe recognizes only ``Examples``; it treats an ``Example`` section as Markdown, where ``>>>`` is a quotation."""
+    """Converts ``Example`` sections. Griffe only recognizes ``Examples``, and would show ``>>>`` as a quotation."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:
@@ -33,7 +33,7 @@ def _link(citation: re.Match[str]) -> str:
 
 @cache
 def _anchors(page: str) -> dict[str, str]:
-    """The anchor of each numbered section of a protocol page."""
+    """Return the anchor of each numbered section of a protocol page."""
     text = (PROTOCOLS / f"{page}.md").read_text()
     headings = re.findall(r"^#{1,6} +((\d+(?:\.\d+)*)\.? .+?) *#*$", text, re.MULTILINE)
     return {number: "#" + slugify(heading, "-") for heading, number in headings}

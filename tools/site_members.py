@@ -1,5 +1,4 @@
-"""For mkdocstrings: only what Python sees of compiled classes is shown, a constant's value where it is a default, and what a method
-stands for."""
+"""mkdocstrings extensions: hide what only C sees, show constants' values in defaults, and write out generated methods."""
 
 from __future__ import annotations
 
@@ -13,8 +12,8 @@ import griffe
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAX_LENGTH = 60  # of a value that is shown: a longer one is left as its name
-# Classes whose objects come from functions such as `connect`.
+MAX_LENGTH = 60  # of a displayed value: a longer one is shown as its name
+# Classes whose objects are created by functions such as `connect`.
 CREATED_BY_FUNCTIONS = {
     *(
         "Aeron",
@@ -44,7 +43,7 @@ OPERATIONS = (ast.Expression, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Tuple, a
 
 
 class CompiledMembers(griffe.Extension):
-    """Removes what only C sees from the classes of ``_core``, which public classes inherit from: what their stubs lack."""
+    """Removes members missing from the stubs, which only C sees, from the classes of ``_core`` that public classes inherit from."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         if "_core" in pkg.members:
@@ -65,7 +64,7 @@ def _hide_c(module: griffe.Module) -> None:
 
 
 def _names(cls: ast.ClassDef) -> set[str]:
-    """What a class of a stub has."""
+    """Return the names that a class in a stub defines."""
     functions = {node.name for node in cls.body if isinstance(node, ast.FunctionDef)}
     return functions | {
         node.target.id for node in cls.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
@@ -88,7 +87,7 @@ def _resolve(scope: griffe.Module | griffe.Class) -> None:
                 if isinstance(parameter.default, griffe.ExprName):
                     parameter.default = _value(parameter.default) or parameter.default
         elif isinstance(member, griffe.Attribute) and isinstance(scope, griffe.Class):
-            # A field of a dataclass, which is a parameter of its class.
+            # A field of a dataclass, which is a parameter of its constructor.
             if isinstance(member.value, griffe.ExprName):
                 member.value = _value(member.value) or member.value
         elif isinstance(member, griffe.Module | griffe.Class):
@@ -96,7 +95,7 @@ def _resolve(scope: griffe.Module | griffe.Class) -> None:
 
 
 def _value(name: griffe.ExprName) -> str | None:
-    """The constant's value as Python writes it; None where the name is not that of a constant."""
+    """Return the constant's value as Python source; None if the name is not a constant."""
     scope = name.parent
     try:
         assert isinstance(scope, griffe.Object)
@@ -129,7 +128,7 @@ class Constructors(griffe.Extension):
 
 
 class BlockingMethods(griffe.Extension):
-    """Shows ``send = waits(aio.Sender[Any].send)``, a call that waits for that coroutine, as the method it is."""
+    """Shows ``send = waits(aio.Sender[Any].send)``, a blocking call of that coroutine, as an ordinary method."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         for module in _modules(pkg):

@@ -1,7 +1,7 @@
-"""One vocabulary for five protocol families: what each concept is called where.
+"""A common vocabulary for five protocol families: the name of each concept in each family.
 
 ``tests/form/test_vocabulary.py`` compares this table with the code, in both variants; ``docs/reference/vocabulary.md`` shows it.
-A name is a member of the package (``connect``) or of a class (``Server.wait``). Text in parentheses says why there is none.
+A name is a member of the package (``connect``) or of a class (``Server.wait``). Text in parentheses says why there is no name.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ CONCEPTS: dict[str, tuple[str, str, str, str, str]] = {
 
 
 def table() -> str:
-    """The table in Markdown."""
+    """Return the table in Markdown."""
     lines = [f"| concept | {' | '.join(FAMILIES)} |", f"| --- |{' --- |' * len(FAMILIES)}"]
     for concept, cells in CONCEPTS.items():
         shown = [

@@ -1,12 +1,13 @@
-"""Builds the source archive and from it the wheel, repairs it, and tests it where nothing else is installed.
+"""Build the source archive and from it the wheel, repair the wheel, and test it in an environment without anything else.
 
-The wheel that auditwheel repaired is installed into an empty environment outside the repository, where its modules must be the
-compiled ones; its commands run, a driver with a publication and a subscription does, and the unit tests that need no other package.
+The repaired wheel is installed into an empty environment outside the repository. The test checks that its modules are the
+compiled ones, and runs its commands, a driver with a publication and a subscription, and the unit tests that need no other
+package.
 
     python tools/wheel.py                    all of that: `make wheel`
-    python tools/wheel.py --no-compiler      with the system's compiler hidden, so that the build takes that of the ziglang wheel
-    python tools/wheel.py --extras           each extra by itself is installed and imported too, some 1.5 GB
-    python tools/wheel.py --installed        only the tests, of what is installed beside this Python: for cibuildwheel
+    python tools/wheel.py --no-compiler      hides the system's compiler, so that the build uses the one in the ziglang wheel
+    python tools/wheel.py --extras           also installs and imports each extra by itself, about 1.5 GB
+    python tools/wheel.py --installed        only the tests, of the installation in this Python: for cibuildwheel
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-# What a source archive does without.
+# Versioned files that the source archive omits.
 NOT_SHIPPED = (".ci/", ".gitignore")
 COMPILERS = ("cc", "gcc", "clang", "c99", "x86_64-linux-gnu-gcc", "aarch64-linux-gnu-gcc")
-# They need pytest and hypothesis alone.
+# Tests that need only pytest and hypothesis.
 TESTS = ("_core", "aeron", "mux", "sim", "test_exports.py", "_internal", "test_message_keys.py", "test_settings.py")
-# What imports the libraries of an extra, or a library itself where nothing of Mainstem's does at import.
+# Modules that import the libraries of an extra, and libraries that no Mainstem module imports when it is imported.
 IMPORTS = {
     "cli": "mainstem.cli, mainstem.serve.app, mainstem.metrics.opentelemetry, typer, rich, textual",
     "tables": "mainstem._internal.arrow_batches, mainstem.analysis.program, pyarrow, numpy, polars, duckdb",
@@ -83,7 +84,7 @@ def say(text: str) -> None:
 
 
 def run(*command: str | Path, hidden: Path | None = None, cwd: Path = ROOT) -> None:
-    """Runs a command in an environment that does not have the repository; its failure is this program's."""
+    """Run a command in an environment without the repository. If it fails, this program fails."""
     subprocess.run([str(word) for word in command], cwd=cwd, env=environment(hidden), check=True)
 
 
@@ -95,7 +96,7 @@ def environment(hidden: Path | None) -> dict[str, str]:
 
 
 def without_compilers(folder: Path) -> Path:
-    """A folder with links to all that is on PATH but the C compilers, for PATH to be."""
+    """Return a directory for PATH, with links to all programs on PATH except C compilers."""
     folder.mkdir()
     for place in os.environ["PATH"].split(os.pathsep):
         for program in sorted(Path(place).glob("*")) if place else []:
@@ -107,7 +108,7 @@ def without_compilers(folder: Path) -> Path:
 
 
 def make_sdist(folder: Path) -> Path:
-    """Makes the source archive."""
+    """Build the source archive."""
     code = (
         "import sys; sys.path.insert(0, 'tools/backend'); import mainstem_backend as backend;"
         f"backend.build_sdist({str(folder)!r})"
@@ -118,7 +119,7 @@ def make_sdist(folder: Path) -> Path:
 
 
 def compare(archive: Path) -> None:
-    """Fails unless the archive has what is versioned, and what the build writes from it, and nothing else."""
+    """Fail unless the archive has exactly the versioned files and the files that the build generates from them."""
     if not (ROOT / ".git").exists() or shutil.which("git") is None:
         say("no git repository here: what the source archive has is not compared with it")
         return
@@ -143,7 +144,7 @@ def compare(archive: Path) -> None:
 
 
 def repair(wheel: Path, folder: Path) -> Path:
-    """Has auditwheel check which systems the wheel runs on, and name them in its tag."""
+    """Let auditwheel determine the systems that the wheel runs on, and add them to its tag."""
     if not sys.platform.startswith("linux"):
         say(f"auditwheel repairs wheels for Linux only: {wheel.name} is tested as it is")
         return wheel
@@ -160,7 +161,7 @@ def repair(wheel: Path, folder: Path) -> Path:
 
 
 def empty_environment(folder: Path) -> Path:
-    """The Python of a new virtual environment."""
+    """Create a virtual environment. Return its Python."""
     subprocess.run([sys.executable, "-m", "venv", folder], env=environment(None), check=True)
     return folder / "bin" / "python"
 
@@ -170,7 +171,7 @@ def install(python: Path, *packages: str) -> None:
 
 
 def check_command(python: Path, wheel: Path) -> None:
-    """The command names its extra without it, and works with it."""
+    """Check that the command names its extra if the extra is missing, and works with it."""
     command = python.parent / "mainstem"
     bare = subprocess.run([command, "--help"], env=environment(None), capture_output=True, text=True, check=False)
     if bare.returncode == 0 or "mainstem[cli]" not in bare.stderr:
@@ -184,19 +185,19 @@ def check_command(python: Path, wheel: Path) -> None:
 
 
 def check_installed(python: Path, cwd: Path) -> None:
-    """What is installed beside that Python is compiled, carries messages and passes its tests."""
+    """Check that the installation in that Python is compiled, transports messages and passes its tests."""
     run(python, "-I", "-c", CHECK, cwd=cwd)
     run(python, "-I", "-c", STREAMS, cwd=cwd)
 
 
 def test_installed(python: Path) -> None:
-    """Runs the tests that need no other package."""
+    """Run the tests that need no other package."""
     tests = [f"tests/unit/{name}" for name in TESTS]
     run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not long", *tests)
 
 
 def check_extras(wheel: Path, names: list[str], folder: Path) -> None:
-    """Each extra by itself brings what its part of Mainstem imports."""
+    """Check that each extra by itself installs everything that its part of Mainstem imports."""
     for name in names:
         begin = time.monotonic()
         python = empty_environment(folder / name)

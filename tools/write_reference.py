@@ -1,7 +1,7 @@
-"""Writes docs/reference/: one page for each public module, filled from the docstrings when the site is built, and the tables of
-commands, settings, counters, errors and tables (``reference_tables.py``).
+"""Write docs/reference/: a page for each public module, filled from docstrings when the site is built, and generated tables.
 
-``--check`` only compares, for the form test.
+The tables of commands, settings, counters, errors and tables come from ``reference_tables.py``. ``--check`` only compares, for
+the form test.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Public functions take or return these types, and programs need not import them. 
 
 
 def pages() -> dict[str, str]:
-    """The text of every page, by file name."""
+    """Return the text of every page, by file name."""
     rows = "".join(f"| [`{module}`]({page}.md) | {meaning} |\n" for module, (page, meaning) in PUBLIC.items())
     lists = "".join(f"| [{meaning}]({page}.md) |\n" for page, (meaning, _) in PAGES.items())
     texts = {"index.md": INDEX.replace("{tables}", lists) + rows + AFTER_MODULES}
@@ -56,7 +56,7 @@ def pages() -> dict[str, str]:
 
 
 def _own_of_aio() -> str:
-    """The options that leave out of the page of ``mainstem.aio`` what is the same in ``mainstem``."""
+    """Return options that exclude from the page of ``mainstem.aio`` everything that is identical in ``mainstem``."""
     nodes = ast.parse((ROOT / "src" / "mainstem" / "aio.py").read_text()).body
     imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and "aeron.aio" in str(node.module)]
     names = sorted(alias.name for node in imports for alias in node.names)
@@ -64,7 +64,7 @@ def _own_of_aio() -> str:
 
 
 def mainstem_pages() -> dict[str, str]:
-    """The pages of the package itself: one that says where each name is, and those with the names."""
+    """Return the pages of the package itself: an index of its names, and the pages that describe them."""
     text = (ROOT / "src" / "mainstem" / "__init__.py").read_text()
     exported: set[str] = next(
         set(ast.literal_eval(node.value))
@@ -102,7 +102,7 @@ def _sentence(meaning: str) -> str:
 
 
 def readme() -> str:
-    """The README with the table of extras."""
+    """Return the README with the table of extras."""
     text = README.read_text()
     return re.sub(
         r"(<!-- extras -->\n).*?(?=<!-- end -->)", lambda match: match[1] + extras.table(), text, flags=re.DOTALL
@@ -110,7 +110,7 @@ def readme() -> str:
 
 
 def main() -> None:
-    """Writes the pages, or compares them."""
+    """Write or compare the pages."""
     texts = pages()
     if "--check" in sys.argv[1:]:
         present = {path.name: path.read_text() for path in FOLDER.glob("*.md")}

@@ -1,6 +1,6 @@
-"""Writes tables of the documentation from their definitions: columns of tables, and options of Spark sources.
+"""Write tables of the documentation from their definitions: columns of tables, and options of Spark sources.
 
-``--check`` fails where they differ.
+``--check`` fails if they differ.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ END = "<!-- end of options -->\n"
 
 
 def with_columns(text: str) -> str:
-    """The page with every table's columns after the mark."""
+    """Return the page with every table's columns after its mark."""
     from mainstem.spark.tables import TABLES
 
     parts = [text.partition(MARK)[0], MARK]
@@ -32,7 +32,7 @@ def with_columns(text: str) -> str:
 
 
 def with_options(text: str, source: str, kind: type) -> str:
-    """The page with the options of a source between its marks."""
+    """Return the page with the options of a source between its marks."""
     from mainstem.spark.option_table import markdown
 
     mark = f"<!-- options of {source} -->\n"
@@ -44,7 +44,7 @@ def with_options(text: str, source: str, kind: type) -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Every page as it should be."""
+    """Return the intended text of every page."""
     from mainstem.spark.sinks.channels import ChannelOptions
     from mainstem.spark.sources.capture_options import CaptureOptions
     from mainstem.spark.sources.live import LiveOptions
@@ -65,7 +65,7 @@ def pages() -> dict[Path, str]:
 
 
 def main() -> None:
-    """Writes, or checks."""
+    """Write or check the pages."""
     for page, expected in pages().items():
         if "--check" not in sys.argv[1:]:
             page.write_text(expected, encoding="utf-8")

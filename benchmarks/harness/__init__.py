@@ -1,1 +1,1 @@
-"""What every benchmark shares: peers run in processes of their own, ratios taken pair by pair, one form of report."""
+"""Shared by every benchmark: peers that run in their own processes, ratios taken pair by pair, one report format."""

@@ -1,4 +1,4 @@
-"""Archives of both implementations, each a process of its own on a driver that runs, and what they cost."""
+"""Archives of both implementations, each in its own process on a running driver, and their costs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ READY_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class ArchiveProcess:
-    """An archive: its process, and the channel of its requests."""
+    """An archive's process, and the channel for its requests."""
 
     process: subprocess.Popen[str]
     control: str
@@ -39,7 +39,7 @@ def has_java() -> bool:
 
 @contextmanager
 def archiving(kind: str, directory: Path, driver: Path, **settings: object) -> Iterator[ArchiveProcess]:
-    """An archive, ``mainstem`` or ``java``, until the block ends. Settings have Mainstem's names."""
+    """Run an archive, ``mainstem`` or ``java``, until the block ends. Settings have Mainstem's names."""
     control = f"aeron:udp?endpoint=localhost:{free_port()}"
     if kind == "java":
         command = ["java", "--add-opens", "java.base/jdk.internal.misc=ALL-UNNAMED"]
@@ -77,12 +77,12 @@ def archiving(kind: str, directory: Path, driver: Path, **settings: object) -> I
 
 
 def cpu_s(pid: int) -> float:
-    """The processor time that a process has used, of all its threads that live."""
+    """Return the CPU time used by the living threads of a process, in seconds."""
     return sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 
 def memory_mb(pid: int) -> dict[str, float]:
-    """The memory of a process: what is its own, and what it shares with others as logs and counters."""
+    """Return the memory of a process: its private part, and the part shared with others as logs and counters."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     kb = {name: int(value.split()[0]) for name, _, value in (line.partition(":") for line in lines) if "kB" in value}
     return {"own": kb["RssAnon"] / 1e3, "shared": (kb["RssShmem"] + kb["RssFile"]) / 1e3}

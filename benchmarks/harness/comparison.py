@@ -1,4 +1,4 @@
-"""Asks the same question of Mainstem and of every peer, in turn, and adds the ratios to a report."""
+"""Run the same measurement for Mainstem and every peer in turn, and add the ratios to a report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """One line of a report. ``goals`` are ratios to a peer, larger is better."""
+    """One measurement of a report. ``goals`` are ratios to peers; larger is better."""
 
     name: str
     size: int
@@ -31,7 +31,7 @@ class Question:
     goals: dict[str, float] = field(default_factory=dict)
 
     def measure(self, peer: Peer, transport: str) -> dict[str, float]:
-        """The figures of one run, by the name of their line."""
+        """Return the results of one run, by name."""
         if self.mode == "round trip":
             median, p99 = round_trip_us(peer, transport=transport, size=self.size)
             return {self.name: median, f"{self.name}, p99": p99}
@@ -43,7 +43,7 @@ class Question:
 
 
 def comparison_options(doc: str | None, names: Iterable[str], *, peers: Iterable[str] | None = None) -> Options:
-    """Reads the command line of a comparison with these peers, by default every one that carries a stream."""
+    """Parse the command line of a comparison with these peers, by default every peer that can carry a stream."""
     return parse_options(doc, names, peers=peers or [peer.name for peer in every_peer()], more=_any_python)
 
 
@@ -52,7 +52,7 @@ def _any_python(parser: argparse.ArgumentParser) -> None:
 
 
 def compare(report: Report, questions: list[Question], *, transport: str) -> None:
-    """Runs every question that was asked for, in pairs: ourselves, then each peer, and again."""
+    """Run every selected question in pairs: Mainstem, then each peer, repeatedly."""
     chosen = available(report)
     for question in questions:
         if question.name in report.options.parts:
@@ -61,7 +61,7 @@ def compare(report: Report, questions: list[Question], *, transport: str) -> Non
 
 
 def available(report: Report) -> list[Peer]:
-    """The peers that were asked for and can be run; of the others the report says why not."""
+    """Return the selected peers that can run. The report says why the others cannot."""
     chosen = []
     for peer in every_peer():
         if peer.name not in report.options.peers:
@@ -76,9 +76,9 @@ def available(report: Report) -> list[Peer]:
 
 
 def _compares_pythons(report: Report, peer: Peer) -> str:
-    """Why a ratio would compare two Pythons: a call a message costs mostly what the interpreter does. Empty where it would not.
+    """Return why a ratio would compare two versions of Python; empty if it would not.
 
-    Another build of the same version is noted.
+    With one call per message, most of the cost is the interpreter's. A different build of the same version only adds a note.
     """
     if peer.python == sys.executable:
         return ""

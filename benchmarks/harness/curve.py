@@ -1,7 +1,7 @@
-"""How a cost grows with a number: what a curve is, how its points are measured, kept and drawn.
+"""Curves: how a cost grows with a number, and how points are measured, kept and drawn.
 
-Each point is a process of its own, so that memory is that of the point and no curve depends on what ran before. Costs are processor
-time (of every process that took part) or simulated time: neither depends on what else the machine does, as times on the wall do.
+Each point is measured in its own process, so that its memory is its own and no curve depends on earlier ones. Costs are CPU time
+(of every process that took part) or simulated time. Unlike wall-clock time, neither depends on what else the host does.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ MB = 1e6
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """One picture.
+    """A picture of how a cost grows.
 
     Args:
-        name: The curve's name; words.
-        over: What there is more and more of.
-        cost: What a point's lines are, with their unit.
-        points: How many of it.
+        name: The curve's name, in words.
+        over: The quantity that grows.
+        cost: The quantity that the lines show, with its unit.
+        points: The values of the growing quantity.
         quick: The points of a quick run.
-        measure: Returns the cost of a point by the names of its lines; under "memory" there may be megabytes.
-        why: What the shape comes from, in a sentence.
+        measure: Returns the cost of a point by line name. The key "memory" is optional and has megabytes.
+        why: A sentence that explains the shape.
     """
 
     name: str
@@ -46,19 +46,19 @@ class Curve:
 
 
 def processor_s_of(pid: int) -> float:
-    """Processor time of another process."""
+    """Return the CPU time of another process in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_mb(pid: int | str = "self") -> float:
-    """Memory of a process that it shares with no other, and its part of what it shares."""
+    """Return the memory of a process in megabytes: its private part, and its proportional share of what it shares."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024 / MB
 
 
 def measured(curve: Curve, count: int, repeats: int) -> dict[str, float]:
-    """One point: the medians of some processes."""
+    """Measure one point. Return the medians over ``repeats`` processes."""
     runs = [_in_process(curve.name, count) for _ in range(repeats)]
     return {line: round(statistics.median(run[line] for run in runs), 6) for line in runs[0]}
 
@@ -72,19 +72,19 @@ def _in_process(name: str, count: int) -> dict[str, float]:
 
 
 def print_point(curves: dict[str, Curve], text: str) -> None:
-    """What the process of a point does."""
+    """Measure and print one point, in the process for that point."""
     name, _, count = text.partition("=")
     print(json.dumps(curves[name].measure(int(count))))
 
 
 def draw(curve: dict[str, Any], path: Path) -> None:
-    """The picture of what is kept of a curve: both axes are logarithmic, so that what grows in proportion is a straight line."""
+    """Draw the kept results of a curve. Both axes are logarithmic, so proportional growth is a straight line."""
     try:
         import matplotlib as mpl
     except ImportError:
         sys.exit("--write draws pictures with matplotlib, which is not installed: pip install --group bench")
     mpl.use("svg")
-    # The same figures are the same picture, byte for byte; text stays text.
+    # Make the same results produce the same picture, byte for byte, and keep text as text.
     mpl.rcParams.update({"svg.hashsalt": "mainstem", "svg.fonttype": "none"})
     from matplotlib import pyplot as plt
 

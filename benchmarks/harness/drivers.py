@@ -1,4 +1,4 @@
-"""Media drivers of both implementations, each a process of its own."""
+"""Media drivers of both implementations, each in its own process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POLL_S = 0.0005
 
 @dataclass(frozen=True)
 class DriverProcess:
-    """A driver that clients may connect to: its directory, and how long that took from the process's start."""
+    """A driver that is ready for clients: its directory, and the time from the start of its process until it was ready."""
 
     kind: str
     process: subprocess.Popen[bytes]
@@ -35,7 +35,7 @@ class DriverProcess:
     start_s: float
 
     def processor_ns(self) -> int:
-        """What its threads have taken of the processors so far."""
+        """Return the CPU time that the driver's threads have used so far."""
         tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
 
@@ -46,7 +46,7 @@ def has_reference() -> bool:
 
 @contextmanager
 def launched(kind: str) -> Iterator[DriverProcess]:
-    """A driver with its defaults and one thread for all agents, ``mainstem`` or ``reference``, until the block ends."""
+    """Run a driver, ``mainstem`` or ``reference``, with default settings and one thread for all agents, until the block ends."""
     command = [os.environ[REFERENCE]] if kind == "reference" else [sys.executable, "-m", "mainstem", "driver"]
     parent = Path(tempfile.mkdtemp(prefix="mainstem-bench-", dir="/dev/shm"))
     directory = parent / "aeron"
@@ -69,7 +69,7 @@ def launched(kind: str) -> Iterator[DriverProcess]:
 
 
 def _wait_ready(process: subprocess.Popen[bytes], cnc: Path, kind: str) -> None:
-    """The version is the last that a driver writes into its CnC file."""
+    """Wait for the version in the CnC file, which a driver writes last."""
     deadline = time.monotonic() + READY_TIMEOUT_S
     while True:
         try:

@@ -1,8 +1,8 @@
-"""Makes a capture of any size: ``python benchmarks/harness/make_capture.py PATH SIZE [--mux]``, SIZE as in 256m or 5g.
+"""Create a capture of any size: ``python benchmarks/harness/make_capture.py PATH SIZE [--mux]``, with SIZE such as 256m or 5g.
 
-Four Aeron streams on one host pair, four messages of 256 bytes in a datagram, a status message for each 16 datagrams, one
-datagram in a thousand lost, asked for and sent again. With ``--mux`` every eighth packet is a segment of a bymux
-connection. The same arguments make the same bytes.
+The capture has four Aeron streams between one pair of hosts. A datagram contains four messages of 256 bytes, a status message
+follows every 16 datagrams, and one datagram in a thousand is lost, requested and retransmitted. With ``--mux``, every eighth
+packet is a segment of a bymux connection. The same arguments produce the same bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mainstem._internal.units import parse_size
 
 DATA_PORT, CONTROL_PORT, MUX_PORT = 40123, 40456, 9000
 MESSAGE = 256
-MESSAGES = 4  # of 288 bytes each: what fits Aeron's usual 1408
+MESSAGES = 4  # of 288 bytes each: the number that fits Aeron's default MTU of 1408
 STREAMS = 4
 TERM = 1 << 24
 PACKET_NS = 10_000
@@ -40,7 +40,7 @@ def _udp(payload: bytes, *, back: bool = False) -> bytes:
 
 
 class Traffic:
-    """Packets without end."""
+    """Generates packets endlessly."""
 
     def __init__(self, *, mux: bool) -> None:
         self._rng = random.Random(7)
@@ -52,7 +52,7 @@ class Traffic:
         self._write = b"\x21\x00" + struct.pack(">H", 1200) + self._rng.randbytes(1200)
 
     def packets(self) -> list[bytes]:
-        """What comes next: usually one packet."""
+        """Return the next packets, usually one."""
         self._count += 1
         if self._mux and self._count % 8 == 0:
             if self._count == 8:
@@ -89,7 +89,7 @@ class Traffic:
 
 
 def make(path: Path, size: int, *, mux: bool = False) -> int:
-    """Writes the file; returns how many packets it has."""
+    """Write the file. Return the number of packets in it."""
     traffic, packets, written = Traffic(mux=mux), 0, 24
     with path.open("wb", buffering=1 << 20) as file:
         file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1))

@@ -1,4 +1,4 @@
-"""The command line that the benchmarks share. Help runs nothing; a word that a benchmark does not know is refused before that."""
+"""The command-line options that the benchmarks share. Unknown words are rejected before anything runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What was asked for. ``parts`` and ``peers`` are those that were chosen; ``values`` has the options of one benchmark alone."""
+    """The parsed options. ``parts`` and ``peers`` are the selected ones. ``values`` has the options of a single benchmark."""
 
     benchmark: str
     json: bool
@@ -28,7 +28,7 @@ class Options:
     values: argparse.Namespace
 
     def either(self, usual: T, quick: T) -> T:
-        """A size or a time, which is smaller in a quick run."""
+        """Return ``usual``, or in a quick run ``quick``, a smaller size or a shorter time."""
         return quick if self.quick else usual
 
 
@@ -41,7 +41,7 @@ def parse_options(
     quick_pairs: int = 1,
     more: Callable[[argparse.ArgumentParser], object] = lambda _: None,
 ) -> Options:
-    """Reads the command line; exits with 0 after help, with 2 where a word is refused. ``more`` adds options of one benchmark."""
+    """Parse the command line. Exit with 0 after help, with 2 if a word is rejected. ``more`` adds options of a single benchmark."""
     names, others = tuple(parts), tuple(peers)
     parser = argparse.ArgumentParser(
         usage="%(prog)s [OPTIONS]",
@@ -81,7 +81,7 @@ def _count(text: str) -> int:
 
 
 def _chosen(parser: argparse.ArgumentParser, names: tuple[str, ...], only: str | None) -> tuple[str, ...]:
-    # A name may have a comma itself.
+    # A name can contain a comma.
     is_one = only is not None and any(only in name for name in names)
     texts = names if only is None else (only,) if is_one else tuple(only.split(","))
     for text in texts:

@@ -1,6 +1,6 @@
-"""Starts a peer's roles as processes, in order, and collects what each says in one line of JSON.
+"""Run the roles of a peer as processes, start them in order, and collect each one's result as a line of JSON.
 
-A role prints ``ready`` once it may be met by the next one, and one line of JSON when it is done.
+A role prints ``ready`` once the next role can start, and one line of JSON when it is done.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PEERS = Path(__file__).resolve().parent.parent / "peers"
-ROLE_TIMEOUT_S = 60.0  # a role that says nothing for so long has failed
-END_TIMEOUT_S = 20.0  # what was asked to end and does not is killed
+ROLE_TIMEOUT_S = 60.0  # a role that prints nothing for this long has failed
+END_TIMEOUT_S = 20.0  # a role that does not end within this time is killed
 
 
 def free_port(kind: socket.SocketKind = socket.SOCK_DGRAM) -> int:
-    """A port of this machine that the kernel had free a moment ago, for UDP unless another kind of socket is meant."""
+    """Return a port of this host that was free a moment ago, for UDP unless ``kind`` says otherwise."""
     (port,) = free_ports(1, kind)
     return port
 
 
 def free_ports(count: int, kind: socket.SocketKind = socket.SOCK_DGRAM) -> list[int]:
-    """Several of them, each another."""
+    """Return several different free ports."""
     with ExitStack() as stack:
         probes = [stack.enter_context(socket.socket(socket.AF_INET, kind)) for _ in range(count)]
         for probe in probes:
@@ -40,16 +40,16 @@ def free_ports(count: int, kind: socket.SocketKind = socket.SOCK_DGRAM) -> list[
 
 
 def cores_of_ends() -> tuple[int | None, int | None]:
-    """A core for each end of a stream, so that none of them waits for the other to give way; none where there is only one core.
+    """Return a core for each end of a stream, so that neither waits for the other to yield; None if there is only one core.
 
-    Drivers go where there is room.
+    Drivers run on any core.
     """
     first, *others = sorted(os.sched_getaffinity(0))
     return (first, others[0]) if others else (None, None)
 
 
 class RoleFailed(Exception):
-    """A role ended, or stayed silent, without its result."""
+    """A role ended or stayed silent without printing its result."""
 
 
 class Role:
@@ -73,7 +73,7 @@ class Role:
             start_new_session=True,
         )
         if core is not None:
-            # Its threads are made later, and inherit it.
+            # The process starts its threads later, and they inherit the affinity.
             os.sched_setaffinity(self._process.pid, {core})
         self._timer = threading.Timer(ROLE_TIMEOUT_S, self.kill)
         self._timer.daemon = True
@@ -90,7 +90,7 @@ class Role:
         return dict(json.loads(line))
 
     def stop(self) -> None:
-        """Ends a role that runs until it is told (a driver)."""
+        """Stop a role that runs until it is told to end, such as a driver."""
         self._timer.cancel()
         if self._process.poll() is None:
             self._process.terminate()
@@ -118,7 +118,7 @@ class Role:
 def running(
     script: str, role: str, options: dict[str, Any], *, python: str = sys.executable, core: int | None = None
 ) -> Iterator[Role]:
-    """A role that is ready inside the block and gone after it."""
+    """Run a role that is ready inside the block and has ended after it."""
     started = Role(script, role, options, python=python, core=core)
     try:
         started.wait_ready()

@@ -1,4 +1,4 @@
-"""Makes recordings of any size, fast: numbered messages of one length, with payloads that do not compress.
+"""Create recordings of any size quickly: numbered messages of one length, with payloads that do not compress.
 
 python benchmarks/harness/recordings.py DIRECTORY --size 10g [--payload 256]
 """
@@ -19,7 +19,7 @@ from mainstem.recording import Recorder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# `tests.support.many_recordings` makes very many small ones, for those who measure them.
+# `tests.support.many_recordings` creates large numbers of small recordings.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 TERM = 16 << 20
@@ -28,7 +28,7 @@ RUN = 256 << 10
 
 
 def template(payload: int, seed: int = 1) -> np.ndarray:
-    """One term of frames; term ids and numbers are put in later."""
+    """Return one term of frames, without the term ids and message numbers, which are filled in later."""
     kind = np.dtype(
         [
             ("length", "<i4"),
@@ -56,9 +56,9 @@ def template(payload: int, seed: int = 1) -> np.ndarray:
 def make(
     directory: Path, size: int, payload: int = 256, *, step_us: int = 3, text: Callable[[int], bytes] | None = None
 ) -> int:
-    """A recording of about ``size`` bytes in ``directory``; returns how many messages it holds.
+    """Create a recording of about ``size`` bytes in ``directory``. Return the number of messages in it.
 
-    ``text`` makes the payload of each message of a term from its number there; every term has the same ones.
+    ``text`` creates the payload of a message from its index in the term. Every term has the same payloads.
     """
     frames = template(payload)
     if text is not None:

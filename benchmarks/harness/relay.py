@@ -1,4 +1,4 @@
-"""The lossy way of ``peers/lossy_relay.py``, as a process."""
+"""The lossy relay of ``peers/lossy_relay.py`` as a process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def relaying(**options: Any) -> Iterator[None]:
-    """A relay with these options, until the block ends."""
+    """Run a relay with these options until the block ends."""
     words = [f"{key}={value}" for key, value in options.items()]
     process = subprocess.Popen(
         [sys.executable, str(PEERS / "lossy_relay.py"), *words],

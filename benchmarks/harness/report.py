@@ -1,4 +1,4 @@
-"""Ratios and how they are told. A ratio is always better-is-larger and taken pair by pair in one run."""
+"""Ratios and reports. Larger ratios are always better, and each ratio is taken from a pair of runs in one benchmark run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class Ratio:
-    """Ours against a peer's: one value a pair of runs that followed one another."""
+    """Mainstem's results relative to a peer's: one value per pair of consecutive runs."""
 
     peer: str
     goal: float | None = None
@@ -42,7 +42,7 @@ class Ratio:
 
 @dataclass(kw_only=True)
 class Report:
-    """What one benchmark was asked, and its results."""
+    """The options of one benchmark, and its results."""
 
     options: Options
     ratios: dict[str, Ratio] = field(default_factory=dict)
@@ -61,9 +61,9 @@ class Report:
         lowest_goal: float | None = None,
         smaller_is_better: bool = False,
     ) -> None:
-        """Adds one pair; ``smaller_is_better`` turns times into a ratio that is larger when ours is shorter.
+        """Add one pair. ``smaller_is_better`` turns times into a ratio that is larger when ours is shorter.
 
-        ``goal`` is what the median should reach, ``lowest_goal`` what each pair should.
+        ``goal`` is the target for the median, ``lowest_goal`` the target for each pair.
         """
         ratio = self.ratios.setdefault(name, Ratio(peer=peer, goal=goal, lowest_goal=lowest_goal))
         ratio.pairs.append(theirs / ours if smaller_is_better else ours / theirs)
@@ -102,7 +102,7 @@ class Report:
 
 
 def machine() -> dict[str, Any]:
-    """Enough to know which machine a figure came from."""
+    """Return enough facts to identify the machine that a number came from."""
     model = next(
         (
             line.split(":", 1)[1].strip()

@@ -1,7 +1,7 @@
-"""What the benchmarks measured last, kept in ``benchmarks/results``, and the tables of the documentation that are written from it.
+"""The latest benchmark results, kept in ``benchmarks/results``, and the tables of the documentation that are generated from them.
 
-``--write`` keeps a run's ratios, each beside those of the other parts, and writes the tables again. A table stands between
-``<!-- benchmarks: NAME -->`` and ``<!-- end -->``; no hand writes there, and ``tests/form`` holds the pages to the results.
+``--write`` keeps the ratios of a run next to those of the other parts, and writes the tables again. A table lies between ``<!--
+benchmarks: NAME -->`` and ``<!-- end -->``. Do not edit it by hand: ``tests/form`` compares the pages with the results.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 MARK = "<!-- benchmarks: "
 PICTURES = ROOT / "docs" / "images" / "growth"
-# The README's table: what it asks, and the benchmark and the ratio that say. A ratio that is not kept has no row.
+# Rows of the README's table: the question, the benchmark, and the ratio that answers it. A ratio without a kept result has no
+# row.
 HEADLINES = (
     ("Aeron over IPC, 32 B, round trip", "ipc", "round trip, 32 B / pyzmq"),
     ("Aeron over IPC, 32 B, a call a message", "ipc", "32 B, a call a message / pyzmq"),
@@ -26,7 +27,7 @@ HEADLINES = (
 
 
 def keep(benchmark: str, facts: dict[str, Any]) -> None:
-    """Keeps the ratios of a run, with the machine that each was taken on; what it did not measure stays."""
+    """Keep the ratios of a run, each with its machine. Ratios that the run did not measure stay."""
     kept = results(benchmark)
     for name, ratio in facts["ratios"].items():
         kept[name] = {**ratio, "machine": facts["machine"]}
@@ -35,7 +36,7 @@ def keep(benchmark: str, facts: dict[str, Any]) -> None:
 
 
 def results(benchmark: str) -> dict[str, Any]:
-    """The ratios that are kept of a benchmark, by name."""
+    """Return the kept ratios of a benchmark, by name."""
     path = RESULTS / f"{benchmark}.json"
     return dict(json.loads(path.read_text())) if path.exists() else {}
 
@@ -46,13 +47,13 @@ def write_tables() -> None:
 
 
 def pages() -> dict[Path, str]:
-    """Each page that has a table of results, as it should read."""
+    """Return the intended text of each page that has a table of results."""
     texts = {path: path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
     return {path: with_tables(text) for path, text in texts.items() if MARK in text}
 
 
 def with_tables(page: str) -> str:
-    """A page with its tables written again."""
+    """Return a page with its tables regenerated."""
 
     def written(match: re.Match[str]) -> str:
         name = match[1]
@@ -70,7 +71,7 @@ def headlines() -> list[str]:
 
 
 def all_ratios(benchmark: str) -> list[str]:
-    """Every ratio of a benchmark, and the machines that they were taken on."""
+    """Return every ratio of a benchmark, and the machines that the ratios were measured on."""
     kept = results(benchmark)
     table = [
         f"| {name.rpartition(' / ')[0] or name} | {ratio['peer']} | {ratio['median']:.2f} | {ratio['min']:.2f} - {ratio['max']:.2f}"
@@ -87,14 +88,14 @@ def all_ratios(benchmark: str) -> list[str]:
 
 
 def goal_of(ratio: dict[str, Any]) -> str:
-    """The goal of a kept ratio in words; empty where it has none."""
+    """Describe the goal of a kept ratio; empty if it has none."""
     goals = ratio["goal"], ratio.get("lowest_goal")
     words = [f"{prefix}{goal:g}" for prefix, goal in zip(("", "each pair "), goals, strict=True) if goal is not None]
     return ", ".join(words)
 
 
 def where(machine: dict[str, Any]) -> str:
-    """The machine that figures are of, in a line."""
+    """Describe the machine that the results come from, in one line."""
     limits = f"rmem_max {machine['rmem_max']:,}, wmem_max {machine['wmem_max']:,}"
     kernel = machine["kernel"].partition("-")[0]
     return f"{machine['cores']} cores of {machine['cpu']}, Linux {kernel}, {limits}, Python {machine['python']}."
@@ -104,13 +105,13 @@ def where(machine: dict[str, Any]) -> str:
 
 
 def keep_curve(name: str, facts: dict[str, Any]) -> None:
-    """Keeps what was measured of a curve."""
+    """Keep the measurements of a curve."""
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "growth.json").write_text(json.dumps({**results("growth"), name: facts}, indent=1) + "\n")
 
 
 def write_curves() -> None:
-    """Draws the picture of each curve that is kept, and writes the pages."""
+    """Draw the picture of each kept curve, and write the pages."""
     from harness.curve import draw
 
     for name, curve in results("growth").items():
@@ -119,12 +120,12 @@ def write_curves() -> None:
 
 
 def picture(name: str) -> str:
-    """The file of a curve's picture."""
+    """Return the file name of a curve's picture."""
     return re.sub(r"\W+", "-", name) + ".svg"
 
 
 def all_curves() -> list[str]:
-    """What a page has of the curves: for each its picture, the sentence that explains it, and the figures."""
+    """Return the page content for the curves: for each, its picture, its explanation, and its numbers."""
     lines = []
     for name, curve in results("growth").items():
         heads = [curve["over"], *(f"{line} [MB]" if line == "memory" else line for line in curve["lines"])]
@@ -146,5 +147,5 @@ def all_curves() -> list[str]:
 
 
 def _figure(value: float) -> str:
-    """Three digits that count, or a whole number."""
+    """Format a value with three significant digits, or as a whole number."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

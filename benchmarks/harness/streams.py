@@ -1,4 +1,4 @@
-"""One stream between two processes, by any peer: throughput and round trips, and the ratios between peers."""
+"""One stream between two processes over any peer: throughput and round trips, and the ratios between peers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FIRST_PORT = 24_500
-SETTLE_S = 0.2  # what a driver that clients may connect to still has to do at its start is over by then
+SETTLE_S = 0.2  # a driver that accepts clients has finished the rest of its startup by then
 
 
 @dataclass(frozen=True, kw_only=True)
 class Peer:
-    """An implementation that can carry the stream; ``unavailable`` says why it cannot be run here, or is empty.
+    """An implementation that can carry the stream. ``unavailable`` says why it cannot run here; empty if it can.
 
-    ``answers`` are the transports and modes that it has, all if there are none.
+    ``answers`` are the transports and modes that it supports; empty if it supports all.
     """
 
     name: str
@@ -38,12 +38,12 @@ class Peer:
     answers: frozenset[tuple[str, str]] = frozenset()
 
     def has(self, transport: str, mode: str) -> bool:
-        """Whether it can be asked."""
+        """Return whether the peer supports a transport and mode."""
         return not self.answers or (transport, mode) in self.answers
 
 
 def every_peer() -> list[Peer]:
-    """Everybody who is compared with Mainstem, available or not."""
+    """Return every implementation that Mainstem is compared with, available or not."""
     pyaeron = os.environ.get("MAINSTEM_PYAERON_PYTHON", "")
     zmq = importlib.util.find_spec("zmq")
     return [
@@ -62,14 +62,14 @@ def every_peer() -> list[Peer]:
 
 
 def mainstem(*, invoker: bool = False) -> Peer:
-    """Ourselves."""
+    """Return Mainstem as a peer."""
     return Peer(
         name="mainstem", script="mainstem_streams", has_driver=not invoker, options={"invoker": 1} if invoker else {}
     )
 
 
 class Ports:
-    """Hands out ports, so that no run meets the last one's datagrams."""
+    """Hands out ports, so that no run receives datagrams from the previous one."""
 
     def __init__(self) -> None:
         self._next = FIRST_PORT
@@ -113,15 +113,16 @@ def _between(peer: Peer, receiver: str, sender: str, options: dict[str, Any]) ->
 
 
 def throughput(peer: Peer, *, transport: str, size: int, mode: str = "call", seconds: float = 1.0) -> float:
-    """Messages a second that arrived."""
+    """Return the number of messages received per second."""
     received, _ = _run(peer, "sub", "pub", {"transport": transport, "size": size, "mode": mode, "seconds": seconds})
     return float(received["rate"])
 
 
 def driver_us(kind: str, *, size: int, mode: str, seconds: float) -> float:
-    """Microseconds of a processor that a driver, ours or the reference's, takes for a thousand messages of our client over IPC.
+    """Return the microseconds of CPU time that a driver needs for a thousand messages of our client over IPC.
 
-    From before the stream is added until after it is gone, so what its log costs at first counts as well.
+    The driver is ours or the reference's. The time is measured from before the stream is added until after it is gone, so it
+    includes the initial cost of the log.
     """
     with launched(kind) as driver:
         time.sleep(SETTLE_S)
@@ -132,7 +133,7 @@ def driver_us(kind: str, *, size: int, mode: str, seconds: float) -> float:
 
 
 def spread(peer: Peer, there: str, here: list[list[str]], *, size: int, seconds: float = 1.0) -> float:
-    """Messages a second that arrived on every channel: a driver for the publication, and one for each list of channels."""
+    """Return the messages per second received on every channel, with a driver for the publication and one per list of channels."""
     options = {"size": size, "seconds": seconds, "there": there}
     with ExitStack() as stack:
         near = stack.enter_context(_driver(peer))
@@ -148,6 +149,6 @@ def spread(peer: Peer, there: str, here: list[list[str]], *, size: int, seconds:
 
 
 def round_trip_us(peer: Peer, *, transport: str, size: int = 32, rounds: int = 20_000) -> tuple[float, float]:
-    """The median round trip and the 99th percentile, one message in flight."""
+    """Return the median round trip and the 99th percentile in microseconds, with one message in flight."""
     _, times = _run(peer, "pong", "ping", {"transport": transport, "size": size, "rounds": rounds})
     return float(times["p50_us"]), float(times["p99_us"])

@@ -24,7 +24,7 @@ async def serve(options: Options) -> None:
 
     async def count(name: bytes, receiver: Receiver[bytes]) -> None:
         counts[name] = 0
-        # The client goes when it has its report, whatever is still on its way.
+        # The client leaves as soon as it has its report, even if messages are still in flight.
         with contextlib.suppress(MainstemError):
             async for _ in receiver:
                 counts[name] += 1
@@ -89,7 +89,7 @@ async def ask(options: Options) -> None:
             idle.append(sender)
         await asyncio.gather(*map(_fill, idle[options.live :]))
         if options.live:
-            # By the time that this is answered, the others have their control streams.
+            # By the time the response arrives, the others have their control streams.
             await _echo(connection)
             await asyncio.sleep(0.5)
         if options.what == "memory":
@@ -104,7 +104,7 @@ async def ask(options: Options) -> None:
             await connection.sender.send(Message(b"talk", [receiver, answers]))
             await time_rounds(options.rounds, lambda: _again(sender, answered))
         if options.unread:
-            # What nobody reads would be waited for.
+            # A regular close would wait for the messages that nobody reads.
             connection.abort()
 
 
@@ -119,7 +119,7 @@ async def _stream(connection: aqueduct.aio.Connection, options: Options) -> None
             await sender.send(message)
         sent += 64
         if options.what == "datagrams":
-            # Nothing makes an unreliable sender wait.
+            # An unreliable sender never waits, so yield to the loop.
             await asyncio.sleep(0)
     if options.what == "datagrams":
         ended = time.perf_counter()
@@ -135,7 +135,7 @@ async def _stream(connection: aqueduct.aio.Connection, options: Options) -> None
 
 
 async def _fill(sender: Sender[bytes]) -> None:
-    """Send until the channel, which nobody reads, takes no more."""
+    """Send until the channel, which nobody reads, accepts no more messages."""
     with contextlib.suppress(Timeout):
         while True:
             await sender.send(bytes(64 << 10), timeout=4)

@@ -1,8 +1,8 @@
-"""What the peers of the Aqueduct benchmark share: their options, and how rates and times are taken.
+"""Shared by the peers of the Aqueduct benchmark: their options, and measuring rates and times.
 
-Roles: ``serve`` (until it is stopped) and ``ask``, which measures one thing against the server and reports it. What
-is measured: ``ordered`` (messages of ``size`` bytes in one stream), ``unordered``, ``datagrams``, ``open`` (a channel
-or stream opened, the response to its first message) and ``again`` (the same on one that is open).
+Roles: ``serve`` (until it is stopped) and ``ask``, which measures one thing against the server and reports it. Measurements:
+``ordered`` (messages of ``size`` bytes in one stream), ``unordered``, ``datagrams``, ``open`` (opening a channel or stream and
+receiving the response to its first message) and ``again`` (the same on an open one).
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from role import options, ready, report  # noqa: F401 - the peers import them from here
+from role import options, ready, report  # noqa: F401 - the peers import these from here
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-BATCH = 64  # messages between two turns of the event loop, for those that must take one explicitly
-PACKET = 1200  # UDP payload, the same for all who use UDP
+BATCH = 64  # messages between two turns of the event loop, for peers that must yield explicitly
+PACKET = 1200  # UDP payload, the same for every peer that uses UDP
 
 
 @dataclass(kw_only=True)
 class Options:
-    """What the harness passes as key=value."""
+    """Options that the harness passes as key=value."""
 
     port: int = 0
     directory: str = ""
@@ -45,12 +45,12 @@ def run(serve: Callable[[Options], Awaitable[None]], ask: Callable[[Options], Aw
 
 
 def resident_bytes() -> int:
-    """Memory of this process."""
+    """Return the resident memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
 async def time_rounds(rounds: int, once: Callable[[], Awaitable[None]]) -> None:
-    """Runs ``once`` so often, and reports its median in microseconds."""
+    """Run ``once`` for ``rounds`` rounds, and report the median in microseconds."""
     times = []
     for _ in range(rounds):
         started = time.perf_counter()
@@ -61,6 +61,6 @@ async def time_rounds(rounds: int, once: Callable[[], Awaitable[None]]) -> None:
 
 
 def rate(count: int, size: int, started: float) -> None:
-    """Reports what ``count`` messages since ``started`` come to."""
+    """Report the rate of ``count`` messages since ``started``."""
     elapsed = time.perf_counter() - started
     report(messages=count / elapsed, megabytes=count * size / elapsed / 1e6)

@@ -1,8 +1,10 @@
-"""The QUIC library alone, driven as Mainstem drives it and without Aqueduct: the same connection objects, the same UDP
-socket with the same batches, one flush a turn of the event loop, a bound on what waits; a length before each message.
+"""The QUIC library alone, driven as Mainstem drives it but without Aqueduct.
 
-Messages are given one by one and handed over one by one, as any use of streams must; they are joined into one write a
-turn, and taken apart in one loop a piece.
+It uses the same connection objects, the same UDP socket with the same batches, one flush per turn of the event loop, and a limit
+on queued bytes. A length precedes each message.
+
+Messages are written and delivered one by one, as any application of streams must. They are joined into one write per turn, and
+separated in one loop per chunk of received data.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from mainstem.aqueduct.quic import load_backend
 from mainstem.aqueduct.quic.udp import UdpSocket
 from mainstem.aqueduct.settings import Settings
 
-MAX_WAITING = 1 << 20  # bytes that may wait in the library, which has no bound of its own
-DATAGRAMS_WAITING = 256  # datagrams given to the library in one turn
+MAX_WAITING = 1 << 20  # bytes that can be queued in the library, which has no limit of its own
+DATAGRAMS_WAITING = 256  # datagrams passed to the library per turn
 
 
 class Endpoint:
@@ -38,9 +40,9 @@ class Endpoint:
         self._pieces: dict[int, list[bytes]] = {}
 
     def accept(self, data: bytes) -> None:
-        """A server's first datagram."""
+        """Accept a connection from a client's first datagram. Only the server does."""
 
-    # What the link hands over: bytes of one stream that came together are one call.
+    # Events from the link. Bytes of one stream that arrived together come in one call.
 
     def receive_stream(self, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
         raise NotImplementedError
@@ -50,17 +52,17 @@ class Endpoint:
             self.receive_stream(stream_id, data, True, now_ns)
 
     def receive_datagrams(self, datagrams: list[bytes], now_ns: int) -> None:
-        """Datagrams arrived."""
+        """Ignore datagrams."""
 
     def receive_reset(self, stream_id: int, code: int, now_ns: int) -> None:
-        """Nobody resets."""
+        """Do nothing: neither side resets a stream."""
 
     def handshake_completed(self, now_ns: int) -> None:
         if not self.established.done():
             self.established.set_result(None)
 
     def connection_lost(self, error: Exception | None, now_ns: int) -> None:
-        """The other side has gone."""
+        """Do nothing when the other side has closed the connection."""
 
     def _readable(self) -> None:
         found = self.udp.receive()
@@ -82,7 +84,7 @@ class Endpoint:
             self.loop.call_soon(self.flush)
 
     def send(self, stream_id: int, message: bytes) -> None:
-        """One message, which goes out with the others of this turn."""
+        """Queue one message. All messages of this turn are sent together."""
         pieces = self._pieces.get(stream_id)
         if pieces is None:
             pieces = self._pieces[stream_id] = []
@@ -123,7 +125,7 @@ class Endpoint:
         return sum(stream.sender._buffer_stop - stream.sender._buffer_start for stream in quic._streams.values())
 
     async def room(self) -> None:
-        """A turn of the loop; and where too much waits, as many as it takes."""
+        """Wait one turn of the loop, or until the queue has room."""
         await asyncio.sleep(0)
         if self.waiting() > MAX_WAITING:
             self._room = self.loop.create_future()
@@ -132,12 +134,12 @@ class Endpoint:
 
 
 class Serving(Endpoint):
-    """The server: counts messages, echoes on bidirectional streams that begin with an ``e``."""
+    """The server: counts messages, and echoes on bidirectional streams that begin with an ``e``."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options.port)
         self._context = load_backend(options.backend).server_context(_settings(options, server=True), None)
-        # Of each stream: what came of a message that is not all there, and how many bytes it takes to go on.
+        # For each stream, the chunks of an incomplete message, and the number of bytes necessary to continue.
         self._parts: dict[int, tuple[list[bytes], int]] = {}
         self.count = 0
 
@@ -175,7 +177,7 @@ class Serving(Endpoint):
             self._parts[stream_id] = [data[position:]], missing
 
     def take(self, message: bytes) -> None:
-        """The application gets a message."""
+        """Consume a message, as an application would."""
         self.count += 1
 
     def receive_datagrams(self, datagrams: list[bytes], now_ns: int) -> None:
@@ -184,7 +186,7 @@ class Serving(Endpoint):
 
 
 class Asking(Endpoint):
-    """The client: keeps what comes back, by stream."""
+    """The client: keeps received data, by stream."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(0)

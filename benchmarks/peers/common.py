@@ -1,10 +1,10 @@
-"""What the roles of every peer share: how they are called, how long they run, what they report.
+"""Shared by the roles of every peer: arguments, run time, and reports.
 
-Imports nothing but the standard library: a peer may run under another Python.
+Imports only the standard library, because a peer can run under a different Python.
 
-Roles: ``driver`` (runs until it is stopped), ``sub`` and ``pub`` (throughput: the publisher sends for ``seconds``, then
-a message of one byte that ends it; the subscriber counts), ``subs`` (the same of several channels, ``here``, to which ``pub`` sends
-by one, ``there``), ``pong`` and ``ping`` (round trips, one in flight).
+Roles: ``driver`` (runs until it is stopped), ``sub`` and ``pub`` (throughput: the publisher sends for ``seconds``, then a final
+message of one byte; the subscriber counts), ``subs`` (the same on several channels, ``here``, to which ``pub`` sends through
+``there``), ``pong`` and ``ping`` (round trips, one in flight).
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from role import options, ready, report  # noqa: F401 - the peers import them from here
+from role import options, ready, report  # noqa: F401 - the peers import these from here
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LAST = b"\x00"  # the message of one byte that ends a throughput run
+LAST = b"\x00"  # the one-byte message that ends a throughput run
 CHECK_EVERY = 256  # messages between two checks of the clock
 
 
 @dataclass(kw_only=True)
 class Options:
-    """What the harness passes as key=value."""
+    """Options that the harness passes as key=value."""
 
     transport: str = "ipc"
     mode: str = "call"
@@ -44,12 +44,15 @@ def run(roles: dict[str, Callable[[Options], None]]) -> None:
 
 
 def rate(count: int, first_ns: int, last_ns: int) -> float:
-    """Messages a second between the first and the last."""
+    """Return messages per second between the first and the last message."""
     return (count - 1) * 1e9 / max(1, last_ns - first_ns)
 
 
 def receive_from_all(polls: list[Callable[..., int]], idle: Callable[[], None]) -> tuple[int, int, int]:
-    """Polls subscriptions until each had the last message: how many messages each had, and when the first and the last came."""
+    """Poll subscriptions until each has received the last message.
+
+    Return the number of messages per subscription, and the times of the first and the last message.
+    """
     first = count = ended = 0
 
     def on_fragment(fragment: object, header: object = None) -> None:
@@ -69,7 +72,7 @@ def receive_from_all(polls: list[Callable[..., int]], idle: Callable[[], None]) 
 
 
 def report_round_trips(times_ns: list[int]) -> None:
-    times = sorted(times_ns[len(times_ns) // 10 :])  # the first tenth warms up
+    times = sorted(times_ns[len(times_ns) // 10 :])  # drop the first tenth as warm-up
     report(p50_us=times[len(times) // 2] / 1e3, p99_us=times[len(times) * 99 // 100] / 1e3)
 
 
@@ -80,7 +83,7 @@ def run_until_stopped() -> None:
 
 
 def send_for(seconds: float, send: Callable[[], None]) -> int:
-    """Calls ``send`` (which sends CHECK_EVERY messages) until the time is over; how many messages that were."""
+    """Call ``send``, which sends CHECK_EVERY messages, until the time is over. Return the number of messages sent."""
     count = 0
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""A call of a compiled method that does nothing, for each message. What a call a message cannot beat."""
+"""One call per message of a compiled method that does nothing: the upper limit for one call per message."""
 
 from __future__ import annotations
 

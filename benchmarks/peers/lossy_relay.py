@@ -1,13 +1,13 @@
-"""A lossy way for datagrams, which loses data only: ``lossy_relay.py KEY=VALUE ...``.
+"""A relay for datagrams that loses only data: ``lossy_relay.py KEY=VALUE ...``.
 
-``port`` and ``back``: what comes to 127.0.0.1:port leaves for 127.0.0.1:back, and what comes back returns to its sender.
-``port`` and ``branches``: what is sent to the group 224.20.30.1 leaves for so many groups, 224.20.30.11, .13 and so on, each with
-a loss of its own, and what is sent to their control groups leaves for that of the sender.
+``port`` and ``back``: the relay forwards datagrams for 127.0.0.1:port to 127.0.0.1:back, and responses to their sender. ``port``
+and ``branches``: it forwards datagrams for the group 224.20.30.1 to that many groups, 224.20.30.11, .13 and so on, each with its
+own losses, and datagrams for their control groups to the sender's control group.
 
-``loss`` is the part of data frames that is lost, ``delay_ms`` the delay in each direction, ``seed`` decides which frames they
-are: a hash of the seed, the place in the stream and how often that place was seen, so that receivers lose the same frames
-whatever they ask for and when. Prints ``ready``, and at the end of its input how many datagrams and bytes of data came and were
-lost, as JSON.
+``loss`` is the share of data frames to lose, ``delay_ms`` the delay in each direction, and ``seed`` selects the lost frames: by a
+hash of the seed, the position in the stream and the number of times that the position has been sent. So the receivers under
+comparison lose the same frames, whatever they request and when. Prints ``ready``, and at the end of its input the numbers of
+datagrams and bytes of data that arrived and were lost, as JSON.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import time
 from collections import deque
 
 HOST = "127.0.0.1"
-BATCH = 64  # datagrams taken from one socket before the others have their turn
+BATCH = 64  # datagrams to read from one socket before the next one's turn
 BUFFER_BYTES = 1 << 22
-DATA_TYPES = (0, 1)  # a PAD is data too
+DATA_TYPES = (0, 1)  # padding frames count as data
 HEADER = struct.Struct("<iBBHiiii")
 
 
 class Branch:
-    """One direction towards a receiver: where it leads, and what it loses."""
+    """One direction towards a receiver: its destination, and its losses."""
 
     def __init__(self, to: tuple[str, int], *, seed: int, number: int, loss: float) -> None:
         self.to = to

@@ -1,4 +1,4 @@
-"""Mainstem: its client, with its media driver in a process of its own, or in INVOKER mode inside each end (``invoker=1``)."""
+"""Mainstem: its client, with its media driver in a separate process, or in INVOKER mode inside each end (``invoker=1``)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ import mainstem
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-BATCH = 1_000  # messages in one batch
-POLL_LIMIT = 64  # fragments a poll, as the peers do
-WAIT_S = 0.001  # of a round trip's wait, which a message ends
+BATCH = 1_000  # messages per batch
+POLL_LIMIT = 64  # fragments per poll, as for the peers
+WAIT_S = 0.001  # the longest wait for a response; a message ends it earlier
 
 
 def channel(options: Options, offset: int = 0) -> str:
@@ -38,7 +38,7 @@ def channel(options: Options, offset: int = 0) -> str:
 
 
 class Ends:
-    """A client, and in INVOKER mode the driver whose duty cycle its owner runs."""
+    """A client, and in INVOKER mode a driver, whose duty cycle the owner runs."""
 
     def __init__(self, options: Options) -> None:
         self._work: Callable[[], int] | None = None
@@ -59,7 +59,10 @@ class Ends:
             self._work()
 
     def waiter(self, subscription: mainstem.aeron.client.Subscription) -> Callable[..., object]:
-        """What waits for a reply: over IPC the subscription's own wait, which spins at first; else a driver needs the core."""
+        """Return a function that waits for a response.
+
+        Over IPC it is the subscription's own wait, which spins at first. Otherwise a driver needs the core.
+        """
         return subscription.wait_for_data if self._is_ipc else lambda timeout: self.idle()
 
     def wait(self, condition: Callable[[], bool]) -> None:
@@ -67,7 +70,7 @@ class Ends:
             self.idle()
 
     def linger(self, seconds: float) -> None:
-        """Gives what was sent the time to arrive."""
+        """Keep running for ``seconds``, so that sent messages can arrive."""
         end = time.monotonic() + seconds
         self.wait(lambda: time.monotonic() > end)
 
@@ -77,7 +80,7 @@ class Ends:
 
 
 def driver(options: Options) -> None:
-    # One thread for all agents, as pyaeron's driver has.
+    # One thread for all agents, like pyaeron's driver.
     with mainstem.MediaDriver.launch(options.directory, dir_delete_on_shutdown=True, threading_mode="SHARED"):
         ready()
         run_until_stopped()

@@ -1,6 +1,6 @@
-"""Nothing but ``memcpy``: one process copies batches into a ring in shared memory, the other copies them out. What IPC cannot beat.
+"""``memcpy`` only: one process copies batches into a ring in shared memory, another copies them out. This is IPC's upper limit.
 
-The ring is as large as the three terms of a log, and the writer at most as far ahead as a publication may be.
+The ring is as large as the three terms of a log, and the writer can be no further ahead than a publication.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from common import Options, ready, report, run, send_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-BATCH = 1_000  # messages in one copy
+BATCH = 1_000  # messages per copy
 TERM = 64 << 20
 RING = 3 * TERM
 WINDOW = TERM // 2
 HEADER = 4096
-WRITTEN, READ, ENDED = 0, 128, 256  # where each number is; no two share a cache line
+WRITTEN, READ, ENDED = 0, 128, 256  # offsets of the numbers, each in its own cache line
 
 
 @contextmanager
 def shared(options: Options) -> Iterator[tuple[memoryview, memoryview]]:
-    """The numbers, and the ring as whole batches."""
+    """Yield the numbers, and the ring as whole batches."""
     directory = "/dev/shm" if os.path.isdir("/dev/shm") else "/tmp"
     path = f"{directory}/mainstem-bench-{options.port}.ring"
     with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:

@@ -1,10 +1,10 @@
-"""What the multiplexers' peers share.
+"""Shared by the multiplexers' peers.
 
-Roles: ``server`` (runs until it is stopped) and ``client``, which does one ``mode`` for some seconds and reports. Modes:
-``bulk`` (64 KiB chunks on ``streams`` streams; the other side counts, and what it counted is reported), ``small``
-(64-byte messages, each flushed, on one stream), ``flushed`` (the same, each handed to the kernel by itself), ``request``
-(64-byte requests, ``streams`` in flight), ``mixed`` (64-byte round trips beside a saturating stream), ``idle`` (round trips
-beside ``streams`` idle streams).
+Roles: ``server`` (runs until it is stopped) and ``client``, which runs one ``mode`` for some seconds and reports. Modes: ``bulk``
+(64 KiB chunks on ``streams`` streams; the other side counts, and the client reports that count), ``small`` (64-byte messages,
+each flushed, on one stream), ``flushed`` (the same, each passed to the kernel separately), ``request`` (64-byte requests,
+``streams`` in flight), ``mixed`` (64-byte round trips next to a saturating stream), ``idle`` (round trips next to ``streams``
+idle streams).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHECK_EVERY = 64
 
 @dataclass(kw_only=True)
 class Options:
-    """What the harness passes as key=value."""
+    """Options that the harness passes as key=value."""
 
     mode: str = "bulk"
     streams: int = 1
@@ -46,7 +46,7 @@ async def until_stopped() -> None:
 
 
 async def requests(options: Options, call: Callable[[bytes], Awaitable[bytes]]) -> None:
-    """Keeps ``streams`` requests in flight, and reports their rate."""
+    """Keep ``streams`` requests in flight, and report their rate."""
     for _ in range(200):
         await call(SMALL)
     count = 0

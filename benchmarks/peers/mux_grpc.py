@@ -1,4 +1,4 @@
-"""gRPC's aio: stream-unary calls for streams, unary calls for requests; bytes without a serialiser."""
+"""gRPC's aio: stream-unary calls for streams, unary calls for requests; bytes without a serializer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""h2 under an asyncio protocol of our own, with large frames and windows: its fastest set-up."""
+"""h2 under an asyncio protocol of our own, with large frames and windows: its fastest configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESPONSE = [(":status", "200")]
 
 
 class Peer(asyncio.Protocol):
-    """One connection; ``received`` is called with (stream, data), ``ended`` with a stream."""
+    """One connection. ``received`` is called with (stream, data), ``ended`` with a stream."""
 
     def __init__(self, *, client: bool, mode: str) -> None:
         config = h2.config.H2Configuration(

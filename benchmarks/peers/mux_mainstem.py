@@ -1,4 +1,4 @@
-"""Mainstem's own: bymux for streams, Jmux for requests."""
+"""Mainstem: bymux for streams, Jmux for requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def count_messages(stream: bymux.aio.Stream) -> None:
 
 
 async def by_first_byte(stream: bymux.aio.Stream) -> None:
-    """Echoes messages of 64 bytes, or swallows bulk, or does nothing."""
+    """Echo messages of 64 bytes, consume bulk data, or do nothing, depending on the stream's first byte."""
     kind = await stream.readexactly(1)
     if kind == b"e":
         try:

@@ -18,11 +18,11 @@ from rsocket.rsocket_server import RSocketServer
 from rsocket.streams.stream_from_generator import StreamFromGenerator
 from rsocket.transports.tcp import TransportTCP
 
-CREDIT = 256  # items asked for at a time, and again when half of them came
+CREDIT = 256  # items requested at a time, and again when half of them have arrived
 
 
 class Handler(BaseRequestHandler):
-    """Echoes requests; streams items without end."""
+    """Echoes requests, and streams items endlessly."""
 
     async def request_response(self, payload: Payload) -> Any:
         return create_future(Payload(payload.data))
@@ -38,7 +38,7 @@ class Handler(BaseRequestHandler):
 
 
 class Counter(DefaultSubscriber):
-    """Counts bytes and keeps the credit up."""
+    """Counts bytes and renews the credit."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ async def client(options: Options) -> None:
         report(rate=total / (time.monotonic() - begun) / (64 if options.mode == "small" else 1e6))
         import os
 
-        os._exit(0)  # its streams do not end by themselves
+        os._exit(0)  # its streams never end by themselves
 
 
 if __name__ == "__main__":

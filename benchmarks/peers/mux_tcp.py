@@ -1,4 +1,4 @@
-"""Raw asyncio streams over TCP, a connection for each stream: what a multiplexer adds its cost to."""
+"""Raw asyncio streams over TCP, with one connection per stream: the baseline for the cost of a multiplexer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""A publisher that keeps to a rate: ``DIRECTORY CHANNEL STREAM RATE SECONDS SIZE``.
+"""A publisher with a fixed rate: ``DIRECTORY CHANNEL STREAM RATE SECONDS SIZE``.
 
-Each message begins with the epoch nanoseconds at which it was offered. Prints ``published COUNT POSITION SECONDS`` in the end.
+Each message begins with the epoch time in nanoseconds at which it was offered. At the end, prints ``published COUNT POSITION
+SECONDS``.
 """
 
 from __future__ import annotations

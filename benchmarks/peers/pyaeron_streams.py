@@ -1,4 +1,4 @@
-"""pyaeron: a CPython extension over Aeron's C client, with Aeron's C driver in a process of its own."""
+"""pyaeron: a CPython extension over Aeron's C client, with Aeron's C driver in a separate process."""
 
 from __future__ import annotations
 

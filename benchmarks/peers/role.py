@@ -1,6 +1,6 @@
-"""How the harness and a peer talk: options come as key=value, a line says "ready", results are one line of JSON.
+"""The protocol between the harness and a peer: options as key=value, a line "ready", and results as one line of JSON.
 
-Imports nothing but the standard library: a peer may run under another Python.
+Imports only the standard library, because a peer can run under a different Python.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ T = TypeVar("T")
 
 
 def options(kind: type[T]) -> T:
-    """The command line after the role's name as an instance of ``kind``, whose defaults give the types."""
+    """Parse the command line after the role's name into an instance of ``kind``. Its defaults determine the types."""
     defaults = kind()
     pairs = (word.partition("=") for word in sys.argv[2:])
     return kind(**{key: type(getattr(defaults, key))(value) for key, _, value in pairs})
 
 
 def ready() -> None:
-    """Says that the harness may go on."""
+    """Tell the harness to continue."""
     print("ready", flush=True)
 
 
 def report(**figures: float) -> None:
-    """The result of this role."""
+    """Print the result of this role."""
     print(json.dumps(figures), flush=True)

@@ -1,4 +1,4 @@
-"""A path between one client and one server on this machine that takes its time: datagrams arrive ``delay`` seconds later."""
+"""A path with latency between one client and one server on this host: datagrams arrive ``delay`` seconds later."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SOCKET_BUFFER = 4 << 20
 
 
 class Way(asyncio.DatagramProtocol):
-    """One end of the path. What arrives here leaves at the other end."""
+    """One end of the path. Datagrams that arrive here leave at the other end."""
 
     def __init__(self, delay: float, address: Any = None) -> None:
         self.delay = delay

@@ -1,4 +1,4 @@
-"""Plain sockets from Python: AF_UNIX SEQPACKET for ipc; UDP for udp, which loses: what arrives is counted."""
+"""Plain sockets from Python: AF_UNIX SEQPACKET for ipc, UDP for udp. UDP loses data, so only received messages count."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 from common import CHECK_EVERY, LAST, Options, rate, ready, report, report_round_trips, run, send_for
 
-IDLE_S = 0.5  # a UDP receiver that hears nothing for so long is done: the last datagram may be lost
+IDLE_S = 0.5  # a UDP receiver ends after this much silence, because the last datagram can be lost
 
 
 def listening(options: Options) -> socket.socket:

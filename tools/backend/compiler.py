@@ -1,4 +1,4 @@
-"""The C compiler of a build: the system's, or else the one in the ziglang wheel; and Python's header files."""
+"""The C compiler for a build (the system's, or else the one in the ziglang wheel) and Python's header files."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def needs_headers() -> bool:
 
 
 def environment(python: Path | str = sys.executable) -> dict[str, str]:
-    """What the environment of a build needs, so that setuptools finds a compiler.
+    """Return the environment variables that setuptools needs to find a compiler.
 
     Args:
         python: The interpreter that has the ziglang wheel.
 
     Returns:
-        Nothing where the compiler that Python was built with is there, or ``CC`` is set.
+        An empty dict if the compiler that Python was built with exists, or ``CC`` is set.
 
     Example:
         >>> os.environ.update(environment())
@@ -46,10 +46,10 @@ def environment(python: Path | str = sys.executable) -> dict[str, str]:
 
 
 def choose() -> str:
-    """Has setuptools use a compiler that is there; what to say of it, or nothing.
+    """Make setuptools use an existing compiler. Return a message about the choice, or an empty string.
 
     Raises:
-        SystemExit: There is none, or Python's header files are missing.
+        SystemExit: There is no compiler, or Python's header files are missing.
     """
     if needs_headers():
         sys.exit(f"mainstem: {NO_HEADERS}")
@@ -63,7 +63,7 @@ def choose() -> str:
 
 
 def _names() -> list[str]:
-    """The compiler that Python was built with, and those that do as well."""
+    """Return the compiler that Python was built with, and equivalent ones."""
     words = (sysconfig.get_config_var("CC") or "cc").split()
     return [words[0], "cc", "gcc", "clang"]
 

@@ -1,19 +1,20 @@
-"""Writes what Cython and type checkers read of each module of ``_core`` from the module itself.
+"""Generate declarations for Cython and type checkers from each module of ``_core``.
 
-People write ``X.py``, with types, attributes and docstrings. From it come ``X.pxd`` (the C declarations that other modules
-cimport) and ``X.pyi`` (what Python sees); ``layout.py`` gives ``layout.pxd``. ``setup.py`` calls :func:`write` before it compiles.
-Git ignores what is written; wheels and source archives contain it.
+People write ``X.py``, with types, attributes and docstrings. ``X.pxd`` (the C declarations that other modules cimport) and
+``X.pyi`` (what Python sees) are generated from it; ``layout.py`` produces only ``layout.pxd``. ``setup.py`` calls :func:`write`
+before it compiles. Git ignores the generated files; wheels and source archives contain them.
 
-How a function's kind is read:
+The kind of a function depends on its declaration:
 
 - a function that returns a Python type is a Python function;
 - one that returns a C type (``cython.int``, ``cython.void``, ...) is a C function, ``noexcept nogil``;
-- ``@cython.exceptval(-1)`` or ``(-1, check=True)`` makes that ``except -1`` or ``except? -1``, and ``(check=False)`` ``noexcept``,
-  all with the GIL; ``@cython.cfunc`` leaves the exceptions to Cython's defaults, and is needed where a Python object is returned;
+- ``@cython.exceptval(-1)`` or ``(-1, check=True)`` makes that ``except -1`` or ``except? -1``, and ``(check=False)``
+  ``noexcept``, all with the GIL; ``@cython.cfunc`` leaves exceptions to Cython's defaults, and is necessary if a Python object is
+  returned;
 - ``@cython.ccall`` makes a function of both languages.
 
-An attribute of a class is declared in its body, for C alone, or for Python too as ``readonly[TYPE]`` or ``public[TYPE]``. A number
-that is assigned where nothing is compiled, as ``MAX_RUNS = 64``, is an enum in C.
+The class body declares attributes: for C only, or also for Python as ``readonly[TYPE]`` or ``public[TYPE]``. A number assigned in
+uncompiled code, such as ``MAX_RUNS = 64``, is an enum in C.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ Function = ast.FunctionDef
 
 
 def cython_name(node: ast.expr | None) -> str | None:
-    """The NAME of ``cython.NAME``."""
+    """Return NAME of ``cython.NAME``."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "cython":
         return node.attr
     return None
@@ -83,7 +84,7 @@ def is_private(method: Function) -> bool:
 
 
 def is_annotated(method: Function) -> bool:
-    """Whether every parameter but ``self`` has a type."""
+    """Whether every parameter except ``self`` has a type."""
     return all(argument.annotation for argument in [*method.args.args[1:], *method.args.kwonlyargs])
 
 
@@ -107,7 +108,7 @@ def docstring(node: ast.Module | ast.ClassDef | Function, indent: str) -> str:
 
 
 class Module:
-    """One ``X.py``, and what is generated from it."""
+    """One ``X.py``, and the files generated from it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -123,7 +124,7 @@ class Module:
         self.c_names = self.c_classes | self.c_functions | set(self.enums)
 
     def _uncompiled(self) -> Iterator[ast.stmt]:
-        """The statements of module level that only the uncompiled form runs."""
+        """Yield the module-level statements that only the uncompiled form runs."""
         for node in self.tree.body:
             if isinstance(node, ast.If):
                 test = ast.unparse(node.test)
@@ -157,7 +158,7 @@ class Module:
         return "\n\n".join(part for part in (HEADER.format(name=self.path.stem) + imports, forward, *blocks) if part)
 
     def _forward_declarations(self, blocks: list[str]) -> str:
-        """Classes that are used above their definition."""
+        """Declare classes that are used before their definition."""
         text = "\n".join(blocks)
         return "".join(
             f"cdef class {name}\n"
@@ -202,9 +203,10 @@ class Module:
         return f"cdef class {node.name}{f'({bases})' if bases else ''}:\n{body}"
 
     def _declare(self, annotation: ast.expr | None, name: str, modules: dict[str, Module], exact: bool = False) -> str:
-        """``name`` with its C type: ``unsigned char *name``, ``long long name[64]``.
+        """Declare ``name`` with its C type: ``unsigned char *name``, ``long long name[64]``.
 
-        Cython compares the items' types of containers, ``list[bytes]``, where it compiles a function of both languages: ``exact``.
+        For a function of both languages, Cython compares the item types of containers such as ``list[bytes]``, which ``exact``
+        keeps.
         """
         if isinstance(annotation, ast.Subscript) and cython_name(annotation.value) == "volatile":
             return "volatile " + self._declare(annotation.slice, name, modules)
@@ -220,7 +222,7 @@ class Module:
 
     @staticmethod
     def _is_generic(annotation: ast.Subscript) -> bool:
-        """``list[int]`` is a Python type, ``cython.int[8]`` and ``iovec[MAX]`` are arrays."""
+        """Whether the annotation is a Python type such as ``list[int]``; ``cython.int[8]`` and ``iovec[MAX]`` are arrays."""
         value = annotation.value
         while isinstance(value, ast.Subscript):
             value = value.value
@@ -330,7 +332,7 @@ class Module:
         for argument in [*copy.args.args, *copy.args.kwonlyargs, *([copy.args.vararg] if copy.args.vararg else [])]:
             if argument.annotation:
                 argument.annotation = ast.parse(python_type(argument.annotation), mode="eval").body
-        # A default's name is the module's own business: most are C constants, which Python does not see.
+        # Hide names in defaults: most are C constants, which Python does not see.
         defaults = (copy.args.defaults, copy.args.kw_defaults)
         for values in defaults:
             values[:] = [ast.Constant(...) if isinstance(value, ast.Name) else value for value in values]
@@ -352,7 +354,7 @@ PYTHON_NAMES = {"bool", "deque", "float", "int", "memoryview", "object", "str", 
 
 
 def attributes(node: ast.ClassDef) -> Iterator[tuple[str, str, ast.expr]]:
-    """(name, ``readonly``, ``public`` or nothing, type) of each attribute that the class's body declares."""
+    """Yield (name, ``readonly``, ``public`` or empty, type) for each attribute that the class body declares."""
     for statement in node.body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             annotation, visibility = statement.annotation, ""
@@ -362,7 +364,7 @@ def attributes(node: ast.ClassDef) -> Iterator[tuple[str, str, ast.expr]]:
 
 
 def methods_of(node: ast.ClassDef) -> Iterator[Function]:
-    """The methods, also those of the compiled form alone."""
+    """Yield the methods, including those that exist only in the compiled form."""
     for statement in node.body:
         if isinstance(statement, ast.FunctionDef):
             yield statement
@@ -380,14 +382,14 @@ def python_type(annotation: ast.expr | None) -> str:
 def layout_pxd(name: str) -> str:
     names = runpy.run_path(str(CORE / f"{name}.py"))
     numbers = {name: value for name, value in names.items() if name.isupper() and isinstance(value, int)}
-    # One constant that needs 64 bits would make all of its enum 64 bits wide.
+    # A single constant that needs 64 bits would make its whole enum 64 bits wide.
     groups = ({k: v for k, v in numbers.items() if (v.bit_length() < 32) == small} for small in (True, False))
     enums = ["cdef enum:\n" + "".join(f"    {k} = {v}\n" for k, v in group.items()) for group in groups if group]
     return HEADER.format(name="layout") + "\n".join(enums)
 
 
 def generated() -> dict[Path, tuple[Path, str]]:
-    """Each file that is written, with its source and its text."""
+    """Return each generated file, with its source and its text."""
     texts = {}
     for name in LAYOUTS:
         if (source := CORE / f"{name}.py").exists():
@@ -401,9 +403,9 @@ def generated() -> dict[Path, tuple[Path, str]]:
 
 
 def write() -> None:
-    """Writes every file whose text changed.
+    """Write every file whose text has changed.
 
-    A file that did not exist gets its source's time, so that writing it again after it was deleted compiles nothing.
+    A file that did not exist gets the timestamp of its source, so that restoring a deleted file compiles nothing.
     """
     for target, (source, text) in generated().items():
         is_new = not target.exists()

@@ -1,10 +1,10 @@
-"""The build backend: setuptools' own, which also asks for the ziglang wheel where the system has no C compiler."""
+"""The build backend: setuptools' own, which also requires the ziglang wheel if the system has no C compiler."""
 
 from __future__ import annotations
 
 import compiler
 from setuptools import build_meta
-from setuptools.build_meta import *  # noqa: F403 - every other hook is setuptools'
+from setuptools.build_meta import *  # noqa: F403 - all other hooks are setuptools' own
 
 Settings = dict[str, "str | list[str] | None"] | None
 

@@ -1,4 +1,7 @@
-"""What Cython does with a module: not in setup.py, which a build backend runs under no name that processes could import."""
+"""Translation of modules with Cython.
+
+It is not in setup.py, because a build backend runs setup.py under no name that other processes could import.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ DIRECTIVES = {
     "wraparound": False,
     "cdivision": True,
     "initializedcheck": False,
-    # An appender keeps what it claimed in its own fields, and closing sets pointers to null: of threads that share an object only
-    # the interpreter's lock keeps one from the other's. So a free-threaded interpreter takes its lock back.
+    # An appender keeps the space that it claimed in its own fields, and closing sets pointers to null. If threads share an
+    # object, only the interpreter's lock protects these. So a free-threaded interpreter enables its lock again.
     "freethreading_compatible": False,
 }
 
 
 def translate(source: str) -> list[str] | None:
-    """The C file of a module, written anew where it is older than what it depends on; None where Cython refuses the module."""
+    """Return the C file of a module, regenerated if it is older than its dependencies; None if Cython rejects the module."""
     try:
         [extension] = cythonize(
             [Extension(module_name(source), [source])],
@@ -36,5 +39,5 @@ def translate(source: str) -> list[str] | None:
 
 
 def module_name(source: str) -> str:
-    """The module that a path below ``src`` is."""
+    """Return the module name for a path below ``src``."""
     return ".".join(Path(source).relative_to("src").with_suffix("").parts)

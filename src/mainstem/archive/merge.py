@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 PROGRESS_TIMEOUT = 5.0  # seconds
 MESSAGES_AT_ONCE = 256
-MAX_LIVE_DISTANCE = 32 << 20  # bytes, and at most a quarter of a term: how near the replay must be before the live stream is joined
+# Bytes, and at most a quarter of a term: how near the replay must be before the live stream is joined.
+MAX_LIVE_DISTANCE = 32 << 20
 FIRST_PAUSE, LAST_PAUSE = 0.016, 0.5  # seconds between requests for the recorded position, doubling
 ENDLESS = (1 << 63) - 1
 ACTIVE_TRANSPORTS = 2
-SETTLING_TIME = (
-    0.25  # seconds that both must feed the image; a status message every 200 ms has reached the live sender by then
-)
+# Seconds that both must feed the image. By then a status message, sent every 200 ms, has reached the live sender.
+SETTLING_TIME = 0.25
 
 
 def join_live(

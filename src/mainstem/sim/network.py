@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 # -- links -------------------------------------------------------------------------------------------------------------
 
 
-MAX_BURST_NS = 200 * NS_PER_MS  # otherwise, the rare heartbeats of a quiet stream would make a burst last longer than every timeout
+# Otherwise, the rare heartbeats of a quiet stream would make a burst last longer than every timeout.
+MAX_BURST_NS = 200 * NS_PER_MS
 MAX_FLIPPED_BITS = 8  # in one corrupted datagram
 
 

@@ -132,9 +132,8 @@ WINDOW_MULTIPLE = 4
 
 _HEADER = Struct("<iBBHiiii")  # length, version, flags, type, term offset, session, stream, term id
 _FRAME = Struct("<i2xH")  # length, type
-_SETUP = Struct(
-    "<iBBHiiiiiiii"
-)  # the header with session and stream, then initial term id, active term id, term length, MTU, TTL
+# The header with session and stream, then initial term id, active term id, term length, MTU and TTL.
+_SETUP = Struct("<iBBHiiiiiiii")
 _NAK = Struct("<iBBHiiiii")  # session, stream, term id, term offset, length
 _STATUS = Struct("<iBBHiiiii")  # session, stream, term id, term offset, window
 
@@ -177,7 +176,7 @@ class _Sender(_Log):
     edge: int = -1
     last_send_ns: int = -1
     requests: list[_Request] = field(default_factory=list)
-    asked: dict[tuple[int, int], int] = field(default_factory=dict)  # requested ranges, with the time of the latest request
+    asked: dict[tuple[int, int], int] = field(default_factory=dict)  # ranges, with their latest request
     frame_ends: dict[int, int] = field(default_factory=dict)
     reached: dict[InetAddress, int] = field(default_factory=dict)  # positions sent so far, by destination
 

@@ -146,7 +146,7 @@ class Side:
                 return
         try:
             ids = self.conn.send(channel_id, payload, mode=mode, attach=attach, tag=tag)
-        except (BackPressured, LocalProtocolError):  # the latter: the channel has ended, and the application does not know yet
+        except (BackPressured, LocalProtocolError):  # the latter if the channel has just ended
             run.messages.pop(tag)
             return
         if channel_id & 4:

@@ -161,7 +161,7 @@ class BymuxRun(MuxRun):
         self.directions = [way for plans in self.waiting for plan in plans for way in plan.ways]
         self.plans: list[StreamPlan] = []
         self.live: tuple[list[StreamPlan], list[StreamPlan]] = ([], [])
-        self.unmet: dict[int, deque[StreamPlan]] = defaultdict(deque)  # opened streams that the other end has not seen yet
+        self.unmet: dict[int, deque[StreamPlan]] = defaultdict(deque)  # opened, but not seen by the other end
         self.has_finished = [False, False]
 
     def _settings(

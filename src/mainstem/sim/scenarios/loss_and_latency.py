@@ -119,7 +119,7 @@ def untethered(world: World) -> str:
     sender, receiver = world.add_host("sender"), world.add_host("receiver")
     way = endpoint(receiver)
     rejoin = world.rng.random() < 0.7
-    channel = f"{way}|rejoin={'true' if rejoin else 'false'}"  # all subscriptions to one stream must have the same value
+    channel = f"{way}|rejoin={'true' if rejoin else 'false'}"  # must be the same for all subscriptions
     tied = receiver.aeron.add_subscription(channel, STREAM)
     loose = receiver.aeron.add_subscription(f"{channel}|{UNTETHERED}", STREAM)
     publication = sender.aeron.add_publication(f"{way}|term-length=64k", STREAM)

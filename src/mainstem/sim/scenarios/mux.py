@@ -198,9 +198,8 @@ class Wire:
         self.peer: Self
         self.sent = self.data_bytes = 0
         self.counts: Counter[Any] = Counter()
-        self._arriving: deque[tuple[int, tuple[Any, ...]]] = (
-            deque()
-        )  # the offset at which each frame ends in the peer's output, and the frame
+        # The offset at which each frame ends in the peer's output, and the frame.
+        self._arriving: deque[tuple[int, tuple[Any, ...]]] = deque()
 
     def send_later(self, end: int, *frame: Any) -> None:
         """Record a frame that the peer must respect once its first ``end`` bytes have arrived."""

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 STREAM = 1001
 MESSAGES = 150  # several terms of 64 KiB
 MAX_LENGTH = 8_192  # the maximum message length with a term of 64 KiB
-MAX_LOSS = 0.15  # of a link: with three receivers and loss in both directions, the publisher waits for the unluckiest receiver
+# Of a link: with three receivers and loss in both directions, the publisher waits for the unluckiest receiver.
+MAX_LOSS = 0.15
 TIMEOUT_NS = 300 * NS_PER_SECOND  # simulated: with 30% loss in both directions, many rounds are necessary
 
 REMOVAL_NS = 20 * NS_PER_SECOND  # time limit for removing a subscription from a stream, or for its return
