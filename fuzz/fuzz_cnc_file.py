@@ -83,7 +83,7 @@ def target(data: bytes) -> None:
     for _ in range(64):
         if receiver.receive(lambda *_: None, 10) <= 0:
             break
-    # An impossible record length is an error, and so is a head or a tail inside a record.
+    # An impossible record length is an error, and so is a head or a tail that is not at the start of a record.
     with suppress(ValueError):
         cnc.to_driver.read(lambda *_: None)
     with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""The messages of Aeron Archive (SBE schema 101), generated from a table of all 49.
+"""The messages of Aeron Archive (SBE schema 101), defined in a table of all 49.
 
 A message consists of an 8-byte header (block length, template id, schema id and version, each a u16), a block of fields at fixed
 offsets, and variable-length data, each preceded by its length (u32). Everything is little-endian.

@@ -124,7 +124,7 @@ def run_one(scenario: str, seed: int, plan: Plan | None = None) -> Outcome:
 
 
 def keep_quiet() -> None:
-    """Silence warnings, which scenarios provoke on purpose."""
+    """Silence warnings, which scenarios provoke on purpose, and freeze existing objects for the garbage collector."""
     logging.getLogger("mainstem").addHandler(logging.NullHandler())
     gc.freeze()
 

@@ -80,7 +80,7 @@ class CounterLimit:
 
 
 class State(Enum):
-    """Where a replay is."""
+    """The state of a replay."""
 
     INIT = 0
     CONNECTING = 1
@@ -89,11 +89,11 @@ class State(Enum):
 
 
 class ReplaySession:
-    """One replay, of ``[position, end)``; with a limit it waits there until the limit moves.
+    """One replay of ``[position, end)``. If it has a limit, it waits at the limit until that moves.
 
     Attributes:
-        number: Counts the archive's replays: the upper half of the replay session id.
-        position: How far it has been sent.
+        number: The replay's number in this archive: the upper half of the replay session id.
+        position: The position up to which the replay has been sent.
     """
 
     def __init__(

@@ -68,26 +68,26 @@ class ArchiveServer:
     ) -> Self:
         """Start an archive on a running driver, and return when clients can connect.
 
-        What its directory holds is recovered first: a recording that was not ended is ended where its frames end.
+        First, the archive recovers its directory: a recording that was not stopped ends at its last frame.
 
         Args:
-            directory: Where the recordings are; created if it is missing.
+            directory: The directory for the recordings. It is created if it is missing.
             aeron_directory: The driver's directory; by default ``AERON_DIR``, or this user's own.
-            settings: The settings; by default those of the environment (``AERON_ARCHIVE_...``).
-            authenticator: Decides who may connect; by default everybody.
-            authorizer: Decides about each request; by default all are allowed, deletions included.
+            settings: The settings; by default those from the environment (``AERON_ARCHIVE_...``).
+            authenticator: Decides which clients may connect; by default all of them.
+            authorizer: Decides about each request; by default all are allowed, including deletions.
             driver_invoker: Called while the archive starts, for a driver that runs in the caller's thread.
-            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
+            timeout: Seconds to wait for the driver. The default, and the maximum, is the driver timeout.
             **overrides: Single fields of the settings, by name.
 
         Returns:
             The running archive.
 
         Raises:
-            ConfigurationError: A setting is not accepted, or an archive with the same id uses the driver.
-            RecordingError: Another archive or recorder has the directory.
+            ConfigurationError: A setting is invalid, or an archive with the same id uses the driver.
+            RecordingError: Another archive or recorder uses the directory.
             DriverTimeout: No driver runs in the directory.
-            RegistrationError: The driver refused a control channel, as where its port is in use.
+            RegistrationError: The driver refused a control channel, for example because its port is in use.
 
         Example:
             >>> server = ArchiveServer.launch("tides", max_concurrent_replays=100)
@@ -116,7 +116,7 @@ class ArchiveServer:
 
     @property
     def control_addresses(self) -> list[str]:
-        """The addresses that requests over UDP are received on, as ``ip:port``."""
+        """The addresses on which the archive receives requests over UDP, as ``ip:port``."""
         return self._conductor.control_addresses
 
     @property

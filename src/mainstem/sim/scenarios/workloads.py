@@ -277,7 +277,7 @@ class ConnectionsWorkload(Workload):
         self._is_whole = True  # whether both hosts have been running since it began
         self._left = 0  # connections that must still end regularly after the storm
 
-    def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:  # noqa: ARG002 - its programs have their own pace
+    def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:  # noqa: ARG002 - its applications pace themselves
         if self._run is None:
             if not all(map(runs, self.hosts)):
                 return
@@ -299,7 +299,7 @@ class ConnectionsWorkload(Workload):
     def is_connected(self) -> bool:
         return self._run is not None and self._is_whole
 
-    def aim(self, count: int) -> None:  # noqa: ARG002 - a connection has as many messages as were drawn
+    def aim(self, count: int) -> None:  # noqa: ARG002 - each connection has a drawn number of messages
         self._left = 2
 
     @property
