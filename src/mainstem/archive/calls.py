@@ -972,7 +972,7 @@ class ReplicationOptions:
 
     @property
     def older_values(self) -> dict[str, Any]:
-        """Return the values that the older message has."""
+        """The values that the older message has."""
         return {name: value for name, value in self.values.items() if name not in self._NEWER}
 
 

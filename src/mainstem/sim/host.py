@@ -204,7 +204,7 @@ class Host:
 
     @property
     def due_in_ns(self) -> int:
-        """Return the nanoseconds until the driver must run again; negative if it is overdue."""
+        """The nanoseconds until the driver must run again; negative if it is overdue."""
         if not self.is_up or self.is_paused:
             return NEVER_NS
         return self.driver.next_due_ns - self.clock.monotonic_ns()
