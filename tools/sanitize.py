@@ -6,7 +6,7 @@
 ``build/sanitize``, without touching the modules next to the source. Runs the unit tests, the tests with hostile peers, and the
 fuzz targets. Python's memory comes from malloc (PYTHONMALLOC), so that each buffer has its red zones, and each file that is
 mapped shared lies between two inaccessible pages (tests/sanitizers/guard_pages.c). Leak detection is off, because the interpreter
-keeps allocations until it ends; Python's own memory tests cover leaks.
+keeps allocations until it ends; tests in Python check for leaks instead.
 
 ``thread``: runs the structures in shared memory with ThreadSanitizer, driven by threads without the interpreter's lock
 (tests/sanitizers/race.py).

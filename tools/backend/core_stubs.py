@@ -1,7 +1,7 @@
 """Generate declarations for Cython and type checkers from each module of ``_core``.
 
 People write ``X.py``, with types, attributes and docstrings. ``X.pxd`` (the C declarations that other modules cimport) and
-``X.pyi`` (what Python sees) are generated from it; ``layout.py`` produces only ``layout.pxd``. ``setup.py`` calls :func:`write`
+``X.pyi`` (what Python sees) are generated from it; ``layout.py`` produces ``layout.pxd``. ``setup.py`` calls :func:`write`
 before it compiles. Git ignores the generated files; wheels and source archives contain them.
 
 The kind of a function depends on its declaration:
