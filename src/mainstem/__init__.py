@@ -1,13 +1,13 @@
 """Mainstem: reliable message streams, and their way into Apache Spark.
 
-What users may import: the names in ``__all__`` here, and what these modules list in theirs: ``mainstem.aio``,
-``mainstem.errors``, ``mainstem.settings``, ``mainstem.message_keys``, ``mainstem.instruments``, ``mainstem.metrics``,
-``mainstem.bymux``, ``mainstem.jmux``, ``mainstem.aqueduct``, ``mainstem.duologue``, ``mainstem.archive``, ``mainstem.recording``,
-``mainstem.capture``, ``mainstem.codecs``, ``mainstem.sim`` and ``mainstem.spark`` with its public subpackages. Everything else is
-private and may change in any release.
+The public names are those in ``__all__`` here and in these modules: ``mainstem.aio``, ``mainstem.errors``, ``mainstem.settings``,
+``mainstem.message_keys``, ``mainstem.instruments``, ``mainstem.metrics``, ``mainstem.bymux``, ``mainstem.jmux``,
+``mainstem.aqueduct``, ``mainstem.duologue``, ``mainstem.archive``, ``mainstem.recording``, ``mainstem.capture``,
+``mainstem.codecs``, ``mainstem.sim`` and ``mainstem.spark`` with its public subpackages. Everything else is private and may change
+in any release.
 
-The names here, and the five families (``mainstem.aio`` and the packages of the other four), are loaded when they are first used,
-so that a program pays only for what it needs.
+The names here, and the five families (``mainstem.aio`` and the packages of the other four), are loaded on first use, so that a
+program pays only for what it needs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m mainstem`` is the command ``mainstem``."""
+"""Run the command ``mainstem`` as ``python -m mainstem``."""
 
 from mainstem.cli import main
 

@@ -1,3 +1,3 @@
-"""The version of this distribution: the one place where it is written."""
+"""The version of this distribution. This is the only place that defines it."""
 
 __version__ = "0.1.0"

@@ -1,8 +1,8 @@
-"""Aeron for asyncio: the same client, whose waiting is the event loop's.
+"""Aeron for asyncio: the same client, which waits on the event loop.
 
-Classes and methods have the names, arguments, results and errors of the blocking ones in ``mainstem``, which describes them in
-full. Methods that wait are coroutines, and so is ``close``; everything else is the same plain call. Classes that never wait, such
-as ``OfferStatus`` and the errors, are those of ``mainstem``.
+Classes and methods have the same names, arguments, results and errors as the blocking ones in ``mainstem``, whose documentation
+describes them in full. Methods that wait, including ``close``, are coroutines; all other methods are plain calls, as in
+``mainstem``. Classes that never wait, such as ``OfferStatus`` and the errors, are the same objects as in ``mainstem``.
 
 Example:
     >>> async with mainstem.aio.connect() as aeron:

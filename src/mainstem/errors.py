@@ -1,7 +1,7 @@
-"""Every error that Mainstem raises, in one tree.
+"""All errors that Mainstem raises, in one hierarchy.
 
-Each error carries its facts as attributes; the message names the thing, the value and the limit. Errors of a backend (a
-socket, a QUIC library, a file system) are mapped where the backend is called.
+Each error has its facts as attributes, and its message names the thing, the value and the limit. Errors of a backend (a socket, a
+QUIC library, a file system) are converted where the backend is called.
 """
 
 from __future__ import annotations
@@ -57,20 +57,20 @@ class Delivery(StrEnum):
     """How much of a request the peer has processed. After ``NONE`` it is safe to send the request again."""
 
     NONE = "none"
-    """The peer has processed nothing of it."""
+    """The peer has processed nothing."""
     PARTIAL = "partial"
-    """The peer may have processed part of it."""
+    """The peer may have processed part of the request."""
     COMPLETE = "complete"
-    """The peer has processed all of it."""
+    """The peer has processed the whole request."""
     UNKNOWN = "unknown"
-    """All of it was sent, and nothing is known of the peer."""
+    """The whole request was sent, but it is unknown what the peer did with it."""
 
 
 class MainstemError(Exception):
     """The root of every error that Mainstem raises on purpose.
 
     Attributes:
-        unsent (int): For errors that end a stream: the number of bytes that were written to it and never sent.
+        unsent (int): For errors that end a stream: the number of bytes that were written to the stream but never sent.
         delivery (Delivery): For errors that end a request or a connection attempt: how much of it the peer has processed.
 
     Example:
@@ -85,7 +85,7 @@ class MainstemError(Exception):
 
     @property
     def may_retry(self) -> bool:
-        """Whether it is certain that the peer has processed nothing, so that repeating the request is safe."""
+        """Whether the peer has certainly processed nothing, so that it is safe to repeat the request."""
         return self.delivery is Delivery.NONE
 
 
@@ -118,7 +118,7 @@ class MissingExtraError(ConfigurationError, ImportError):
         tables
     """
 
-    # The extra of each package that is not always installed; the smallest one where several have it.
+    # The extra that provides each optional package; the smallest one if several extras do.
     EXTRAS: ClassVar[dict[str, str]] = {
         "aiohttp": "cli",
         "aioquic": "quic-aioquic",
@@ -157,10 +157,10 @@ class MissingExtraError(ConfigurationError, ImportError):
         """Return the error for a failed import.
 
         Args:
-            error: What the import raised.
+            error: The error that the import raised.
 
         Returns:
-            The error to raise instead; None when no extra has that module.
+            The error to raise instead, or None if no extra provides that module.
 
         Example:
             >>> MissingExtraError.of(ModuleNotFoundError(name="pyspark.sql"))
@@ -173,7 +173,7 @@ class MissingExtraError(ConfigurationError, ImportError):
 
 @contextmanager
 def needs_extras() -> Iterator[None]:
-    """Names the extra when an import in the block fails.
+    """Name the missing extra if an import in the block fails.
 
     Raises:
         MissingExtraError: A package of an extra is not installed.
@@ -191,12 +191,13 @@ def needs_extras() -> Iterator[None]:
 class ChannelUriError(ConfigurationError):
     """A channel URI is malformed, or has a key that looks misspelled.
 
-    Raised before the driver is asked. What only the driver can see, as a host that does not resolve, is a `RegistrationError`.
+    Raised before the driver is involved. Problems that only the driver can detect, such as a host that does not resolve, raise
+    `RegistrationError`.
 
     Attributes:
         uri (str): The whole text.
         reason (str): What is wrong with it.
-        position (int): The index of the fault in ``uri``; -1 if it has no position.
+        position (int): The index in ``uri`` at which it is wrong; -1 if there is no such index.
 
     Example:
         >>> try:
@@ -246,9 +247,9 @@ class RemoteProtocolError(ProtocolError):
     """The peer did what the protocol forbids.
 
     Attributes:
-        code (int | None): The error code on the wire; None where the protocol has none.
-        peer (str): The peer's address; empty where it is not known.
-        rule (str): The name of the rule that was broken.
+        code (int | None): The error code on the wire; None if the protocol has no such codes.
+        peer (str): The peer's address; empty if it is unknown.
+        rule (str): The name of the broken rule.
 
     Example:
         >>> try:
@@ -267,7 +268,7 @@ class ConnectRefused(RemoteProtocolError):
     """The server refused the connection, or ended the duologue, and said why.
 
     Attributes:
-        reason (str): What the server said.
+        reason (str): The reason that the server gave.
         peer (str): The server's address and port.
 
     Example:
@@ -286,7 +287,7 @@ class ConnectRefused(RemoteProtocolError):
 class BadMessage(MainstemError):
     """Raised by a handler for a message that its protocol does not define.
 
-    A duologue server sends ``ERROR bad message`` to the client and disconnects it.
+    A duologue server then sends ``ERROR bad message`` to the client and disconnects it.
 
     Example:
         >>> if not message.startswith(b"ECHO "):
@@ -309,7 +310,7 @@ class Timeout(MainstemError, TimeoutError):
     """Something did not happen in time.
 
     Attributes:
-        timeout (float | None): The limit in seconds; None where there was no single one.
+        timeout (float | None): The limit in seconds; None if there was no single limit.
 
     Example:
         >>> for message in subscription.messages(timeout=5.0):  # raises Timeout after 5 s without a message
@@ -325,7 +326,7 @@ class ConnectTimeout(Timeout):
     """A step of connecting to a duologue server or an Aeron Archive timed out.
 
     Attributes:
-        step (str): What was awaited.
+        step (str): What the caller was waiting for.
         timeout (float): The limit in seconds.
 
     Example:
@@ -355,7 +356,8 @@ class DriverTimeout(Timeout):
 class ClientTimeout(Timeout):
     """The driver timed this client out, or the client was not run for too long.
 
-    Too long is its liveness timeout, or the time in which the driver overwrote responses that the client had not read.
+    Too long means longer than the client's liveness timeout, or long enough for the driver to overwrite responses that the client
+    had not read.
 
     Example:
         >>> if isinstance(aeron.error, ClientTimeout):
@@ -403,13 +405,13 @@ class NotConnected(OfferError):
     """No subscriber is connected, or the group of receivers that flow control waits for is not complete.
 
     Args:
-        message: The sentence.
-        receivers: How many receivers flow control counts; None where it counts none.
-        group_size: How many receivers the channel requires (``g:/3`` in ``fc``); None where it requires none.
+        message: The error message.
+        receivers: How many receivers flow control counts; None if it counts none.
+        group_size: How many receivers the channel requires (``g:/3`` in ``fc``); None if it requires none.
 
     Attributes:
-        receivers (int | None): As the argument.
-        group_size (int | None): As the argument.
+        receivers (int | None): See the argument.
+        group_size (int | None): See the argument.
 
     Example:
         >>> try:
@@ -481,8 +483,8 @@ class StorageSpaceError(MainstemError):
     """The file system under the directory has too little room.
 
     Attributes:
-        needed (int): Bytes that the new file takes.
-        available (int): Bytes that are free.
+        needed (int): How many bytes the new file needs.
+        available (int): How many bytes are free.
 
     Example:
         >>> try:
@@ -502,7 +504,7 @@ class StoreError(MainstemError):
 
     Args:
         url: The URL or path of the store.
-        reason: What went wrong, and what to do where that is known.
+        reason: What went wrong and, if known, what to do about it.
 
     Attributes:
         url (str): The URL or path of the store.
@@ -536,43 +538,43 @@ class RecordingError(MainstemError):
 
 
 class ArchiveErrorCode(IntEnum):
-    """Why an Aeron Archive refused a request, or ended what it had begun.
+    """The reason why an Aeron Archive refused a request or ended an operation.
 
-    A code that is not in this list is ``GENERIC``.
+    Any code that is not in this list becomes ``GENERIC``.
     """
 
-    #: Anything else; the message says what.
+    #: Any other error; the message describes it.
     GENERIC = 0
-    #: A listing or a channel update of this session is running.
+    #: A listing or a channel update of this session is already running.
     ACTIVE_LISTING = 1
-    #: The recording is active, or is being replayed.
+    #: The recording is active or being replayed.
     ACTIVE_RECORDING = 2
-    #: The stream is being recorded already.
+    #: The stream is already being recorded.
     ACTIVE_SUBSCRIPTION = 3
     #: No recording subscription has that id, or that channel and stream.
     UNKNOWN_SUBSCRIPTION = 4
-    #: No recording has that id, or it is of another stream.
+    #: No recording has that id, or the recording is of a different stream.
     UNKNOWN_RECORDING = 5
     UNKNOWN_REPLAY = 6
-    #: The archive runs as many replays as its limit allows.
+    #: The archive is already running as many replays as its limit allows.
     MAX_REPLAYS = 7
-    #: The archive runs as many recordings as its limit allows.
+    #: The archive is already running as many recordings as its limit allows.
     MAX_RECORDINGS = 8
     #: The stream does not continue where the recording ends.
     INVALID_EXTENSION = 9
-    #: The credentials were not accepted.
+    #: The archive did not accept the credentials.
     AUTHENTICATION_REJECTED = 10
-    #: The archive's disk is full, or nearly.
+    #: The archive's disk is full or nearly full.
     STORAGE_SPACE = 11
     #: No replication has that id.
     UNKNOWN_REPLICATION = 12
-    #: The authorization service of the archive denied the request.
+    #: The archive's authorization service denied the request.
     UNAUTHORISED_ACTION = 13
     #: A replication could not connect to its source.
     REPLICATION_CONNECTION_FAILURE = 14
     #: There is nothing to replay.
     EMPTY_RECORDING = 15
-    #: The position is outside the recording, or not at a frame.
+    #: The position is outside the recording, or not at the start of a frame.
     INVALID_POSITION = 16
 
     @classmethod
@@ -584,13 +586,13 @@ class ArchiveError(MainstemError):
     """An Aeron Archive refused a request, or ended a recording, a replay or a replication that it had begun.
 
     Args:
-        message: What failed, and the archive's reason.
+        message: What failed, and the reason that the archive gave.
         code: The archive's error code.
         correlation_id: The id of the request, or of the replication.
 
     Attributes:
-        code: As the argument.
-        correlation_id: As the argument.
+        code: See the argument.
+        correlation_id: See the argument.
 
     Example:
         >>> try:
@@ -655,11 +657,11 @@ class ConnectionLost(ChannelError):
 
     Args:
         message: What happened.
-        delivery: How much of what was written reached the peer.
-        position: How far a replay came before it was lost.
+        delivery: How much of the written data reached the peer.
+        position: How far a replay got before the connection was lost.
 
     Attributes:
-        position (int | None): Where another replay continues; None for what is not a replay, or if nothing of it came.
+        position (int | None): Where another replay can continue; None if this was no replay, or if none of it arrived.
 
     Example:
         >>> try:
@@ -691,13 +693,13 @@ class CorruptLogError(MainstemError):
     """A frame, a tail or a position of a log buffer is not possible: another process has spoilt it. Nothing behind it is read.
 
     Args:
-        message: The sentence.
+        message: The error message.
         log_file: The path of the log buffer file.
-        position: The position of the frame in the stream; -1 where the log's metadata is not possible.
+        position: The position of the frame in the stream; -1 if the log's metadata is invalid.
 
     Attributes:
-        log_file (str): As the argument.
-        position (int): As the argument.
+        log_file (str): See the argument.
+        position (int): See the argument.
 
     Example:
         >>> try:

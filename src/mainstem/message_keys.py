@@ -1,8 +1,9 @@
-"""Messages that may come twice, and how a reader recognises them: a key of epoch, partition and row.
+"""Keys of epoch, partition and row, by which a reader recognizes messages that arrive more than once.
 
-A sender that is only *at least once*, such as Spark's sink, gives each message a key that is the same however often it is
-sent: its micro-batch (the epoch), the partition of it, and the row of that. Aeron carries the key in the reserved value of the
-frame header, the other protocols in front of the payload; over byte streams each message also has its length before it.
+A sender that guarantees only *at least once*, such as Spark's sink, gives each message a key that stays the same however often the
+message is sent: its micro-batch (the epoch), its partition of the micro-batch, and its row of the partition. Aeron carries the key
+in the reserved value of the frame header; the other protocols carry it in front of the payload. Over byte streams, each message is
+also preceded by its length.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ __all__ = [
     "framed",
 ]
 
-# The reserved value has 63 bits without its sign, divided between these parts.
+# The reserved value has 63 bits besides its sign, divided between these parts.
 EPOCH_BITS, PARTITION_BITS, ROW_BITS = 27, 12, 24
 MAX_PARTITIONS, MAX_ROWS = 1 << PARTITION_BITS, 1 << ROW_BITS
 KEY_LENGTH = 16
-# A longer length is not a message's: the peer speaks another protocol.
+# A message cannot be longer than this. If the length says so, the peer speaks another protocol.
 MAX_MESSAGE_LENGTH = 64 << 20
-# Partitions of epochs that a filter remembers: a retry comes within the epochs of the last minutes.
+# How many partitions of epochs a filter remembers. A retry belongs to one of the epochs of the last few minutes.
 REMEMBERED = 65_536
 
 _KEY = struct.Struct(">QII")
@@ -46,7 +47,7 @@ class MessageKey(NamedTuple):
     Attributes:
         epoch: The micro-batch.
         partition: The partition of the micro-batch, below 4096.
-        row: The row of the partition, below 2**24.
+        row: The row in the partition, below 2**24.
 
     Example:
         >>> MessageKey(epoch=7, partition=0, row=12).encode()
@@ -81,7 +82,7 @@ class MessageKey(NamedTuple):
         """Return the key in a reserved value.
 
         Args:
-            value: What ``reserved_value`` returned.
+            value: The value that ``reserved_value`` returned.
 
         Returns:
             The key; its epoch is modulo 2**27.
@@ -95,7 +96,7 @@ class MessageKey(NamedTuple):
         )
 
     def encode(self) -> bytes:
-        """Return the 16 bytes that go in front of a payload.
+        """Return the key as 16 bytes to put in front of a payload.
 
         Returns:
             The epoch as a big-endian uint64, partition and row as uint32.
@@ -129,16 +130,16 @@ class MessageKey(NamedTuple):
 
 
 class Deduplicator:
-    """Distinguishes a message from its repetition. One for each stream.
+    """A filter that tells a message from its duplicates. Use one for each stream.
 
-    A sender that tries a partition again sends it from its first row, in order. So a row is new exactly when it is past every
-    row of its partition that came before. Memory is bounded by the number of partitions of epochs that are remembered.
+    A sender that retries a partition sends it again from its first row, in order. So a row is new exactly if it is after all rows
+    of its partition that have already arrived. The number of remembered partitions limits the memory.
 
     Args:
-        remembered: For how many partitions of epochs the last row is remembered; 65,536 by default.
+        remembered: How many partitions of epochs to remember the last row of; 65,536 by default.
 
     Attributes:
-        dropped: How many repetitions there were.
+        dropped: The number of duplicates.
 
     Example:
         >>> repeats = Deduplicator()
@@ -153,13 +154,13 @@ class Deduplicator:
         self.dropped = 0
 
     def is_new(self, key: MessageKey) -> bool:
-        """Return whether a message is the first with its key, and remembers the key.
+        """Return whether a message is the first one with its key, and remember the key.
 
         Args:
             key: The message's key.
 
         Returns:
-            False for a repetition, which is counted in ``dropped``.
+            False for a duplicate, which is counted in ``dropped``.
 
         Example:
             >>> repeats = Deduplicator()
@@ -178,13 +179,13 @@ class Deduplicator:
 
 
 def framed(message: bytes) -> bytes:
-    r"""Return a message as it goes over a stream of bytes: its length before it.
+    r"""Return a message as it goes over a byte stream, preceded by its length.
 
     Args:
         message: The message.
 
     Returns:
-        A big-endian uint32 length, and the message.
+        A big-endian uint32 length and the message.
 
     Example:
         >>> framed(b"tick")
@@ -194,10 +195,10 @@ def framed(message: bytes) -> bytes:
 
 
 class FrameSplitter:
-    r"""Splits a stream of bytes, whatever pieces it comes in, into the messages that ``framed`` wrote.
+    r"""A splitter that cuts a byte stream, however it is divided, into the messages that ``framed`` wrote.
 
     Args:
-        max_length: The longest message that is accepted, in bytes; 64 MiB by default.
+        max_length: The maximum accepted length of a message, in bytes; 64 MiB by default.
 
     Example:
         >>> splitter = FrameSplitter()
@@ -215,16 +216,16 @@ class FrameSplitter:
         return not self._buffered
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Add the next piece and return the messages that are complete now.
+        """Add the next piece and return the messages that it completes.
 
         Args:
             data: The next bytes of the stream.
 
         Returns:
-            The complete messages, in order; empty when none is.
+            The complete messages, in order; empty if there are none.
 
         Raises:
-            RemoteProtocolError: A message is announced that is longer than ``max_length``.
+            RemoteProtocolError: The stream announces a message that is longer than ``max_length``.
 
         Example:
             >>> for message in splitter.feed(socket.recv(65536)):

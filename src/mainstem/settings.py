@@ -1,9 +1,9 @@
-"""Settings that remember where they come from.
+"""Settings that remember where their values come from.
 
-A class of settings derives from ``Settings``, and declares its fields with ``size``, ``duration``, ``integer``, ``fraction``,
-``boolean``, ``text`` or ``choice``; its instances do not change. ``load`` fills it from the defaults, then a TOML file, then the
-environment, then the options of a command line, then keywords. Each value remembers its source and its origin: the file, the
-variable, the option. A wrong one is refused in a sentence that names it, its value and what would be accepted.
+A settings class derives from ``Settings`` and declares its fields with ``size``, ``duration``, ``integer``, ``fraction``,
+``boolean``, ``text`` or ``choice``. Its instances are immutable. ``load`` applies the defaults, then a TOML file, then the
+environment, then command-line options, then keywords. Each value remembers its source and its origin (the file, the variable or the
+option). An invalid value raises an error with its name, the value, and what would be accepted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TRUE, _FALSE = ("true", "on", "yes", "1"), ("false", "off", "no", "0")
 
 
 class Source(StrEnum):
-    """Where a value comes from; later ones win.
+    """Where a value comes from. Later sources take precedence.
 
     Example:
         >>> DriverSettings.load(mtu_length="4k").source("mtu_length")
@@ -54,18 +54,18 @@ class Source(StrEnum):
 
 @frozen
 class Setting:
-    """The declaration of one field: how it is read, checked and written, and what it means.
+    """The declaration of one field: how its value is parsed, checked and written, and what it means.
 
     Attributes:
         default: The typed default, or a function that returns it.
-        meaning: A sentence for people.
-        kind: The kind of value, as ``a size in bytes``.
-        accepts: What is accepted, as ``64k to 1g``.
-        parse: Reads a value from text; raises ValueError.
+        meaning: A sentence that explains the setting.
+        kind: The kind of value, such as ``a size in bytes``.
+        accepts: The accepted values, such as ``64k to 1g``.
+        parse: Parses a value from text; raises ValueError.
         check: Returns what is wrong with a typed value, or None.
-        show: Writes a value as text that ``parse`` reads.
-        optional: Whether the setting may be unset (None).
-        limits: The least and the greatest number, for a class of settings that clamps; None if nothing is clamped.
+        show: Formats a value as text that ``parse`` accepts.
+        optional: Whether the setting can be unset (None).
+        limits: The smallest and the largest number, for settings classes that clamp; None if nothing is clamped.
 
     Example:
         >>> setting = DriverSettings.declared()["mtu_length"]
@@ -82,17 +82,17 @@ class Setting:
     limits: tuple[float, float] | None = None
 
     def read(self, name: str, value: object) -> Any:
-        """Return a typed value from text, or from a value that is typed already.
+        """Return a typed value from text, or from a value that already has the type.
 
         Args:
             name: The name for the error message.
-            value: Text or a typed value; None and blank text leave an optional setting unset.
+            value: Text or a typed value. None and blank text leave an optional setting unset.
 
         Returns:
             The typed value.
 
         Raises:
-            ConfigurationError: The value is not accepted.
+            ConfigurationError: The value is invalid.
 
         Example:
             >>> setting.read("count", "7")
@@ -114,13 +114,13 @@ class Setting:
         return typed
 
     def clamp(self, value: str) -> str:
-        """Return the text of a number, brought to the limits if it is outside them.
+        """Return the text of a number, brought within ``limits``.
 
         Args:
-            value: Text; if it is not a number it comes back unchanged, and ``read`` refuses it.
+            value: The text. If it is not a number, it is returned unchanged, and ``read`` rejects it.
 
         Returns:
-            The text that ``read`` takes.
+            The text to pass to ``read``.
 
         Example:
             >>> setting.clamp("12")
@@ -148,13 +148,13 @@ class Setting:
         return self.default() if callable(self.default) else self.default
 
     def text(self, value: Any) -> str:
-        """Return a value as text that ``read`` reads back.
+        """Return a value as text that ``read`` accepts.
 
         Args:
-            value: A typed value; None when it is unset.
+            value: A typed value, or None if unset.
 
         Returns:
-            The text; empty when the value is unset.
+            The text; empty if the value is unset.
 
         Example:
             >>> setting.text(7)
@@ -165,17 +165,17 @@ class Setting:
 
 @frozen
 class Explanation:
-    """One setting with its value, for people: ``str`` gives a few lines.
+    """One setting with its value, for people to read. ``str`` formats it in a few lines.
 
     Attributes:
         name: The attribute's name.
-        value: The value as text; empty when it is unset.
+        value: The value as text; empty if it is unset.
         source: Where the value comes from.
-        origin: The same for people, as ``environment AERON_MTU_LENGTH``, ``toml driver.toml`` or ``--set``.
+        origin: The same in readable form, such as ``environment AERON_MTU_LENGTH``, ``toml driver.toml`` or ``--set``.
         default: The default as text.
         env: The environment variable.
         kind: The kind of value.
-        accepts: What is accepted.
+        accepts: The accepted values.
         meaning: What the setting means.
 
     Example:
@@ -228,12 +228,12 @@ def size(
 
     Args:
         default: The default in bytes; None declares an optional setting.
-        meaning: A sentence that says what the setting means.
-        low: The least value, in bytes.
-        high: The greatest value, in bytes.
-        power_of_two: Whether it must be a power of two.
-        multiple: The number of bytes that it must be a multiple of.
-        clamp: The limits that a class of settings clamps to, if they are not the least and the greatest value.
+        meaning: A sentence that explains the setting.
+        low: The smallest value, in bytes.
+        high: The largest value, in bytes.
+        power_of_two: Whether the value must be a power of two.
+        multiple: The number of bytes that the value must be a multiple of.
+        clamp: The limits for settings classes that clamp, if they differ from the smallest and the largest value.
 
     Returns:
         The declaration.
@@ -285,11 +285,11 @@ def duration(
 
     Args:
         default: The default in nanoseconds; None declares an optional setting.
-        meaning: A sentence that says what the setting means.
-        low: The least value, in nanoseconds.
-        high: The greatest value, in nanoseconds.
-        plain_unit: The unit of a number without one: ns, us, ms or s.
-        clamp: The limits that a class of settings clamps to, if they are not the least and the greatest value.
+        meaning: A sentence that explains the setting.
+        low: The smallest value, in nanoseconds.
+        high: The largest value, in nanoseconds.
+        plain_unit: The unit of a number without a unit: ns, us, ms or s.
+        clamp: The limits for settings classes that clamp, if they differ from the smallest and the largest value.
 
     Returns:
         The declaration.
@@ -317,13 +317,13 @@ def duration(
 
 
 def integer(default: int | None, meaning: str, *, low: int, high: int) -> Any:
-    """Declare a whole number, in decimal, with ``0x`` in hexadecimal or with a leading ``0`` in octal.
+    """Declare a whole number: decimal, hexadecimal with ``0x``, or octal with a leading ``0``.
 
     Args:
         default: The default; None declares an optional setting.
-        meaning: A sentence that says what the setting means.
-        low: The least value.
-        high: The greatest value.
+        meaning: A sentence that explains the setting.
+        low: The smallest value.
+        high: The largest value.
 
     Returns:
         The declaration.
@@ -354,7 +354,7 @@ def fraction(default: float, meaning: str) -> Any:
 
     Args:
         default: The default.
-        meaning: A sentence that says what the setting means.
+        meaning: A sentence that explains the setting.
 
     Returns:
         The declaration.
@@ -381,11 +381,11 @@ def fraction(default: float, meaning: str) -> Any:
 
 
 def boolean(default: bool, meaning: str) -> Any:
-    """Declare a truth value: ``true``/``false``, ``on``/``off``, ``yes``/``no`` or ``1``/``0``, in any case.
+    """Declare a boolean: ``true``/``false``, ``on``/``off``, ``yes``/``no`` or ``1``/``0``, in any case.
 
     Args:
         default: The default.
-        meaning: A sentence that says what the setting means.
+        meaning: A sentence that explains the setting.
 
     Returns:
         The declaration.
@@ -428,9 +428,9 @@ def text(
 
     Args:
         default: The default, or a function that returns it; None declares an optional setting.
-        meaning: A sentence that says what the setting means.
-        accepts: What is accepted, for the error message.
-        wrong: Returns what is wrong with a text, or None when nothing is.
+        meaning: A sentence that explains the setting.
+        accepts: The accepted values, for the error message.
+        wrong: Returns what is wrong with a text, or None if nothing is.
 
     Returns:
         The declaration.
@@ -456,11 +456,11 @@ def text(
 
 
 def choice(default: Enum, meaning: str) -> Any:
-    """Declare one of an enumeration's values, in upper or lower case.
+    """Declare a choice between the values of an enumeration, in upper or lower case.
 
     Args:
         default: The default, a member of the enumeration.
-        meaning: A sentence that says what the setting means.
+        meaning: A sentence that explains the setting.
 
     Returns:
         The declaration.
@@ -493,14 +493,14 @@ def choice(default: Enum, meaning: str) -> Any:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Settings:
-    """The base of every class of settings. Instances are made of keywords, do not change, and are equal if their values are.
+    """The base class of all settings classes. Instances are created from keywords, immutable, and equal if their values are.
 
     Attributes:
-        SECTION: The table of the TOML file that is read; empty for the whole file.
-        ENV_PREFIX: The beginning of every environment variable; the rest is the attribute's name in upper case, without the
-            ``_ns`` of durations.
-        CLAMPS: Whether a number of the environment that is outside its limits is brought to the nearest. A keyword, an option
-            and a value of a file are refused.
+        SECTION: The table of the TOML file to read; empty for the whole file.
+        ENV_PREFIX: The prefix of every environment variable. The rest is the attribute's name in upper case, without the ``_ns`` of
+            durations.
+        CLAMPS: Whether a number in the environment that is outside its limits is changed to the nearest limit. Keywords, options
+            and values in a file that are outside their limits always raise an error.
 
     Example:
         >>> class GreeterSettings(Settings):
@@ -514,7 +514,7 @@ class Settings:
     CLAMPS: ClassVar[bool] = False
 
     _declared: ClassVar[Mapping[str, Setting]] = {}
-    # Of each instance; the origins are those of what is neither a default nor a keyword.
+    # Set on each instance. Origins exist only for values that are neither defaults nor keywords.
     _sources: ClassVar[Mapping[str, Source]]
     _origins: ClassVar[Mapping[str, str]]
 
@@ -571,7 +571,7 @@ class Settings:
         return cls._declared
 
     def validate(self) -> None:
-        """Check what needs several values at once; overridden by a class that has such rules.
+        """Check rules that involve several values. A class with such rules overrides this method.
 
         Raises:
             ConfigurationError: The values contradict each other.
@@ -591,22 +591,22 @@ class Settings:
         options: Mapping[str, Mapping[str, object]] | None = None,
         **keywords: object,
     ) -> Self:
-        """Load settings: defaults, then the TOML file, then the environment, then options and keywords.
+        """Load settings: first the defaults, then the TOML file, the environment, and finally options and keywords.
 
-        In TOML and keywords a name is the attribute's, or the environment's, in any case and with or without the prefix; an
-        unknown one is refused. The environment may hold names of other programs, which are ignored.
+        A name in TOML or in keywords is the attribute's name or the environment variable, in any case and with or without the
+        prefix. An unknown name raises an error. The environment may contain variables of other programs, which are ignored.
 
         Args:
-            toml: The path of a TOML file, or a mapping of its content; None for none.
-            environ: The environment; the process's own by default.
-            options: Values of a command line, by the option that gave them, as ``{"--set": {"mtu_length": "4k"}}``.
-            **keywords: Single values, typed or as text.
+            toml: The path of a TOML file, or a mapping with its content; None if there is none.
+            environ: The environment; by default, that of the process.
+            options: Values from a command line, by the option that set them, such as ``{"--set": {"mtu_length": "4k"}}``.
+            **keywords: Individual values, typed or as text.
 
         Returns:
             The settings; each value remembers its source.
 
         Raises:
-            ConfigurationError: A name is unknown, a value is not accepted, values contradict each other, or the file is unreadable.
+            ConfigurationError: A name is unknown, a value is invalid, values contradict each other, or the file is unreadable.
 
         Example:
             >>> settings = DriverSettings.load(toml="driver.toml", mtu_length="4k")
@@ -656,13 +656,13 @@ class Settings:
 
     @classmethod
     def has(cls, name: str) -> bool:
-        """Return whether there is a setting of a name.
+        """Return whether there is a setting with this name.
 
         Args:
             name: The attribute's name, or the environment variable, in any case.
 
         Returns:
-            Whether ``load`` would read it.
+            Whether ``load`` would accept the name.
 
         Example:
             >>> ClientSettings.has("mtu_length")
@@ -697,7 +697,7 @@ class Settings:
 
     @classmethod
     def _name_of(cls, key: str, origin: str) -> str:
-        """Return the attribute that a name stands for: in any case, with or without the prefix, the ``_ns`` and any of ``-_.``."""
+        """Return the attribute for a name in any case, with or without the prefix, the ``_ns`` and any of ``-_.``."""
         plain = re.sub(r"[-.]", "_", key.strip()).lower()
         prefix = cls.ENV_PREFIX.lower()
         names: dict[str, str] = {}
@@ -710,7 +710,7 @@ class Settings:
         raise ConfigurationError(f"{key!r} ({origin}) is not a setting of {cls.__name__}{hint}")
 
     def source(self, name: str) -> Source:
-        """Return where the value of a setting comes from.
+        """Return where a setting's value comes from.
 
         Args:
             name: The attribute's name, or the environment variable.
@@ -728,7 +728,7 @@ class Settings:
         return self._sources[self._name_of(name, Source.KEYWORD)]
 
     def replace(self, **keywords: object) -> Self:
-        """Return the same settings with some values changed; the others keep their source.
+        """Return the same settings with some values changed. The other values keep their source.
 
         Args:
             **keywords: The changes, by attribute or environment variable.
@@ -737,7 +737,7 @@ class Settings:
             New settings.
 
         Raises:
-            ConfigurationError: A name is unknown, or a value is not accepted.
+            ConfigurationError: A name is unknown, or a value is invalid.
 
         Example:
             >>> settings = settings.replace(client_name="pricing")
@@ -782,7 +782,7 @@ class Settings:
         """Return every setting, in the order of declaration.
 
         Returns:
-            One explanation a setting.
+            One explanation per setting.
 
         Example:
             >>> changed = [e for e in settings.explain_all() if e.source is not Source.DEFAULT]
@@ -790,7 +790,7 @@ class Settings:
         return [self.explain(name) for name in self._declared]
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that give another program the same settings; defaults are left out.
+        """Return the environment variables that give another program the same settings, omitting defaults.
 
         Returns:
             Values by environment variable.

@@ -1,4 +1,4 @@
-"""Which sources may send streams to a driver: address prefixes, allowed and denied networks, a rate for each prefix.
+"""Admission of streams to a driver: address prefixes, allowed and denied networks, and a rate for each prefix.
 
 The driver calls an ``EndpointFilter`` before it allocates anything for an unknown stream. A refused stream gets no log, no image
 and no response.
@@ -17,13 +17,13 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
-# Number of prefixes whose rates are remembered. Beyond that, the one quiet for longest is forgotten.
+# How many prefixes' rates are remembered. Beyond that, the prefix that has been quiet the longest is forgotten.
 MAX_RATES = 4_096
 ALL_SOURCES = "all"
 
 
 class RateLimit:
-    """A token bucket for each prefix: ``burst`` at once, ``rate`` a second on average."""
+    """A token bucket for each prefix: up to ``burst`` tokens at once, ``rate`` per second on average."""
 
     def __init__(self, rate: float, burst: int, *, max_prefixes: int = MAX_RATES) -> None:
         if rate <= 0 or burst < 1:
@@ -31,7 +31,7 @@ class RateLimit:
         self._interval_ns = round(NS_PER_SECOND / rate)
         self._tolerance_ns = (burst - 1) * self._interval_ns
         self._max_prefixes = max_prefixes
-        # When each bucket is full again; an prefix that is not here has a full one.
+        # When each bucket will be full again. A prefix that is missing here has a full bucket.
         self._full_ns: OrderedDict[Hashable, int] = OrderedDict()
 
     def take(self, prefix: Hashable, now_ns: int) -> bool:
@@ -52,20 +52,21 @@ class RateLimit:
 
 
 class EndpointFilter(Protocol):
-    """Decides about streams that the receiver has no image for, in the receiver's thread."""
+    """A filter for streams that the receiver has no image for. The receiver's thread calls it."""
 
     def admits(self, address: str) -> bool: ...
 
     def admits_stream(self, address: str, *, term_length: int, now_ns: int) -> bool:
-        """Whether a new stream from that address may have an image; called once for each SETUP that would create one."""
+        """Return whether a new stream from this address may have an image. Called once for each SETUP that would create one."""
         ...
 
 
 class SourceFilter:
-    """An `EndpointFilter` of networks and rates.
+    """An `EndpointFilter` that checks networks and rates.
 
-    An address must be in ``allow`` (None: any) and not in ``deny``. Each of ``prefixes`` may start ``rate`` streams a second and
-    ``burst`` at once, all together ``total_rate`` and ``total_burst``. Terms longer than ``max_term_length`` are refused.
+    An address must be in ``allow`` (if empty, any address qualifies) and not in ``deny``. Each address prefix may start ``rate``
+    streams per second and ``burst`` at once; all prefixes together may start ``total_rate`` and ``total_burst``. Streams with terms
+    longer than ``max_term_length`` are refused.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class SourceFilter:
         return not self._allow or any(parsed in one for one in self._allow)
 
     def admits_stream(self, address: str, *, term_length: int, now_ns: int) -> bool:
-        """Check networks, term and rates. A source over its own rate takes nothing from the total."""
+        """Check the networks, the term length and the rates. A source that exceeds its own rate takes nothing from the total."""
         return (
             self.admits(address)
             and term_length <= self._max_term_length

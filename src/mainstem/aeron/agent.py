@@ -1,4 +1,4 @@
-"""Agents do work in small duty cycles; an invoker or a runner's thread runs them."""
+"""Agents do work in short duty cycles. An invoker runs them in the caller's thread, a runner in a thread of its own."""
 
 from __future__ import annotations
 
@@ -20,32 +20,35 @@ _limit = LogThrottle(logging.getLogger(__name__))
 
 
 class Agent(Protocol):
-    """Work in small duty cycles that never wait."""
+    """A unit of work that runs in short duty cycles and never blocks."""
 
     @property
     def role_name(self) -> str: ...
 
     def do_work(self, now_ns: int) -> int:
-        """Run one duty cycle at the monotonic time ``now_ns``; return the amount of work, 0 for none."""
+        """Run one duty cycle at the monotonic time ``now_ns``. Return the amount of work done; 0 means none."""
         ...
 
     def on_close(self) -> None:
-        """Release resources: called once, after the last duty cycle, in the same thread."""
+        """Release resources. Called once, after the last duty cycle, in the same thread."""
         ...
 
 
 class AgentTerminated(Exception):
-    """Raised by ``do_work`` to end the agent."""
+    """An exception that ``do_work`` raises to end the agent."""
 
 
 def log_error(error: BaseException) -> None:
-    """Log an error, the default handler; repeats become one line with a count."""
+    """Log the error. This is the default error handler; it logs repeated errors as one line with a count."""
     text = f"agent failed in a duty cycle: {type(error).__name__}: {error}"
     _limit.log(logging.ERROR, kind_of(error), text, SYSTEM_CLOCK.monotonic_ns(), error=error)
 
 
 class AgentInvoker:
-    """Runs an agent in the caller's thread. `AgentTerminated` closes it; other errors go to the handler."""
+    """An invoker that runs an agent in the caller's thread.
+
+    `AgentTerminated` closes the agent. All other errors go to the error handler.
+    """
 
     def __init__(
         self, agent: Agent, *, clock: Clock = SYSTEM_CLOCK, error_handler: Callable[[BaseException], None] = log_error
@@ -84,9 +87,9 @@ class AgentInvoker:
 
 
 class AgentRunner:
-    """Runs an agent in a daemon thread, until it is closed or ends itself.
+    """A runner that runs an agent in a daemon thread until the runner is closed or the agent terminates.
 
-    Errors of a duty cycle go to the handler, and the agent continues. An error of the handler ends the agent.
+    If a duty cycle raises, the error goes to the error handler and the agent continues. If the handler raises, the agent ends.
     """
 
     def __init__(
@@ -145,14 +148,14 @@ class AgentRunner:
             self._closed.set()
 
     def stop(self) -> None:
-        """Ask the thread to stop after its duty cycle; does not wait."""
+        """Ask the thread to stop after its current duty cycle, without waiting for it."""
         self._running = False
 
     def join(self, timeout: float | None = None) -> bool:
         return self._closed.wait(timeout)
 
     def close(self, timeout: float | None = 10.0) -> bool:
-        """Stop the thread and wait for it; return whether it ended. Idempotent; the agent may call it too."""
+        """Stop the thread and wait for it. Return whether it has ended. Idempotent; the agent itself may also call this."""
         self._running = False
         thread = self._thread
         if thread is None:

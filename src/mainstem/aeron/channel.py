@@ -1,7 +1,8 @@
 """Channel URIs: ``[aeron-spy:]aeron:<udp|ipc>[?key=value|key=value...]`` (docs/protocols/aeron.md, 23).
 
-The driver accepts what the reference driver accepts. Values are parsed on access, so a parameter that a command does not use may
-have any value, and an unknown key any name. Before it sends a command, the client also refuses likely mistakes (`check_channel`).
+The driver accepts every channel that the reference driver accepts. Values are parsed on access, so a parameter that a command
+does not use can have any value, and an unknown key is allowed. Before the client sends a command, it also rejects likely mistakes
+(`check_channel`).
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ AERON_PREFIX = "aeron:"
 SPY_PREFIX = "aeron-spy:"
 UDP = "udp"
 IPC = "ipc"
-MAX_URI_LENGTH = 4095  # bytes: records and log metadata of other implementations have room for no more
-SHOWN_LENGTH = 80  # characters of a longer one that its error shows
-# Of these the last one counts, of every other key the first: the reference keeps them apart.
+MAX_URI_LENGTH = 4095  # bytes: the records and log metadata of other implementations have no space for a longer one
+SHOWN_LENGTH = 80  # characters of an overlong URI that the error message shows
+# For these keys the last occurrence counts, for all other keys the first, as in the reference.
 LAST_COUNTS = {
     UDP: frozenset({"endpoint", "interface", "control", "control-mode", "ttl", "tags"}),
     IPC: frozenset({"control-mode", "tags"}),
@@ -32,7 +33,7 @@ T = TypeVar("T")
 
 
 class Value(Generic[T]):
-    """One parameter: ``uri.mtu`` is its value, None if the URI lacks it. Raises ChannelUriError if it is invalid."""
+    """A parameter descriptor: ``uri.mtu`` is the value, or None if the URI does not have it. Raises ChannelUriError if invalid."""
 
     def __init__(self, key: str, read: Callable[[str], T]) -> None:
         self.key = key
@@ -56,9 +57,9 @@ class Value(Generic[T]):
 
 @frozen
 class ChannelUri:
-    """A channel: its medium, and its parameters as attributes. Sizes are in bytes, names that end in ``_ns`` in nanoseconds.
+    """A parsed channel: its medium, and its parameters as attributes. Sizes are in bytes, names ending in ``_ns`` in nanoseconds.
 
-    ``values`` are the texts of the parameters by key, ``places`` their offsets in ``text``.
+    ``values`` maps each key to its text, and ``places`` maps each key to the offset of its value in ``text``.
     """
 
     text: str
@@ -107,7 +108,7 @@ class ChannelUri:
 
     @classmethod
     def parse(cls, text: str) -> ChannelUri:
-        """Split a channel into parameters, without parsing their values. Raises ChannelUriError."""
+        """Split a channel into its parameters, without parsing their values. Raises ChannelUriError."""
         spy = text.startswith(SPY_PREFIX)
         start = len(SPY_PREFIX) if spy else 0
         length = len(text[start:].encode("utf-8", "surrogateescape"))
@@ -149,7 +150,7 @@ class ChannelUri:
         return None if self.endpoint is None else self.address_of("endpoint", self.endpoint)
 
     def address_of(self, key: str, text: str) -> kinds.Address:
-        """Parse ``text``, which replaces the value of ``key``, as host and port."""
+        """Parse ``text`` as host and port. It stands in for the value of ``key``."""
         try:
             return kinds.address(text)
         except ValueError as error:
@@ -163,7 +164,7 @@ class ChannelUri:
 
     @property
     def channel_tag(self) -> int | None:
-        """The tag by which channels share sockets. Raises ChannelUriError if it isn't a number."""
+        """The tag that lets channels share sockets. Raises ChannelUriError if it isn't a number."""
         text = None if self.tags is None else self.tags.channel
         if text is None:
             return None
@@ -184,12 +185,12 @@ class ChannelUri:
 
     @property
     def session_id(self) -> int | None:
-        """The session id, if given as a number; see `session_id_tag` for ``tag:N``."""
+        """The session id, if the channel gives it as a number; see `session_id_tag` for ``tag:N``."""
         return self._session_id
 
     @property
     def session_id_tag(self) -> int | None:
-        """N of ``session-id=tag:N``: the session of the publication with that entity tag."""
+        """The N of ``session-id=tag:N``, which selects the session of the publication with that entity tag."""
         text = self.values.get("session-id", "")
         if not text.startswith("tag:"):
             return None
@@ -199,7 +200,7 @@ class ChannelUri:
             raise self.fault(f"session-id: {error}", "session-id") from None
 
     def check_udp(self) -> None:
-        """Raise ChannelUriError unless the channel has an address, or a mode that adds one later."""
+        """Raise ChannelUriError unless the channel has an address, or a control mode that adds one later."""
         mode = self.control_mode
         if mode is ControlMode.DYNAMIC and self.control is None:
             raise ChannelUriError(
@@ -227,12 +228,12 @@ class ChannelUri:
             seen.append((key, offset))
 
     def check_ats(self) -> None:
-        """Raise ChannelUriError if encryption is requested."""
+        """Raise ChannelUriError if the channel requests encryption."""
         if self.ats:
             raise self.fault("the encrypted transport is not available", "ats")
 
     def check_destination(self) -> None:
-        """Raise ChannelUriError if this cannot be a destination."""
+        """Raise ChannelUriError if the channel cannot be a destination."""
         for key in ("mtu", "rcv-wnd", "so-rcvbuf", "so-sndbuf", "response-correlation-id"):
             if key in self.values:
                 raise ChannelUriError(
@@ -252,7 +253,7 @@ class _Pair(NamedTuple):
 
 
 def _pairs(text: str, rest: str, start: int) -> list[_Pair]:
-    """The parameters with their offsets; like the reference, allows a trailing ``|`` or key, and an empty last value."""
+    """Return the parameters with their offsets. Like the reference, allow a trailing ``|`` or key, and an empty last value."""
     pairs = []
     at = start
     parts = rest.split("|")
@@ -275,7 +276,7 @@ def _read(text: str, rest: str, start: int, last_counts: frozenset[str]) -> tupl
     values: dict[str, str] = {}
     places: dict[str, int] = {}
     for pair in _pairs(text, rest, start):
-        if not pair.value:  # as if the parameter were not there
+        if not pair.value:  # treated as absent
             if pair.key in last_counts:
                 values.pop(pair.key, None)
         elif pair.key in last_counts or pair.key not in values:
@@ -285,17 +286,17 @@ def _read(text: str, rest: str, start: int, last_counts: frozenset[str]) -> tupl
 
 
 MODES = tuple(str(mode.value) for mode in ControlMode)
-UNREAD = ("alias", "stream-id", "response-endpoint")  # for labels and tools: any text
+UNREAD = ("alias", "stream-id", "response-endpoint")  # labels, and values for tools: any text is valid
 KEYS = frozenset(each.key for each in vars(ChannelUri).values() if isinstance(each, Value)) | set(UNREAD)
-SHORT_KEY = 2  # letters: nearly every other key of that length is one letter away
-LONG_KEY = 8  # letters: from here on two of them may be wrong
+SHORT_KEY = 2  # letters: nearly every other key of this length differs by a single letter
+LONG_KEY = 8  # letters: in a key of this length or more, two may be wrong
 
 
 def check_channel(channel: str, stream_id: int | None = None) -> None:
     """Raise ChannelUriError for likely mistakes that drivers ignore.
 
-    These are a misspelled key, a parameter without a value, an unknown control mode, and a stream-id that differs from the
-    stream's. Other unknown keys may be for a newer driver.
+    Likely mistakes are a misspelled key, a parameter without a value, an unknown control mode, and a stream-id that differs from
+    ``stream_id``. Other unknown keys are allowed, because a newer driver may know them.
     """
     head, _, rest = channel.partition("?")
     for pair in _pairs_of_anything(rest, len(head) + 1):
@@ -322,7 +323,7 @@ def _pairs_of_anything(rest: str, at: int) -> list[_Pair]:
 
 
 def _likely(key: str) -> str | None:
-    """The known key that ``key`` is probably a misspelling of, if any."""
+    """Return the known key that ``key`` probably misspells, or None."""
     plain = _plain(key)
     for known in sorted(KEYS):
         if _plain(known) == plain:

@@ -1,6 +1,6 @@
-"""The values in a channel URI, read as the reference driver reads them (docs/protocols/aeron.md, 23). Readers raise ValueError.
+"""The values in a channel URI, parsed as the reference driver parses them (docs/protocols/aeron.md, 23).
 
-Numbers follow C: some may have a suffix that is ignored.
+Functions that parse raise ValueError for an invalid text. Numbers follow C: some may have a suffix, which is ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INT32 = (-(1 << 31), (1 << 31) - 1)
 INT64 = (-(1 << 63), (1 << 63) - 1)
 UINT64_MAX = (1 << 64) - 1
 RESERVED_VALUE_OFFSET = -8  # "reserved": the timestamp goes into the frame header's reserved value
-NO_OFFSET = -1  # as if the parameter were not there
+NO_OFFSET = -1  # the same as an absent parameter
 RESPONSE_PROTOTYPE = -2  # "prototype" as a response correlation id
 NO_TAG = -1
 MAX_PORT = 65535
@@ -29,8 +29,8 @@ MAX_PORT_DIGITS = 7
 MAX_PREFIX_DIGITS = 6
 MAX_HOST_LENGTH = 383
 MAX_INTERFACE_NAME_LENGTH = 15
-MAX_RESEND = 256  # what the reference's retransmit pool may hold
-# Compiled when they are first used: a driver's start uses none of them.
+MAX_RESEND = 256  # the capacity of the reference's retransmit pool
+# Compiled on first use, because starting a driver needs none of them.
 HOST = r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?\.?"
 NUMBER = {
     0: r"[ \t\n\v\f\r]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)",
@@ -58,7 +58,7 @@ class FlowControlStrategy(StrEnum):
 
 
 class FlowControlParams(NamedTuple):
-    """The value of ``fc``: a strategy and its options. None leaves an option to the driver's setting."""
+    """The value of ``fc``: a strategy and its options. If an option is None, the driver's setting applies."""
 
     strategy: FlowControlStrategy
     group_tag: int | None = None
@@ -87,7 +87,7 @@ class Address(NamedTuple):
 
 
 class Interface(NamedTuple):
-    """A network interface: an address, its prefix length and a port to bind; or a name in place of the address."""
+    """A network interface: an address (or a name in its place), its prefix length, and a port to bind."""
 
     host: str
     prefix_length: int | None
@@ -96,17 +96,17 @@ class Interface(NamedTuple):
 
 
 class Tags(NamedTuple):
-    """The value of ``tags``, as texts; None for a missing part."""
+    """The value of ``tags``, as texts. A missing part is None."""
 
     channel: str | None
     entity: str | None
 
 
-# -- settings: one form, and nothing behind it ---------------------------------------------------------------------
+# -- settings: one form, with no text after it ---------------------------------------------------------------------
 
 
 def parse_address(text: str) -> Address:
-    """``host:port`` or ``[v6]:port``, in a setting."""
+    """Parse ``host:port`` or ``[v6]:port`` from a setting."""
     host, rest = _host(text)
     if not rest.startswith(":"):
         raise ValueError("a port is missing (host:port)")
@@ -114,7 +114,10 @@ def parse_address(text: str) -> Address:
 
 
 def listen_address(text: str, name: str) -> Address:
-    """Like `parse_address`, for a server: ``:port`` is 127.0.0.1. Raises ConfigurationError, which has ``name``."""
+    """Parse an address like `parse_address`, for a server: ``:port`` means 127.0.0.1.
+
+    Raises ConfigurationError, whose message contains ``name``.
+    """
     try:
         return parse_address(text if not text.startswith(":") else f"127.0.0.1{text}")
     except ValueError as error:
@@ -122,7 +125,7 @@ def listen_address(text: str, name: str) -> Address:
 
 
 def parse_interface(text: str) -> Interface:
-    """``addr``, ``addr/prefix``, ``addr:port`` or ``addr/prefix:port``, in a setting; a v6 address in brackets."""
+    """Parse ``addr``, ``addr/prefix``, ``addr:port`` or ``addr/prefix:port`` from a setting. IPv6 addresses are in brackets."""
     host, rest = _host(text)
     prefix, port = None, 0
     if rest.startswith("/"):
@@ -171,11 +174,11 @@ def within(value: int, low: int, high: int, show: Callable[[int], str] = str) ->
     return value
 
 
-# -- numbers, as C reads them --------------------------------------------------------------------------------------
+# -- numbers, parsed as C parses them ------------------------------------------------------------------------------
 
 
 def leading_number(text: str, base: int) -> tuple[int, str]:
-    """Split a leading number off a text. Base 0 also reads ``0x10`` and ``010``."""
+    """Split the leading number from a text and return both parts. Base 0 also accepts ``0x10`` and ``010``."""
     match = re.match(NUMBER[base], text)
     if match is None:
         raise ValueError(f"{text!r} is not a whole number")
@@ -205,13 +208,13 @@ def int64(text: str) -> int:
 
 
 def _unsigned(text: str) -> tuple[int, str]:
-    """An unsigned 64-bit number. Negative ones wrap, larger ones saturate."""
+    """Parse an unsigned 64-bit number and return it with the rest. Negative numbers wrap; larger ones saturate."""
     value, rest = leading_number(text, 0)
     return (UINT64_MAX if abs(value) > UINT64_MAX else value & UINT64_MAX), rest
 
 
 def size(text: str) -> int:
-    """A size in bytes, with an optional k, m or g; anything after that letter is ignored."""
+    """Parse a size in bytes, with an optional k, m or g. Anything after that letter is ignored."""
     try:
         value, rest = leading_number(text, 10)
         factor = SIZE_FACTORS[rest[0].lower()] if rest else 1
@@ -238,7 +241,7 @@ def term_length(text: str) -> int:
 
 
 def term_offset(text: str) -> int:
-    """A multiple of the frame alignment. Suffixes are ignored: ``64k`` is 64."""
+    """Parse a multiple of the frame alignment. Suffixes are ignored: ``64k`` is 64."""
     value, _ = _unsigned(text)
     if value % layout.FRAME_ALIGNMENT:
         raise ValueError(f"{value} is not a multiple of {layout.FRAME_ALIGNMENT}")
@@ -250,7 +253,7 @@ def max_resend(text: str) -> int:
 
 
 def duration(text: str) -> int:
-    """Nanoseconds from a duration in ns, us, ms or s; saturates."""
+    """Return the nanoseconds of a duration in ns, us, ms or s. Large values saturate."""
     try:
         value, unit = leading_number(text, 10)
         factor = 1
@@ -267,14 +270,14 @@ def duration(text: str) -> int:
 
 
 def boolean(text: str) -> bool:
-    """``true`` or ``false``; anything after it is ignored."""
+    """Parse ``true`` or ``false``. Anything after it is ignored."""
     if text.startswith(("true", "false")):
         return text.startswith("true")
     raise ValueError(f"{text!r} is neither true nor false")
 
 
 def group(text: str) -> bool | None:
-    """``true``, ``infer`` (None), or anything else for false: whether loss is handled as in a group of receivers."""
+    """Parse whether loss is handled as in a group of receivers: ``true``, ``infer`` (None), or anything else for false."""
     return None if text == "infer" else text == "true"
 
 
@@ -290,7 +293,7 @@ def congestion_control(text: str) -> CongestionControlChoice:
 
 
 def hops(text: str) -> int:
-    """The TTL: at most 255; 0 (the system's default) if it isn't a number."""
+    """Parse the TTL: at most 255, or 0 (the system's default) if the text isn't a number."""
     try:
         return min(_unsigned(text)[0], 255)
     except ValueError:
@@ -298,12 +301,15 @@ def hops(text: str) -> int:
 
 
 def response_correlation_id(text: str) -> int:
-    """An id of -1 or above, or ``prototype``."""
+    """Parse an id of -1 or above, or ``prototype``."""
     return RESPONSE_PROTOTYPE if text == "prototype" else _number(text, -1, INT64[1])
 
 
 def timestamp_offset(text: str) -> int:
-    """An offset into the payload, or ``reserved``. Only 32 bits count; of the negative values, only ``reserved`` is valid."""
+    """Parse an offset into the payload, or ``reserved``.
+
+    Only the lower 32 bits count. ``reserved`` is the only valid negative value.
+    """
     if text == "reserved":
         return RESERVED_VALUE_OFFSET
     value, rest = leading_number(text, 0)
@@ -314,7 +320,7 @@ def timestamp_offset(text: str) -> int:
 
 
 def written_offset(offset: int | None) -> int | None:
-    """Where a timestamp is written, or None."""
+    """Return the offset at which a timestamp is written, or None."""
     return offset if offset is not None and (offset >= 0 or offset == RESERVED_VALUE_OFFSET) else None
 
 
@@ -340,13 +346,13 @@ def entity_tag(text: str) -> int:
 
 
 def address(text: str) -> Address:
-    """``host:port``, split at the last colon. Brackets around a v6 address are optional."""
+    """Parse ``host:port``, split at the last colon. Brackets around an IPv6 address are optional."""
     host, port, _ = _split(text)
     return Address(host, _udp_port(port))
 
 
 def interface(text: str) -> Interface:
-    """``addr[:port][/prefix]``, a v6 address in brackets, or ``{name}[:port]``."""
+    """Parse ``addr[:port][/prefix]``, with an IPv6 address in brackets, or ``{name}[:port]``."""
     if text.startswith("{"):
         return _named_interface(text)
     host, port, prefix = _split(text, prefix=True)
@@ -369,7 +375,7 @@ def _named_interface(text: str) -> Interface:
 
 
 def _split(text: str, *, prefix: bool = False) -> tuple[str, str, str]:
-    """Host, port and prefix as texts, empty if missing."""
+    """Return host, port and prefix as texts; missing parts are empty."""
     opened, closed = text.rfind("["), text.rfind("]")
     is_v6 = opened > 0 or closed > 0
     if is_v6 and (opened < 0 or closed < opened):
@@ -408,7 +414,7 @@ def _udp_port(text: str) -> int:
 
 
 def flow_control(text: str) -> FlowControlParams:
-    """``max``, ``min`` or ``tagged``, then ``g:[tag][/size]``, ``t:duration`` and ``rrwm:n`` after commas."""
+    """Parse ``max``, ``min`` or ``tagged``, followed by ``g:[tag][/size]``, ``t:duration`` and ``rrwm:n`` after commas."""
     name, *options = text.split(",")
     if name not in tuple(FlowControlStrategy):
         raise ValueError(f"{name!r} is not one of {', '.join(FlowControlStrategy)}")
@@ -435,12 +441,12 @@ def flow_control(text: str) -> FlowControlParams:
 
 
 def _multiple(text: str) -> int:
-    """Windows per retransmission; saturates."""
+    """Parse the number of windows per retransmission. Large values saturate."""
     return min(within(leading_number(text, 10)[0], 1, INT64[1]), INT32[1])
 
 
 def _group(text: str) -> dict[str, int]:
-    """``[tag][/size]``; only ``tagged`` uses the tag. A text without a number is not a tag."""
+    """Parse ``[tag][/size]``. Only ``tagged`` uses the tag, and a text that isn't a number is not a tag."""
     try:
         tag, rest = leading_number(text, 10)
     except ValueError:

@@ -3,13 +3,13 @@
 Theory of operation. ``cnc.dat`` has a metadata section and five others: the to-driver ring buffer, the to-clients broadcast
 buffer, the counters' metadata, the counters' values, and the error log.
 
-The driver's conductor creates the file, writes the metadata once, and is the only writer of the to-clients buffer, the counters'
-metadata and the error log. Clients append to the to-driver buffer and write the values of their own counters, heartbeats included.
-The driver's agents write all other counters.
+The driver's conductor creates the file and writes the metadata once. It is the only writer of the to-clients buffer, the metadata
+of the counters, and the error log. Clients append to the to-driver buffer and write the values of their own counters, including
+their heartbeats. The driver's agents write all other counters.
 
-The version is stored last, with release, when the rest is complete and the driver has written its first heartbeat. A client
-that reads version 0 maps the file again later. The heartbeat is 0 before the first one and -1 after a clean shutdown. A
-restarted driver creates a new file under the same name: a client that waits maps it again, and a client of the old driver sees
+The driver stores the version last, with release, after everything else is complete and it has written its first heartbeat. A client
+that reads version 0 maps the file again later. The heartbeat is 0 before the first one and -1 after a clean shutdown. A restarted
+driver creates a new file under the same name. A client that waits for a driver maps the new file; a client of the old driver sees
 the old heartbeat stop.
 """
 
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 CNC_VERSION_MAJOR = layout.CNC_VERSION >> 16
 NOT_READY = 0
-DRIVER_SHUT_DOWN = -1  # what the consumer heartbeat reads after a clean shutdown
+DRIVER_SHUT_DOWN = -1  # the value of the consumer heartbeat after a clean shutdown
 ATTACH_POLL_INTERVAL_NS = 16 * NS_PER_MS  # the reference client's interval
-WORD_LENGTH = 8  # every section begins where a word of 64 bits may lie
-MAX_CNC_LENGTH = (1 << 31) - 1  # readers in other languages index the file with 32 bits
+WORD_LENGTH = 8  # every section begins at a multiple of 64 bits
+MAX_CNC_LENGTH = (1 << 31) - 1  # implementations in other languages index the file with signed 32-bit integers
 
 
 @frozen
 class CncLayout:
-    """Lengths of the five sections in bytes, trailers included, and the page size of the file."""
+    """The lengths of the five sections in bytes, including trailers, and the page size of the file."""
 
     to_driver_length: int = (1 << 20) + layout.RING_TRAILER_LENGTH
     to_clients_length: int = (1 << 20) + layout.BROADCAST_TRAILER_LENGTH
@@ -99,7 +99,7 @@ class CncLayout:
 class CncFile:
     """A mapped CnC file, from `create` (the driver) or `map` (everyone else).
 
-    ``to_driver`` is the ring buffer of commands. The other sections are raw buffers; methods wrap them.
+    ``to_driver`` is the ring buffer of commands. The other sections are raw buffers, which methods of this class wrap.
     """
 
     def __init__(self, files: Files, path: str, buffer: AtomicBuffer, cnc_layout: CncLayout) -> None:
@@ -127,10 +127,10 @@ class CncFile:
         pid: int,
         cnc_layout: CncLayout | None = None,
     ) -> CncFile:
-        """Create the complete file, except for the version: clients wait for `signal_ready`."""
+        """Create the file with everything but the version. Clients keep waiting until `signal_ready`."""
         cnc_layout = cnc_layout or CncLayout()
         path = cnc_path(directory)
-        # Of its 45 MB, most of which are rooms for counters, few pages are ever touched.
+        # The file is 45 MB, mostly space for counters, and few of its pages are ever touched.
         buffer = files.create(path, cnc_layout.file_length, prefault=False)
         for at, value in (
             (layout.CNC_TO_DRIVER_LENGTH_OFFSET, cnc_layout.to_driver_length),
@@ -148,7 +148,7 @@ class CncFile:
 
     @classmethod
     def map(cls, files: Files, directory: str) -> CncFile | None:
-        """Map the file; return None while it is missing, too short or not ready.
+        """Map the file. Return None if it is missing, too short or not ready.
 
         Raises ConfigurationError if it cannot be opened, has another major version, or has impossible lengths.
         """
@@ -186,7 +186,7 @@ class CncFile:
             raise
 
     def signal_ready(self) -> None:
-        """Store the version, so that clients attach: the driver's last step, after its first heartbeat."""
+        """Store the version so that clients attach. This is the driver's last step, after its first heartbeat."""
         self.buffer.put_i32_release(layout.CNC_VERSION_OFFSET, layout.CNC_VERSION)
 
     @property
@@ -216,12 +216,12 @@ class CncFile:
         return CountersReader(self.counters_metadata, self.counters_values)
 
     def is_driver_active(self, *, now_ms: int, timeout_ms: int) -> bool:
-        """Whether the driver's heartbeat is younger than ``timeout_ms``; ``now_ms`` is epoch time."""
+        """Return whether the driver's heartbeat is younger than ``timeout_ms``; ``now_ms`` is epoch time."""
         heartbeat = self.to_driver.consumer_heartbeat_ms
         return heartbeat > 0 and now_ms - heartbeat <= timeout_ms
 
     def close(self) -> None:
-        """Unmap the file. Users of its buffers raise IndexError from then on."""
+        """Unmap the file. Later uses of its buffers raise IndexError."""
         if self._parts:
             for part in self._parts:
                 part.close()
@@ -230,9 +230,10 @@ class CncFile:
 
 
 class CncAttach:
-    """Waits for a driver in non-blocking steps (docs/protocols/aeron.md, 2.3).
+    """A non-blocking wait for a driver (docs/protocols/aeron.md, 2.3).
 
-    Call ``step`` about every ``ATTACH_POLL_INTERVAL_NS``. ``timeout_ns`` and the driver timeout bound the wait, from ``now_ns``.
+    Call ``step`` about every ``ATTACH_POLL_INTERVAL_NS``. The wait starts at ``now_ns``; ``timeout_ns`` and the driver timeout
+    limit it.
     """
 
     def __init__(
@@ -246,14 +247,14 @@ class CncAttach:
         self._deadline_ns = now_ns + self._wait_ns
 
     def step(self, now_ns: int, *, epoch_ms: int) -> CncFile | None:
-        """Return the file once its driver is alive, else None. Raises DriverTimeout once the time is over."""
+        """Return the file once its driver is alive, else None. Raises DriverTimeout when the time is up."""
         cnc = CncFile.map(self._files, self._directory)
         if cnc is None:
             waiting_for = f"{cnc_path(self._directory)} is not there or not ready"
         elif cnc.is_driver_active(now_ms=epoch_ms, timeout_ms=self._timeout_ms):
             return cnc
         else:
-            # Mapped afresh next time: a driver that restarts makes a new file under the same name.
+            # The next step maps the file again, because a restarted driver creates a new one under the same name.
             waiting_for = _why_inactive(cnc, epoch_ms)
             cnc.close()
         if now_ns >= self._deadline_ns:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from mainstem._core.memory.counters import CountersManager, CountersReader
 
-# The space that the fixed part of each key leaves of its 112 bytes; longer channels are truncated.
+# The space that remains for the channel after the fixed part of each 112-byte key. Longer channels are truncated.
 STREAM_CHANNEL_LENGTH = COUNTER_KEY_MAX_LENGTH - 20
 STATUS_CHANNEL_LENGTH = COUNTER_KEY_MAX_LENGTH - 4
 ADDRESS_LENGTH = COUNTER_KEY_MAX_LENGTH - 8
@@ -26,7 +26,7 @@ _I64 = struct.Struct("<q")
 
 
 class DescribedId(IntEnum):
-    """An id, the prefix of its labels (empty if they vary), and its meaning."""
+    """An id with the prefix of its labels (empty if they vary) and its meaning."""
 
     label: str
     meaning: str
@@ -64,7 +64,7 @@ class CounterType(DescribedId):
 
 
 class OwnCounterType(DescribedId):
-    """Counter types that the reference does not have. It leaves ids from 1000 on to applications."""
+    """Counter types that the reference does not have. The reference leaves ids from 1000 on to applications."""
 
     ENDPOINT_FILTER = (
         1900,
@@ -74,7 +74,10 @@ class OwnCounterType(DescribedId):
 
 
 class ArchiveCounterType(DescribedId):
-    """Types of the counters that an Aeron Archive and its clients allocate. Labels are free text: these are names for them."""
+    """Types of the counters that an Aeron Archive and its clients allocate.
+
+    Their labels are free text, so this enumeration gives them names.
+    """
 
     RECORDING_POSITION = 100, "rec-pos", "the position up to which a recording is written; freed when it stops"
     ERRORS = 101, "archive-errors", "errors of the archive"
@@ -151,7 +154,7 @@ class CounterSpec(NamedTuple):
 
 
 class StreamKey(NamedTuple):
-    """The key of a stream's counter; the channel may be truncated."""
+    """The key of a stream's counter. The channel may be truncated."""
 
     registration_id: int
     session_id: int
@@ -162,7 +165,7 @@ class StreamKey(NamedTuple):
 def stream_counter(
     type_id: CounterType, registration_id: int, *, session_id: int, stream_id: int, channel: str, name: str = ""
 ) -> CounterSpec:
-    """A counter of one stream. Only PER_IMAGE counters need ``name``."""
+    """Return the counter of one stream. Only PER_IMAGE counters need ``name``."""
     name = name or type_id.label
     data = _text(channel, STREAM_CHANNEL_LENGTH)
     key = _STREAM_KEY.pack(registration_id, session_id, stream_id, len(data)) + data
@@ -172,7 +175,7 @@ def stream_counter(
 def publisher_position(
     registration_id: int, *, session_id: int, stream_id: int, channel: str, exclusive: bool
 ) -> CounterSpec:
-    """How far a publication has been written."""
+    """Return the counter of how far a publication has been written."""
     name = "pub-pos (exclusive)" if exclusive else "pub-pos (concurrent)"
     kind = CounterType.PUBLISHER_POSITION
     return stream_counter(kind, registration_id, session_id=session_id, stream_id=stream_id, channel=channel, name=name)
@@ -181,7 +184,7 @@ def publisher_position(
 def subscriber_position(
     registration_id: int, *, session_id: int, stream_id: int, channel: str, join_position: int
 ) -> CounterSpec:
-    """How far a subscriber has read; the label ends with its join position."""
+    """Return the counter of how far a subscriber has read. Its label ends with the join position."""
     kind = CounterType.SUBSCRIBER_POSITION
     spec = stream_counter(kind, registration_id, session_id=session_id, stream_id=stream_id, channel=channel)
     suffix = f" @{join_position}"
@@ -207,7 +210,7 @@ def _channel_counter(type_id: CounterType, name: str, channel: str, address: str
 
 
 def local_address(channel_status_id: int, address: str, *, receive: bool) -> CounterSpec:
-    """A bound address of an endpoint, with its actual port; the value is a ChannelStatus."""
+    """Return the counter of an address that an endpoint is bound to, with its actual port. Its value is a ChannelStatus."""
     data = _text(address, ADDRESS_LENGTH)
     name = "rcv-local-sockaddr" if receive else "snd-local-sockaddr"
     key = _I32_I32.pack(channel_status_id, len(data)) + data
@@ -215,22 +218,25 @@ def local_address(channel_status_id: int, address: str, *, receive: bool) -> Cou
 
 
 def client_heartbeat(client_id: int) -> CounterSpec:
-    """When the client last wrote its heartbeat, in epoch milliseconds."""
+    """Return the counter of a client's last heartbeat, in epoch milliseconds."""
     return CounterSpec(CounterType.CLIENT_HEARTBEAT, _I64.pack(client_id), f"client-heartbeat: id={client_id}")
 
 
 def resolver_neighbors(bound: str) -> CounterSpec:
-    """How many other drivers' resolvers are known."""
+    """Return the counter of how many other drivers' resolvers are known."""
     return CounterSpec(CounterType.RESOLVER_NEIGHBORS, b"", _label(f"Resolver neighbors: bound {bound}"))
 
 
 def resolver_cache_entries(name: str) -> CounterSpec:
-    """How many names other drivers have announced."""
+    """Return the counter of how many names other drivers have announced."""
     return CounterSpec(CounterType.RESOLVER_CACHE_ENTRIES, b"", _label(f"Resolver cache entries: name={name}"))
 
 
 def bootstrap_neighbor(name: str, address: str = "") -> CounterSpec:
-    """1 once a bootstrap neighbor has sent something, else 0. ``address`` is its resolved address, if known."""
+    """Return the counter that is 1 once a bootstrap neighbor has sent anything, else 0.
+
+    ``address`` is the neighbor's resolved address, if known.
+    """
     return CounterSpec(
         CounterType.BOOTSTRAP_NEIGHBOR, b"", _label(f"Bootstrap neighbor: name={name} resolved={address}")
     )
@@ -242,7 +248,7 @@ def parse_stream_key(key: bytes) -> StreamKey:
 
 
 def parse_local_address_key(key: bytes) -> tuple[int, str]:
-    """The id of the channel status counter, and the address."""
+    """Return the id of the channel status counter, and the address."""
     channel_status_id, length = _I32_I32.unpack_from(key)
     return channel_status_id, _cut(key, 8, length)
 
@@ -297,5 +303,5 @@ def snapshot(reader: CountersReader) -> Iterator[CounterSnapshot]:
 
 
 def endpoint_filter_refusals() -> CounterSpec:
-    """Streams, and datagrams of unknown streams, that the endpoint filter refused."""
+    """Return the counter of streams, and of datagrams of unknown streams, that the endpoint filter refused."""
     return CounterSpec(OwnCounterType.ENDPOINT_FILTER, b"", OwnCounterType.ENDPOINT_FILTER.label)

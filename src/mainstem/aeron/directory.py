@@ -22,14 +22,14 @@ _MADE_BY_DRIVERS = rf"{LOSS_REPORT_FILE}|({PUBLICATIONS}|{IMAGES})/\d+\.logbuffe
 
 
 def default_directory(environ: Mapping[str, str] = os.environ) -> str:
-    """``AERON_DIR``, or else `user_directory`."""
+    """Return ``AERON_DIR`` if it is set, else `user_directory`."""
     return environ.get("AERON_DIR") or user_directory(environ)
 
 
 def user_directory(environ: Mapping[str, str] = os.environ) -> str:
-    """``/dev/shm/aeron-USER`` if there is shared memory, else the same in the temporary directory."""
+    """Return ``/dev/shm/aeron-USER`` if there is shared memory, else the same name in the temporary directory."""
     user = environ.get("USER", "")
-    if not user or "/" in user:  # what has a slash would name another place
+    if not user or "/" in user:  # a name with a slash would point to a different directory
         user = _user_name()
     shared_memory = "/dev/shm"
     if os.path.isdir(shared_memory):
@@ -43,11 +43,11 @@ def _user_name() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
-        return "default"  # a container may run under a user without an entry
+        return "default"  # a container may run as a user that has no passwd entry
 
 
 def check_deletable(files: Files, directory: str) -> None:
-    """Raise ConfigurationError unless the directory is missing or a driver's, and so may be deleted.
+    """Raise ConfigurationError unless the directory is missing, or is a driver's directory that this process may delete.
 
     A driver's directory has a CnC file, or only files that drivers create. It belongs to this user and is not a symbolic link.
     """
@@ -77,7 +77,7 @@ def loss_report_path(directory: str) -> str:
 
 
 def publication_path(directory: str, registration_id: int) -> str:
-    """The log of a publication, named after the correlation id of the command that created it."""
+    """Return the path of a publication's log, which is named after the correlation id of the command that created it."""
     return f"{directory}/{PUBLICATIONS}/{registration_id}.logbuffer"
 
 

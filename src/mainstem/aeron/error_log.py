@@ -1,4 +1,4 @@
-"""The distinct error log of the CnC file: each error once, with count and times (docs/protocols/aeron.md, 9.1)."""
+"""The distinct error log of the CnC file: each error once, with its count and times (docs/protocols/aeron.md, 9.1)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ErrorObservation:
 
 
 class DistinctErrorLog:
-    """Writes the log from one thread of one process. Errors with the same text are the same."""
+    """A writer of the log, for one thread of one process. Errors with the same text count as the same error."""
 
     def __init__(self, buffer: AtomicBuffer) -> None:
         self.capacity = buffer.capacity
@@ -41,7 +41,7 @@ class DistinctErrorLog:
             self._next = _align(offset + length)
 
     def record(self, text: str, *, now_ms: int, reserve: int = 0) -> bool:
-        """Record an error at the epoch time ``now_ms``; return False if a new one would leave less than ``reserve`` bytes."""
+        """Record an error at the epoch time ``now_ms``. Return False if a new one would leave less than ``reserve`` bytes."""
         buffer = self._buffer
         offset = self._offsets.get(text)
         if offset is not None:
@@ -56,7 +56,7 @@ class DistinctErrorLog:
         buffer.put_i64(offset + FIRST_OBSERVATION_OFFSET, now_ms)
         buffer.put_i64(offset + LAST_OBSERVATION_OFFSET, now_ms)
         buffer.put_i32(offset + COUNT_OFFSET, 1)
-        # The length last: a reader that sees it sees the whole entry.
+        # Store the length last, so that a reader that sees it sees the whole entry.
         buffer.put_i32_release(offset + LENGTH_OFFSET, length)
         self._offsets[text] = offset
         self._next = _align(offset + length)
@@ -64,7 +64,7 @@ class DistinctErrorLog:
 
 
 def read_errors(buffer: AtomicBuffer, *, since_ms: int = 0) -> list[ErrorObservation]:
-    """The errors last observed at ``since_ms`` or later, oldest entry first; for any process."""
+    """Return the errors last observed at ``since_ms`` or later, oldest entry first. Any process may call this."""
     errors = []
     for offset, length in _entries(buffer):
         last = buffer.get_i64_acquire(offset + LAST_OBSERVATION_OFFSET)
@@ -81,7 +81,7 @@ def read_errors(buffer: AtomicBuffer, *, since_ms: int = 0) -> list[ErrorObserva
 
 
 def _entries(buffer: AtomicBuffer) -> list[tuple[int, int]]:
-    """Offset and length of every whole entry, up to a length that is zero or impossible."""
+    """Return the offset and length of every whole entry, up to a length that is zero or impossible."""
     entries = []
     offset = 0
     while offset + TEXT_OFFSET <= buffer.capacity:

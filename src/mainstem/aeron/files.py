@@ -1,7 +1,7 @@
-"""Files and mapped memory: the only module that maps shared memory.
+"""Files and mapped memory. This is the only module that maps shared memory.
 
-``MappedFiles`` are shared with other processes. ``MemoryFiles`` live in one process, for simulation and drivers that need no
-others.
+``MappedFiles`` are shared with other processes. ``MemoryFiles`` exist in one process only, for simulation and for drivers that no
+other process uses.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem._internal import file_modes
 from mainstem.errors import StorageSpaceError
 
-ROOT = 0  # the user who may read and write everything anyway
-BLOCK_LENGTH = 512  # the unit of st_blocks, whatever the file system's own is
+ROOT = 0  # the user who may read and write every file
+BLOCK_LENGTH = 512  # the unit of st_blocks on every file system
 
 
 class DirectoryInfo(NamedTuple):
     """What exists under a directory's name.
 
-    ``files`` are the relative paths of all files below it; ``owner`` is its user, empty for this one.
+    ``files`` are the relative paths of all files below it. ``owner`` is its user, or empty if that is the current user.
     """
 
     is_directory: bool
@@ -35,50 +35,50 @@ class DirectoryInfo(NamedTuple):
 
 
 class Files(Protocol):
-    """Named regions of memory. Paths are absolute and use ``/``; a missing file raises FileNotFoundError."""
+    """Named regions of memory. Paths are absolute and use ``/``. A missing file raises FileNotFoundError."""
 
     page_size: int
-    is_sparse: bool  # whether a page takes its space when it is first touched
+    is_sparse: bool  # whether a page takes up space only when it is first touched
 
     def create(self, path: str, length: int, *, sparse_length: int = 0, prefault: bool = True) -> AtomicBuffer:
         """Create and map a zeroed file of ``length`` bytes.
 
-        The first ``sparse_length`` bytes are allocated when they are first touched, which raises SIGBUS if the file system is
-        full. The rest is allocated now. ``prefault`` also enters its pages into this process's page table, which saves a
-        microsecond per page later. Raises FileExistsError, and StorageSpaceError if there is too little space.
+        The first ``sparse_length`` bytes are allocated on first touch, which raises SIGBUS if the file system is full. The rest is
+        allocated immediately. If ``sparse_length`` is 0, ``prefault`` also enters all pages into this process's page table, which
+        saves a microsecond per page later. Raises FileExistsError, and StorageSpaceError if there is too little space.
         """
         ...
 
     def allocated_length(self, path: str) -> int:
-        """How many bytes of the file are allocated."""
+        """Return how many bytes of the file are allocated."""
         ...
 
     def allocate(self, path: str, offset: int, length: int) -> None:
-        """Allocate blocks for a part of a file. Raises StorageSpaceError."""
+        """Allocate blocks for part of a file. Raises StorageSpaceError."""
         ...
 
     def map(self, path: str) -> AtomicBuffer:
-        """Map a whole existing file, shared with every process that maps it."""
+        """Map a whole existing file. The memory is shared with every process that maps it."""
         ...
 
     def unmap(self, buffer: AtomicBuffer) -> None:
-        """Close a buffer of ``create`` or ``map``. Existing views keep the memory mapped."""
+        """Close a buffer that ``create`` or ``map`` returned. Existing views keep the memory mapped."""
         ...
 
     def delete(self, path: str) -> None:
-        """Remove the name, if it exists; processes that map the file keep its memory."""
+        """Remove the name if it exists. Processes that have mapped the file keep its memory."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or directory."""
+        """Return whether a file or directory with this path exists."""
         ...
 
     def size(self, path: str) -> int:
-        """The file's length in bytes."""
+        """Return the file's length in bytes."""
         ...
 
     def read_bytes(self, path: str) -> bytes:
-        """The file's whole content."""
+        """Return the file's whole content."""
         ...
 
     def write_bytes(self, path: str, data: bytes) -> None:
@@ -86,9 +86,9 @@ class Files(Protocol):
         ...
 
     def make_directory(self, path: str, *, mode: int | None = None, group: str = "") -> None:
-        """Make the directory and missing parents, with a mode and a group for it and its files.
+        """Make the directory and missing parents. ``mode`` and ``group`` apply to the directory and its files.
 
-        Without a mode, the umask applies, as in the reference. Raises ConfigurationError if either cannot be set.
+        Without a mode, the umask applies, as in the reference. Raises ConfigurationError if the mode or group cannot be set.
         """
         ...
 
@@ -97,20 +97,23 @@ class Files(Protocol):
         ...
 
     def inspect(self, path: str) -> DirectoryInfo | None:
-        """Inspect that name, without following a link; None if nothing is there."""
+        """Inspect the path without following a link. Return None if nothing exists there."""
         ...
 
     def foreign_owner(self, path: str) -> str:
-        """The owner of the file that the name leads to; empty for this user, for root, and if it doesn't exist."""
+        """Return the owner of the file that the path leads to.
+
+        Return an empty string if the owner is this user or root, or if the file doesn't exist.
+        """
         ...
 
     def free_space(self, path: str) -> int:
-        """The bytes that a new file under that directory may still take."""
+        """Return how many bytes a new file under that directory can still take."""
         ...
 
 
 def other_owner(status: os.stat_result) -> str:
-    """The name of a file's owner, empty for this process's user."""
+    """Return the name of a file's owner, or an empty string if that is this process's user."""
     return "" if status.st_uid == os.geteuid() else _user_name(status.st_uid)
 
 
@@ -122,7 +125,7 @@ def _user_name(uid: int) -> str:
 
 
 class MappedFiles:
-    """Files of the operating system, mapped shared."""
+    """Files of the operating system, mapped as shared memory."""
 
     is_sparse = True
 
@@ -182,7 +185,7 @@ class MappedFiles:
         _, mapping = self._mappings.pop(id(buffer), (None, None))
         buffer.close()
         if mapping is not None:
-            # With a view of the memory still out, the mapping goes when the last of them does.
+            # If views of the memory remain, the mapping ends with the last of them.
             with suppress(BufferError):
                 mapping.close()
 
@@ -250,7 +253,7 @@ class MemoryFiles:
         self._directories: set[str] = set()
 
     def create(self, path: str, length: int, *, sparse_length: int = 0, prefault: bool = True) -> AtomicBuffer:
-        del sparse_length, prefault  # memory is memory
+        del sparse_length, prefault  # there is nothing to prefault
         if path in self._files:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         available = self.free_space(path)
@@ -287,7 +290,7 @@ class MemoryFiles:
         self._files[path] = bytearray(data)
 
     def make_directory(self, path: str, *, mode: int | None = None, group: str = "") -> None:
-        del mode, group  # one process
+        del mode, group  # there is only one process
         while path and path != "/":
             self._directories.add(path)
             path = os.path.dirname(path)
@@ -305,11 +308,11 @@ class MemoryFiles:
         return DirectoryInfo(is_directory=False) if path in self._files else None
 
     def foreign_owner(self, path: str) -> str:
-        del path  # one process
+        del path  # there is only one process
         return ""
 
     def free_space(self, path: str) -> int:
-        del path  # one file system
+        del path  # there is only one file system
         return self.space - sum(map(len, self._files.values()))
 
     def _file(self, path: str) -> bytearray:

@@ -10,7 +10,7 @@ def group_size(channel: str) -> int | None:
     try:
         flow_control = ChannelUri.parse(channel).flow_control
     except ChannelUriError:
-        return None  # the longest text that a counter has room for may be cut
+        return None  # a counter may truncate a channel that is too long for it
     return None if flow_control is None else flow_control.group_min_size
 
 

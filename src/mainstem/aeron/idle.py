@@ -1,8 +1,8 @@
-"""Idle strategies: what an agent does when there is no work.
+"""Idle strategies: what an agent does when it has no work.
 
-Yielding the processor takes a fraction of a microsecond. The shortest sleep takes about 80 µs, however short it was meant to
-be, because the kernel's timers are that coarse. So only the last step of a strategy sleeps, and a sleep of zero is never used
-to yield.
+Yielding the processor takes a fraction of a microsecond. The shortest sleep takes about 80 µs, no matter how short the requested
+duration is, because the kernel's timers are that coarse. So a strategy sleeps only as its last step, and never uses a sleep of
+zero to yield.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# The reference's backoff: spin, then yield, then park from the shortest to the longest time, doubling.
+# The reference's backoff: spin, then yield, then park. Each park is twice as long as the previous one, up to the maximum.
 MAX_SPINS = 10
 MAX_YIELDS = 20
 MIN_PARK_NS = NS_PER_US
@@ -30,14 +30,14 @@ class IdleStrategy(Protocol):
     name: str
 
     def idle(self, work_count: int) -> None:
-        """Return at once if there was work; else pause."""
+        """Return at once if ``work_count`` is positive; otherwise pause."""
 
     def reset(self) -> None:
-        """Start over, after work was done."""
+        """Return to the strategy's initial state, as after a duty cycle that did work."""
 
 
 class BusySpinIdle:
-    """Never pauses: lowest latency, a whole core."""
+    """A strategy that never pauses. It has the lowest latency and uses a whole core."""
 
     name = "spin"
 
@@ -49,7 +49,7 @@ class BusySpinIdle:
 
 
 class NoOpIdle(BusySpinIdle):
-    """Never pauses, for a caller that paces itself."""
+    """A strategy that never pauses, for a caller that does its own pacing."""
 
     name = "noop"
 
@@ -80,7 +80,7 @@ class SleepIdle:
 
 
 class BackoffIdle:
-    """Spins, then yields, then parks for longer and longer."""
+    """A strategy that first spins, then yields, then parks for increasingly long times."""
 
     name = "backoff"
 
@@ -156,7 +156,7 @@ _MAKERS: dict[str, Callable[[list[str]], IdleStrategy]] = {
 }
 _ALIASES = {"spinning": "spin", "busy-spin": "spin", "busy_spin": "spin", "yielding": "yield", "sleeping": "sleep-ns"}
 _ALIASES |= {"sleep": "sleep-ns", "sleep_ns": "sleep-ns", "no-op": "noop", "no_op": "noop"}
-# Also accepted by the reference's drivers: symbols in C, class names in Java.
+# The reference's drivers also accept these: symbols in C, class names in Java.
 _ALIASES |= {
     "aeron_idle_strategy_backoff": "backoff",
     "aeron_idle_strategy_busy_spinning": "spin",
@@ -173,10 +173,10 @@ IDLE_STRATEGIES = tuple(_MAKERS)
 
 
 def idle_strategy(name: str, arguments: str = "") -> IdleStrategy:
-    """The strategy of that name (docs/protocols/aeron.md, 24): backoff, spin, noop, yield or sleep-ns.
+    """Return the strategy with this name: backoff, spin, noop, yield or sleep-ns (docs/protocols/aeron.md, 24).
 
-    ``arguments`` are a duration for ``sleep-ns``; max spins, max yields, shortest and longest park for ``backoff``, as in
-    ``10-20-1us-1ms``. Raises ConfigurationError.
+    ``arguments`` is a duration for ``sleep-ns``. For ``backoff`` it has max spins, max yields, min park and max park, separated by
+    dashes, such as ``10-20-1us-1ms``. Raises ConfigurationError.
     """
     maker = _MAKERS.get(_ALIASES.get(name, name))
     if maker is None:

@@ -1,4 +1,4 @@
-"""The loss report: the bytes that each image lost (docs/protocols/aeron.md, 9.2)."""
+"""The loss report: how many bytes each image lost (docs/protocols/aeron.md, 9.2)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class LossEntryWriter:
         self._offset = offset
 
     def record(self, bytes_lost: int, *, now_ms: int) -> None:
-        """Record ``bytes_lost`` that were not counted yet, at the epoch time ``now_ms``."""
+        """Record ``bytes_lost`` that have not been counted yet, at the epoch time ``now_ms``."""
         buffer, offset = self._buffer, self._offset
         buffer.put_i64_release(offset + LAST_OBSERVATION_OFFSET, now_ms)
         total = buffer.get_i64(offset + TOTAL_BYTES_LOST_OFFSET) + bytes_lost
@@ -49,7 +49,7 @@ class LossEntryWriter:
 
 
 class LossReport:
-    """Writes the report from one thread of one process, after existing entries."""
+    """A writer of the report, for one thread of one process. It appends to existing entries."""
 
     def __init__(self, buffer: AtomicBuffer) -> None:
         self._buffer = buffer
@@ -58,7 +58,7 @@ class LossReport:
     def create_entry(
         self, bytes_lost: int, *, now_ms: int, session_id: int, stream_id: int, channel: str, source: str
     ) -> LossEntryWriter | None:
-        """Create an image's entry at its first gap; None if the report is full."""
+        """Create an image's entry when its first gap occurs. Return None if the report is full."""
         buffer, offset = self._buffer, self._next
         first, second = (text.encode("utf-8", "replace")[:MAX_TEXT_LENGTH] for text in (channel, source))
         source_offset = _pad(CHANNEL_OFFSET + 4 + len(first))
@@ -73,19 +73,19 @@ class LossReport:
         for at, data in ((CHANNEL_OFFSET, first), (source_offset, second)):
             buffer.put_i32(offset + at, len(data))
             buffer.put_bytes(offset + at + 4, data)
-        # The count last: while it reads zero, the report ends before this entry.
+        # Store the count last: while it reads zero, the report ends before this entry.
         buffer.put_i64_release(offset + OBSERVATION_COUNT_OFFSET, 1)
         self._next = _align(offset + length)
         return LossEntryWriter(buffer, offset)
 
 
 def read_losses(buffer: AtomicBuffer) -> list[LossEntry]:
-    """All entries of the report, oldest first; for any process."""
+    """Return all entries of the report, oldest first. Any process may call this."""
     return _scan(buffer)[0]
 
 
 def _scan(buffer: AtomicBuffer) -> tuple[list[LossEntry], int]:
-    """The whole entries, and where the next one goes; impossible lengths end the report."""
+    """Return the whole entries and the offset of the next one. An impossible length ends the report."""
     entries: list[LossEntry] = []
     offset = 0
     while offset + CHANNEL_OFFSET + 4 <= buffer.capacity:

@@ -1,4 +1,4 @@
-"""The driver's own counters, allocated first and in order (docs/protocols/aeron.md, 8.6)."""
+"""The driver's own counters, which it allocates first and in order (docs/protocols/aeron.md, 8.6)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
     from mainstem._core.memory.counters import CountersManager
 
-CONTROL_PROTOCOL_VERSION = 0x010000  # 1.0.0: get-next-available-session-id is understood
+CONTROL_PROTOCOL_VERSION = 0x010000  # 1.0.0: the driver understands get-next-available-session-id
 
 
 class SystemCounter(DescribedId):
-    """The reference's system counters. An id is the counter's key and its index in the table.
+    """The reference's system counters. An id is both the counter's key and its index in the table.
 
-    For one of a newer reference, add a line, and if a compiled cycle moves it, a ``SYSTEM_`` constant in ``_core/layout.py``. A
-    counter that the reference does not have needs a type in `mainstem.aeron.counters.OwnCounterType`: the next id here will be
-    the reference's.
+    To add a counter of a newer reference, add a line here; if a compiled cycle updates it, also add a ``SYSTEM_`` constant in
+    ``_core/layout.py``. A counter that the reference does not have needs a type in `mainstem.aeron.counters.OwnCounterType`,
+    because the reference will use the next id here.
     """
 
     BYTES_SENT = 0, "Bytes sent", "bytes of datagrams sent, retransmits and control frames too"
@@ -112,14 +112,14 @@ _KEY_LENGTH = 4
 
 
 def system_counter(counter: SystemCounter, *, suffix: str = "") -> CounterSpec:
-    """The counter's type, key and label, with this driver's suffix."""
+    """Return the type, key and label of the counter, with this driver's suffix."""
     return CounterSpec(CounterType.SYSTEM, int(counter).to_bytes(_KEY_LENGTH, "little"), counter.label + suffix)
 
 
 def cycle_time_suffixes(threading_mode: str, thresholds_ns: Mapping[SystemCounter, int]) -> dict[SystemCounter, str]:
-    """The label suffixes of the cycle time counters (26 to 31): the threading mode, and the threshold of each.
+    """Return the label suffixes of the cycle time counters (26 to 31): the threading mode and each counter's threshold.
 
-    ``thresholds_ns`` is keyed by the counters of the excess (27, 29 and 31).
+    The keys of ``thresholds_ns`` are the counters that count exceeded thresholds (27, 29 and 31).
     """
     suffixes = {}
     for exceeded, threshold_ns in thresholds_ns.items():
@@ -129,7 +129,7 @@ def cycle_time_suffixes(threading_mode: str, thresholds_ns: Mapping[SystemCounte
 
 
 class SystemCounters:
-    """The allocated system counters of one driver; ``counters[SystemCounter.ERRORS]`` is a cell."""
+    """The allocated system counters of one driver. ``counters[SystemCounter.ERRORS]`` is a cell."""
 
     def __init__(
         self, manager: CountersManager, *, now_ms: int, suffixes: Mapping[SystemCounter, str] | None = None
@@ -138,7 +138,7 @@ class SystemCounters:
         cells = []
         for counter in SystemCounter:
             spec = system_counter(counter, suffix=suffixes.get(counter, ""))
-            # Programs find these counters by their ids: nothing may be allocated before them.
+            # Programs find these counters by their ids, so nothing may be allocated before them.
             counter_id = spec.allocate(manager, now_ms=now_ms, registration_id=int(counter))
             cells.append(CounterCell(manager.values, counter_id))
         self._cells = cells
@@ -148,5 +148,5 @@ class SystemCounters:
         return self._cells[counter]
 
     def increment(self, counter: SystemCounter, delta: int = 1) -> None:
-        """Add atomically: several agents may count at once."""
+        """Add ``delta`` atomically, because several agents may count at once."""
         self._cells[counter].add(delta)

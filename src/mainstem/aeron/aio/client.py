@@ -31,8 +31,8 @@ T = TypeVar("T")
 class Aeron(AeronBase, Closing):
     """A client of a media driver for asyncio.
 
-    ``connect`` and every ``add_...`` return an object for ``await``, or for ``async with``, which also closes what it opened. A
-    cancelled call has added nothing.
+    ``connect`` and every ``add_...`` return an object to use with ``await``, or with ``async with``, which also closes what it
+    opened. If such a call is cancelled, nothing is added.
 
     Example:
         >>> async with mainstem.aio.Aeron.connect() as aeron:
@@ -94,7 +94,7 @@ class Aeron(AeronBase, Closing):
     ) -> Opening[Subscription]:
         """Add a subscription, like :meth:`mainstem.Aeron.add_subscription`.
 
-        The handlers run on the conductor's thread, outside the event loop.
+        The handlers run on the conductor's thread, not on the event loop.
         """
         handlers = on_available_image, on_unavailable_image
         send = partial(self._conductor.add_subscription, Subscription, channel, stream_id, *handlers)
@@ -112,11 +112,11 @@ class Aeron(AeronBase, Closing):
         options: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Opening[PersistentSubscription]:
-        """Add a subscription that begins with recorded messages, like :meth:`mainstem.Aeron.add_persistent_subscription`.
+        """Add a subscription that starts with recorded messages, like :meth:`mainstem.Aeron.add_persistent_subscription`.
 
-        The recordings are read in a thread. It is not interrupted: after a timeout or a cancellation it closes what it opens.
+        A thread reads the recordings. It cannot be interrupted: after a timeout or a cancellation, it closes what it has opened.
         """
-        # The one import that points upwards, as in the blocking client.
+        # The only import from a higher layer, as in the blocking client.
         from mainstem.recording.persistent.aio import open_persistent
 
         open_subscription = partial(
@@ -145,19 +145,19 @@ class Aeron(AeronBase, Closing):
     ) -> Opening[Counter]:
         """Add a counter that outlives this client, like :meth:`mainstem.Aeron.add_static_counter`.
 
-        A cancelled call may have added it.
+        If the call is cancelled, the counter may have been added.
         """
         send = partial(self._conductor.add_counter, Counter, type_id, key, label, registration_id)
         return self._adding("add_static_counter", send, timeout)
 
     async def next_session_id(self, stream_id: int, *, timeout: float | None = None) -> int:
-        """Return a session id that is free for a stream."""
+        """Return a session id that no publication on this stream uses."""
         return await result_of(self._conductor, self._conductor.next_session_id(stream_id), timeout)
 
     async def close(self) -> None:
-        """End the client with its publications, subscriptions and counters.
+        """Close the client with its publications, subscriptions and counters.
 
-        The client is closed at once, even if the call is cancelled; then it waits for the conductor's thread to end.
+        The client closes immediately, even if the call is cancelled. The call then waits for the conductor's thread to end.
         """
         self._conductor.close()
         if self._runner is None:
@@ -167,4 +167,4 @@ class Aeron(AeronBase, Closing):
 
 
 connect = Aeron.connect
-"""``Aeron.connect``, under the name that it has in every family."""
+"""``Aeron.connect``, under the name that every protocol family uses."""

@@ -1,4 +1,4 @@
-"""Many subscriptions read in one asyncio loop."""
+"""Reading many subscriptions in one asyncio loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Poller(PollerBase[Subscription]):
-    """Reads several subscriptions of one client in turn. One task uses it.
+    """A poller that reads several subscriptions of one client in turn. Use it from one task.
 
     Example:
         >>> async for subscription, message in Poller([quotes, orders]).messages(timeout=10.0):
@@ -37,7 +37,7 @@ class Poller(PollerBase[Subscription]):
     async def messages(
         self, *, timeout: float | None = None, metadata: bool = False
     ) -> AsyncIterator[tuple[Subscription, Any]]:
-        """Yield whole messages as they arrive. An iterator that is left or cancelled loses nothing."""
+        """Yield whole messages as they arrive. Leaving or cancelling the iterator loses no message."""
         if self._conductor is None:
             return
         pause = Pause.of(self._conductor, timeout)
@@ -48,7 +48,7 @@ class Poller(PollerBase[Subscription]):
                 subscription, batch = turn
                 for message in batch:
                     yield subscription, message
-                # A stream that never runs dry must not keep the loop from its other tasks.
+                # A stream that always has messages must not keep the event loop from its other tasks.
                 await asyncio.sleep(0)
                 pause.restart()
             elif end.is_reached():

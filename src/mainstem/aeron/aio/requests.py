@@ -32,7 +32,7 @@ S = TypeVar("S", bound="RequesterState | ResponderState")
 
 
 class Opened(Exchange[S], Closing, Generic[S]):
-    """What ``await`` or ``async with`` opens. Warns if it is dropped before, as a coroutine does."""
+    """An object that ``await`` or ``async with`` opens. Like a coroutine, it warns if it is dropped before it is opened."""
 
     _opening: Opening[S] | None = None
 
@@ -43,7 +43,7 @@ class Opened(Exchange[S], Closing, Generic[S]):
         opening, self._opening = self._opening, None
         if opening is not None:
             self._made = await opening
-        # Raises where an earlier attempt failed.
+        # Raises if an earlier attempt failed.
         _ = self._state
         return self
 
@@ -61,7 +61,7 @@ class Opened(Exchange[S], Closing, Generic[S]):
 
 
 class Requester(Opened[RequesterState], RequesterBase):
-    """Sends requests and returns the response to each. Any number of tasks may call ``request``.
+    """The requesting side of request-response messaging. Any number of tasks can call ``request``.
 
     Open it with ``await`` or ``async with``.
 
@@ -100,7 +100,7 @@ class Requester(Opened[RequesterState], RequesterBase):
         self._opens_with(open_state)
 
     async def request(self, payload: Any, timeout: float | None = None) -> bytes:
-        """Send a request and wait for its response. A cancelled call frees its slot; the request may have been sent."""
+        """Send a request and wait for its response. Cancelling the call frees its slot, but the request may have been sent."""
         state = self._state
         pause = Pause.of(state.subscription._conductor, timeout)
         slot = state.open_slot()
@@ -121,7 +121,7 @@ class Requester(Opened[RequesterState], RequesterBase):
 
 
 class Request(RequestBase):
-    """One request that a responder received."""
+    """A request that a responder received."""
 
     async def respond(self, payload: Any, timeout: float | None = RESPONSE_TIMEOUT) -> None:
         """Send the response."""
@@ -129,7 +129,7 @@ class Request(RequestBase):
 
 
 class Responder(Opened[ResponderState], ResponderBase):
-    """Receives requests, and responds to each requester over a publication of its own.
+    """The responding side of request-response messaging: it responds to each requester over a separate publication.
 
     Open it with ``await`` or ``async with``.
 
@@ -163,7 +163,7 @@ class Responder(Opened[ResponderState], ResponderBase):
         self._opens_with(open_state)
 
     async def requests(self, *, timeout: float | None = None) -> AsyncIterator[Request]:
-        """Yield requests as they arrive. Leaving the loop and starting another loses nothing."""
+        """Yield requests as they arrive. Leaving the loop and starting another one loses no request."""
         state = self._state
         conductor = state.subscription._conductor
         pause = Pause.of(conductor, timeout)
@@ -178,15 +178,15 @@ class Responder(Opened[ResponderState], ResponderBase):
         conductor.raise_failure()
 
     async def serve(self, handler: Callable[[bytes], Awaitable[Any]], *, max_concurrent: int = MAX_CONCURRENT) -> None:
-        """Respond to every request with the result of a coroutine function, until the responder is closed.
+        """Respond to every request with the result of a coroutine function until the responder is closed.
 
-        Each handler runs in a task of its own, and responses may overtake one another. While ``max_concurrent`` handlers run,
-        further requests wait in their logs, and requesters get back pressure. Closing the responder or cancelling the call
-        cancels running handlers.
+        Each handler runs in its own task, so responses can overtake one another. While ``max_concurrent`` handlers are running,
+        further requests wait in their logs, and requesters get back pressure. Closing the responder or cancelling the call cancels
+        the running handlers.
 
         Args:
-            handler: Called with each request; returns the response, any buffer of bytes.
-            max_concurrent: How many handlers may run at once (64 by default); 1 responds in the order of the requests.
+            handler: Called with each request. Returns the response, which is any buffer of bytes.
+            max_concurrent: How many handlers can run at once (64 by default). With 1, responses keep the order of the requests.
 
         Raises:
             ConfigurationError: ``max_concurrent`` is less than 1.
@@ -205,7 +205,7 @@ class Responder(Opened[ResponderState], ResponderBase):
         running: set[asyncio.Task[None]] = set()
         try:
             while not state.subscription.closed:
-                # Also while all places are taken: requesters come and go.
+                # Call this even while `max_concurrent` handlers are running, because requesters come and go.
                 is_waiting = state.work()
                 if is_waiting and len(running) < max_concurrent:
                     request = Request(*state.queue.popleft())

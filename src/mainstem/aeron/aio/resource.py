@@ -32,13 +32,13 @@ class Closing:
 
 
 class Destinations(Resource, Closing):
-    """A resource with several channels."""
+    """A resource that can have several channels."""
 
     async def add_destination(self, channel: str, *, timeout: float | None = None) -> int:
-        """Add a destination. A cancelled call has added none."""
+        """Add a destination. If the call is cancelled, no destination is added."""
         return await result_of(self._conductor, self._conductor.add_destination(self, channel), timeout)
 
     async def remove_destination(self, destination: str | int, *, timeout: float | None = None) -> None:
-        """Remove a destination. A cancelled call may have removed it."""
+        """Remove a destination. If the call is cancelled, the destination may have been removed."""
         timeout = timeout_of(timeout)
         await result_of(self._conductor, self._conductor.remove_destination(self, destination), timeout)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Sending(PublicationBase, Destinations):
-    """A publication that waits with the event loop."""
+    """A publication that waits on the event loop."""
 
     async def send(
         self: Any,
@@ -35,7 +35,7 @@ class Sending(PublicationBase, Destinations):
         *,
         reserved_value: int | Callable[[memoryview], int] | None = None,
     ) -> int:
-        """Offer a message until there is space. A cancelled call has sent nothing."""
+        """Offer a message until there is space. If the call is cancelled, nothing is sent."""
         if timeout is not None and timeout != timeout:
             raise ValueError(NOT_A_TIME)
         pause: Pause | None = None
@@ -50,12 +50,12 @@ class Sending(PublicationBase, Destinations):
         return sent
 
     async def close(self) -> None:
-        """Close the publication. Messages that were sent are still delivered; ``revoke`` drops them instead."""
+        """Close the publication. Messages that were sent are still delivered; use ``revoke`` to drop them."""
         self._end()
 
 
 class Publication(Sending, ConcurrentAppender):
-    """A concurrent publication for asyncio. Methods that never wait, such as ``offer`` and ``try_claim``, are plain calls.
+    """A concurrent publication for asyncio. Methods that never wait, such as ``offer`` and ``try_claim``, are not coroutines.
 
     Example:
         >>> async with aeron.add_publication("aeron:ipc", 1001) as publication:
@@ -64,13 +64,13 @@ class Publication(Sending, ConcurrentAppender):
 
 
 class ExclusivePublication(Sending, ExclusiveAppender):
-    """A publication for asyncio with one writer and a session of its own."""
+    """A publication for asyncio with one writer and its own session."""
 
     _is_exclusive = True
 
 
 class Counter(CounterBase, Closing):
-    """A counter of an asyncio client; its value is read and written without waiting."""
+    """A counter of an asyncio client. Reading and writing its value never waits."""
 
 
 class Image(ImageBase):
@@ -79,16 +79,16 @@ class Image(ImageBase):
     subscription: Subscription
 
     async def reject(self, reason: str, *, timeout: float | None = None) -> None:
-        """Reject the stream. A cancelled call may have rejected it."""
+        """Reject the stream. If the call is cancelled, the stream may have been rejected."""
         timeout, owner = timeout_of(timeout), self.subscription._conductor
         await result_of(owner, owner.reject_image(self, reason), timeout)
 
 
 class Subscription(SubscriptionBase[Image], Destinations):
-    """A subscription for asyncio; iterating over it yields whole messages. Methods that never wait are plain calls.
+    """A subscription for asyncio. Iterating over it yields whole messages. Methods that never wait are not coroutines.
 
     Attributes:
-        images: A tuple of the streams that it receives, one for each publication.
+        images: A tuple of the streams that the subscription receives, one for each publication.
 
     Example:
         >>> async with aeron.add_subscription("aeron:ipc", 1001) as subscription:
@@ -113,7 +113,7 @@ class Subscription(SubscriptionBase[Image], Destinations):
     ) -> AsyncIterator[bytes] | AsyncIterator[Message]: ...
 
     async def messages(self, *, timeout: float | None = None, metadata: bool = False) -> AsyncIterator[Any]:
-        """Yield whole messages as they arrive. An iterator that is left or cancelled loses nothing."""
+        """Yield whole messages as they arrive. Leaving or cancelling the iterator loses no message."""
         pause = Pause.of(self._conductor, timeout)
         end = StreamEnd(self._conductor, self._has_ended)
         while True:
@@ -121,7 +121,7 @@ class Subscription(SubscriptionBase[Image], Destinations):
             if batch is not None:
                 for message in batch:
                     yield message
-                # A stream that never runs dry must not keep the loop from its other tasks.
+                # A stream that always has messages must not keep the event loop from its other tasks.
                 await asyncio.sleep(0)
                 pause.restart()
             elif end.is_reached():
@@ -135,7 +135,7 @@ class Subscription(SubscriptionBase[Image], Destinations):
             await self._feed.check(self)
 
     async def wait_for_data(self, *, timeout: float | None = None) -> bool:  # type: ignore[override]
-        """Wait until there is something to poll, or the subscription is closed."""
+        """Wait until there is something to poll or the subscription is closed."""
         pause = Pause.of(self._conductor, timeout)
         while not self.has_data():
             if self._closed or not await pause.step():
@@ -143,7 +143,7 @@ class Subscription(SubscriptionBase[Image], Destinations):
         return True
 
     async def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
-        """Wait for messages and return them as a record batch. A cancelled call has taken none."""
+        """Wait for messages and return them as a record batch. If the call is cancelled, no messages are consumed."""
         if not await self.wait_for_data(timeout=timeout):
             self._conductor.raise_failure()
             raise Timeout(f"no message arrived on {self!r}", timeout=timeout)

@@ -1,4 +1,4 @@
-"""How an asyncio call waits."""
+"""Waiting in asyncio calls."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Times that a pause yields to the loop's other tasks before it sleeps, doubling from the shortest sleep to the longest.
+# How often a pause yields to the loop's other tasks before it starts to sleep. Sleeps double from the minimum to the maximum.
 TURNS_BEFORE_SLEEP = 20
 MIN_SLEEP = 0.0001
 MAX_SLEEP = 0.002
 
 
 class Pause:
-    """The idling of one call: first turns of the event loop, then sleeps."""
+    """The idle strategy of one call: it first yields to the event loop, then sleeps."""
 
     def __init__(self, clock: Clock, timeout: float | None, invokers: tuple[Callable[[], int], ...] = ()) -> None:
         self._clock = clock
@@ -43,7 +43,7 @@ class Pause:
             self._deadline_ns = self._clock.monotonic_ns() + self._timeout_ns
 
     async def step(self) -> bool:
-        """Idle once; return False once the time is over."""
+        """Idle once. Return False when the time is up."""
         if self._timeout_ns is not None and self._clock.monotonic_ns() >= self._deadline_ns:
             return False
         for invoke in self._invokers:
@@ -58,7 +58,7 @@ class Pause:
 
 
 async def result_of(owner: ResourceOwner, operation: Operation[T], timeout: float | None) -> T:
-    """Wait for a command's result; cancel the command if the wait ends early."""
+    """Wait for a command's result. Cancel the command if the wait ends early."""
     try:
         pause = Pause.of(owner, timeout)
         while not operation.is_done:

@@ -1,4 +1,4 @@
-"""Messages as Arrow arrays. pyarrow is imported on first use."""
+"""Messages as Arrow arrays. This module imports pyarrow on first use."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ def arrow_buffers(
 
 
 def poll_arrow(images: Iterable[ColumnSource], limit: int, columns: Columns) -> pa.RecordBatch:
-    """Return whole messages of several images as one batch and move their positions. ``columns`` remembers the batch size."""
+    """Return whole messages of several images as one batch and move the images' positions.
+
+    ``columns`` remembers the batch size.
+    """
     for image in images:
         if columns.rows >= limit:
             break

@@ -39,7 +39,7 @@ class _ConductorIdle:
 
 
 class Attaching:
-    """Waits for the context's driver, in non-blocking steps."""
+    """A wait for the context's driver, in non-blocking steps."""
 
     def __init__(self, context: ClientContext, timeout: float | None = None) -> None:
         self._context = context
@@ -82,7 +82,7 @@ class AeronBase:
 
     @property
     def client_id(self) -> int:
-        """The number that identifies this client at the driver."""
+        """The number by which the driver identifies this client."""
         return self._conductor.client_id
 
     @property
@@ -97,12 +97,12 @@ class AeronBase:
 
     @property
     def closed(self) -> bool:
-        """Whether the client has ended, by ``close`` or by a failure."""
+        """Whether the client has ended, through ``close`` or a failure."""
         return self._conductor.closed
 
     @property
     def error(self) -> Exception | None:
-        """The error that ended the client without ``close``: a DriverTimeout or a ClientTimeout; else None."""
+        """The error that ended the client: a DriverTimeout or a ClientTimeout. None if it is open or ``close`` ended it."""
         return self._conductor.failure
 
     @property
@@ -111,10 +111,10 @@ class AeronBase:
         return self._conductor.counters
 
     def stats(self) -> ClientStats:
-        """Return the client's publications, subscriptions and images with their positions. This doesn't slow the streams down.
+        """Return the client's publications, subscriptions and images with their positions, without slowing the streams down.
 
         Returns:
-            The numbers; ``print`` shows them in a few lines.
+            The statistics; ``print`` shows them in a few lines.
         """
         conductor = self._conductor
         with conductor.lock:
@@ -146,7 +146,7 @@ class AeronBase:
         """Run one duty cycle of the conductor, for a client that was connected with ``use_invoker=True``.
 
         Returns:
-            How much work was done; 0 for a client whose conductor has a thread.
+            How much work was done; always 0 if the client has a conductor thread.
         """
         return 0 if self._invoker is None else self._invoker.invoke()
 
@@ -158,7 +158,7 @@ class AeronBase:
             self._runner.close()
 
     def _leave_to_parent(self) -> None:
-        """Close in a forked child without notifying the driver."""
+        """Close the client in a forked child without notifying the driver."""
         self._conductor.leave_to_parent()
         self._invoker = self._runner = None
 

@@ -1,4 +1,4 @@
-"""Aeron: an application's connection to the media driver of its machine."""
+"""The blocking client, an application's connection to the media driver on its machine."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class Aeron(AeronBase, Closing):
-    """A client of a media driver: it adds publications, subscriptions and counters.
+    """A client of a media driver. It adds publications, subscriptions and counters.
 
-    Create one with ``connect``, and use it as a context manager. Every ``add_...`` waits for the driver's response; its
-    ``async_add_...`` form (Aeron's name, unrelated to asyncio) returns at once with an operation to poll.
+    Create one with ``connect``, and use it as a context manager. Every ``add_...`` waits for the driver's response. The
+    corresponding ``async_add_...`` (Aeron's name, unrelated to asyncio) returns at once with an operation to poll.
 
     Example:
         >>> with Aeron.connect() as aeron, aeron.add_publication("aeron:ipc", 1001) as publication:
@@ -46,22 +46,22 @@ class Aeron(AeronBase, Closing):
         timeout: float | None = None,
         **overrides: Any,
     ) -> Self:
-        """Attach to the driver in a directory, waiting until it is ready.
+        """Attach to the driver in a directory, and wait until the driver is ready.
 
         Args:
             directory: The driver's directory; by default ``AERON_DIR``, or ``/dev/shm/aeron-USER``.
-            settings: The client's settings; by default those of the environment.
-            context: Handlers, clock and files; by default ``ClientContext()``.
-            timeout: Seconds to wait for the driver; by default, and at most, ``driver_timeout_ns``.
-            **overrides: Single fields of the settings or of the context, by name.
+            settings: The client's settings; by default, the environment's.
+            context: Handlers, clock and files; by default, ``ClientContext()``.
+            timeout: Seconds to wait for the driver. The default and maximum is ``driver_timeout_ns``.
+            **overrides: Individual fields of the settings or the context, by name.
 
         Returns:
             The client.
 
         Raises:
-            DriverTimeout: No driver became ready in the directory in time.
-            ConfigurationError: The driver's CnC version is unknown, a setting is not accepted, or the directory belongs to another
-                user and ``require_own_driver`` is set.
+            DriverTimeout: No driver in the directory became ready in time.
+            ConfigurationError: The driver's CnC version is unknown, a setting is invalid, or the directory belongs to another user
+                and ``require_own_driver`` is set.
 
         Example:
             >>> aeron = Aeron.connect("/dev/shm/aeron-prices", client_name="pricing")
@@ -77,19 +77,19 @@ class Aeron(AeronBase, Closing):
     def add_publication(self, channel: str, stream_id: int, *, timeout: float | None = None) -> Publication:
         """Add a concurrent publication.
 
-        Every client that adds the same channel and stream shares one stream.
+        All clients that add the same channel and stream share one stream.
 
         Args:
             channel: The channel URI, such as ``aeron:ipc`` or ``aeron:udp?endpoint=localhost:20121``.
             stream_id: The stream id, an int32.
-            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
+            timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
 
         Returns:
             The publication.
 
         Raises:
-            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value, another stream-id.
-            RegistrationError: The driver refused; ``code`` is Aeron's error code.
+            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value or a different stream-id.
+            RegistrationError: The driver refused the command; ``code`` is Aeron's error code.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The client is closed.
         """
@@ -98,7 +98,7 @@ class Aeron(AeronBase, Closing):
     def async_add_publication(self, channel: str, stream_id: int) -> Operation[Publication]:
         """Add a concurrent publication without waiting.
 
-        ``channel`` and ``stream_id`` are those of `add_publication`, as are the errors it raises at once.
+        ``channel`` and ``stream_id`` are the same as for `add_publication`, and so are the errors raised immediately.
 
         Returns:
             The pending operation.
@@ -113,26 +113,26 @@ class Aeron(AeronBase, Closing):
     def add_exclusive_publication(
         self, channel: str, stream_id: int, *, timeout: float | None = None
     ) -> ExclusivePublication:
-        """Add a publication with one writer and a session of its own.
+        """Add a publication with one writer and its own session.
 
         Args:
             channel: The channel URI.
             stream_id: The stream id, an int32.
-            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
+            timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
 
         Returns:
             The publication.
 
         Raises:
-            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value, another stream-id.
-            RegistrationError: The driver refused; ``code`` is Aeron's error code.
+            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value or a different stream-id.
+            RegistrationError: The driver refused the command; ``code`` is Aeron's error code.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The client is closed.
         """
         return self._conductor.add_publication(ExclusivePublication, channel, stream_id)._wait_or_cancel(timeout)
 
     def async_add_exclusive_publication(self, channel: str, stream_id: int) -> Operation[ExclusivePublication]:
-        """Add an exclusive publication without waiting: ``channel`` and ``stream_id`` are those of `add_exclusive_publication`.
+        """Add an exclusive publication without waiting. ``channel`` and ``stream_id`` are those of `add_exclusive_publication`.
 
         Returns:
             The pending operation.
@@ -150,22 +150,22 @@ class Aeron(AeronBase, Closing):
     ) -> Subscription:
         """Add a subscription.
 
-        The handlers run on the conductor's thread and must not wait. The first is called before the image is polled, the second
-        after the image was closed.
+        The handlers run on the conductor's thread and must not wait. The client calls the first one before the image can be polled,
+        and the second one after it has closed the image.
 
         Args:
-            channel: The channel URI; the prefix ``aeron-spy:`` subscribes to a publication of this driver.
+            channel: The channel URI. The prefix ``aeron-spy:`` subscribes to a publication of this driver.
             stream_id: The stream id, an int32.
-            on_available_image: Called with each image that becomes available; by default the context's handler.
-            on_unavailable_image: Called with each image that became unavailable; by default the context's handler.
-            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
+            on_available_image: Called with each image that becomes available; by default, the context's handler.
+            on_unavailable_image: Called with each image that became unavailable; by default, the context's handler.
+            timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
 
         Returns:
             The subscription.
 
         Raises:
-            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value, another stream-id.
-            RegistrationError: The driver refused; ``code`` is Aeron's error code.
+            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value or a different stream-id.
+            RegistrationError: The driver refused the command; ``code`` is Aeron's error code.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The client is closed.
         """
@@ -185,41 +185,41 @@ class Aeron(AeronBase, Closing):
         options: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> PersistentSubscription:
-        """Add a subscription that begins with recorded messages and continues with the live stream.
+        """Add a subscription that starts with recorded messages and continues with the live stream.
 
-        While a recorder runs, no message is lost or repeated, however slow the reader is. The subscription joins the live
-        stream when nearly all recorded messages have been read.
+        While a recorder is running, no message is lost or duplicated, however slow the reader is. The subscription joins the live
+        stream once nearly all recorded messages have been read.
 
         Args:
             channel: The channel URI of the live stream.
             stream_id: The stream id, an int32.
-            recordings: The location of the recordings: a directory or a URL, such as ``aeron-archive://host:port``, which is read
-                over this client's driver.
+            recordings: The location of the recordings: a directory, or a URL such as ``aeron-archive://host:port``, which is read
+                through this client's driver.
             start: ``earliest``; ``latest`` for new messages only; a time (``datetime``, or ISO 8601 in UTC), as precise as the
-                index; a position, for the messages after it; or positions by recording id, as in ``positions`` of an earlier
-                subscription.
-            recorded_channel: The recorded channel, if the location has this stream from several; by default ``channel``.
-            strict: Whether missing or corrupt positions raise; if not, they are logged and skipped.
-            options: Options of the store, for a URL.
-            timeout: Seconds to read the catalog and to wait for the driver. A read that has begun is not interrupted. By
-                default the store's own retries and the driver timeout are the limits.
+                index; a position, for the messages after it; or a position for each recording id, as in ``positions`` of an
+                earlier subscription.
+            recorded_channel: The recorded channel, if the location has this stream from several channels; by default, ``channel``.
+            strict: Whether a missing or corrupt position raises an error. If not, it is logged and skipped.
+            options: Options of the store, if the location is a URL.
+            timeout: Seconds to read the catalog and to wait for the driver. A read that has begun is not interrupted. By default,
+                the store's own retries and the driver timeout are the limits.
 
         Returns:
             The subscription.
 
         Raises:
-            Timeout: The recordings were not read in time.
-            ConfigurationError: ``start`` is not possible, or several recordings match.
+            Timeout: Reading the recordings took too long.
+            ConfigurationError: ``start`` is invalid, or several recordings match.
             RecordingError: There are no recordings, or they are corrupt.
             StoreError: The store cannot be read.
-            RegistrationError: The driver refused; ``code`` is Aeron's error code.
+            RegistrationError: The driver refused the command; ``code`` is Aeron's error code.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The client is closed.
 
         Example:
             >>> subscription = aeron.add_persistent_subscription("aeron:ipc", 1001, recordings="tides", start="earliest")
         """
-        # The one import that points upwards: this belongs beside add_subscription, and is made of recordings.
+        # The only import from a higher layer: the method belongs next to add_subscription, but needs the recordings.
         from mainstem.recording.persistent.stream import PersistentStream
         from mainstem.recording.persistent.subscription import PersistentSubscription
 
@@ -247,7 +247,7 @@ class Aeron(AeronBase, Closing):
     ) -> Operation[Subscription]:
         """Add a subscription without waiting.
 
-        ``channel``, ``stream_id``, ``on_available_image`` and ``on_unavailable_image`` are those of `add_subscription`.
+        ``channel``, ``stream_id``, ``on_available_image`` and ``on_unavailable_image`` are the same as for `add_subscription`.
 
         Returns:
             The pending operation.
@@ -263,13 +263,13 @@ class Aeron(AeronBase, Closing):
             type_id: The type; ids from 1000 on are for applications.
             label: The text that tools show, at most 380 bytes.
             key: Bytes that identify the counter to programs, at most 112.
-            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
+            timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
 
         Returns:
             The counter.
 
         Raises:
-            RegistrationError: The driver refused.
+            RegistrationError: The driver refused the command.
             DriverTimeout: The driver did not respond in time.
             LocalProtocolError: The key or the label is too long.
             ClosedError: The client is closed.
@@ -281,7 +281,7 @@ class Aeron(AeronBase, Closing):
         return self._conductor.add_counter(Counter, type_id, key, label)._wait_or_cancel(timeout)
 
     def async_add_counter(self, type_id: int, label: str, *, key: bytes = b"") -> Operation[Counter]:
-        """Add a counter without waiting: ``type_id``, ``label`` and ``key`` are those of `add_counter`.
+        """Add a counter without waiting. ``type_id``, ``label`` and ``key`` are those of `add_counter`.
 
         Returns:
             The pending operation.
@@ -293,46 +293,46 @@ class Aeron(AeronBase, Closing):
     ) -> Counter:
         """Add a counter that belongs to no client and outlives this one.
 
-        Adding one with the same type and registration id again returns the same counter.
+        Adding a counter with the same type and registration id again returns the same counter.
 
         Args:
             type_id: The type; ids from 1000 on are for applications.
             label: The text that tools show, at most 380 bytes.
-            registration_id: The number that identifies the counter, together with its type.
+            registration_id: The number that, together with the type, identifies the counter.
             key: Bytes that identify the counter to programs, at most 112.
-            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
+            timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
 
         Returns:
             The counter.
 
         Raises:
-            RegistrationError: The driver refused.
+            RegistrationError: The driver refused the command.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The client is closed.
         """
         return self._conductor.add_counter(Counter, type_id, key, label, registration_id)._wait_or_cancel(timeout)
 
     def next_session_id(self, stream_id: int, *, timeout: float | None = None) -> int:
-        """Return a session id that is free for a stream; the driver must have control protocol 1.0.0 or later.
+        """Return a session id that no publication on this stream uses. Requires control protocol 1.0.0 or later in the driver.
 
         Args:
             stream_id: The stream id, an int32.
-            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
+            timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
 
         Returns:
             The session id, for ``session-id=`` in a channel.
 
         Raises:
-            RegistrationError: The driver refused.
-            DriverTimeout: The driver did not respond; one without this command never does.
+            RegistrationError: The driver refused the command.
+            DriverTimeout: The driver did not respond in time. A driver without this command never responds.
             ClosedError: The client is closed.
         """
         return self._conductor.next_session_id(stream_id)._wait_or_cancel(timeout)
 
     def close(self) -> None:
-        """End the client with its publications, subscriptions and counters. Calling it again does nothing."""
+        """Close the client with its publications, subscriptions and counters. Calling it again does nothing."""
         self._end()
 
 
 connect = Aeron.connect
-"""``Aeron.connect``, under the name that it has in every family."""
+"""``Aeron.connect``, under the name that every protocol family uses."""

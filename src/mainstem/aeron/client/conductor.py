@@ -1,6 +1,6 @@
-"""The client's conductor: handles the driver's responses, keeps the client alive, and notices the driver's end.
+"""The client's conductor: it handles the driver's responses, keeps the client alive, and notices when the driver ends.
 
-See ``registry``. An overrun of the broadcast buffer loses responses and ends the client, which cannot know what it missed.
+See ``registry``. If the broadcast buffer overruns, responses are lost. The client cannot know which, so it ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RESPONSES_PER_CYCLE = 10  # so that a burst of responses to other clients does n
 
 
 class ClientConductor(ClientRegistry):
-    """The agent behind an ``Aeron``: ``do_work`` is one duty cycle."""
+    """The agent behind an ``Aeron``. ``do_work`` runs one duty cycle."""
 
     role_name = "mainstem-client-conductor"
 
@@ -62,7 +62,7 @@ class ClientConductor(ClientRegistry):
             return work
 
     def on_close(self) -> None:
-        """Unmap everything, in the conductor's thread."""
+        """Unmap everything. Runs in the conductor's thread."""
         with self.lock:
             self._close_all()
             for _, buffer in self._lingering:
@@ -80,7 +80,7 @@ class ClientConductor(ClientRegistry):
             handle(self, response)
 
     def _on_overrun(self) -> None:
-        # To the driver this client is alive: its images would block publishers until its liveness timeout.
+        # The driver considers this client alive, so its images would block publishers until the client liveness timeout.
         self._announce_end()
         self.terminate(
             ClientTimeout(
@@ -118,7 +118,7 @@ class ClientConductor(ClientRegistry):
             )
 
     def _keep_alive(self) -> None:
-        """Update the heartbeat counter, which the driver allocates on this client's first command."""
+        """Update the heartbeat counter, which the driver allocates when it handles this client's first command."""
         if self.closed:
             return
         kind, counters = CounterType.CLIENT_HEARTBEAT, self.counters

@@ -23,30 +23,32 @@ _limit = LogThrottle(logging.getLogger(__name__))
 
 
 def log_error(error: BaseException) -> None:
-    """Log an error, the default ``on_error``; repeats become one line with a count."""
+    """Log the error. This is the default ``on_error``; it logs repeated errors as one line with a count."""
     text = f"{type(error).__name__}: {error}"
     _limit.log(logging.ERROR, kind_of(error), text, SYSTEM_CLOCK.monotonic_ns())
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientContext:
-    """Settings, clock, files and handlers of one client (docs/protocols/aeron.md, 7).
+    """The settings, clock, files and handlers of one client (docs/protocols/aeron.md, 7).
 
-    Handlers run on the conductor's thread and must not wait: inside one, use only the ``async_add_...`` forms.
+    Handlers run on the conductor's thread and must not wait. Inside a handler, use only the ``async_add_...`` forms.
 
     Attributes:
-        settings: The client's settings; by default those of the environment.
-        use_invoker: Whether there is no conductor thread: the application calls ``Aeron.invoke`` at least every second.
-        driver_invoker: Called while the client waits, for a driver that runs in the same thread.
+        settings: The client's settings; by default, the environment's.
+        use_invoker: Whether the client runs without a conductor thread. The application must then call ``Aeron.invoke`` at least
+            every second.
+        driver_invoker: Called while the client waits, to run a driver in the same thread.
         files: Maps the driver's files.
-        clock: Tells the time.
+        clock: The source of the time.
         on_available_image: Called with each image that becomes available, if its subscription has no handler of its own.
-        on_unavailable_image: Called with each image that became unavailable.
+        on_unavailable_image: Called with each image that became unavailable, if its subscription has no handler of its own.
         on_available_counter: Called with the counters, the registration id and the counter id of each new counter.
         on_unavailable_counter: Called with the same arguments for each counter that was freed.
-        on_publication_error: Called when a receiver rejects a stream of this client.
-        on_error: Called with errors that no call can raise: a handler's, an endpoint's, the end of the driver.
-        on_close: Called when the client has ended.
+        on_publication_error: Called when a receiver rejects one of this client's streams.
+        on_error: Called with each error that no call of the application can raise: a handler raised, a channel endpoint failed, an
+            image could not be opened, the driver ended, or the driver timed the client out.
+        on_close: Called after the client has closed.
 
     Example:
         >>> aeron = Aeron.connect(context=ClientContext(on_error=print, use_invoker=True))
@@ -73,19 +75,19 @@ class ClientContext:
         context: ClientContext | None,
         overrides: dict[str, Any],
     ) -> ClientContext:
-        """Return the context of a ``connect`` call.
+        """Return the context for a ``connect`` call.
 
         Args:
-            directory: The driver's directory; None for that of the settings.
-            settings: The settings; None for the context's, or those of the environment.
+            directory: The driver's directory; None for the directory in the settings.
+            settings: The settings; None for those of the context, or of the environment if there is no context.
             context: The context to start from; None for the defaults.
-            overrides: Single fields of the settings or of the context, by name.
+            overrides: Individual fields of the settings or the context, by name.
 
         Returns:
             The context.
 
         Raises:
-            ConfigurationError: A setting is unknown or not accepted.
+            ConfigurationError: A setting is unknown or invalid.
         """
         own = {item.name for item in dataclasses.fields(cls)}
         built = context or (cls() if settings is None else cls(settings=settings))

@@ -38,14 +38,14 @@ class CounterBase(Resource, CounterCell):
 
 
 class Counter(CounterBase, Closing):
-    """A counter that this client allocated; ``close`` frees it, unless it is static.
+    """A counter that this client allocated. ``close`` frees it, unless it is static.
 
-    ``get``, ``set``, ``add`` and their ordered forms read and write the value.
+    ``get``, ``set`` and ``add``, and their ordered forms, read and write the value.
 
     Attributes:
         counter_id: The counter's index in the driver's counters.
         registration_id: The correlation id of the command that added it.
-        is_static: Whether it outlives the client.
+        is_static: Whether the counter outlives the client.
 
     Example:
         >>> with aeron.add_counter(1001, "orders accepted") as orders:

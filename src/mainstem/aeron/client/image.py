@@ -1,4 +1,4 @@
-"""Common to blocking and asyncio images: one publication's stream as one subscription receives it."""
+"""The part that blocking and asyncio images share. An image is one publication's stream as one subscription receives it."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ class ImageBase(ImageReader):
         self._columns = Columns(COLUMNS)
 
     def scan_into(self, offsets: Any, lengths: Any, limit: int = -1) -> tuple[int, int]:
-        """Write offsets and lengths of fragments into the caller's buffers, without copying or moving the position.
+        """Write the offsets and lengths of fragments to the caller's buffers, without copying payloads or moving the position.
 
-        The payloads stay until ``release(position)``.
+        The payloads remain valid until ``release(position)``.
 
         Args:
             offsets: A writable buffer for int64 offsets into ``log``.
             lengths: A writable buffer for int32 payload lengths.
-            limit: The maximum number of fragments; -1 for as many as fit.
+            limit: The maximum number of fragments; -1 for as many as fit in the buffers.
 
         Returns:
-            The number of fragments, and the position after the last.
+            The number of fragments, and the position after the last one.
 
         Example:
             >>> count, position = image.scan_into(offsets, lengths)
@@ -64,10 +64,10 @@ class ImageBase(ImageReader):
         """Return whole messages as a record batch and move the position past them.
 
         Args:
-            limit: The most messages.
+            limit: The maximum number of messages.
 
         Returns:
-            A batch with the columns position, session_id, reserved_value and payload; it has no rows if there are no messages.
+            A batch with the columns position, session_id, reserved_value and payload. It has no rows if there are no messages.
 
         Raises:
             MissingExtraError: pyarrow is not installed.
@@ -83,12 +83,12 @@ class ImageBase(ImageReader):
         self.release(position + passed)
 
     def _corrupt_frame(self, position: int, length: int) -> Exception:
-        """Return the error of a poll that met an impossible frame length."""
+        """Return the error for a poll that encountered an impossible frame length."""
         sentence = f"{self.log_file or 'log'}: {super()._corrupt_frame(position, length)}"
         return CorruptLogError(sentence, log_file=self.log_file, position=position)
 
     def _corrupt_position(self, position: int) -> Exception:
-        """Return the error of a poll whose subscriber position is not the start of a frame."""
+        """Return the error for a poll whose subscriber position is not at the start of a frame."""
         sentence = f"{self.log_file or 'log'}: {super()._corrupt_position(position)}"
         return CorruptLogError(sentence, log_file=self.log_file, position=position)
 

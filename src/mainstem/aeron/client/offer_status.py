@@ -1,4 +1,4 @@
-"""The status codes of offers, and the actions of controlled polls."""
+"""The status codes of offers and the actions of controlled polls."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class OfferStatus(IntEnum):
-    """The negative result of an offer (docs/protocols/aeron.md, 11.1).
+    """A negative result of an offer (docs/protocols/aeron.md, 11.1).
 
     Attributes:
         NOT_CONNECTED: No subscriber is connected.
         BACK_PRESSURED: The window is full: a subscriber is slower than this publisher. Offer again.
-        ADMIN_ACTION: The log is rotating to its next term. Offer again at once.
+        ADMIN_ACTION: The log is rotating to its next term. Offer again immediately.
         CLOSED: The publication or its client is closed.
-        MAX_POSITION_EXCEEDED: The stream has used up its positions; only a new publication can continue.
+        MAX_POSITION_EXCEEDED: The stream has used up all its positions. Only a new publication can continue.
 
     Example:
         >>> position = publication.offer(b"tick")
@@ -36,18 +36,18 @@ class OfferStatus(IntEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether offering again can never succeed."""
+        """Whether another offer can never succeed."""
         return self in (OfferStatus.CLOSED, OfferStatus.MAX_POSITION_EXCEEDED)
 
 
 class Action(IntEnum):
-    """The result of a controlled poll's handler; None means CONTINUE.
+    """What the handler of a controlled poll returns; None means CONTINUE.
 
     Attributes:
-        ABORT: Do not consume this fragment, and end the poll; the next poll delivers it again.
-        BREAK: Consume this fragment, and end the poll.
-        COMMIT: Move the position past this fragment now, and continue.
-        CONTINUE: Continue; the position moves when the poll ends.
+        ABORT: End the poll without consuming this fragment. The next poll delivers it again.
+        BREAK: Consume this fragment and end the poll.
+        COMMIT: Move the position past this fragment now and continue the poll.
+        CONTINUE: Continue the poll. The position moves when the poll ends.
 
     Example:
         >>> subscription.controlled_poll(lambda fragment: Action.CONTINUE if store(fragment) else Action.ABORT)

@@ -1,4 +1,4 @@
-"""A command without a response yet, and how a caller waits for it."""
+"""Commands that the driver has not responded to yet, and how callers wait for them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class OperationRunner(Protocol):
 
 
 class PendingCommand(Generic[T]):
-    """A pending command, then its outcome. ``is_taken``: a caller has the result."""
+    """A pending command and later its outcome. ``is_taken`` is set once a caller has the result."""
 
     def __init__(self, command: Command, *, what: str, deadline_ns: int, complete: Callable[[Response], T]) -> None:
         self.command = command
@@ -45,7 +45,7 @@ class PendingCommand(Generic[T]):
         self._complete = complete
 
     def succeed(self, response: Response) -> None:
-        """Build the result; an error while building it becomes the command's."""
+        """Build the result. If building it raises, that error becomes the command's error."""
         try:
             self.result = self._complete(response)
         except Exception as error:
@@ -58,7 +58,7 @@ class PendingCommand(Generic[T]):
             self.is_done = True
 
     def take(self) -> T | None:
-        """Return the result or raise the error; None if neither exists yet."""
+        """Return the result or raise the error. Return None if there is neither."""
         if self.error is not None:
             raise self.error.with_traceback(None)
         self.is_taken = self.is_done
@@ -66,10 +66,10 @@ class PendingCommand(Generic[T]):
 
 
 class Operation(Generic[T]):
-    """A pending command: ``poll`` returns its result once there is one, ``wait`` waits for it.
+    """A pending command. ``poll`` returns its result, or None until there is one; ``wait`` waits for it.
 
-    Keep it until you have the result. If it is garbage-collected, times out or is cancelled before that, the client removes
-    what the driver creates for it, except a destination that the driver has already added.
+    Keep the operation until you have the result. If it is garbage-collected, times out or is cancelled before that, the client
+    removes whatever the driver creates for it, except a destination that the driver has already added.
 
     Attributes:
         correlation_id: The command's correlation id.
@@ -91,7 +91,7 @@ class Operation(Generic[T]):
 
     @property
     def error(self) -> BaseException | None:
-        """Why it failed, if it did."""
+        """The error, if the command failed; else None."""
         return self._pending.error
 
     def __repr__(self) -> str:
@@ -99,13 +99,13 @@ class Operation(Generic[T]):
         return f"<Operation for {self._pending.what}, {state}>"
 
     def poll(self) -> T | None:
-        """Return the result once there is one. Never waits.
+        """Return the result if there is one, without waiting.
 
         Returns:
-            The result; None while the driver has not responded.
+            The result, or None if the driver has not responded.
 
         Raises:
-            RegistrationError: The driver refused.
+            RegistrationError: The driver refused the command.
             DriverTimeout: The driver did not respond in time.
         """
         return self._pending.take()
@@ -114,15 +114,15 @@ class Operation(Generic[T]):
         """Wait for the result.
 
         Args:
-            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
+            timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
 
         Returns:
             The result.
 
         Raises:
-            RegistrationError: The driver refused.
+            RegistrationError: The driver refused the command.
             DriverTimeout: The driver did not respond in time.
-            LocalProtocolError: Called from a handler, which would keep the response from arriving.
+            LocalProtocolError: The caller is a handler, and waiting there would keep the response from arriving.
         """
         self._conductor.await_operation(self._pending, timeout)
         return self.result()
@@ -138,7 +138,7 @@ class Operation(Generic[T]):
         self._conductor.give_up(self._pending, timeout)
 
     def cancel(self) -> None:
-        """Cancel the command: the client removes what the driver creates for it. Does nothing once you have the result."""
+        """Cancel the command. The client removes whatever the driver creates for it. Does nothing once you have the result."""
         self._conductor.cancel_operation(self._pending)
 
     def result(self) -> T:
@@ -148,19 +148,19 @@ class Operation(Generic[T]):
             The result.
 
         Raises:
-            RegistrationError: The driver refused.
+            RegistrationError: The driver refused the command.
             DriverTimeout: The driver did not respond in time.
         """
         return self._pending.take()  # type: ignore[return-value]
 
     def __del__(self) -> None:
-        # In whatever thread collects it, and whatever locks that thread holds: the conductor handles it in its duty cycle.
+        # This runs in whatever thread collects the object, with any locks that thread holds. So only queue it for the conductor.
         if not self._pending.is_taken and self._pending.error is None:
             self._conductor.dropped.append(self._pending)
 
 
 class Waiting:
-    """Idles between two checks, until a timeout."""
+    """A wait that idles between checks of a condition, until a timeout."""
 
     def __init__(
         self, idle: IdleStrategy, clock: Clock, timeout: float | None, invokers: tuple[Callable[[], int], ...]
@@ -176,7 +176,7 @@ class Waiting:
         self._idle.reset()
 
     def step(self, subscription: SubscriptionReader | None = None) -> bool:
-        """Idle once; return False once the time is over. Waiting for a subscription's data releases the GIL."""
+        """Idle once. Return False when the time is up. If the wait is for a subscription's data, release the GIL."""
         left_ns = None
         if self._deadline_ns is not None:
             left_ns = self._deadline_ns - self._clock.monotonic_ns()

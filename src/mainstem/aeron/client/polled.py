@@ -1,8 +1,8 @@
-"""Messages moved from the log into a queue within one C call.
+"""Moving messages from the log into a queue within one C call.
 
-Theory of operation. A signal handler may raise in the polling thread: after every call, at the start of every function, and before
-every loop iteration, but not inside C. Messages that a poll has returned by then and that nothing refers to would be lost. So a
-queue polls while it is extended, ``queue.extend(polled(subscription.poll_bytes, limit))``, and messages leave it in statements
+Theory of operation. A signal handler can raise in the polling thread after every call, at the start of every function, and before
+every loop iteration, but not inside C. If a poll has returned messages by then and nothing refers to them, they are lost. So a
+queue is extended by the poll itself, ``queue.extend(polled(subscription.poll_bytes, limit))``, and messages leave it in statements
 that call nothing, such as ``del queue[0]``.
 """
 
@@ -18,5 +18,5 @@ T = TypeVar("T")
 
 
 def polled(poll: Callable[[int], list[T]], limit: int) -> Iterator[T]:
-    """Iterate over messages; the polling is all compiled."""
+    """Return an iterator over polled messages. The polling runs entirely in compiled code."""
     return chain.from_iterable(map(poll, (limit,)))

@@ -1,4 +1,4 @@
-"""Many subscriptions read in one loop, in turn."""
+"""Reading many subscriptions in turn in one loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=SubscriptionBase[Any])
 
-BATCH = 64  # messages of one subscription before the next has its turn
+BATCH = 64  # messages of one subscription before it is the next one's turn
 
 
 class PollerBase(Generic[S]):
@@ -36,17 +36,17 @@ class PollerBase(Generic[S]):
 
     @property
     def subscriptions(self) -> tuple[S, ...]:
-        """The subscriptions in the order of their turns, the next one first."""
+        """The subscriptions in the order of their turns, starting with the next one."""
         return tuple(self._subscriptions)
 
     def add(self, subscription: S) -> None:
-        """Add a subscription, even while messages are iterated. Adding it again changes nothing.
+        """Add a subscription. This works during iteration, too. Adding it again changes nothing.
 
         Args:
             subscription: A subscription of the same client.
 
         Raises:
-            ConfigurationError: It belongs to another client.
+            ConfigurationError: The subscription belongs to another client.
         """
         if self._subscriptions and subscription._conductor is not self._conductor:
             raise ConfigurationError(
@@ -57,16 +57,16 @@ class PollerBase(Generic[S]):
             self._subscriptions.append(subscription)
 
     def remove(self, subscription: S) -> None:
-        """Remove a subscription without closing it. It keeps messages that were taken from it and not yielded.
+        """Remove a subscription without closing it. It keeps messages that were taken from it but not yielded.
 
         Args:
-            subscription: The subscription; one that was not added changes nothing.
+            subscription: The subscription. If it was not added, nothing changes.
         """
         self._subscriptions = [each for each in self._subscriptions if each is not subscription]
 
     @property
     def is_finished(self) -> bool:
-        """Whether every subscription is closed or at the end of its stream; true if there are none."""
+        """Whether every subscription is closed or at the end of its stream. True if there are no subscriptions."""
         return all(each.closed or each.is_end_of_stream for each in self._subscriptions)
 
     def _take_messages(self, metadata: bool) -> tuple[S, Iterator[Any]] | None:
@@ -74,8 +74,8 @@ class PollerBase(Generic[S]):
             if subscription.closed:
                 self.remove(subscription)
                 continue
-            # Its turn is over, whether it has messages or not: the next one begins where this one stops.
-            # One assignment: a signal handler that raises takes no subscription out.
+            # The subscription's turn ends here, whether or not it has messages, and the next call begins with the one after it.
+            # This is a single assignment so that no subscription is lost if a signal handler raises.
             self._subscriptions = [*self._subscriptions[1:], self._subscriptions[0]]
             batch = subscription._take_messages(self._batch, metadata)
             if batch is not None:
@@ -89,16 +89,16 @@ class PollerBase(Generic[S]):
 
 
 class Poller(PollerBase[Subscription]):
-    """Reads several subscriptions of one client in turn, so that a busy one cannot starve another. One thread uses it.
+    """A poller that reads several subscriptions of one client in turn, so that a busy one cannot starve another.
 
-    It does not own the subscriptions: the application closes them.
+    Use it from one thread. It does not own the subscriptions; the application closes them.
 
     Args:
         subscriptions: The subscriptions to start with.
-        batch: The maximum number of messages of one subscription before the next has its turn.
+        batch: The maximum number of messages of one subscription before it is the next one's turn.
 
     Raises:
-        ConfigurationError: They belong to several clients, or ``batch`` is less than 1.
+        ConfigurationError: The subscriptions belong to several clients, or ``batch`` is less than 1.
 
     Example:
         >>> poller = Poller([quotes, orders])
@@ -119,21 +119,21 @@ class Poller(PollerBase[Subscription]):
     def messages(self, *, timeout: float | None = None, metadata: bool = False) -> Iterator[tuple[Subscription, Any]]:
         """Yield whole messages as they arrive, until every subscription is closed or has ended.
 
-        A closed subscription drops out. One whose publishers have all ended stays until all others have too, since new
-        publishers may come. Leaving the iterator, by ``break`` or a timeout, loses nothing.
+        The poller removes closed subscriptions. A subscription whose publishers have all ended stays until all other subscriptions
+        have ended too, because new publishers may appear. Leaving the iterator, through ``break`` or a timeout, loses no message.
 
         Args:
             timeout: Seconds to wait for the next message; None waits forever.
-            metadata: Whether to yield a ``Message``, which has position, session, reserved value and image, instead of bytes.
+            metadata: Whether to yield ``Message`` objects (with position, session, reserved value and image) instead of bytes.
 
         Yields:
-            A subscription and one message of it.
+            A subscription and one of its messages.
 
         Raises:
             Timeout: Nothing arrived on any subscription for ``timeout`` seconds.
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
-            LocalProtocolError: An iterator without metadata was left before it had yielded the messages that it had taken.
+            LocalProtocolError: An iterator without metadata still has messages that it took but did not yield.
         """
         if self._conductor is None:
             return

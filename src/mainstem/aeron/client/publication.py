@@ -1,4 +1,4 @@
-"""Publications. The compiled appenders do the work per message."""
+"""Publications. Compiled appenders do the work for each message."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PublicationBase(Resource):
         """Return the publication's position and window.
 
         Returns:
-            The position, and the bytes that may be published before back pressure.
+            The position, and the number of bytes that can be published before back pressure.
         """
         return PublicationStats(
             self.channel,
@@ -62,19 +62,19 @@ class PublicationBase(Resource):
     def offer_arrow(
         self: Any, column: pa.Array[Any] | pa.ChunkedArray[Any], *, first: int = 0, count: int = -1
     ) -> tuple[int, int]:
-        """Offer the rows of a binary or string column of pyarrow as messages, like ``offer_many``, without copying the column.
+        """Offer the rows of a pyarrow binary or string column as messages, like ``offer_many``, without copying the column.
 
         Args:
             column: The messages, one per row.
             first: The first row.
-            count: The number of rows; -1 for all from ``first`` on.
+            count: The number of rows; -1 for all rows from ``first`` on.
 
         Returns:
-            The number of rows that were taken, and the position after them; a negative status if none was.
+            The number of rows that were accepted and the position after them, or a negative status if none were.
 
         Raises:
-            ValueError: The column has nulls, or the rows lie outside it.
-            TypeError: The column is of another type.
+            ValueError: The column has nulls, or the rows are outside it.
+            TypeError: The column has an unsupported type.
 
         Example:
             >>> rows, position = publication.offer_arrow(table["payload"])
@@ -92,7 +92,7 @@ class PublicationBase(Resource):
         return rows, position
 
     def revoke(self) -> None:
-        """Close the publication and end the stream for its subscribers at once: messages they have not read are dropped."""
+        """Close the publication and end the stream for its subscribers at once. Messages that they have not read are dropped."""
         self._conductor.close_resource(self, revoke=True)
 
     def _destinations_id(self) -> int:
@@ -107,9 +107,10 @@ class PublicationBase(Resource):
 
 
 def offer_error_of(publication: Any, status: int, subject: str, waited: str = "") -> MainstemError:
-    """Explain the status of a failed offer as far as the client can.
+    """Return the error for the status of a failed offer, with as much explanation as the client has.
 
-    An incomplete receiver group makes `NotConnected` name it. If the client's failure closed the publication, return that.
+    If the receiver group is incomplete, `NotConnected` says so. If the client's failure closed the publication, return that
+    failure.
     """
     owner = publication._conductor
     if status == OfferStatus.CLOSED and owner.failure is not None:
@@ -127,7 +128,7 @@ def offer_error_of(publication: Any, status: int, subject: str, waited: str = ""
 
 
 class Sending(PublicationBase, Destinations):
-    """A blocking publication's waiting calls."""
+    """The waiting calls of a blocking publication."""
 
     def send(
         self: Any,
@@ -152,24 +153,24 @@ class Sending(PublicationBase, Destinations):
         return position
 
     def close(self) -> None:
-        """Close the publication. Messages that were sent are still delivered; ``revoke`` drops them instead. Idempotent."""
+        """Close the publication. Messages that were sent are still delivered; use ``revoke`` to drop them. Idempotent."""
         self._end()
 
 
 class Publication(Sending, ConcurrentAppender):
-    """A concurrent publication: any number of threads and processes may publish to the same stream.
+    """A concurrent publication. Any number of threads and processes can publish to the same stream.
 
-    ``offer``, ``offer_parts``, ``offer_many``, ``offer_arrow``, ``try_claim`` and ``append_padding`` never wait and return a
-    position, or a negative OfferStatus; ``send`` waits.
+    ``offer``, ``offer_parts``, ``offer_many``, ``offer_arrow``, ``try_claim`` and ``append_padding`` never wait. They return a
+    position, or a negative OfferStatus. ``send`` waits.
 
     Attributes:
-        channel: The channel that it was added with.
+        channel: The channel that the publication was added with.
         stream_id: The stream id.
         session_id: The session id.
-        registration_id: The correlation id of the command that added it.
+        registration_id: The correlation id of the command that added the publication.
         original_registration_id: The correlation id of the command that created the stream.
-        max_message_length: The longest message, in bytes.
-        max_payload_length: The longest message that is one frame, in bytes.
+        max_message_length: The length of the longest possible message, in bytes.
+        max_payload_length: The length of the longest message that fits in one frame, in bytes.
 
     Example:
         >>> with aeron.add_publication("aeron:ipc", 1001) as publication:
@@ -178,9 +179,9 @@ class Publication(Sending, ConcurrentAppender):
 
 
 class ExclusivePublication(Sending, ExclusiveAppender):
-    """A publication with one writer and a stream of its own; slightly faster. Use it from one thread at a time.
+    """A publication with one writer and its own stream. It is slightly faster. Use it from one thread at a time.
 
-    It has everything that ``Publication`` has, and ``offer_block``.
+    It has everything that ``Publication`` has, plus ``offer_block``.
 
     Example:
         >>> with aeron.add_exclusive_publication("aeron:ipc", 1001) as publication:

@@ -1,27 +1,28 @@
-"""The client's commands, the resources that came of them, and their memory.
+"""The client's commands, the resources that they create, and the resources' memory.
 
 Theory of operation. A client and its driver share only memory: the to-driver ring buffer (all clients append commands), the
 to-clients broadcast buffer (all clients read all responses), the counters, and the logs. For the driver, a client exists from its
 first command until its heartbeat counter is older than the client liveness timeout.
 
-Threads. The conductor's ``do_work`` runs in its thread, or in the caller's with ``use_invoker``. ``add_...``, ``close`` and
-``close_resource`` run in the callers' threads. ``lock`` guards all state of this class. It is reentrant, because handlers run
-under it and may call ``close`` or an ``async_add_...``. Offers and polls never take it: they use a log's memory directly, and a
+Threads. The conductor's ``do_work`` runs in its own thread or, with ``use_invoker``, in the caller's. ``add_...``, ``close`` and
+``close_resource`` run in the callers' threads. ``lock`` guards all state of this class. It is reentrant, because handlers run while
+it is held and may call ``close`` or an ``async_add_...``. Offers and polls never take it: they use a log's memory directly, and a
 subscription's tuple of images is replaced as a whole.
 
-A command is a ``PendingCommand`` in ``pending`` from before it is written until exactly one of these completes it: its response,
-its deadline, its cancellation, or the client's end. Its result is made in ``do_work`` under the lock, so a publication is in
-``resources`` before the caller sees it. A waiting caller never holds the lock. A handler must not wait, because the response could
-only arrive in the duty cycle that the handler blocks.
+A command is a ``PendingCommand`` and is in ``pending`` from before it is written until exactly one of these completes it: its
+response, its deadline, its cancellation, or the end of the client. ``do_work`` creates its result under the lock, so a publication
+is in ``resources`` before the caller sees it. A waiting caller never holds the lock. A handler must not wait, because the response
+can only arrive in the duty cycle that the handler is blocking.
 
-The caller holds an ``Operation``, which ``pending`` does not keep alive. If nobody waits for a command any more, it moves to
-``abandoned``: after its response, the client removes what the driver created.
+The caller holds an ``Operation``, which ``pending`` does not keep alive. When nobody waits for a command anymore, it moves to
+``abandoned``, and when its response arrives, the client removes what the driver created.
 
 Invariants:
 
-- Once ``closed`` is set, ``resources`` and ``pending`` are empty and stay so; ``failure`` is set before ``closed``.
-- A publication's log is unmapped when it closes. An image's log lingers for ``client_resource_linger_duration_ns``, since another
-  thread may be polling it. The CnC file is unmapped last, in the conductor's ``on_close``.
+- Once ``closed`` is set, ``resources`` and ``pending`` are empty and stay empty. ``failure`` is set before ``closed``.
+- A publication's log is unmapped when the publication closes. An image's log stays mapped for
+  ``client_resource_linger_duration_ns``, because another thread may be polling it. The CnC file is unmapped last, in the
+  conductor's ``on_close``.
 """
 
 from __future__ import annotations
@@ -62,9 +63,9 @@ P = TypeVar("P", bound="PublicationBase")
 S = TypeVar("S", bound="SubscriptionBase[Any]")
 C = TypeVar("C", bound="CounterBase")
 
-COMMAND_ATTEMPTS = 3  # writes to a full command buffer before it is an error
+COMMAND_ATTEMPTS = 3  # writes to a full command buffer before that is an error
 
-# A static counter outlives the clients that add it.
+# There is no removal for a static counter, because it outlives the clients that add it.
 REMOVALS: dict[type[Command], type[Command]] = {
     commands.AddPublication: commands.RemovePublication,
     commands.AddExclusivePublication: commands.RemovePublication,
@@ -95,7 +96,7 @@ class ClientRegistry:
         self._now_ns = now_ns
         self.cycles = 0
 
-    # -- the end ---------------------------------------------------------------------------------------------------
+    # -- ending the client -----------------------------------------------------------------------------------------
 
     def terminate(self, error: MainstemError) -> None:
         """Close everything because of ``error``, and call the error handler."""
@@ -131,10 +132,10 @@ class ClientRegistry:
             )
 
     def leave_to_parent(self) -> None:
-        """End the client in a forked child, without notifying the driver.
+        """Close the client in a forked child, without notifying the driver.
 
-        The conductor's thread, and any thread that held the lock or was polling, does not exist in the child. So the lock is
-        replaced and images are released without waiting for readers.
+        The child has neither the conductor's thread nor any thread that held the lock or was polling. So this method replaces the
+        lock and releases the images without waiting for readers.
         """
         self.lock = threading.RLock()
         if self.closed:
@@ -168,7 +169,7 @@ class ClientRegistry:
         raise DriverTimeout("the driver's command buffer is full: the driver has stopped reading it")
 
     def send(self, kind: type[Command], what: str, complete: Callable[[Response], T], **fields: Any) -> Operation[T]:
-        """Send a command; ``complete`` makes the result from the driver's response."""
+        """Send a command. ``complete`` creates the result from the driver's response."""
         with self.lock:
             self._check_open()
             correlation_id = self.cnc.to_driver.next_correlation_id()
@@ -186,7 +187,7 @@ class ClientRegistry:
         return operation
 
     def complete(self, correlation_id: int, response: Response) -> None:
-        """Complete a command that the driver carried out, or undo it if nobody waits or its result cannot be made."""
+        """Complete a command that the driver executed. If nobody waits for it or its result cannot be created, undo it."""
         pending = self.pending.pop(correlation_id, None)
         if pending is not None:
             pending.succeed(response)
@@ -196,7 +197,7 @@ class ClientRegistry:
             self._undo(abandoned)
 
     def cancel_operation(self, pending: PendingCommand[Any]) -> None:
-        """Undo a command in the driver, unless a caller has its result."""
+        """Cancel a command and undo it in the driver, unless a caller has its result."""
         with self.lock:
             if pending.is_taken or pending.error is not None:
                 return
@@ -213,7 +214,7 @@ class ClientRegistry:
         del self.pending[correlation_id]
         pending.fail(error)
         if isinstance(pending.command, commands.AddReceiveDestination):
-            # At once, in front of whatever the caller tries next: it may be the same destination, and the port is bound.
+            # Undo it at once, before the caller's next command: that may add the same destination, whose port would still be bound.
             self._undo(pending)
         else:
             self.abandoned[correlation_id] = pending
@@ -221,7 +222,7 @@ class ClientRegistry:
     def _cancel_dropped(self) -> None:
         while self.dropped:
             pending = self.dropped.popleft()
-            # An application needs no handle of a destination, so an existing one stays.
+            # An application does not need a handle for a destination, so a destination that exists stays.
             if not pending.is_done or isinstance(pending.result, Resource):
                 self.cancel_operation(pending)
 
@@ -236,7 +237,7 @@ class ClientRegistry:
             self._remove(REMOVALS[type(command)], registration_id=command.correlation_id)
 
     def _undo_destination(self, command: commands.AddDestination | commands.AddReceiveDestination) -> None:
-        """Remove a destination, unless closing its resource did."""
+        """Remove a destination, unless closing its resource has removed it."""
         owner = command.registration_id
         if owner not in {resource._destinations_id() for resource in self.resources.values()}:
             return
@@ -250,7 +251,7 @@ class ClientRegistry:
             )
 
     def _remove(self, kind: type[Command], **fields: Any) -> None:
-        """Send a command without waiting for its response, once the buffer has room."""
+        """Send a command once the buffer has room. Do not wait for its response."""
         correlation_id = self.cnc.to_driver.next_correlation_id()
         self._removals.append(kind(client_id=self.client_id, correlation_id=correlation_id, **fields))
         self._write_removals()
@@ -264,7 +265,7 @@ class ClientRegistry:
         self._written.clear()
 
     def request_cycle(self) -> int:
-        """Wake the conductor. Once ``cycles`` reaches the returned value, it has handled all responses of now."""
+        """Wake the conductor. When ``cycles`` reaches the returned value, the conductor has handled all current responses."""
         with self.lock:
             self._written.set()
             return self.cycles + 1
@@ -295,7 +296,7 @@ class ClientRegistry:
         on_available_image: Callable[[Any], object] | None = None,
         on_unavailable_image: Callable[[Any], object] | None = None,
     ) -> Operation[S]:
-        """Add a subscription of class ``kind``; its handlers default to the context's."""
+        """Add a subscription of class ``kind``. Its handlers default to those of the context."""
         check_arguments(channel, stream_id)
 
         def complete(response: Response) -> S:
@@ -318,7 +319,7 @@ class ClientRegistry:
     def add_counter(
         self, kind: type[C], type_id: int, key: bytes, label: str, registration_id: int | None = None
     ) -> Operation[C]:
-        """Add a counter, a static one if ``registration_id`` is given."""
+        """Add a counter. It is static if ``registration_id`` is given."""
         static = registration_id is not None
 
         def complete(response: Any) -> C:
@@ -359,7 +360,7 @@ class ClientRegistry:
         fields: dict[str, Any]
         kind: type[Command]
         if resource._receives and isinstance(destination, int):
-            # Drivers know those of a publication by id, those of a subscription by channel only.
+            # Drivers identify a publication's destinations by id, but a subscription's only by channel.
             if destination not in resource._destinations:
                 raise ValueError(f"{resource!r} has no destination with id {destination}")
             destination = resource._destinations[destination]
@@ -398,7 +399,7 @@ class ClientRegistry:
 
     def await_operation(self, operation: PendingCommand[Any], timeout: float | None) -> None:
         with self.lock:
-            # With the lock held, a handler that runs now runs in this very thread, and would wait for itself.
+            # While this thread holds the lock, a running handler must be its own, and would wait for itself.
             if self._in_handler:
                 raise LocalProtocolError("a handler must not wait for the driver: use the async form of the call")
         waiting = self.waiting(timeout)
@@ -407,14 +408,14 @@ class ClientRegistry:
                 self.give_up(operation, timeout)
 
     def give_up(self, pending: PendingCommand[Any], timeout: float | None) -> None:
-        """End a command whose caller timed out."""
+        """Abandon a command whose caller timed out."""
         error = DriverTimeout(f"the driver did not answer {pending.what} within {timeout:g} s", timeout=timeout)
         with self.lock:
             if not pending.is_done:
                 self._abandon(pending, error)
 
     def guard(self, handler: Callable[..., object], *arguments: object) -> None:
-        """Call an application's handler; its errors go to the error handler."""
+        """Call an application's handler. If it raises, the error goes to the error handler."""
         before, self._in_handler = self._in_handler, True
         try:
             handler(*arguments)
@@ -427,7 +428,7 @@ class ClientRegistry:
     # -- memory ----------------------------------------------------------------------------------------------------
 
     def map_log(self, path: str) -> AtomicBuffer:
-        """Map a log; touch every page if ``client_pre_touch_mapped_memory`` is set."""
+        """Map a log. If ``client_pre_touch_mapped_memory`` is set, touch every page."""
         log = self.context.files.map(path)
         if self._settings.client_pre_touch_mapped_memory:
             for offset in range(0, log.capacity, self.context.files.page_size):
@@ -436,7 +437,7 @@ class ClientRegistry:
 
     @contextmanager
     def naming_log(self, log: AtomicBuffer, path: str) -> Iterator[None]:
-        """Unmap a log that turns out to be corrupt, and raise CorruptLogError with its path."""
+        """Guard a block that reads a log: if the log turns out to be corrupt, unmap it and raise CorruptLogError with its path."""
         try:
             yield
         except (ValueError, IndexError) as error:
@@ -444,13 +445,13 @@ class ClientRegistry:
             raise CorruptLogError(f"{path}: {error}", log_file=path, position=-1) from None
 
     def unmap(self, buffer: AtomicBuffer | None) -> None:
-        """Unmap a log; existing views keep its memory alive."""
+        """Unmap a log. Existing views keep its memory alive."""
         if buffer is not None:
             with suppress(BufferError):
                 self.context.files.unmap(buffer)
 
     def release_image(self, image: ImageBase) -> None:
-        """Close an image. Its memory lingers, since another thread may be polling it."""
+        """Close an image. Its memory stays mapped for a while, because another thread may be polling it."""
         if image.closed:
             return
         log = image.log

@@ -1,4 +1,4 @@
-"""The blocking requester and responder, and their common part with asyncio."""
+"""The blocking requester and responder, and the parts that they share with the asyncio variants."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="RequesterState | ResponderState")
 
-RESPONSE_TIMEOUT = 5.0  # seconds that a response waits for room before the responder turns to the next request
+RESPONSE_TIMEOUT = 5.0  # seconds that a response waits for space before the responder turns to the next request
 
 
 class Exchange(Generic[S]):
-    """Common to requesters and responders of both variants."""
+    """The part that the requesters and responders of both variants share."""
 
     _made: S | None = None
 
@@ -45,12 +45,12 @@ class Exchange(Generic[S]):
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed, by ``close`` or with its client."""
+        """Whether it is closed, through ``close`` or together with its client."""
         return self._made is not None and bool(self._made.subscription.closed)
 
     @property
     def error(self) -> Exception | None:
-        """The error that ended it without ``close``: a DriverTimeout or a ClientTimeout; else None."""
+        """The error that ended it: a DriverTimeout or a ClientTimeout. None if it is open or ``close`` ended it."""
         error: Exception | None = None if self._made is None else self._made.subscription.error
         return error
 
@@ -67,10 +67,10 @@ class RequesterBase(Exchange[RequesterState]):
     """The non-blocking part of a requester."""
 
     def stats(self) -> RequesterStats:
-        """Return the numbers of requests in flight and of late responses.
+        """Return the number of requests in flight and of late responses.
 
         Returns:
-            The numbers.
+            The statistics.
         """
         return RequesterStats(len(self._state.slots), self._state.late_responses)
 
@@ -80,20 +80,20 @@ class ResponderBase(Exchange[ResponderState]):
     _handling = 0
 
     def stats(self) -> ResponderStats:
-        """Return the numbers of connected and refused requesters, and of running handlers.
+        """Return the number of connected and refused requesters and of running handlers.
 
         Returns:
-            The numbers.
+            The statistics.
         """
         state = self._state
         return ResponderStats(state.clients, state.refused_clients, self._undelivered, self._handling)
 
 
 class Requester(RequesterBase, Closing):
-    """Sends requests and returns the response to each. Any number of threads may call ``request``.
+    """The requesting side of request-response messaging. Any number of threads can call ``request``.
 
-    Requests go over a publication, and responses come over a response channel. The reserved value of the frames carries the
-    correlation id, so the payload belongs to the application alone.
+    Requests go over a publication, and responses arrive over a response channel. The reserved value of each frame carries the
+    correlation id, so the whole payload belongs to the application.
 
     Args:
         aeron: The client.
@@ -101,12 +101,12 @@ class Requester(RequesterBase, Closing):
         stream_id: The stream id of requests.
         response_channel: The channel of responses, such as ``aeron:udp?control=server:20122`` or ``aeron:ipc``.
         response_stream_id: The stream id of responses.
-        max_in_flight: How many requests may wait for their responses at once.
-        timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
+        max_in_flight: How many requests can wait for their responses at the same time.
+        timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
 
     Raises:
-        ChannelUriError: A channel has a likely mistake: a misspelled key, an empty value, another stream-id.
-        RegistrationError: The driver refused.
+        ChannelUriError: A channel has a likely mistake: a misspelled key, an empty value or a different stream-id.
+        RegistrationError: The driver refused the command.
         DriverTimeout: The driver did not respond in time.
         ConfigurationError: ``max_in_flight`` is not an integer >= 1.
 
@@ -142,17 +142,17 @@ class Requester(RequesterBase, Closing):
         """Send a request and wait for its response.
 
         Args:
-            payload: The request, any buffer of bytes.
+            payload: The request, which is any buffer of bytes.
             timeout: Seconds for the whole call, including the wait for a connection; None waits forever.
 
         Returns:
             The response.
 
         Raises:
-            Timeout: The request was sent, and no response came in time. The responder may have received it, so ``may_retry`` is
-                false. The message says whether the responder is still connected.
+            Timeout: The request was sent, but no response arrived in time. The responder may have received the request, so
+                ``may_retry`` is false. The message says whether the responder is still connected.
             NotConnected: No responder was connected in time; nothing was sent.
-            BackPressured: There was no space in time, or ``max_in_flight`` requests are already waiting; nothing was sent.
+            BackPressured: There was no space in time, or ``max_in_flight`` requests were already waiting; nothing was sent.
             ClosedError: The requester is closed.
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
@@ -164,7 +164,7 @@ class Requester(RequesterBase, Closing):
             with self._lock:
                 slot = state.open_slot()
             while True:
-                # The publication is exclusive: one thread offers at a time.
+                # The publication is exclusive, so only one thread may offer at a time.
                 with self._lock:
                     position = state.publication.offer(payload, reserved_value=slot.correlation_id)
                 if position > 0:
@@ -173,7 +173,7 @@ class Requester(RequesterBase, Closing):
                 if not waiting.step():
                     raise state.not_sent(position, timeout)
             while slot.response is None:
-                # By `with` alone: between `acquire` and a `try` a signal handler may raise, and nobody would release the lock.
+                # Use only `with`: between `acquire` and a `try`, a signal handler could raise, and nothing would release the lock.
                 if not self._lock.locked():
                     with self._lock:
                         state.poll()
@@ -188,7 +188,7 @@ class Requester(RequesterBase, Closing):
 
 
 class RequestBase:
-    """The contents of a request, in both variants."""
+    """The contents of a request, which both variants share."""
 
     def __init__(self, message: Message, publication: Any) -> None:
         self.payload = message.payload
@@ -202,35 +202,35 @@ class RequestBase:
 
 
 class Request(RequestBase):
-    """One request that a responder received.
+    """A request that a responder received.
 
     Attributes:
         payload (bytes): The request.
         correlation_id (int): The reserved value of the request and of its response.
         session_id (int): The requester's session id.
-        source_identity (str): Where it came from: ``ip:port``, or ``aeron:ipc``.
+        source_identity (str): Where the request came from: ``ip:port``, or ``aeron:ipc``.
     """
 
     def respond(self, payload: Any, timeout: float | None = RESPONSE_TIMEOUT) -> None:
         """Send the response.
 
         Args:
-            payload: The response, any buffer of bytes.
+            payload: The response, which is any buffer of bytes.
             timeout: Seconds to wait for space; None waits forever.
 
         Raises:
-            ClosedError: The requester has gone, or the responder is closed.
-            NotConnected: The requester has gone.
+            ClosedError: The requester is gone, or the responder is closed.
+            NotConnected: The requester is gone.
             BackPressured: The requester does not read its responses.
         """
         self._publication.send(payload, timeout=timeout, reserved_value=self.correlation_id)
 
 
 class Responder(ResponderBase, Closing):
-    """Receives requests, and responds to each requester over a publication of its own. One thread uses it; any may close it.
+    """The responding side of request-response messaging: it responds to each requester over a separate publication.
 
-    A requester's publication is closed when the requester goes. A publisher without a response channel is rejected, and so is one
-    beyond ``max_clients``.
+    One thread uses a responder, but any thread can close it. When a requester goes away, the responder closes that requester's
+    publication. The responder rejects a publisher that has no response channel or that exceeds ``max_clients``.
 
     Args:
         aeron: The client.
@@ -238,12 +238,12 @@ class Responder(ResponderBase, Closing):
         stream_id: The stream id of requests.
         response_channel: The channel of responses, such as ``aeron:udp?control=server:20122`` or ``aeron:ipc``.
         response_stream_id: The stream id of responses.
-        max_clients: How many requesters may be connected; each has a log of its own at the driver.
-        timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
+        max_clients: How many requesters can be connected. The driver keeps a separate log for each.
+        timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
 
     Raises:
-        ChannelUriError: A channel has a likely mistake: a misspelled key, an empty value, another stream-id.
-        RegistrationError: The driver refused.
+        ChannelUriError: A channel has a likely mistake: a misspelled key, an empty value or a different stream-id.
+        RegistrationError: The driver refused the command.
         DriverTimeout: The driver did not respond in time.
         ConfigurationError: ``max_clients`` is not an integer >= 1.
 
@@ -270,20 +270,20 @@ class Responder(ResponderBase, Closing):
         )
 
     def close(self) -> None:
-        """Close it, which ends ``requests`` and ``serve``. Any thread may call this, repeatedly."""
+        """Close the responder, which ends ``requests`` and ``serve``. Any thread may call this, repeatedly."""
         self._end()
 
     def requests(self, *, timeout: float | None = None) -> Iterator[Request]:
-        """Yield requests as they arrive, until the responder is closed. Leaving the loop and starting another loses nothing.
+        """Yield requests as they arrive until the responder is closed. Leaving the loop and starting another one loses no request.
 
         Args:
             timeout: Seconds to wait for the next request; None waits forever.
 
         Yields:
-            One request after another.
+            The next request.
 
         Raises:
-            Timeout: No request came for ``timeout`` seconds.
+            Timeout: No request arrived for ``timeout`` seconds.
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
 
@@ -304,19 +304,19 @@ class Responder(ResponderBase, Closing):
                     raise Timeout(f"no request arrived within {timeout:g} s", timeout=timeout)
         finally:
             if state.subscription.closed:
-                # Another thread closed it: also close what the last turn opened after that.
+                # Another thread closed it. Also close what the last call of `work` opened after that.
                 state.close()
         state.subscription._conductor.raise_failure()
 
     def serve(self, handler: Callable[[bytes], Any]) -> None:
         """Respond to every request with the result of a function, until another thread or a handler closes the responder.
 
-        Requests are handled one at a time in this thread, so a slow handler delays every requester. For handlers that wait, use
+        This thread handles one request at a time, so a slow handler delays every requester. For handlers that wait, use
         ``aio.Responder.serve``, which runs many at once. If the function raises, or the response cannot be sent, the client's
         ``on_error`` gets the error, the request gets no response, and serving continues.
 
         Args:
-            handler: Called with each request; returns the response, any buffer of bytes.
+            handler: Called with each request. Returns the response, which is any buffer of bytes.
 
         Raises:
             DriverTimeout: The driver ended.

@@ -1,16 +1,16 @@
 """Requests and responses over response channels (docs/protocols/aeron.md, 20).
 
-Theory of operation. A requester has a publication for requests and a subscription for responses. A responder has one
-subscription for requests and one publication per requester, which the driver joins to that requester's subscription. The
-reserved value of a frame's header carries the correlation id: the requester numbers its requests, and a response copies its
-request's value. The payload belongs to the application, so any Aeron peer can respond by copying the reserved value.
+Theory of operation. A requester has a publication for requests and a subscription for responses. A responder has one subscription
+for requests and one publication per requester, which the driver connects to that requester's subscription. The reserved value of a
+frame's header carries the correlation id: the requester numbers its requests, and a response copies the value of its request. The
+payload belongs to the application, so any Aeron peer can respond by copying the reserved value.
 
 A responder reads a requester's requests only once its response publication is connected. Until then they wait in the log, and the
-requester gets back pressure. So every request that was read can be answered at once, and a responder holds only the batch it read.
+requester gets back pressure. So the responder can respond immediately to every request it has read, and holds only one batch.
 
-A signal handler may raise in the polling thread. Messages enter and leave queues as ``polled.py`` describes, so none is lost.
+A signal handler can raise in the polling thread. Messages enter and leave queues as ``polled.py`` describes, so none is lost.
 
-Nothing here waits; ``requester.py`` and ``aeron/aio/requests.py`` do.
+Nothing in this module waits; ``requester.py`` and ``aeron/aio/requests.py`` do.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from mainstem.aeron.client.operation import Operation
     from mainstem.aeron.client.registry import ClientRegistry
 
-MAX_IN_FLIGHT = 1024  # requests of one requester that wait for their responses: each holds a slot
-MAX_CLIENTS = 256  # requesters of one responder: each has a log of its own, which is memory of the driver
-# Handlers of one asyncio responder that run at once: enough to hide what each waits for, few enough that a burst of requests
-# waits in its logs, where the requesters feel it, and not in this process.
+MAX_IN_FLIGHT = 1024  # requests of one requester that can wait for their responses; each occupies a slot
+MAX_CLIENTS = 256  # requesters of one responder; each has its own log, which takes up the driver's memory
+# How many handlers of one asyncio responder run at the same time: enough to hide what each handler waits for, but few enough that
+# a burst of requests waits in its logs, where it causes back pressure, and not in this process.
 MAX_CONCURRENT = 64
-RESPONSES = 1000  # responses that a requester takes at once
-BATCH = 16  # requests that a responder takes of one requester before it turns to the next
+RESPONSES = 1000  # responses that a requester reads at once
+BATCH = 16  # requests that a responder reads from one requester before it turns to the next
 
 
 def with_parameter(channel: str, parameter: str) -> str:
@@ -90,7 +90,7 @@ class RequesterState:
         return Timeout(f"no response came within {timeout:g} s: the request was sent, and {why}", timeout=timeout)
 
     def poll(self) -> int:
-        """Match responses with slots; one thread at a time."""
+        """Match responses with slots. Only one thread may call this at a time."""
         arrived = self._arrived
         arrived.extend(polled(self.subscription.poll_with_metadata, RESPONSES))
         count = len(arrived)
@@ -106,17 +106,17 @@ class RequesterState:
         return count
 
     def free(self, slot: Slot) -> None:
-        """Free a slot; a later response is counted and dropped."""
+        """Free a slot. A response that arrives later is counted and dropped."""
         self.slots.pop(slot.correlation_id, None)
 
     def close(self) -> None:
-        """Close publication and subscription; waiting requests raise ClosedError."""
+        """Close the publication and the subscription. Waiting requests raise ClosedError."""
         self.publication._end()
         self.subscription._end()
 
 
 class ResponderState:
-    """The connected requesters, each with its response publication, and the requests read so far."""
+    """The connected requesters, each with its response publication, and the requests that have been read."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class ResponderState:
         return len(self._publications)
 
     def work(self) -> bool:
-        """Follow the images and read requests if none is waiting; return whether one is."""
+        """Process new and removed images, and read requests if none is waiting. Return whether a request is waiting."""
         images = self.subscription.images
         self._follow(images)
         if not self.queue and images:
@@ -195,15 +195,15 @@ class ResponderState:
             self._pending.pop(correlation_id, None)
 
     def _refuse(self, image: ImageBase, reason: str) -> None:
-        # The driver ends the image, and with it the requester's connection: it learns at once that no response will come.
+        # The driver ends the image, and with it the requester's connection, so the requester learns at once that it was refused.
         self.refused_clients += 1
         self._refused.add(image.correlation_id)
         self._conductor.reject_image(image, reason)
 
     def close(self) -> None:
-        """Close the subscription and all response publications; any thread may call this."""
+        """Close the subscription and all response publications. Any thread may call this."""
         self.subscription._end()
-        # One at a time: the thread that works takes from both, too.
+        # Remove one at a time, because the thread in `work` removes entries of both dictionaries, too.
         with suppress(KeyError):
             while True:
                 self._publications.popitem()[1]._end()

@@ -1,4 +1,4 @@
-"""Common to publications, subscriptions and counters: a registration, a channel's status, and an end."""
+"""The part that publications, subscriptions and counters share: registration, channel status, and closing."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from mainstem.aeron.command.commands import Command
     from mainstem.errors import MainstemError
 
-NO_CHANNEL_STATUS = -1  # IPC has no endpoint, and so no counter for its state
+NO_CHANNEL_STATUS = -1  # an IPC channel has no endpoint and therefore no status counter
 
 
 class ResourceOwner(Protocol):
-    """The part of the conductor that resources call."""
+    """The part of the conductor that resources use."""
 
     context: ClientContext
     counters: CountersReader
@@ -53,10 +53,10 @@ class ResourceOwner(Protocol):
 
 
 class StreamEnd:
-    """Tells an iterator whether all its streams have ended.
+    """A check whether all streams of an iterator have ended.
 
-    The image of a new publisher may be announced but not handled yet. So an end counts only once the conductor has handled the
-    responses that existed when the end was first seen.
+    The driver may have announced the image of a new publisher that the conductor has not handled. So an end counts only once the
+    conductor has handled the responses that existed when the end was first seen.
     """
 
     def __init__(self, conductor: ResourceOwner, has_ended: Callable[[], bool]) -> None:
@@ -70,7 +70,7 @@ class StreamEnd:
         return self._cycle is not None
 
     def is_reached(self) -> bool:
-        # In this order: an image that the cycle adds is seen by the second line.
+        # Keep this order: if the cycle adds an image, the second line sees it.
         is_current = self._conductor.closed or (self._cycle is not None and self._conductor.cycles >= self._cycle)
         if not self._has_ended():
             self._cycle = None
@@ -85,7 +85,7 @@ class Resource:
 
     _conductor: ResourceOwner
     _closed = True
-    # What the driver is told when it is closed, unless it is static; and whether its destinations are those of a receiver.
+    # The command that removes it from the driver (not sent for a static counter), and whether its destinations are a receiver's.
     _removal: ClassVar[type[Command]]
     _receives: ClassVar[bool] = False
     _is_static = False
@@ -102,17 +102,17 @@ class Resource:
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed: by this application, by the driver's end, or because the client timed out."""
+        """Whether it is closed: by this application, because the driver ended, or because the client timed out."""
         return self._closed
 
     @property
     def error(self) -> Exception | None:
-        """The error that ended it without ``close``: a DriverTimeout or a ClientTimeout; else None."""
+        """The error that ended it: a DriverTimeout or a ClientTimeout. None if it is open or ``close`` ended it."""
         return self._conductor.failure if self._closed else None
 
     @property
     def channel_status(self) -> ChannelStatus:
-        """The state of the channel's endpoint; always ACTIVE for IPC, which has none."""
+        """The state of the channel's endpoint. Always ACTIVE for IPC, which has no endpoint."""
         if self._closed:
             return ChannelStatus.CLOSING
         if self.channel_status_id == NO_CHANNEL_STATUS:
@@ -121,7 +121,7 @@ class Resource:
 
     @property
     def local_addresses(self) -> list[str]:
-        """The addresses that the endpoint is bound to, as ``ip:port``; empty for IPC, and until it is bound."""
+        """The addresses that the endpoint is bound to, as ``ip:port``. Empty for IPC, and until the endpoint is bound."""
         if self._closed or self.channel_status_id == NO_CHANNEL_STATUS:
             return []
         return find_local_addresses(self._conductor.counters, self.channel_status_id)
@@ -130,7 +130,7 @@ class Resource:
         return self.registration_id
 
     def _release(self) -> None:
-        """Release shared memory, once."""
+        """Release shared memory. Called once."""
         raise NotImplementedError
 
     def _leave_to_parent(self) -> None:
@@ -171,31 +171,31 @@ class Closing:
 
 
 class Destinations(Resource, Closing):
-    """A resource with several channels: a publication that sends to each, or a subscription that receives from each."""
+    """A resource that can have several channels: a publication sends to each of them, a subscription receives from each."""
 
     def add_destination(self, channel: str, *, timeout: float | None = None) -> int:
-        """Add a destination: one more channel to send to, or to receive from. The channel must have ``control-mode=manual``.
+        """Add a destination: another channel to send to or receive from. The resource's channel must have ``control-mode=manual``.
 
         Args:
-            channel: The destination, such as ``aeron:udp?endpoint=host:port``; a subscription's may be IPC or a spy.
-            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
+            channel: The destination, such as ``aeron:udp?endpoint=host:port``. For a subscription, it can also be IPC or a spy.
+            timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
 
         Returns:
             The destination's id, for ``remove_destination``.
 
         Raises:
-            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value, another stream-id.
-            RegistrationError: The driver refused; ``code`` is Aeron's error code.
+            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value or a different stream-id.
+            RegistrationError: The driver refused the command; ``code`` is Aeron's error code.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The client is closed.
         """
         return self._conductor.add_destination(self, channel)._wait_or_cancel(timeout)
 
     def async_add_destination(self, channel: str) -> Operation[int]:
-        """Add a destination without waiting: ``channel`` is that of `add_destination`.
+        """Add a destination without waiting. ``channel`` is that of `add_destination`.
 
         Returns:
-            The pending operation; its result is the destination's id.
+            The pending operation. Its result is the destination's id.
         """
         return self._conductor.add_destination(self, channel)
 
@@ -203,27 +203,27 @@ class Destinations(Resource, Closing):
         """Remove a destination.
 
         Args:
-            destination: Its channel, or the id that ``add_destination`` returned.
-            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
+            destination: The destination's channel, or the id that ``add_destination`` returned.
+            timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
 
         Raises:
-            RegistrationError: The driver refused.
+            RegistrationError: The driver refused the command.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The publication or subscription is closed.
-            ValueError: A subscription has no destination with this id.
+            ValueError: The subscription has no destination with this id.
         """
         timeout = timeout_of(timeout)
         self._conductor.remove_destination(self, destination).wait(timeout)
 
 
 def raise_error_of(resource: Any) -> None:
-    """Raise the error that ended a resource, if it did not end by ``close``."""
+    """Raise the error that ended a resource, if there is one."""
     if resource.error is not None:
         raise resource.error.with_traceback(None)
 
 
 def check_channel(channel: Any, stream_id: int | None = None) -> None:
-    """Raise TypeError unless it is a str, and ChannelUriError for a likely mistake."""
+    """Raise TypeError unless ``channel`` is a str, and ChannelUriError if it has a likely mistake."""
     if not isinstance(channel, str):
         raise TypeError(f"channel must be a str such as 'aeron:ipc' (got {channel!r})")
     channels.check_channel(channel, stream_id)

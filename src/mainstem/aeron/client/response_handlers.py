@@ -1,4 +1,4 @@
-"""The client's handling of each response (docs/protocols/aeron.md, 6)."""
+"""How the client handles each response (docs/protocols/aeron.md, 6)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def handle(client: ClientRegistry, response: responses.Response) -> None:
-    """Handle one response. All clients read all responses; those with ids of others are skipped."""
+    """Handle one response. Every client reads all responses and skips those with the ids of other clients."""
     _handle(response, client)
 
 
@@ -30,7 +30,7 @@ def _handle(response: responses.Response, client: ClientRegistry) -> None:
 def _on_error(response: responses.OnError, client: ClientRegistry) -> None:
     offending_id = response.offending_correlation_id
     if response.code is ErrorCode.CHANNEL_ENDPOINT_ERROR:
-        # Here the id is that of the endpoint's status counter.
+        # For this error code, the id is that of the endpoint's status counter.
         resources = [r for r in client.resources.values() if r.channel_status_id == offending_id]
         if resources:
             message = f"{resources[0]!r}: {response.message}"
@@ -54,7 +54,7 @@ def _on_available_image(response: responses.OnAvailableImage, client: ClientRegi
     try:
         log = client.map_log(response.log_file)
     except OSError as error:
-        # It was deleted before this client handled the response.
+        # The driver deleted the log before this client handled the response.
         client.guard(client.context.on_error, error)
         return
     try:

@@ -1,4 +1,4 @@
-"""The settings of an Aeron client (docs/protocols/aeron.md, 24), under the reference's environment names."""
+"""The settings of an Aeron client (docs/protocols/aeron.md, 24), with the reference's environment variables."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.aeron.directory import user_directory
 from mainstem.settings import Settings, boolean, duration, text
 
-MAX_PROGRAM_NAME = 80  # letters: the reference's clients have names of at most 100, and the process's id follows
+MAX_PROGRAM_NAME = 80  # letters: names of the reference's clients have at most 100, and the process id follows
 
 
 def default_client_name() -> str:
-    """The program's name and process id, as in ``prices.py-4711``."""
+    """Return the program's name and process id, such as ``prices.py-4711``."""
     path = sys.argv[0] if getattr(sys, "argv", None) else ""
     name = os.path.basename(path)
     if name == "__main__.py":

@@ -1,4 +1,4 @@
-"""The results of ``stats``."""
+"""The values that the ``stats`` methods return."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PublicationStats:
-    """One publication.
+    """The statistics of a publication.
 
     Attributes:
         channel: Its channel.
@@ -16,7 +16,7 @@ class PublicationStats:
         is_exclusive: Whether it is the only publication of its session.
         is_connected: Whether it has a subscriber.
         position: The stream's position in bytes, as published by all publications of the session.
-        available_window: How many bytes may be published before back pressure.
+        available_window: How many bytes can be published before back pressure.
     """
 
     channel: str
@@ -30,14 +30,14 @@ class PublicationStats:
 
 @dataclass(frozen=True, slots=True)
 class ImageStats:
-    """One publisher's stream, as a subscription reads it.
+    """The statistics of one publisher's stream, as a subscription reads it.
 
     Attributes:
         session_id: The publisher's session id.
-        source_identity: Where it comes from: ``ip:port``, or ``aeron:ipc``.
+        source_identity: Where the stream comes from: ``ip:port``, or ``aeron:ipc``.
         join_position: The position, in bytes, at which the subscription joined.
         position: The position, in bytes, up to which the subscription has read.
-        is_end_of_stream: Whether the publisher has ended and everything was read.
+        is_end_of_stream: Whether the publisher has ended and everything has been read.
     """
 
     session_id: int
@@ -49,7 +49,7 @@ class ImageStats:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionStats:
-    """One subscription.
+    """The statistics of a subscription.
 
     Attributes:
         channel: Its channel.
@@ -64,13 +64,13 @@ class SubscriptionStats:
 
 @dataclass(frozen=True, slots=True)
 class ClientStats:
-    """A client at one moment; ``str`` formats it in a few lines.
+    """The statistics of a client at one moment. ``str`` formats them in a few lines.
 
     Attributes:
         client_id: The client's id at the driver.
         name: Its name.
         directory: The driver's directory.
-        driver_heartbeat_age_ms: Milliseconds since the driver's last heartbeat; -1 after its clean end.
+        driver_heartbeat_age_ms: Milliseconds since the driver's last heartbeat; -1 after a clean shutdown of the driver.
         publications: Its publications.
         subscriptions: Its subscriptions.
         counters: How many counters it has.
@@ -114,12 +114,12 @@ class ClientStats:
 
 @dataclass(frozen=True, slots=True)
 class RequesterStats:
-    """The numbers of a requester.
+    """The statistics of a requester.
 
     Attributes:
-        in_flight: How many requests wait for their responses.
-        late_responses: How many responses arrived after their request had timed out, and were dropped. Responses are read while a
-            request waits, so the next request counts them.
+        in_flight: How many requests are waiting for their responses.
+        late_responses: How many responses arrived after their requests had timed out, and were dropped. The requester reads
+            responses only while a request waits, so the next request counts them.
     """
 
     in_flight: int
@@ -128,13 +128,13 @@ class RequesterStats:
 
 @dataclass(frozen=True, slots=True)
 class ResponderStats:
-    """The numbers of a responder.
+    """The statistics of a responder.
 
     Attributes:
         clients: How many requesters have a response publication.
-        refused_clients: How many publishers were rejected: without a response channel, or beyond ``max_clients``.
-        undelivered_responses: How many responses ``serve`` could not deliver: their requester had gone, or did not read.
-        handling: How many handlers of ``serve`` run.
+        refused_clients: How many publishers were rejected because they had no response channel or exceeded ``max_clients``.
+        undelivered_responses: How many responses ``serve`` could not deliver because the requester was gone or did not read.
+        handling: How many handlers of ``serve`` are running.
     """
 
     clients: int

@@ -1,4 +1,4 @@
-"""Subscriptions. The compiled readers poll."""
+"""Subscriptions. Compiled readers do the polling."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 I = TypeVar("I", bound=ImageBase)  # noqa: E741 - an image
 
-MESSAGES_AT_ONCE = 256  # how many messages an iterator takes from the log before it hands on the first
+MESSAGES_AT_ONCE = 256  # how many messages an iterator takes from the log before it yields the first one
 
 
 class Feed(Protocol):
-    """What a subscription receives, if somebody knows where it ends: a replay.
+    """The feed of a subscription, such as a replay, if it is known where the feed ends.
 
     Attributes:
         image: The image that was removed last.
@@ -41,11 +41,11 @@ class Feed(Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """Whether no image will come."""
+        """Whether no image will arrive."""
         ...
 
     def check(self, subscription: Any) -> Any:
-        """Raise unless the end of all images is the end of the feed. Returns a coroutine for asyncio."""
+        """Raise an error if the images ended before the feed did. Return a coroutine in asyncio."""
         ...
 
 
@@ -89,11 +89,11 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
 
     @property
     def is_end_of_stream(self) -> bool:
-        """Whether there were images, and all of them have ended and been read."""
+        """Whether the subscription has had images and all of them have ended and been read."""
         return self._had_image and all(image.is_end_of_stream for image in self.images)
 
     def _has_ended(self) -> bool:
-        """Whether an iterator has nothing to wait for."""
+        """Return whether an iterator has nothing left to wait for."""
         if self._closed or self.is_end_of_stream:
             return True
         return self._feed is not None and not self._had_image and self._feed.is_lost
@@ -105,7 +105,7 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
             session_id: The publication's session id.
 
         Returns:
-            The image, or None.
+            The image, or None if there is none.
         """
         return next((image for image in self.images if image.session_id == session_id), None)
 
@@ -118,15 +118,15 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
         return SubscriptionStats(self.channel, self.stream_id, tuple(image.stats() for image in self.images))
 
     def _taken_messages(self, metadata: bool) -> Iterator[Any]:
-        """Return the messages that an iterator took and did not yield; all callers share one iterator.
+        """Return the messages that an iterator took but did not yield. All callers share one iterator.
 
-        Raises LocalProtocolError if they were taken without metadata and are wanted with it.
+        Raises LocalProtocolError if ``metadata`` is true but the messages were taken without metadata.
         """
         if metadata == self._taken_with_metadata:
             return self._taken
         rest: list[Any] = []
         kept, taken = iter(rest), self._taken
-        # Calls nothing: no signal handler runs between the two.
+        # The next two lines call no function, so no signal handler runs between them.
         rest += taken
         self._taken = kept
         if not rest:
@@ -140,16 +140,16 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
         return self._taken
 
     def _take_messages(self, limit: int, metadata: bool) -> Iterator[Any] | None:
-        """Take up to ``limit`` messages, leftovers of other iterators first; None if there are none.
+        """Take up to ``limit`` messages, beginning with those left over from other iterators. Return None if there are none.
 
-        Messages that are not yielded stay with the subscription. Raises LocalProtocolError as ``messages`` does.
+        Messages that are not yielded stay with the subscription. Raises LocalProtocolError in the same case as ``messages``.
         """
         rest = self._taken_messages(metadata)
         if length_hint(rest):
             return rest
         batch: list[Any] = []
         taken = iter(batch)
-        # Kept before they come from the log: a signal handler that raises here takes none of them.
+        # Store the iterator before the messages leave the log, so that none is lost if a signal handler raises here.
         self._taken, self._taken_with_metadata = taken, metadata
         batch.extend(polled(self.poll_with_metadata if metadata else self.poll_bytes, limit))
         return taken if batch else None
@@ -158,10 +158,10 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
         """Return whole messages of all images as a record batch.
 
         Args:
-            limit: The most messages.
+            limit: The maximum number of messages.
 
         Returns:
-            A batch with the columns position, session_id, reserved_value and payload; it has no rows if there are no messages.
+            A batch with the columns position, session_id, reserved_value and payload. It has no rows if there are no messages.
 
         Raises:
             MissingExtraError: pyarrow is not installed.
@@ -184,7 +184,7 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
         return image
 
     def _leave_to_parent(self) -> None:
-        """Close in a forked child: images stay open, because their positions belong to the parent."""
+        """Close in a forked child. The images stay open, because their positions belong to the parent."""
         self._closed = True
         self._taken = iter(())
         self._set_images(())
@@ -198,17 +198,18 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
 
 
 class Image(ImageBase):
-    """One publication's stream in a subscription. One thread polls it.
+    """One publication's stream in a subscription. Poll it from one thread.
 
-    A subscription polls all of its images in turn; the polls of an image read that image alone.
+    A subscription polls all of its images in turn; an image's own poll methods read only that image.
 
     Attributes:
         subscription: The subscription that the image belongs to.
         log_file: The path of its log buffer file.
-        source_identity: Where it comes from: ``ip:port``, or ``aeron:ipc``.
-        driver_start_ms: When its driver started, in milliseconds since the epoch; with ``correlation_id`` it identifies one image.
+        source_identity: Where the stream comes from: ``ip:port``, or ``aeron:ipc``.
+        driver_start_ms: When the driver started, in milliseconds since the epoch. Together with ``correlation_id``, it identifies
+            the image.
         session_id: The publication's session id.
-        position: How far this subscriber has read.
+        position: The position up to which this subscriber has read.
 
     Example:
         >>> for image in subscription.images:
@@ -218,21 +219,21 @@ class Image(ImageBase):
     subscription: Subscription
 
     def reject(self, reason: str, *, timeout: float | None = None) -> None:
-        """Reject the stream: its publisher receives the reason, and the image becomes unavailable.
+        """Reject the stream. Its publisher receives the reason, and the image becomes unavailable.
 
         Args:
             reason: The reason, at most 1023 bytes.
-            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
+            timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
 
         Raises:
-            RegistrationError: The driver refused.
+            RegistrationError: The driver refused the command.
             DriverTimeout: The driver did not respond in time.
         """
         timeout = timeout_of(timeout)
         self.async_reject(reason).wait(timeout)
 
     def async_reject(self, reason: str) -> Operation[None]:
-        """Reject the stream without waiting: ``reason`` has at most 1023 bytes.
+        """Reject the stream without waiting. ``reason`` has at most 1023 bytes.
 
         Returns:
             The pending operation.
@@ -243,13 +244,13 @@ class Image(ImageBase):
 class Subscription(SubscriptionBase[Image], Destinations):
     """A subscription to a channel and a stream id. Iterating over it yields whole messages, like ``messages()``.
 
-    ``poll`` and its variants never wait; ``messages``, ``wait_for_data`` and ``next_arrow`` do. One thread polls.
+    ``poll`` and its variants never wait; ``messages``, ``wait_for_data`` and ``next_arrow`` do. Only one thread may poll.
 
     Attributes:
-        channel: The channel that it was added with.
+        channel: The channel that the subscription was added with.
         stream_id: The stream id.
-        registration_id: The correlation id of the command that added it.
-        images: A tuple of the streams that it receives, one for each publication.
+        registration_id: The correlation id of the command that added the subscription.
+        images: A tuple of the streams that the subscription receives, one for each publication.
 
     Example:
         >>> with aeron.add_subscription("aeron:ipc", 1001) as subscription:
@@ -273,23 +274,23 @@ class Subscription(SubscriptionBase[Image], Destinations):
     def messages(self, *, timeout: float | None = None, metadata: bool) -> Iterator[bytes] | Iterator[Message]: ...
 
     def messages(self, *, timeout: float | None = None, metadata: bool = False) -> Iterator[bytes] | Iterator[Message]:
-        """Yield whole messages as they arrive, until every image has ended or the subscription is closed.
+        """Yield whole messages as they arrive until every image has ended or the subscription is closed.
 
-        Leaving the iterator, by ``break`` or a timeout, loses nothing: the next one continues after the last message that was
-        yielded. ``poll`` does not see the messages that an iterator has taken from the log, at most 256.
+        Leaving the iterator, through ``break`` or a timeout, loses no message: the next iterator continues after the last message
+        that was yielded. ``poll`` does not see the messages that an iterator has taken from the log (at most 256).
 
         Args:
             timeout: Seconds to wait for the next message; None waits forever.
-            metadata: Whether to yield a ``Message``, which has position, session, reserved value and image, instead of bytes.
+            metadata: Whether to yield ``Message`` objects (with position, session, reserved value and image) instead of bytes.
 
         Yields:
-            One message after another.
+            The next message.
 
         Raises:
             Timeout: Nothing arrived for ``timeout`` seconds.
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
-            LocalProtocolError: An iterator without metadata was left before it had yielded the messages that it had taken.
+            LocalProtocolError: An iterator without metadata still has messages that it took but did not yield.
 
         Example:
             >>> for message in subscription.messages(timeout=10.0, metadata=True):
@@ -325,14 +326,14 @@ class Subscription(SubscriptionBase[Image], Destinations):
         """Wait for messages and return them as a record batch.
 
         Args:
-            limit: The most messages.
+            limit: The maximum number of messages.
             timeout: Seconds to wait for the first one; None waits forever.
 
         Returns:
             A batch with the columns position, session_id, reserved_value and payload.
 
         Raises:
-            Timeout: Nothing arrived in time, or the subscription is closed; DriverTimeout or ClientTimeout if that is why.
+            Timeout: Nothing arrived in time, or the subscription is closed. If the client failed, DriverTimeout or ClientTimeout.
             MissingExtraError: pyarrow is not installed.
         """
         if not self.wait_for_data(timeout=timeout):

@@ -1,4 +1,4 @@
-"""Private: the records of the CnC file's two buffers, commands to the driver and its responses.
+"""Private: the records in the two buffers of the CnC file, commands to the driver and its responses.
 
 See docs/protocols/aeron.md, 5 and 6.
 """

@@ -1,4 +1,4 @@
-"""Commands, client to driver (docs/protocols/aeron.md, 5). Each class is one record; its fields are the layout."""
+"""Commands from clients to the driver (docs/protocols/aeron.md, 5). Each class is one record, and its fields are the layout."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from mainstem._internal.frozen import frozen
 from mainstem.aeron.command import wire
 from mainstem.errors import RemoteProtocolError
 
-MAX_COUNTER_KEY_LENGTH = 112  # what a counter's metadata record has room for
+MAX_COUNTER_KEY_LENGTH = 112  # the space for the key in a counter's metadata record
 MAX_COUNTER_LABEL_LENGTH = 380
-MAX_REASON_LENGTH = 1023  # what an error frame on the wire has room for
+MAX_REASON_LENGTH = 1023  # the space for the reason in an error frame on the wire
 MAX_TOKEN_LENGTH = 4096
-REVOKE = 1  # flag of RemovePublication: subscribers lose the stream at once, undrained
+REVOKE = 1  # flag of RemovePublication: the stream ends for subscribers at once, without draining
 
 CounterKey = Annotated[bytes, wire.Counted(MAX_COUNTER_KEY_LENGTH, text=False, align=4, truncates=True)]
 CounterLabel = Annotated[str, wire.Counted(MAX_COUNTER_LABEL_LENGTH, text=True, truncates=True)]
-Reason = Annotated[str, wire.Counted(wire.MAX_CHANNEL_LENGTH, text=True)]  # one that is too long is refused as such
+# Accepts a reason of any length, so that the driver can refuse an overlong one as such.
+Reason = Annotated[str, wire.Counted(wire.MAX_CHANNEL_LENGTH, text=True)]
 Token = Annotated[bytes, wire.Counted(MAX_TOKEN_LENGTH, text=False)]
 
 
@@ -44,7 +45,7 @@ class CommandType(IntEnum):
 
 @frozen
 class Command(wire.Message):
-    """The fields of every command: the client id, and the correlation id that the response will carry."""
+    """The fields of every command: the client id, and the correlation id that the response carries."""
 
     client_id: wire.I64
     correlation_id: wire.I64
@@ -52,7 +53,7 @@ class Command(wire.Message):
 
 @frozen
 class AddPublication(Command):
-    """Add a concurrent publication, shared by all clients that add the same channel and stream."""
+    """A command that adds a concurrent publication, shared by all clients that add the same channel and stream."""
 
     TYPE: ClassVar[int] = CommandType.ADD_PUBLICATION
     stream_id: wire.I32
@@ -61,7 +62,7 @@ class AddPublication(Command):
 
 @frozen
 class AddExclusivePublication(Command):
-    """Add a publication with one writer and a log of its own."""
+    """A command that adds a publication with one writer and its own log."""
 
     TYPE: ClassVar[int] = CommandType.ADD_EXCLUSIVE_PUBLICATION
     stream_id: wire.I32
@@ -70,7 +71,7 @@ class AddExclusivePublication(Command):
 
 @frozen
 class RemovePublication(Command):
-    """Remove a publication. Older clients send no flags."""
+    """A command that removes a publication. Older clients send no flags."""
 
     TYPE: ClassVar[int] = CommandType.REMOVE_PUBLICATION
     registration_id: wire.I64
@@ -84,7 +85,7 @@ class RemovePublication(Command):
 
 @frozen
 class AddSubscription(Command):
-    """Add a subscription; the prefix ``aeron-spy:`` in the channel makes it a spy."""
+    """A command that adds a subscription. The prefix ``aeron-spy:`` in the channel makes it a spy."""
 
     TYPE: ClassVar[int] = CommandType.ADD_SUBSCRIPTION
     registration_correlation_id: wire.I64 = -1
@@ -100,14 +101,14 @@ class RemoveSubscription(Command):
 
 @frozen
 class ClientKeepalive(Command):
-    """Keep the client alive; only older clients send it."""
+    """A command that keeps the client alive. Only older clients send it."""
 
     TYPE: ClassVar[int] = CommandType.CLIENT_KEEPALIVE
 
 
 @frozen
 class AddDestination(Command):
-    """Add a destination to a publication whose channel has ``control-mode=manual``."""
+    """A command that adds a destination to a publication whose channel has ``control-mode=manual``."""
 
     TYPE: ClassVar[int] = CommandType.ADD_DESTINATION
     registration_id: wire.I64
@@ -142,7 +143,7 @@ class ClientClose(Command):
 
 @frozen
 class AddReceiveDestination(Command):
-    """Add a destination to a subscription; the channel may be udp, ipc or a spy."""
+    """A command that adds a destination to a subscription. The channel can be udp, ipc or a spy."""
 
     TYPE: ClassVar[int] = CommandType.ADD_RCV_DESTINATION
     registration_id: wire.I64
@@ -164,7 +165,10 @@ class TerminateDriver(Command):
 
 @frozen
 class AddStaticCounter(Command):
-    """Add a counter without an owner. Adding the same type and registration id again returns the same counter."""
+    """A command that adds a counter without an owner.
+
+    Adding a counter with the same type and registration id again returns the same counter.
+    """
 
     TYPE: ClassVar[int] = CommandType.ADD_STATIC_COUNTER
     registration_id: wire.I64
@@ -175,10 +179,10 @@ class AddStaticCounter(Command):
 
 @frozen
 class RejectImage(Command):
-    """Reject an image: its sender receives the reason."""
+    """A command that rejects an image. The image's sender receives the reason."""
 
     TYPE: ClassVar[int] = CommandType.REJECT_IMAGE
-    MIN_LENGTH: ClassVar[int] = 40  # the reference driver takes nothing shorter, even for an empty reason
+    MIN_LENGTH: ClassVar[int] = 40  # the reference driver refuses a shorter record, even if the reason is empty
     image_correlation_id: wire.I64
     position: wire.I64
     reason: Reason
@@ -186,7 +190,7 @@ class RejectImage(Command):
 
 @frozen
 class RemoveDestinationById(Command):
-    """Remove a destination by the correlation id of the command that added it."""
+    """A command that removes a destination by the correlation id of the command that added it."""
 
     TYPE: ClassVar[int] = CommandType.REMOVE_DESTINATION_BY_ID
     resource_registration_id: wire.I64
@@ -195,7 +199,7 @@ class RemoveDestinationById(Command):
 
 @frozen
 class GetNextAvailableSessionId(Command):
-    """Request a session id that is free for the stream (control protocol 1.0.0 or later)."""
+    """A command that requests a session id that no publication on the stream uses (control protocol 1.0.0 or later)."""
 
     TYPE: ClassVar[int] = CommandType.GET_NEXT_AVAILABLE_SESSION_ID
     stream_id: wire.I32
@@ -241,7 +245,7 @@ def decode_command(type_id: int, payload: bytes | memoryview) -> Command:
 
 
 def correlation_id_of(payload: bytes | memoryview) -> int | None:
-    """The correlation id in a record of any type, even a malformed one; None if it is too short."""
+    """Return the correlation id in a record of any type, even a malformed one. Return None if the record is too short."""
     try:
         return Command.decode(payload).correlation_id
     except RemoteProtocolError:

@@ -1,4 +1,4 @@
-"""The error codes of the driver's responses (docs/protocols/aeron.md, 6.1); image rejection sends one over the network too."""
+"""The error codes in the driver's responses (docs/protocols/aeron.md, 6.1). An image rejection also sends one over the network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class ErrorCode(IntEnum):
     INVALID_CHANNEL = 1
     UNKNOWN_SUBSCRIPTION = 2
     UNKNOWN_PUBLICATION = 3
-    CHANNEL_ENDPOINT_ERROR = 4  # the offending id is then the channel status counter's
+    CHANNEL_ENDPOINT_ERROR = 4  # the offending id is then the id of the channel status counter
     UNKNOWN_COUNTER = 5
     UNKNOWN_COMMAND_TYPE_ID = 6
     MALFORMED_COMMAND = 7

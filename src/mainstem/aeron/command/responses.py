@@ -1,4 +1,4 @@
-"""Responses, driver to all clients (docs/protocols/aeron.md, 6). Each class is one record; its fields are the layout."""
+"""Responses from the driver to all clients (docs/protocols/aeron.md, 6). Each class is one record; its fields are the layout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainstem.aeron.command.error_code import ErrorCode
 ADDRESS_IPV4 = 1
 ADDRESS_IPV6 = 2
 
-# The driver's error messages may carry a whole call trace.
+# The driver's error messages can include a complete stack trace.
 MAX_MESSAGE_LENGTH = 1 << 16
 
 Message = Annotated[str, wire.Counted(MAX_MESSAGE_LENGTH, text=True)]
@@ -38,7 +38,7 @@ class ResponseType(IntEnum):
 
 @frozen
 class Response(wire.Message):
-    """The common base; clients select their responses by the ids in them."""
+    """The common base class. Clients select their responses by the ids in them."""
 
 
 @frozen
@@ -50,13 +50,13 @@ class OnError(Response):
 
     @property
     def code(self) -> ErrorCode:
-        """The error code; UNKNOWN for numbers of other versions."""
+        """The error code; UNKNOWN for a number from another version."""
         return ErrorCode(self.error_code)
 
 
 @frozen
 class OnAvailableImage(Response):
-    """A stream can be read: its log and the subscriber's position counter."""
+    """A response that announces a readable stream, with its log and the subscriber's position counter."""
 
     TYPE: ClassVar[int] = ResponseType.ON_AVAILABLE_IMAGE
     image_correlation_id: wire.I64
@@ -70,7 +70,7 @@ class OnAvailableImage(Response):
 
 @frozen
 class OnPublicationReady(Response):
-    """A publication can be written: its log and its limit counter.
+    """A response that announces a writable publication, with its log and its limit counter.
 
     ``original_registration_id`` differs from the command's id if the publication is shared.
     """
@@ -87,7 +87,7 @@ class OnPublicationReady(Response):
 
 @frozen
 class OnExclusivePublicationReady(OnPublicationReady):
-    """Like `OnPublicationReady`, for an exclusive publication."""
+    """A response like `OnPublicationReady`, for an exclusive publication."""
 
     TYPE: ClassVar[int] = ResponseType.ON_EXCLUSIVE_PUBLICATION_READY
 
@@ -109,7 +109,7 @@ class OnUnavailableImage(Response):
 
 @frozen
 class OnSubscriptionReady(Response):
-    """A subscription exists; ``channel_status_id`` is -1 for IPC."""
+    """A response that announces a subscription. ``channel_status_id`` is -1 for IPC."""
 
     TYPE: ClassVar[int] = ResponseType.ON_SUBSCRIPTION_READY
     correlation_id: wire.I64
@@ -118,7 +118,10 @@ class OnSubscriptionReady(Response):
 
 @frozen
 class OnCounterReady(Response):
-    """A counter was allocated. For a client's heartbeat counter, the correlation id is the client id."""
+    """A response that announces an allocated counter.
+
+    For a client's heartbeat counter, the correlation id is the client id.
+    """
 
     TYPE: ClassVar[int] = ResponseType.ON_COUNTER_READY
     correlation_id: wire.I64
@@ -147,7 +150,7 @@ class OnStaticCounter(Response):
 
 @frozen
 class OnPublicationError(Response):
-    """A receiver rejected a publication's stream."""
+    """A response that reports that a receiver rejected a publication's stream."""
 
     TYPE: ClassVar[int] = ResponseType.ON_PUBLICATION_ERROR
     registration_id: wire.I64
@@ -164,12 +167,12 @@ class OnPublicationError(Response):
 
     @property
     def code(self) -> ErrorCode:
-        """The error code; UNKNOWN for numbers of other versions."""
+        """The error code; UNKNOWN for a number from another version."""
         return ErrorCode(self.error_code)
 
     @property
     def source(self) -> str:
-        """The receiver as ``ip:port`` or ``[v6]:port``; empty if the record names no address."""
+        """The receiver as ``ip:port`` or ``[v6]:port``; empty if the record contains no address."""
         if self.address_type == ADDRESS_IPV4:
             return f"{IPv4Address(self.source_address[:4])}:{self.source_port}"
         if self.address_type == ADDRESS_IPV6:
@@ -205,7 +208,7 @@ RESPONSES: dict[int, type[Response]] = {
 
 
 def decode_response(type_id: int, payload: bytes | memoryview) -> Response | None:
-    """Decode a record of the to-clients buffer; None for an unknown type, which a newer driver may send.
+    """Decode a record of the to-clients buffer. Return None for an unknown type, which a newer driver may send.
 
     Raises RemoteProtocolError (code 7) for a malformed record.
     """

@@ -1,6 +1,6 @@
-"""Records as dataclasses whose fields are the layout: ``stream_id: I32`` is a little-endian int32.
+"""Records as dataclasses whose fields define the layout: ``stream_id: I32`` is a little-endian int32.
 
-Texts and byte strings have an int32 length before them. They are UTF-8 with undecodable bytes preserved, as in file names.
+An int32 length precedes each text and byte string. Texts are UTF-8 and, like file names, preserve undecodable bytes.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from mainstem.errors import LocalProtocolError, RemoteProtocolError
 
 MALFORMED_COMMAND = 7  # the error code of docs/protocols/aeron.md, 6.1 for a record that cannot be read
 
-# Anything longer than this is not a text that either side writes; a URI or a path stays below 4096 bytes.
+# Neither side writes a longer text; a URI or a path stays below 4096 bytes.
 MAX_TEXT_LENGTH = 4095
-# A channel of any length that a command may have: one that is too long for a URI is refused with a response, as any wrong one.
+# A command may carry a channel that is too long for a URI, so that the driver can refuse it with a response like any invalid one.
 MAX_CHANNEL_LENGTH = 65535
 
 
@@ -24,7 +24,7 @@ class Fixed(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """Bytes with an int32 length before them. ``align`` aligns the next field, relative to the record.
+    """Bytes after an int32 length. ``align`` aligns the next field, relative to the record.
 
     More than ``limit`` bytes make a record malformed, or are dropped if ``truncates`` is set.
     """
@@ -49,7 +49,7 @@ _LENGTH = struct.Struct("<i")
 
 @frozen
 class Message:
-    """A record: ``TYPE`` is its type id. Records shorter than ``MIN_LENGTH``, which the driver requires, are padded."""
+    """A record, whose type id is ``TYPE``. Records shorter than ``MIN_LENGTH``, which the driver requires, are padded."""
 
     TYPE: ClassVar[int]
     MIN_LENGTH: ClassVar[int] = 0
@@ -113,7 +113,7 @@ _LAYOUTS: dict[type[Any], tuple[tuple[str, Fixed | Counted, bool], ...]] = {}
 
 
 def _layout(cls: type[Any]) -> tuple[tuple[str, Fixed | Counted, bool], ...]:
-    """Name, kind, and whether the field may be absent: only the last one, if it has a default."""
+    """Return the name and kind of each field, and whether it may be absent. Only a last field with a default may be absent."""
     if cls not in _LAYOUTS:
         hints = get_type_hints(cls, include_extras=True)
         declared = fields_of(cls)

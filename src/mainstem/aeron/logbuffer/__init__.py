@@ -1,4 +1,4 @@
-"""Private: log buffers (three terms and a metadata section), shared by a publisher, the driver and its subscribers."""
+"""Private: log buffers (three terms and a metadata section) that a publisher, the driver and its subscribers share."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The arithmetic of log buffers: positions, term ids, offsets, partitions, frames, raw tails.
 
-A position counts bytes from the start of the stream: ``(term count << bits) + term offset``. A term id is an int32 that starts
-anywhere and wraps; the term count, its distance from the initial term id, does not. A stream ends after 2**31 terms.
+A position is a number of bytes since the start of the stream: ``(term count << bits) + term offset``. A term id is an int32 with an
+arbitrary initial value, and it wraps; the term count, its distance from the initial term id, does not. A stream ends after 2**31
+terms.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def align_frame(length: int) -> int:
 
 
 def framed_length(length: int, max_payload_length: int) -> int:
-    """The bytes that a message takes in a term, in frames of at most ``max_payload_length``."""
+    """Return how many bytes of a term a message occupies, in frames with at most ``max_payload_length`` bytes each."""
     full, rest = divmod(length, max_payload_length)
     last = align_frame(rest + layout.DATA_HEADER_LENGTH) if rest or not full else 0
     return full * align_frame(max_payload_length + layout.DATA_HEADER_LENGTH) + last
@@ -47,27 +48,27 @@ def check_page_size(page_size: int) -> None:
 
 
 def log_length(term_length: int, page_size: int = 4096) -> int:
-    """The length of a log file: three terms and the metadata, in whole pages."""
+    """Return the length of a log file: three terms and the metadata, in whole pages."""
     return align(layout.PARTITION_COUNT * term_length + layout.LOG_METADATA_LENGTH, page_size)
 
 
 def max_message_length(term_length: int) -> int:
-    """The longest message: an eighth of a term, at most 16 MiB."""
+    """Return the length of the longest message: an eighth of a term, at most 16 MiB."""
     return min(term_length // 8, layout.MAX_MESSAGE_LENGTH)
 
 
 def max_position(term_length: int) -> int:
-    """Where a stream ends: after 2**31 terms."""
+    """Return the position at which a stream ends, after 2**31 terms."""
     return term_length << 31
 
 
 def position_bits(term_length: int) -> int:
-    """log2(term length): the shift between term count and position."""
+    """Return log2(term length), which is the shift between term count and position."""
     return term_length.bit_length() - 1
 
 
 def term_count_of(term_id: int, initial_term_id: int) -> int:
-    """How many terms ``term_id`` is after the initial one, wrapping at 32 bits."""
+    """Return how many terms ``term_id`` is after the initial one. Term ids wrap at 32 bits."""
     return wrap_i32(term_id - initial_term_id)
 
 
@@ -84,12 +85,12 @@ def term_offset_at(position: int, bits: int) -> int:
 
 
 def partition_index(position: int, bits: int) -> int:
-    """Which of the log's three terms holds ``position``."""
+    """Return the index of the term (of the log's three) that contains ``position``."""
     return (position >> bits) % layout.PARTITION_COUNT
 
 
 def raw_tail(term_id: int, term_offset: int) -> int:
-    """A tail counter: the term id in the high half, the offset in the low half, as a signed int64."""
+    """Return a tail counter: a signed int64 with the term id in the upper half and the offset in the lower half."""
     return (wrap_i32(term_id) << 32) | term_offset
 
 
@@ -98,5 +99,5 @@ def tail_term_id(raw: int) -> int:
 
 
 def tail_offset(raw: int, term_length: int) -> int:
-    """The offset of a tail counter, clamped: claims that met the end of the term have moved it beyond."""
+    """Return the offset of a tail counter, limited to the term length, because claims at a term's end move the tail past it."""
     return min(raw & 0xFFFF_FFFF, term_length)

@@ -1,4 +1,4 @@
-"""A log buffer file: its constant metadata, and the fields that both sides read and change."""
+"""A log buffer file: its constant metadata, and the fields that publisher, driver and subscribers read and change."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class LogType(IntEnum):
 class LogParameters:
     """The constant part of a log's metadata.
 
-    ``start_term_id`` and ``start_term_offset`` are where the stream begins, if not at the start of the initial term. Lengths are
-    in bytes, durations in nanoseconds.
+    The stream begins at ``start_term_id`` and ``start_term_offset``, if not at the start of the initial term. Lengths are in bytes,
+    durations in nanoseconds.
     """
 
     correlation_id: int
@@ -114,10 +114,10 @@ _U8_FIELDS = (
 
 
 class LogBuffers:
-    """The metadata of a log over the memory of the whole file. Raises ConfigurationError if it is not a log.
+    """The metadata of a log, as a view of the whole file's memory. Raises ConfigurationError if the file is not a log.
 
-    Terms start at 0, ``term_length`` and twice that in ``buffer``, the metadata at ``metadata_offset``. Compiled code uses
-    ``buffer`` directly.
+    In ``buffer``, the terms start at 0, ``term_length`` and twice ``term_length``, and the metadata at ``metadata_offset``.
+    Compiled code uses ``buffer`` directly.
     """
 
     __slots__ = (
@@ -177,12 +177,12 @@ class LogBuffers:
         return cls(buffer)
 
     def raw_tail(self, index: int) -> int:
-        """The tail counter of a partition (acquire)."""
+        """Return the tail counter of a partition (acquire)."""
         return self.buffer.get_i64_acquire(self.metadata_offset + layout.LOG_TAIL_COUNTERS_OFFSET + 8 * index)
 
     @property
     def active_term_count(self) -> int:
-        """How many terms precede the current one (acquire)."""
+        """The number of terms before the current one (acquire)."""
         return self.buffer.get_i32_acquire(self.metadata_offset + layout.LOG_ACTIVE_TERM_COUNT_OFFSET)
 
     @property
@@ -193,7 +193,7 @@ class LogBuffers:
 
     @property
     def end_of_stream_position(self) -> int:
-        """Where the stream ends; 2**63 - 1 while unknown."""
+        """The position at which the stream ends; 2**63 - 1 while unknown."""
         return self.buffer.get_i64_acquire(self.metadata_offset + layout.LOG_END_OF_STREAM_POSITION_OFFSET)
 
     @end_of_stream_position.setter
@@ -225,7 +225,7 @@ class LogBuffers:
         self.buffer.put_u8(self.metadata_offset + layout.LOG_IS_PUBLICATION_REVOKED_OFFSET, int(revoked))
 
     def read_parameters(self) -> LogParameters:
-        """The metadata as passed to ``create``, except where the stream began."""
+        """Return the metadata that was passed to ``create``, except for the start of the stream."""
         buffer, meta = self.buffer, self.metadata_offset
         values: dict[str, int | bool] = {name: buffer.get_i32(meta + offset) for offset, name in _I32_FIELDS}
         values |= {name: buffer.get_i64(meta + offset) for offset, name in _I64_FIELDS}
@@ -253,7 +253,7 @@ def _write_tails(buffer: AtomicBuffer, meta: int, parameters: LogParameters) -> 
     first = initial if parameters.start_term_id is None else parameters.start_term_id
     count = descriptor.term_count_of(first, initial)
     for i in range(layout.PARTITION_COUNT):
-        # A partition that is not in use yet carries the id that its term would have had one round earlier.
+        # A partition that has not been used yet has the id that its term would have had one rotation earlier.
         raw = descriptor.raw_tail(first + i - 3, 0) if i else descriptor.raw_tail(first, parameters.start_term_offset)
         index = (count + i) % layout.PARTITION_COUNT
         buffer.put_i64(meta + layout.LOG_TAIL_COUNTERS_OFFSET + 8 * index, raw)

@@ -1,1 +1,1 @@
-"""Private: Aeron's frames on the wire, sans I/O. ``layouts`` is the table, ``frames`` the codec."""
+"""Private: Aeron's frames on the wire, without I/O. ``layouts`` is the table, ``frames`` the codec."""

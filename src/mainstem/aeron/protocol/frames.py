@@ -2,27 +2,27 @@
 
 Theory of operation
 -------------------
-A datagram holds one control frame, or DATA and PAD frames of one stream back to back. Every frame begins with the same 8 bytes:
-length, version, flags, type. ``layouts.LAYOUTS`` has the fields of each type; the offsets come from ``_core/layout.py``, which
-the compiled paths use too.
+A datagram contains either one control frame, or DATA and PAD frames of one stream back to back. Every frame begins with the same
+8 bytes: length, version, flags, type. ``layouts.LAYOUTS`` has the fields of each type. The offsets come from ``_core/layout.py``,
+which the compiled paths also use.
 
-The compiled paths (``_core/driver/send_path``, ``receive_path``; for captures ``_core/capture/aeron_frames``) read every
-datagram in place, check it, count malformed ones, and handle DATA, NAK and ordinary status messages themselves. This module
-reads and writes the rare frames that they hand to Python, frames that Python sends (requests for a SETUP, ERR, RTTM,
-RSP_SETUP), the resolver's RES frames, and the event log's text of any datagram. Both accept the same datagrams and read the
-same fields; ``tests/unit/aeron/protocol/test_compiled_agrees.py`` compares them and lists the deliberate differences.
+The compiled paths (``_core/driver/send_path``, ``receive_path``; for captures ``_core/capture/aeron_frames``) read every datagram
+in place, check it, count malformed ones, and handle DATA, NAK and ordinary status messages themselves. This module reads and writes
+the rare frames that they pass to Python, the frames that Python sends (requests for a SETUP, ERR, RTTM, RSP_SETUP), the resolver's
+RES frames, and the event log's text of any datagram. Both accept the same datagrams and read the same fields.
+``tests/unit/aeron/protocol/test_compiled_agrees.py`` compares them and lists the deliberate differences.
 
 There are three steps, which callers combine:
 
-- ``read`` unpacks fields and only checks that the bytes are there. It is for frames that a compiled path has checked already
-  (and may have truncated to 1088 bytes), and for the event log.
-- ``decode`` and ``decode_datagram`` check all that can be checked without knowing the stream, then read. They raise
+- ``read`` unpacks fields and only checks that the bytes exist. It is for frames that a compiled path has already checked (and may
+  have truncated to 1088 bytes), and for the event log.
+- ``decode`` and ``decode_datagram`` check everything that can be checked without knowing the stream, then read. They raise
   RemoteProtocolError, whose ``rule`` names the broken rule.
 - ``check`` compares the values with the stream's term length and first term.
 
-Frames are immutable. ``encode`` of a decoded frame returns the same bytes if they were canonical: no options after a status
-message, no bytes after the frame. Lengths and offsets are in bytes. Text is UTF-8. Invalid UTF-8 is replaced in an ERR text,
-which is for people, and kept in a RES name, which is passed on to other drivers.
+Frames are immutable. If a frame was canonical (no options after a status message, no bytes after the frame), ``encode`` of the
+decoded frame returns the same bytes. Lengths and offsets are in bytes. Text is UTF-8. Invalid UTF-8 is replaced in the text of an
+ERR frame, which is for people, and preserved in the name of a RES frame, which is forwarded to other drivers.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def align(length: int) -> int:
 
 
 def before_beginning(term_id: int, initial_term_id: int) -> bool:
-    """Whether a term is before the stream's first, wrapping at 32 bits."""
+    """Return whether a term is before the stream's first term. Term ids wrap at 32 bits."""
     return bool((term_id - initial_term_id) & 0x80000000)
 
 
@@ -68,7 +68,7 @@ def protocol_error(rule: str, message: str) -> RemoteProtocolError:
 
 
 def check_header(frame: Bytes) -> Header:
-    """Return a frame's header. Raises RemoteProtocolError if it breaks a rule of every frame."""
+    """Return a frame's header. Raises RemoteProtocolError if it breaks a rule that applies to every frame."""
     if len(frame) < HEADER_LENGTH:
         raise protocol_error("datagram length", f"{len(frame)} bytes are fewer than a frame header's {HEADER_LENGTH}")
     header = Header.read(frame)
@@ -80,7 +80,7 @@ def check_header(frame: Bytes) -> Header:
 
 
 def check_range(term_offset: int, length: int, term_length: int, rule: str) -> None:
-    """Raise RemoteProtocolError unless ``length`` bytes from an aligned offset are in a term."""
+    """Raise RemoteProtocolError unless the offset is aligned and the ``length`` bytes from there are within a term."""
     if not 0 <= term_offset < term_length:
         raise protocol_error(rule, f"term offset {term_offset} is not in a term of {term_length}")
     if term_offset & UNALIGNED:
@@ -90,7 +90,7 @@ def check_range(term_offset: int, length: int, term_length: int, rule: str) -> N
 
 
 def check_term(term_id: int, initial_term_id: int | None, rule: str) -> None:
-    """Raise RemoteProtocolError if a term is before the stream's first, if known."""
+    """Raise RemoteProtocolError if a term is before the stream's first term. Pass None if the first term is unknown."""
     if initial_term_id is not None and before_beginning(term_id, initial_term_id):
         raise protocol_error(rule, f"term {term_id} is before the initial term {initial_term_id}")
 
@@ -105,7 +105,7 @@ class Frame:
         return cls(flags=frame[layout.FRAME_FLAGS_OFFSET], **LAYOUTS[cls.type].read(frame))
 
     def pack(self, frame_length: int, *, flags: int | None = None, **values: int) -> bytes:
-        """The header and fixed part; ``values`` fill fields that are not attributes.
+        """Return the header and fixed part as bytes. ``values`` are the fields that are not attributes.
 
         Raises LocalProtocolError if a value does not fit its field.
         """
@@ -120,7 +120,7 @@ class Frame:
 
 @frozen
 class StreamFrame(Frame):
-    """A frame with its place in a stream (docs/protocols/aeron.md, 13.1)."""
+    """A frame with a position in a stream (docs/protocols/aeron.md, 13.1)."""
 
     session_id: int
     stream_id: int
@@ -131,14 +131,14 @@ class StreamFrame(Frame):
 
     @property
     def aligned_length(self) -> int:
-        """How far the frame moves the stream."""
+        """How many bytes the frame advances the stream."""
         raise NotImplementedError
 
     def encode(self) -> bytes:
         raise NotImplementedError
 
     def check(self, term_length: int) -> None:
-        """Raise RemoteProtocolError unless the frame is in a term of that length."""
+        """Raise RemoteProtocolError unless the frame is within a term of this length."""
         check_range(self.term_offset, self.aligned_length, term_length, "term range")
 
 
@@ -156,13 +156,13 @@ class Data(StreamFrame):
         return align(self.frame_length)
 
     def encode(self) -> bytes:
-        """The bytes on the wire, padded with zeros to a multiple of 32."""
+        """Return the bytes on the wire, padded with zeros to a multiple of 32."""
         return (self.pack(self.frame_length) + self.payload).ljust(self.aligned_length, b"\0")
 
 
 @frozen
 class Pad(StreamFrame):
-    """A range of the term without messages; only its header is sent."""
+    """A range of the term without messages. Only its header is sent."""
 
     type: ClassVar[FrameType] = FrameType.PAD
     frame_length: int
@@ -172,7 +172,7 @@ class Pad(StreamFrame):
         return align(self.frame_length)
 
     def encode(self) -> bytes:
-        """The 32 bytes of the header. Raises LocalProtocolError if the length is smaller."""
+        """Return the 32 bytes of the header. Raises LocalProtocolError if the frame's length is smaller."""
         if self.frame_length < layout.DATA_HEADER_LENGTH:
             raise LocalProtocolError(f"padding of {self.frame_length} bytes is below 32", rule="frame length")
         return self.pack(self.frame_length)
@@ -180,7 +180,7 @@ class Pad(StreamFrame):
 
 @frozen
 class Heartbeat(StreamFrame):
-    """The position of a sender without data: a frame of length 0, alone in its datagram."""
+    """The position of a sender that has no data: a frame of length 0, alone in its datagram."""
 
     type: ClassVar[FrameType] = FrameType.DATA
 
@@ -190,7 +190,7 @@ class Heartbeat(StreamFrame):
 
     @property
     def is_revoked(self) -> bool:
-        """Whether the publication was revoked, so that the rest of the stream will not come."""
+        """Whether the publication was revoked, which means that the rest of the stream will not arrive."""
         return bool(self.flags & layout.FLAG_REVOKED)
 
     @property
@@ -203,7 +203,7 @@ class Heartbeat(StreamFrame):
 
 @frozen
 class ControlFrame(Frame):
-    """A frame that is alone in its datagram."""
+    """A frame that is the only one in its datagram."""
 
     @classmethod
     def decode(cls, datagram: Bytes) -> Self:
@@ -228,7 +228,7 @@ class ControlFrame(Frame):
 
 @frozen
 class Nak(ControlFrame):
-    """A receiver requests ``length`` bytes of the term from ``term_offset``, headers and alignment included (13.3)."""
+    """A receiver's request for ``length`` bytes of the term from ``term_offset``, including headers and alignment (13.3)."""
 
     type: ClassVar[FrameType] = FrameType.NAK
     session_id: int
@@ -238,16 +238,16 @@ class Nak(ControlFrame):
     length: int
 
     def check(self, term_length: int, initial_term_id: int | None = None) -> None:
-        """Raise RemoteProtocolError unless the range is in a term of the stream."""
+        """Raise RemoteProtocolError unless the range is within a term of the stream."""
         check_range(self.term_offset, self.length, term_length, "NAK range")
         check_term(self.term_id, initial_term_id, "NAK range")
 
 
 @frozen
 class StatusMessage(ControlFrame):
-    """A receiver's consumed position and the window after it (13.4).
+    """A receiver's consumption position and the window after it (13.4).
 
-    With SM_FLAG_SEND_SETUP it requests a SETUP, and term and window are zero. ``group_tag`` may be None; options after it are
+    With SM_FLAG_SEND_SETUP it requests a SETUP, and the term and window are zero. ``group_tag`` can be None. Options after it are
     skipped.
     """
 
@@ -270,7 +270,7 @@ class StatusMessage(ControlFrame):
 
     @staticmethod
     def options_length(frame: Bytes) -> int:
-        """The bytes of a status message after its fixed part: 8 for a group tag."""
+        """Return how many bytes follow the fixed part of a status message: 8 for a group tag."""
         return min(Header.read(frame).frame_length, len(frame)) - layout.SM_LENGTH
 
     @classmethod
@@ -283,7 +283,7 @@ class StatusMessage(ControlFrame):
         )
 
     def encode(self) -> bytes:
-        """The 36 bytes, or 44 with a group tag."""
+        """Return the 36 bytes, or 44 with a group tag."""
         if self.group_tag is None:
             return self.pack(layout.SM_LENGTH)
         try:
@@ -294,7 +294,7 @@ class StatusMessage(ControlFrame):
 
     @classmethod
     def check_bytes(cls, datagram: Bytes, header: Header) -> None:  # noqa: ARG003
-        """Check what must hold in a term of any length."""
+        """Check the rules that apply regardless of the term length. Raises RemoteProtocolError."""
         values = LAYOUTS[FrameType.STATUS_MESSAGE].read(datagram)
         offset, window = values["consumption_term_offset"], values["receiver_window"]
         if offset < 0 or offset & UNALIGNED:
@@ -303,7 +303,7 @@ class StatusMessage(ControlFrame):
             raise protocol_error("SM window", f"{window} is negative")
 
     def check(self, term_length: int, initial_term_id: int | None = None) -> None:
-        """Raise RemoteProtocolError if position or window are impossible in the stream. A SETUP request has none and passes."""
+        """Raise RemoteProtocolError if position or window is impossible in the stream. A SETUP request has neither and passes."""
         if self.requests_setup:
             return
         check_range(self.consumption_term_offset, 0, term_length, "SM position")
@@ -314,7 +314,7 @@ class StatusMessage(ControlFrame):
 
 @frozen
 class ErrorFrame(ControlFrame):
-    """A receiver refuses the stream (13.5), with a code (13 for a rejected image) and a text. ``group_tag`` may be None."""
+    """A receiver's refusal of the stream (13.5), with a code (13 for a rejected image) and a text. ``group_tag`` can be None."""
 
     type: ClassVar[FrameType] = FrameType.ERROR
     session_id: int
@@ -326,7 +326,7 @@ class ErrorFrame(ControlFrame):
 
     @staticmethod
     def cut(text: str) -> str:
-        """The longest prefix of a text that fits the frame as UTF-8."""
+        """Return the longest prefix of a text that fits in the frame as UTF-8."""
         return text.encode("utf-8", "surrogateescape")[: layout.ERR_MAX_TEXT_LENGTH].decode(errors="ignore")
 
     @classmethod
@@ -339,7 +339,7 @@ class ErrorFrame(ControlFrame):
 
     @classmethod
     def read(cls, frame: Bytes) -> Self:
-        """The ERR frame in checked bytes; a text that exceeds them is truncated."""
+        """Read an ERR frame from bytes that have been checked. A text that extends beyond them is truncated."""
         values = LAYOUTS[cls.type].read(frame)
         flags, tag = frame[layout.FRAME_FLAGS_OFFSET], values.pop("group_tag")
         end = layout.ERR_TEXT_OFFSET + max(0, values.pop("text_length"))
@@ -347,7 +347,7 @@ class ErrorFrame(ControlFrame):
         return cls(flags=flags, group_tag=tag if flags & layout.ERR_FLAG_GROUP_TAG else None, text=text, **values)
 
     def encode(self) -> bytes:
-        """The 40 bytes and the text. Raises LocalProtocolError if it has more than 1023 bytes."""
+        """Return the 40 bytes and the text. Raises LocalProtocolError if the text has more than 1023 bytes."""
         data = self.text.encode()
         if len(data) > layout.ERR_MAX_TEXT_LENGTH:
             limit = layout.ERR_MAX_TEXT_LENGTH
@@ -364,7 +364,7 @@ class ErrorFrame(ControlFrame):
 
 @frozen
 class Setup(ControlFrame):
-    """A sender describes its stream and where it is now (13.2); ``ttl`` is 0 for unicast."""
+    """A sender's description of its stream and its current position in it (13.2). ``ttl`` is 0 for unicast."""
 
     type: ClassVar[FrameType] = FrameType.SETUP
     session_id: int
@@ -386,7 +386,7 @@ class Setup(ControlFrame):
         return bool(self.flags & layout.SETUP_FLAG_GROUP)
 
     def check(self) -> None:
-        """Raise RemoteProtocolError if no image can be made of these values."""
+        """Raise RemoteProtocolError if no image can be created from these values."""
         length = self.term_length
         if not layout.TERM_MIN_LENGTH <= length <= layout.TERM_MAX_LENGTH or length & (length - 1):
             raise protocol_error("SETUP term length", f"{length} is not a power of two from 64 KiB to 1 GiB")
@@ -398,7 +398,7 @@ class Setup(ControlFrame):
 
 @frozen
 class ResponseSetup(ControlFrame):
-    """A receiver names the session of the response stream (13.7); session and stream are the request's."""
+    """A receiver's announcement of the response stream's session (13.7). The session and stream are those of the request."""
 
     type: ClassVar[FrameType] = FrameType.RESPONSE_SETUP
     session_id: int
@@ -410,7 +410,7 @@ class ResponseSetup(ControlFrame):
 class Rttm(ControlFrame):
     """A round-trip measurement, in either direction (13.6).
 
-    ``echo_timestamp`` is the requester's clock and ``reception_delta`` the responder's delay, in nanoseconds.
+    ``echo_timestamp`` is from the requester's clock, and ``reception_delta`` is the responder's delay, in nanoseconds.
     """
 
     type: ClassVar[FrameType] = FrameType.RTTM
@@ -430,7 +430,7 @@ class Rttm(ControlFrame):
 
 @frozen
 class ResolutionEntry:
-    """A driver's name, address and port, and its age in milliseconds; ``is_self`` marks the sender's own entry."""
+    """A driver's name, address, port and age in milliseconds. ``is_self`` marks the sender's own entry."""
 
     name: str
     address: IPv4Address | IPv6Address
@@ -439,7 +439,7 @@ class ResolutionEntry:
     is_self: bool = False
 
     def encode(self) -> bytes:
-        """The entry, padded to a multiple of 8. Raises LocalProtocolError if the name is too long."""
+        """Return the entry's bytes, padded to a multiple of 8. Raises LocalProtocolError if the name is too long."""
         name = self.name.encode("utf-8", "surrogateescape")
         if len(name) > MAX_NAME_LENGTH:
             raise LocalProtocolError(f"RES: name of {len(name)} bytes exceeds {MAX_NAME_LENGTH}", rule="RES name")
@@ -453,7 +453,7 @@ class ResolutionEntry:
 
     @classmethod
     def decode(cls, datagram: Bytes, at: int, end: int) -> tuple[ResolutionEntry, int]:
-        """The entry at an offset, and where the next one begins. Raises RemoteProtocolError if it exceeds ``end``."""
+        """Return the entry at an offset and the offset of the next one. Raises RemoteProtocolError if it extends beyond ``end``."""
         if at + _ENTRY.size > end:
             raise protocol_error("RES entry", f"{end - at} bytes are left for an entry")
         kind, flags, port, age_ms = _ENTRY.unpack_from(datagram, at)
@@ -477,7 +477,7 @@ class ResolutionEntry:
 
 @frozen
 class Resolution(ControlFrame):
-    """Names and addresses of drivers (13.8), sent to the resolver's own socket."""
+    """Names and addresses of drivers (13.8). These frames go to the resolver's own socket."""
 
     type: ClassVar[FrameType] = FrameType.RESOLUTION
     entries: tuple[ResolutionEntry, ...]
@@ -502,9 +502,9 @@ CONTROL_FRAMES: Mapping[int, type[ControlFrame]] = {
 
 
 def decode_datagram(datagram: Bytes) -> list[Frame]:
-    """The frames of a datagram, in order.
+    """Return the frames of a datagram, in order.
 
-    Raises RemoteProtocolError, whose ``rule`` names the broken rule. Each frame's ``check`` covers rules that depend on the
+    Raises RemoteProtocolError, whose ``rule`` names the broken rule. Each frame's ``check`` covers the rules that depend on the
     stream.
     """
     header = check_header(datagram)
@@ -517,7 +517,7 @@ def decode_datagram(datagram: Bytes) -> list[Frame]:
 
 
 def _decode_stream_frames(datagram: Bytes) -> list[StreamFrame]:
-    """The frames of a datagram that begins with DATA or PAD: contiguous, and of one stream."""
+    """Return the frames of a datagram that begins with DATA or PAD. They must be contiguous and belong to one stream."""
     if len(datagram) < layout.DATA_HEADER_LENGTH or len(datagram) & UNALIGNED:
         raise protocol_error("datagram length", f"{len(datagram)} bytes are not a multiple of 32 and at least 32")
     frames: list[StreamFrame] = []
@@ -534,7 +534,7 @@ def _decode_stream_frames(datagram: Bytes) -> list[StreamFrame]:
 
 
 def _decode_stream_frame(rest: memoryview, *, is_first: bool) -> StreamFrame:
-    """The first frame in the rest of a datagram, whose length is a multiple of 32."""
+    """Return the first frame in the rest of a datagram. The rest's length is a multiple of 32."""
     header = check_header(rest)
     if header.type not in (FrameType.DATA, FrameType.PAD):
         raise protocol_error("frame type", f"{header.type:#x} is among DATA and PAD")

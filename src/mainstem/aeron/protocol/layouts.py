@@ -1,6 +1,6 @@
 """The layouts of Aeron's frames: types, names, lengths and fields (docs/protocols/aeron.md, 13).
 
-The numbers are those of ``_core/layout.py``, which the compiled paths use.
+The numbers are those in ``_core/layout.py``, which the compiled paths use.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HEADER = Struct("<iBBH")
 
 
 class FrameType(IntEnum):
-    """The frame types. Those of ATS and the extension are reserved and refused."""
+    """The frame types. Those of ATS and the extension are reserved, and such frames are refused."""
 
     PAD = layout.TYPE_PAD
     DATA = layout.TYPE_DATA
@@ -48,12 +48,12 @@ class FrameLayout(NamedTuple):
     struct: Struct
 
     def read(self, frame: Bytes) -> dict[str, int]:
-        """The fields of a frame of at least ``length`` bytes."""
+        """Return the fields of a frame of at least ``length`` bytes."""
         return dict(zip(self.fields, self.struct.unpack_from(frame), strict=True))
 
 
 def _layout(name: str, length: int, /, **fields: tuple[int, str]) -> FrameLayout:
-    """Make a layout from offsets and formats; gaps are skipped."""
+    """Create a layout from offsets and formats. Gaps are skipped."""
     form, end = "<", 0
     for offset, code in fields.values():
         form += f"{offset - end}x{code}"
@@ -152,9 +152,9 @@ class Header(NamedTuple):
 
     @classmethod
     def read(cls, frame: Bytes) -> Header:
-        """The unchecked header of a frame of 8 bytes or more."""
+        """Return the header of a frame of 8 bytes or more, without checking it."""
         return cls(*_HEADER.unpack_from(frame))
 
     def encode(self) -> bytes:
-        """The 8 bytes. Raises struct.error if a value does not fit."""
+        """Return the 8 bytes. Raises struct.error if a value does not fit."""
         return _HEADER.pack(*self)

@@ -1,4 +1,4 @@
-"""Private: what the operator's commands compute from any driver's directory.
+"""Private: the computations behind the operator's commands, which work on any driver's directory.
 
-``reading`` takes snapshots; everything else computes on snapshots and needs no process.
+``reading`` takes snapshots. Everything else computes on snapshots and does not need a running process.
 """

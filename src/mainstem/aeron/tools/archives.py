@@ -1,7 +1,8 @@
-"""What the counters of a driver's directory say of the archives on it: recordings, replays, clients, writes.
+"""The archives that use a driver, according to its counters: recordings, replays, clients and writes.
 
-An archive's counters have its id. A recording position has the session and the stream that are recorded, and the owner of the
-subscription. Replays have no counters: what an archive publishes is a replay if its channel says where the log begins.
+The counters of an archive contain the archive's id. A recording position has the session and stream that the archive records, and
+its owner is the client with the subscription. There are no counters for replays: a publication of an archive is a replay if its
+channel specifies where the log begins.
 """
 
 from __future__ import annotations
@@ -19,14 +20,18 @@ if TYPE_CHECKING:
 
 _WITH_ARCHIVE_ID = range(ArchiveCounterType.RECORDING_POSITION, ArchiveCounterType.CONTROL_SESSION + 1)
 _ID = struct.Struct("<q")
-# Of a recording position's key: behind the ids of recording and session the length of an address, and that.
+# In the key of a recording position, the ids of recording and session are followed by the length of an address and the address.
 _ADDRESS_LENGTH_OFFSET, _ADDRESS_OFFSET = 12, 16
 _REPLAY_PARAMETERS = ("init-term-id=", "term-id=", "term-offset=")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveRecording:
-    """A recording that an archive makes of a stream. Times are in ns, of all that its recorder wrote; 0 if it counts none."""
+    """A recording that an archive is making of a stream.
+
+    The write counts and times cover everything that the archive's recorder wrote. They are 0 if the archive does not count them.
+    Times are in nanoseconds.
+    """
 
     archive_id: int
     recording_id: int
@@ -42,7 +47,7 @@ class ActiveRecording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveState:
-    """What an archive does: active recordings and replays, connected clients; and its errors so far."""
+    """The state of an archive: active recordings and replays, connected clients, and the number of errors so far."""
 
     archive_id: int
     recordings: int = 0
@@ -53,7 +58,7 @@ class ArchiveState:
 
 
 def archive_id(counter: CounterSnapshot) -> int | None:
-    """Return the id of the archive that a counter belongs to; None for a counter of something else."""
+    """Return the id of the archive that a counter belongs to, or None if it does not belong to an archive."""
     if counter.type_id not in _WITH_ARCHIVE_ID:
         return None
     offset = 0
@@ -66,13 +71,13 @@ def archive_id(counter: CounterSnapshot) -> int | None:
 
 
 def archive_states(snapshot: Snapshot) -> tuple[ArchiveState, ...]:
-    """Return the archives that have counters in a driver's directory, by their ids."""
+    """Return the archives that have counters in a driver's directory, sorted by id."""
     values: dict[int, dict[int, int]] = {}
     for counter in snapshot.counters:
         own = archive_id(counter)
         if own is not None:
             of_archive = values.setdefault(own, {})
-            # Of the late cycles there is a counter for each agent.
+            # Each agent of an archive has its own counter of late cycles.
             of_archive[counter.type_id] = of_archive.get(counter.type_id, 0) + counter.value
     kinds = ArchiveCounterType
     return tuple(
@@ -90,13 +95,13 @@ def archive_states(snapshot: Snapshot) -> tuple[ArchiveState, ...]:
 
 
 class Archives:
-    """The recordings of a snapshot by owner and stream, and what archives publish."""
+    """The recordings of a snapshot by owner and stream, and the purposes of the archives' publications."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._recordings: dict[tuple[int, int, int], tuple[int, StreamKey, int]] = {}
         self._values: dict[tuple[int, int], int] = {}  # by archive and type
         self._by_owner: dict[int, int] = {}
-        self._clients: dict[int, CounterSnapshot] = {}  # of archives, by the publication of their responses
+        self._clients: dict[int, CounterSnapshot] = {}  # by the publication that carries the responses
         for counter in snapshot.counters:
             own = archive_id(counter)
             if own is None:
@@ -111,7 +116,7 @@ class Archives:
                 self._by_owner[counter.owner_id] = own
 
     def recording(self, owner_id: int, key: StreamKey) -> ActiveRecording | None:
-        """Return the recording that a client makes of a stream."""
+        """Return the recording that a client is making of a stream, or None."""
         found = self._recordings.get((owner_id, key.session_id, key.stream_id))
         if found is None:
             return None
@@ -126,7 +131,7 @@ class Archives:
         )
 
     def purpose(self, owner_id: int, key: StreamKey) -> str:
-        """Return what an archive publishes there: a replay, or its responses to a client. Empty if it is not known."""
+        """Return what an archive's publication is for: a replay, or responses to a client. Return an empty string if unknown."""
         own = self._by_owner.get(owner_id)
         if own is None:
             return ""

@@ -13,15 +13,15 @@ SENDER = "sender"
 RECEIVER = "receiver"
 SUBSCRIBER = "subscriber"
 SPY = "spy"
-RECORDING = "recording"  # of an archive; its id is the recording's
+RECORDING = "recording"  # made by an archive; the registration id is the recording's id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
     """One stage of a stream.
 
-    ``backlog`` are the bytes that the previous stage has and this one lacks; ``room`` the bytes that it may still advance before a
-    limit or window stops it. Both are in bytes, None if unknown.
+    ``backlog`` is how far this stage is behind the previous one. ``room`` is how far it can still advance before a limit or window
+    stops it. Both are in bytes, or None if unknown.
     """
 
     kind: str
@@ -33,9 +33,9 @@ class Stage:
 
 
 def stages(stream: Stream) -> tuple[Stage, ...]:
-    """The stages in the order in which a message passes them.
+    """Return the stages in the order in which a message passes through them.
 
-    A receiver's backlog (bytes sent but not put in order) is known only if sender and receiver share a driver.
+    A receiver's backlog (bytes sent but not yet in order) is known only if sender and receiver share a driver.
     """
     steps: list[Stage] = []
     publication = stream.publication

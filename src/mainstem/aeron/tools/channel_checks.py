@@ -1,10 +1,10 @@
-"""Checks of a channel before waiting for a driver: what every driver refuses is refused at once."""
+"""Checks of a channel before the client waits for a driver, so that a channel that every driver refuses fails at once."""
 
 from __future__ import annotations
 
 from mainstem.aeron.channel import ChannelUri, check_channel
 
-# The parameters that a driver reads of every such channel; what an unused parameter holds is not an error.
+# The parameters that a driver reads for every such channel. An invalid value of an unused parameter is not an error.
 OF_PUBLICATIONS = (
     "mtu",
     "term_length",

@@ -1,4 +1,4 @@
-"""Reduces several samples of a directory to one diagnosis per stream: why it is stalled, since when, and the evidence."""
+"""Reduce several samples of a directory to one diagnosis per stream: why it is stalled, since when, and the evidence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PUBLICATION = "publication"
 IMAGE = "image"
 ON_AND_OFF = "on and off"
-STALLED_SHARE = 4  # a stream that is stalled in a quarter of the samples is called stalled
+STALLED_SHARE = 4  # a stream that is stalled in a quarter of the samples or more counts as stalled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +39,9 @@ class Observation:
 class Diagnosis:
     """The diagnosis of one publication or image.
 
-    ``samples`` counts the samples in which each rule applied. ``since_ms`` (epoch) is the first sample from which the rule
-    applied to the end, the first one in which it applied if it came and went, or a recorded time; ``basis`` says which.
-    ``not_before_ms`` is when the log was created.
+    ``samples`` maps each rule to the number of samples in which it applied. ``since_ms`` (epoch) is the first sample of the final,
+    uninterrupted run in which the rule applied, or the first sample in which it applied if it came and went, or a recorded time;
+    ``basis`` says which. ``not_before_ms`` is when the log was created.
     """
 
     kind: str
@@ -72,9 +72,10 @@ class Diagnosis:
 
 
 def diagnose(snapshots: Sequence[Snapshot], losses: Sequence[LossEntry] = ()) -> tuple[Diagnosis, ...]:
-    """Diagnose each publication and image of the last snapshot from all snapshots, in order of time.
+    """Diagnose each publication and image of the last snapshot, using all snapshots in chronological order.
 
-    ``losses``, the loss report, dates gaps. One snapshot shows a full window or a missing receiver; two or more show movement.
+    ``losses`` is the loss report, which dates gaps. One snapshot can show a full window or a missing receiver; it takes two or more
+    to show movement.
     """
     observations: dict[tuple[str, int], list[Observation]] = {}
     latest: dict[tuple[str, int], Publication | Image] = {}

@@ -1,4 +1,4 @@
-"""Warnings about the whole driver, in addition to the diagnosis of streams."""
+"""Warnings about the driver as a whole, in addition to the diagnosis of streams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.error_log import ErrorObservation
     from mainstem.aeron.tools.snapshot import Snapshot
 
-# In the errors of a log buffer without room: the error's name, or the operating system's text.
+# Texts of the errors for a log buffer that found no space: the error's name, or the operating system's text.
 STORAGE_ERRORS = ("storage space", "storage_space", "no space left", "insufficient usable storage")
 
 _RISING = (
@@ -34,7 +34,7 @@ _RISING = (
 
 
 def driver_warnings(snapshots: Sequence[Snapshot], errors: Sequence[ErrorObservation] = ()) -> tuple[str, ...]:
-    """Warnings about the driver at the last sample, from all samples and the error log."""
+    """Return warnings about the driver as of the last sample, based on all samples and the error log."""
     first, last = snapshots[0], snapshots[-1]
     warnings = []
     if not last.is_driver_alive(DRIVER_TIMEOUT_MS):
@@ -92,6 +92,6 @@ def _channels(last: Snapshot) -> list[str]:
             and counter.registration_id not in with_image
             and not any(channel.startswith(image.key.channel) for image in images)
         ):
-            # Whose subscription it is now no counter shows: the one that opened the channel may have been closed since.
+            # No counter shows who has a subscription now: the one that opened the channel may have been closed since.
             warnings.append(f"no publication sends to {channel}, which is open for subscriptions")
     return warnings

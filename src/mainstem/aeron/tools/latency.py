@@ -9,7 +9,7 @@ SUB_BUCKETS = 64  # a value is exact to 1/64 of itself
 
 
 class LatencyHistogram:
-    """Counts durations to within 1/64, in a table of fixed size."""
+    """A histogram of durations, accurate to 1/64, in a table of fixed size."""
 
     def __init__(self) -> None:
         self._counts: dict[int, int] = {}
@@ -32,7 +32,7 @@ class LatencyHistogram:
         return self.total_ns / self.count if self.count else 0.0
 
     def percentile_ns(self, percent: float) -> int:
-        """The duration in nanoseconds that ``percent`` of all did not exceed: the upper end of its step."""
+        """Return the duration in nanoseconds that ``percent`` of all did not exceed, rounded up to the end of its bucket."""
         rank = max(1, -(-self.count * percent // 100))
         seen = 0
         for bucket in sorted(self._counts):
@@ -42,7 +42,7 @@ class LatencyHistogram:
         return self.max_ns
 
     def bars(self, width: int) -> list[tuple[int, int, int, str]]:
-        """(from ns, to ns, count, bar) for each doubling that occurred; the longest bar has ``width`` characters."""
+        """Return (from ns, to ns, count, bar) for each doubling in the observed range. The longest bar has ``width`` characters."""
         octaves: dict[int, int] = {}
         for bucket, count in self._counts.items():
             octave = max(1, _upper(bucket)).bit_length()
@@ -72,7 +72,7 @@ def _upper(bucket: int) -> int:
 
 @dataclass(slots=True)
 class RateMeter:
-    """Messages and bytes per second, for each step and in total."""
+    """A meter for messages and bytes per second, for each step and in total."""
 
     start_ns: int
     messages: int = 0
@@ -101,9 +101,9 @@ class RateMeter:
 
 @dataclass(slots=True)
 class Pacer:
-    """How many messages are due at a steady rate; a ``per_second`` of 0 is unlimited.
+    """A pacer that tells how many messages are due at a steady rate. If ``per_second`` is 0, the rate is unlimited.
 
-    After a stall, at most ``burst`` messages are made up for.
+    After a stall, it makes up for at most ``burst`` messages.
     """
 
     per_second: float

@@ -11,21 +11,21 @@ from mainstem._core import layout
 from mainstem.aeron.logbuffer import LogType, descriptor
 
 END_OF_STREAM_UNKNOWN = (1 << 63) - 1
-# statx(2), which Python's os module does not have.
+# For statx(2), which Python's os module does not have.
 AT_EMPTY_PATH = 0x1000
 STATX_BTIME = 0x800
 STATX_BTIME_OFFSET = 80
 STATX_LENGTH = 256
-BLOCK = 512  # the unit of st_blocks, whatever the file system's own is
+BLOCK = 512  # the unit of st_blocks on every file system
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogState:
-    """One log buffer at one moment. Lengths are in bytes.
+    """The state of one log buffer at one moment. Lengths are in bytes.
 
-    ``allocated`` is the file's storage; ``created_ms`` (epoch) is None if the file system doesn't record it.
-    ``next_frame_length`` is the length word at the requested position: positive for a whole frame, 0 for nothing yet, negative
-    for an unfinished claim; None without a position, or if it has left the log.
+    ``allocated`` is the storage that the file uses. ``created_ms`` (epoch) is None if the file system doesn't record it.
+    ``next_frame_length`` is the length word at the requested position: positive for a whole frame, 0 if there is nothing yet,
+    negative for an unfinished claim. It is None if no position was requested or the position is no longer in the log.
     """
 
     path: str
@@ -67,7 +67,7 @@ class LogState:
 
 
 def read_log_state(path: str, *, next_position: int | None = None) -> LogState | None:
-    """Read one file; None if it is gone, too short, or not a log buffer (yet)."""
+    """Read one file. Return None if it is gone, too short, or not a log buffer (yet)."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, PermissionError):
@@ -95,7 +95,7 @@ def read_log_state(path: str, *, next_position: int | None = None) -> LogState |
 
 
 def birth_ms(file: int, status: os.stat_result) -> int | None:
-    """When an open file was created (epoch), or None; its mtime moves with every store."""
+    """Return when an open file was created (epoch), or None. Its mtime is no substitute, because it changes with every store."""
     if (birth := getattr(status, "st_birthtime", None)) is not None:
         return int(birth * 1000)
     statx = getattr(ctypes.CDLL(None), "statx", None)
@@ -110,7 +110,7 @@ def birth_ms(file: int, status: os.stat_result) -> int | None:
 def parse_metadata(
     page: bytes, *, path: str = "", length: int = 0, allocated: int = 0, created_ms: int | None = None
 ) -> LogState | None:
-    """Parse the 4096 bytes of a log's metadata; None if they don't describe a log."""
+    """Parse the 4096 bytes of a log's metadata. Return None if they don't describe a log."""
 
     def i32(offset: int) -> int:
         return int(struct.unpack_from("<i", page, offset)[0])
@@ -154,7 +154,7 @@ def _frame_length_at(file: int, state: LogState, position: int) -> int | None:
     bits = descriptor.position_bits(state.term_length)
     count = position >> bits
     if not state.active_term_count - 1 <= count <= state.active_term_count:
-        return None  # cleaned, or not begun
+        return None  # cleaned, or not yet begun
     offset = descriptor.partition_index(position, bits) * state.term_length
     word = os.pread(file, 4, offset + descriptor.term_offset_at(position, bits))
     return int(struct.unpack("<i", word)[0]) if len(word) == 4 else None

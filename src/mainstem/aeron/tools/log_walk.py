@@ -1,4 +1,4 @@
-"""The frames of a log buffer file, read as its subscribers would, without mapping it.
+"""The frames of a log buffer file, read without mapping it, in the form in which subscribers see them.
 
 Reading a hole of a sparse file through a mapping would allocate storage for it; ``pread`` does not.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from mmap import mmap
 
-CHUNK = 1 << 20  # bytes read at once
+CHUNK = 1 << 20  # bytes per read
 _HEADER = struct.Struct("<iBBHiiiiq")
 _FLAG_LETTERS = (
     (layout.FLAG_BEGIN, "B"),
@@ -32,7 +32,7 @@ _TYPES = {layout.TYPE_PAD: "PAD", layout.TYPE_DATA: "DATA"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFrame:
-    """One frame. ``length`` includes the header and is negative for an uncommitted claim; ``position`` is where it begins."""
+    """A frame. ``length`` includes the header and is negative for an uncommitted claim. ``position`` is where the frame begins."""
 
     position: int
     partition: int
@@ -49,7 +49,7 @@ class LogFrame:
 
     @property
     def flag_letters(self) -> str:
-        """B begin, E end, S end of stream, R revoked; a dash for each unset flag."""
+        """Letters for the flags: B begin, E end, S end of stream, R revoked, and a dash for each flag that is not set."""
         return "".join(letter if self.flags & bit else "-" for bit, letter in _FLAG_LETTERS)
 
     @property
@@ -58,7 +58,7 @@ class LogFrame:
 
 
 def decode_frame(memory: bytes | mmap, offset: int, position: int, payload_limit: int) -> LogFrame:
-    """The frame at an offset of memory that has at least its header, with up to ``payload_limit`` bytes of its payload."""
+    """Decode the frame at an offset of memory that contains at least its header, with up to ``payload_limit`` bytes of payload."""
     length, version, flags, kind, term_offset, session_id, stream_id, term_id, reserved = _HEADER.unpack_from(
         memory, offset
     )
@@ -81,7 +81,7 @@ def decode_frame(memory: bytes | mmap, offset: int, position: int, payload_limit
 
 
 class LogFile:
-    """A log buffer file, open for reading. Raises ConfigurationError if it is not a log."""
+    """A log buffer file that is open for reading. Raises ConfigurationError if the file is not a log."""
 
     def __init__(self, path: str) -> None:
         state = read_log_state(path)
@@ -106,9 +106,10 @@ class LogFile:
         return tuple(i for count, i in sorted(used) if count >= 0)
 
     def frames(self, partition: int, *, payload_limit: int = 0) -> Iterator[LogFrame]:
-        """The frames of one partition, with up to ``payload_limit`` bytes of each payload.
+        """Yield the frames of one partition, with up to ``payload_limit`` bytes of each payload.
 
-        Zeros between frames are skipped. A frame that leaves the term, or a committed one with a wrong offset, ends the walk.
+        Zeros between frames are skipped. The walk ends at a frame that extends beyond the term, or at a committed frame with a
+        wrong offset.
         """
         term_length = self.state.term_length
         offset = 0
@@ -127,7 +128,7 @@ class LogFile:
     def _next_written(self, partition: int, offset: int) -> int | None:
         length = layout.FRAME_ALIGNMENT
         while offset < self.state.term_length:
-            # Most frames follow the one before them: read one header first, and further only when it is empty.
+            # Most frames directly follow the previous one, so read one header first, and a whole chunk only if that is empty.
             chunk = self._read(partition, offset, min(length, self.state.term_length - offset))
             length = CHUNK
             if not chunk:
@@ -147,7 +148,7 @@ class LogFile:
             return None
         if frame.length > 0 and frame.term_offset != offset:
             return None
-        # The rest of the header of an open claim may not be written yet.
+        # The rest of the header of an open claim may not have been written yet.
         term_id = frame.term_id if frame.length > 0 else self.tails()[partition][0]
         bits = descriptor.position_bits(self.state.term_length)
         nbytes = (

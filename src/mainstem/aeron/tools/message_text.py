@@ -15,14 +15,14 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-LENGTH = struct.Struct(">I")  # in front of each message when messages are length-prefixed
-MAX_MESSAGE = 16 << 20  # the longest that any term length has room for
+LENGTH = struct.Struct(">I")  # in front of each message if messages are length-prefixed
+MAX_MESSAGE = 16 << 20  # the longest message that any term length allows
 INT64 = range(-(1 << 63), 1 << 63)
 ESCAPES = {"n": "\n", "t": "\t", "0": "\0", "\\": "\\"}
 
 
 class Message(NamedTuple):
-    """A message and its place; ``time_ns`` is when it was read here, by the wall clock."""
+    """A message and where it comes from. ``time_ns`` is when this process read it, by the wall clock."""
 
     payload: bytes
     time_ns: int
@@ -49,12 +49,12 @@ TEMPLATE_HELP = (
 
 
 def time_text(time_ns: int) -> str:
-    """A time in UTC, as in 2026-01-31T12:00:00.000000Z."""
+    """Return a time in UTC, such as 2026-01-31T12:00:00.000000Z."""
     return datetime.fromtimestamp(time_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def formatter(text: str) -> Callable[[Message], bytes]:
-    """A function that formats messages. Raises ConfigurationError for an unknown letter."""
+    """Return a function that formats messages. Raises ConfigurationError for an unknown letter."""
     parts: list[bytes | Callable[[Message], bytes]] = []
     letters = iter(text)
     for letter in letters:
@@ -77,7 +77,7 @@ def formatter(text: str) -> Callable[[Message], bytes]:
 
 
 def as_json(message: Message) -> bytes:
-    """A line of JSON: the message as text, or as base64 if it isn't UTF-8, and its place."""
+    """Return a line of JSON: the message as text, or as base64 if it isn't UTF-8, and where it comes from."""
     document: dict[str, Any] = {
         "time": time_text(message.time_ns),
         "session_id": message.session_id,
@@ -93,25 +93,25 @@ def as_json(message: Message) -> bytes:
 
 
 def with_length(message: Message) -> bytes:
-    """The message after its length in four bytes, big-endian."""
+    """Return the message, preceded by its length in four big-endian bytes."""
     return LENGTH.pack(len(message.payload)) + message.payload
 
 
 class Outgoing(NamedTuple):
-    """A message to publish; ``reserved_value`` None means the publication's own."""
+    """A message to publish. If ``reserved_value`` is None, the publication's own value is used."""
 
     payload: bytes
     reserved_value: int | None = None
 
 
 def read_lines(file: IO[bytes]) -> Iterator[Outgoing]:
-    """Yield lines without their line feed. Raises ConfigurationError for one longer than any message."""
+    """Yield lines without their line feed. Raises ConfigurationError for a line of 32 MiB or more."""
     for _number, line in _lines(file):
         yield Outgoing(line)
 
 
 def read_json(file: IO[bytes]) -> Iterator[Outgoing]:
-    """Yield the messages in lines of `mainstem sub --output json`. Raises ConfigurationError with the line's number."""
+    """Yield the messages in the lines of `mainstem sub --output json`. Errors are ConfigurationErrors with the line number."""
     for number, line in _lines(file):
         if line.strip():
             try:
@@ -121,7 +121,7 @@ def read_json(file: IO[bytes]) -> Iterator[Outgoing]:
 
 
 def read_with_length(file: IO[bytes]) -> Iterator[Outgoing]:
-    """Yield length-prefixed messages. Raises ConfigurationError for a truncated one."""
+    """Yield length-prefixed messages. Raises ConfigurationError for a truncated or oversized message."""
     at = 0
     while head := file.read(LENGTH.size):
         if len(head) < LENGTH.size:
@@ -140,7 +140,7 @@ def read_with_length(file: IO[bytes]) -> Iterator[Outgoing]:
 
 def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     number = 0
-    limit = 2 * MAX_MESSAGE  # base64 and escapes are longer than what they stand for
+    limit = 2 * MAX_MESSAGE  # base64 and escapes are longer than the bytes they represent
     while line := file.readline(limit):
         number += 1
         if len(line) == limit:
@@ -157,7 +157,7 @@ def _of_json(document: Any) -> Outgoing:
     if reserved is not None and (type(reserved) is not int or reserved not in INT64):
         raise ValueError(f"reserved_value {reserved!r} is not a 64-bit integer")
     if text is not None:
-        # Anything but text is sent as JSON.
+        # Anything but a string is sent as JSON.
         payload = text.encode("utf-8") if isinstance(text, str) else json.dumps(text, ensure_ascii=False).encode()
     else:
         try:

@@ -1,7 +1,7 @@
-"""A driver's state for a screen or page: the driver, its clients, its streams with lag and rates, its errors.
+"""A driver's state for a screen or page: the driver, its clients, its streams with lag and rates, and its errors.
 
 ``overview`` compares a snapshot with the previous one. ``DriverMonitor`` takes snapshots, keeps short histories for plots, and
-diagnoses a stream. Nothing is written to the driver's files.
+diagnoses a stream. Neither writes to the driver's files.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from mainstem.aeron.tools.snapshot import Snapshot
     from mainstem.aeron.tools.streams import Stream
 
-HISTORY = 120  # samples of a plot: two minutes at one a second
-SAMPLES = 10  # snapshots that a diagnosis is made of
-MAX_ERRORS = 100  # the newest; a driver's log of 4 MiB may hold thousands
+HISTORY = 120  # samples in a plot: two minutes at one per second
+SAMPLES = 10  # snapshots for one diagnosis
+MAX_ERRORS = 100  # the newest ones; a driver's 4 MiB log can hold thousands
 
 StreamName = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientState:
-    """One client: name or id, age of its heartbeat, its publications, and its subscriptions that have an image."""
+    """The state of a client: its name or id, the age of its heartbeat, its publications, and its subscriptions with an image."""
 
     client_id: int
     name: str
@@ -51,9 +51,9 @@ class ClientState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamState:
-    """One stream. ``lag`` is the distance from its first stage to its last in bytes, ``window`` its maximum.
+    """The state of a stream. ``lag`` is the distance from its first stage to its last in bytes, and ``window`` is its maximum.
 
-    ``rate`` is in bytes per second, ``naks`` counts those sent and received, ``lost`` is in bytes, from the loss report.
+    ``rate`` is in bytes per second. ``naks`` counts the NAKs sent and received. ``lost`` is in bytes, from the loss report.
     """
 
     name: StreamName
@@ -74,7 +74,7 @@ class StreamState:
 
     @property
     def fullness(self) -> float:
-        """The lag as a share of the window, from 0 to 1; 0 if the window is unknown."""
+        """The lag as a fraction of the window, from 0 to 1; 0 if the window is unknown."""
         return min(1.0, self.lag / self.window) if self.window else 0.0
 
 
@@ -93,7 +93,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """A driver at one moment. If ``problem`` says why it cannot be read, everything else is empty."""
+    """The state of a driver at one moment. If ``problem`` says why it cannot be read, everything else is empty."""
 
     directory: str
     epoch_ms: int
@@ -121,7 +121,7 @@ def overview(
     lost_before: int = 0,
     errors: Sequence[ErrorObservation] = (),
 ) -> Overview:
-    """The state that a snapshot shows; rates need the previous one."""
+    """Return the state that a snapshot shows. Rates require the previous snapshot."""
     if before is not None and (before.start_ms != now.start_ms or before.now_ns >= now.now_ns):
         before = None
     seconds = (now.now_ns - before.now_ns) / 1e9 if before is not None else 0.0
@@ -220,9 +220,9 @@ def _stream_state(stream: Stream, before: Stream | None, seconds: float, losses:
 
 
 class DriverMonitor:
-    """Samples one driver's directory. The driver may be missing, end or restart.
+    """A monitor that samples one driver's directory. The driver can be missing, end or restart.
 
-    ``history`` holds the last samples of the driver's rates, ``stream_history`` those of each stream's rate, NAKs and lag.
+    ``history`` holds the latest samples of the driver's rates, ``stream_history`` those of each stream's rate, NAKs and lag.
     """
 
     def __init__(self, directory: str) -> None:

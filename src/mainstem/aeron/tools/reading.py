@@ -1,6 +1,6 @@
-"""Snapshots of a driver's directory. Files are mapped privately, so nothing is ever written there.
+"""Snapshots of a driver's directory. Files are mapped privately, so this module never writes to them.
 
-The directory's owner may truncate files while they are read; then reading raises ConfigurationError.
+The directory's owner may truncate files while they are being read. In that case, reading raises ConfigurationError.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from mainstem.aeron.loss_report import LossEntry
 
 
-MAX_LOSS_REPORT = 64 << 20  # bytes that are read of one; a driver's own is 1 MiB
+MAX_LOSS_REPORT = 64 << 20  # bytes to read at most; a driver's own loss report is 1 MiB
 
 
 class ReadingFiles(MappedFiles):
-    """Maps files read-only: read permission suffices, and stores stay in this process."""
+    """Files that are mapped for reading only. Read permission is enough, and stores remain in this process."""
 
     def map(self, path: str) -> AtomicBuffer:
-        """The file's memory as others write it. Raises OSError."""
+        """Map a file, and see the changes that others write to it. Raises OSError."""
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            # No room is set aside for pages that will never be written.
+            # Reserve no swap space for pages that are never written.
             flags = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0)
             length, prot = os.fstat(descriptor).st_size, mmap.PROT_READ | mmap.PROT_WRITE
             mapping = GuardedMap(descriptor, length, flags=flags, prot=prot)
@@ -56,7 +56,7 @@ class ReadingFiles(MappedFiles):
 
     @contextmanager
     def reading(self, buffer: AtomicBuffer, path: str) -> Iterator[None]:
-        """Raise ConfigurationError if the file lost bytes that the block read, whatever it did with the zeros."""
+        """Raise ConfigurationError if the file was truncated while the block read it, even if the block noticed nothing."""
         mapping = self._mappings[id(buffer)][1]
         try:
             yield
@@ -66,9 +66,9 @@ class ReadingFiles(MappedFiles):
 
 
 class DirectoryReader:
-    """A driver's directory, open for reading; follows a driver that restarts there.
+    """A driver's directory, open for reading. If the driver restarts, the reader follows the new one.
 
-    Raises DriverTimeout if there is no complete CnC file. The directory of a dead driver is readable too.
+    Raises DriverTimeout if there is no complete CnC file. The directory of a dead driver is readable, too.
     """
 
     def __init__(self, directory: str) -> None:
@@ -109,7 +109,7 @@ class DirectoryReader:
 
     @property
     def cnc(self) -> CncFile:
-        """The current CnC file, mapped again if another driver has replaced it."""
+        """The current CnC file, which is mapped again if another driver has replaced it."""
         try:
             status = os.stat(places.cnc_path(self.directory))
         except FileNotFoundError:
@@ -148,7 +148,7 @@ class DirectoryReader:
     def losses(self) -> list[LossEntry]:
         path = places.loss_report_path(self.directory)
         try:
-            # Through a mapping, a page that the driver never wrote would take room, and on a full file system end the reading.
+            # A mapping would allocate space for pages that the driver never wrote and, on a full file system, end the reading.
             with open(path, "rb") as file:
                 report = file.read(MAX_LOSS_REPORT)
         except FileNotFoundError:
@@ -161,7 +161,7 @@ class DirectoryReader:
 
 
 def read_error_file(path: str, *, offset: int = 0) -> list[ErrorObservation]:
-    """The distinct errors in any file that has such a log at ``offset``. Raises ConfigurationError."""
+    """Return the distinct errors in any file that has an error log at ``offset``. Raises ConfigurationError."""
     try:
         with open(path, "rb") as file:
             file.seek(offset)
@@ -175,7 +175,7 @@ def read_error_file(path: str, *, offset: int = 0) -> list[ErrorObservation]:
 
 
 def read_counters(reader: CountersReader) -> tuple[CounterSnapshot, ...]:
-    """All allocated counters. The values are read first, so that they are of nearly one moment."""
+    """Return all allocated counters. The values are read first, so that they are from nearly the same moment."""
     values = [(i, reader.value(i)) for i in reader]
     counters = []
     for counter_id, value in values:
@@ -189,13 +189,13 @@ def read_counters(reader: CountersReader) -> tuple[CounterSnapshot, ...]:
             owner_id=reader.owner_id(counter_id),
             reference_id=reader.reference_id(counter_id),
         )
-        if reader.state(counter_id) == COUNTER_ALLOCATED:  # still: it was not freed meanwhile
+        if reader.state(counter_id) == COUNTER_ALLOCATED:  # it was not freed in the meantime
             counters.append(counter)
     return tuple(counters)
 
 
 def read_logs(directory: str, counters: tuple[CounterSnapshot, ...]) -> dict[int, LogState]:
-    """The logs of all streams that the counters name, each with the frame that its first consumer reads next."""
+    """Return the logs of all streams that the counters name, each with the frame that the stream's first consumer reads next."""
     logs: dict[int, LogState] = {}
     for counter in counters:
         key = stream_key(counter)

@@ -1,7 +1,7 @@
-"""The decision table of ``mainstem why``: the first rule that applies decides.
+"""The decision table of ``mainstem why``. The first rule that applies decides.
 
-Each rule has its name, its cause, its condition in words and as code, and the function that writes its sentence: the
-observation, with the numbers that show it. A test keeps the table in ``docs/why.md`` equal to this one.
+Each rule has a name, a cause, a condition in words and as code, and a function that writes its sentence: the observation, with
+the numbers that show it. A test keeps the table in ``docs/why.md`` equal to this one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", PublicationStatus, ImageStatus)
 
-SILENT_MS = 2_000  # a client's conductor writes a heartbeat each 500 ms
+SILENT_MS = 2_000  # a client's conductor writes a heartbeat every 500 ms
 
 
 class Cause(StrEnum):
@@ -39,7 +39,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Rule(Generic[T]):
-    """One row: ``when`` describes ``applies``, ``sentence`` explains it with numbers."""
+    """A row of the table. ``when`` describes ``applies``, and ``sentence`` explains the result with numbers."""
 
     name: str
     cause: Cause
@@ -49,12 +49,12 @@ class Rule(Generic[T]):
 
 
 class RuleTable(list[Rule[T]]):
-    """Rules in order; the last one always applies."""
+    """An ordered list of rules. The last one always applies."""
 
     def row(
         self, name: str, cause: Cause, when: str, applies: Callable[[T], bool]
     ) -> Callable[[Callable[[T], str]], Callable[[T], str]]:
-        """Decorator: add a rule with the function as its sentence."""
+        """Decorate a function: add a rule that uses the function as its sentence."""
 
         def add(sentence: Callable[[T], str]) -> Callable[[T], str]:
             self.append(Rule(name, cause, when, applies, sentence))
@@ -477,7 +477,7 @@ def _quiet(status: ImageStatus) -> str:
 
 
 def _count(value: int) -> str:
-    """A number of bytes with thousands separators."""
+    """Return a number of bytes with thousands separators."""
     return f"{value:,} bytes"
 
 
@@ -490,7 +490,7 @@ def _reader(who: Subscriber) -> str:
 
 
 def _recorder(who: Subscriber | None) -> str:
-    """Return what an archive's counters say of a recorder that is behind."""
+    """Return what an archive's counters show about a recorder that is behind."""
     assert who is not None
     assert who.recording is not None
     recording = who.recording
@@ -505,7 +505,7 @@ def _recorder(who: Subscriber | None) -> str:
 
 
 def _recorded(readers: tuple[Subscriber, ...]) -> str:
-    """Return how far archives have recorded a stream that stands still."""
+    """Return how far archives have recorded a stream that has stopped."""
     return "".join(f"; {s.recording.name} is at {s.recording.position:,}" for s in readers if s.recording)
 
 

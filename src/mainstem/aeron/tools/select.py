@@ -21,7 +21,7 @@ _OF_ARCHIVES = {int(each): each.label for each in ArchiveCounterType}
 
 
 def type_name(counter: CounterSnapshot) -> str:
-    """The name of a counter's type, such as ``system`` or ``snd-pos``, or its number."""
+    """Return the name of a counter's type, such as ``system`` or ``snd-pos``, or its number."""
     if counter.type_id == CounterType.SYSTEM:
         return "system"
     if counter.type_id in _OF_ARCHIVES:
@@ -34,7 +34,7 @@ def type_name(counter: CounterSnapshot) -> str:
 class Selection:
     """A condition on counters. All parts must match; an empty part matches any.
 
-    ``types`` are names or numbers; ``channel`` is a substring; ``label`` a regular expression.
+    ``types`` are names or numbers, ``channel`` is a substring, and ``label`` is a regular expression.
     """
 
     types: frozenset[str] = frozenset()
@@ -98,7 +98,7 @@ def snapshot_header(snapshot: Snapshot) -> dict[str, object]:
 
 
 def rates(before: Snapshot | None, now: Snapshot, chosen: Iterable[CounterSnapshot]) -> dict[int, float]:
-    """Rates per second by counter id; counters that are new or did not rise are left out."""
+    """Return rates per second by counter id. Counters that are new or did not increase are omitted."""
     if before is None or now.now_ns <= before.now_ns:
         return {}
     seconds = (now.now_ns - before.now_ns) / 1e9

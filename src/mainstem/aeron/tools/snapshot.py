@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from mainstem.aeron.system_counter import SystemCounter
     from mainstem.aeron.tools.log_state import LogState
 
-ARCHIVE_ID = " - archiveId="  # in the labels of an archive's counters
+ARCHIVE_ID = " - archiveId="  # part of the labels of an archive's counters
 STREAM_TYPES = STREAM_COUNTER_TYPES | {CounterType.PER_IMAGE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamKey:
-    """The key of a stream's counter. ``channel`` is the longest text of it in key and label."""
+    """The key of a stream's counter. ``channel`` is the longer of the channel texts in the key and the label."""
 
     registration_id: int
     session_id: int
@@ -31,11 +31,11 @@ class StreamKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Everything read at one time.
+    """The contents of a driver's directory, read at one time.
 
-    ``epoch_ms`` is that time by the wall clock, ``now_ns`` by the monotonic one. ``heartbeat_ms`` is the driver's last
-    heartbeat: 0 none yet, -1 shut down. ``logs`` are the log buffers by registration id, if requested; ``free_space`` is that
-    of the directory's file system.
+    ``epoch_ms`` is that time by the wall clock, ``now_ns`` by the monotonic clock. ``heartbeat_ms`` is the driver's last heartbeat:
+    0 if there was none yet, -1 after a shutdown. ``logs`` contains the log buffers by registration id, if requested. ``free_space``
+    is the free space of the directory's file system.
     """
 
     directory: str
@@ -67,7 +67,10 @@ class Snapshot:
 
 
 def stream_key(counter: CounterSnapshot) -> StreamKey | None:
-    """The key of a stream's counter; None for other counters. A recording position has the recording's id as registration id."""
+    """Return the key of a stream's counter, or None for other counters.
+
+    For a recording position, the registration id is the recording's id.
+    """
     if counter.type_id == ArchiveCounterType.RECORDING_POSITION:
         return _recording_key(counter.label)
     if counter.type_id not in STREAM_TYPES:
@@ -84,7 +87,7 @@ def stream_key(counter: CounterSnapshot) -> StreamKey | None:
 
 
 def _recording_key(label: str) -> StreamKey | None:
-    """Return what ``rec-pos: recording session stream channel - archiveId=id`` says; the key proper lacks the stream."""
+    """Parse a label, ``rec-pos: recording session stream channel - archiveId=id``. The key itself does not contain the stream."""
     ids = label.partition(": ")[2].split(" ")[:3]
     try:
         recording_id, session_id, stream_id = map(int, ids)
@@ -95,7 +98,10 @@ def _recording_key(label: str) -> StreamKey | None:
 
 
 def _channel_of_label(label: str) -> tuple[str, int | None]:
-    """Channel and join position in ``name: registration session stream channel[ @join]``: keys truncate long channels."""
+    """Return channel and join position from ``name: registration session stream channel[ @join]``.
+
+    The key is not enough, because it truncates long channels.
+    """
     parts = label.partition(": ")[2].split(" ")
     if len(parts) < 4:
         return "", None

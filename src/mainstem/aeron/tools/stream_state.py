@@ -1,4 +1,4 @@
-"""The state of one stream, from one sample and the previous one, which the rules of the decision table test."""
+"""The state of one stream, from one sample and the previous one. The rules of the decision table test it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from mainstem.aeron.tools.snapshot import Snapshot
     from mainstem.aeron.tools.streams import Image, Publication, Subscriber
 
-DRIVER_TIMEOUT_MS = 10_000  # what clients allow a driver
-PAGE = 4096  # a disk with less free than one page cannot take the next new page of a sparse log
-# A receiver reports consumption in steps of a quarter window, so a subscriber may lag so far without holding the sender up.
+DRIVER_TIMEOUT_MS = 10_000  # how long clients wait for a driver
+PAGE = 4096  # if less than one page is free, the next new page of a sparse log fails
+# A receiver reports consumption in steps of a quarter window, so a subscriber can lag that much without stopping the sender.
 REPORTED_STEP = 4
-# A publisher's limit is raised in steps of an eighth of its window at most.
+# A driver raises a publisher's limit in steps of at most an eighth of the publisher's window.
 LIMIT_STEP = 8
 
 
@@ -75,7 +75,7 @@ class ImageStatus(Status):
 
     @property
     def has_gap(self) -> bool:
-        """Whether data after a gap waits for its repair, not just for the driver's next cycle."""
+        """Whether data after a gap is waiting for a repair, and not just for the driver's next cycle."""
         if self.missing == 0:
             return False
         return self.naks_sent > 0 or (self.before is not None and self.before.position == self.image.position)
@@ -86,7 +86,7 @@ class ImageStatus(Status):
 
     @property
     def window(self) -> int | None:
-        """The receiver's window: the congestion window if it is smaller than the configured one."""
+        """The receiver's window: the configured window, or the congestion window if that is smaller."""
         windows = [w for w in (self.image.window, self.image.cubic_window) if w]
         return min(windows, default=None)
 
@@ -101,7 +101,7 @@ class ImageStatus(Status):
 
     @property
     def window_is_used_up(self) -> bool:
-        """Whether unread data fills the window, up to the step in which progress is reported."""
+        """Whether unread data fills the window, except for the step in which the receiver reports progress."""
         if self.window is None:
             return False
         return self.image.high_water_mark - self.consumed >= self.window - self.window // REPORTED_STEP
@@ -132,12 +132,12 @@ class PublicationStatus(Status):
     def is_connected(self) -> bool:
         if self.log is not None:
             return self.log.is_connected
-        # Without the log: a driver pulls the limit down to the sender where no receiver is connected.
+        # There is no log. If no receiver is connected, the driver lowers the limit to the sender's position.
         return self.publication.limit > (self.publication.sender_position or 0)
 
     @cached_property
     def implied_consumer(self) -> int | None:
-        """The position of the slowest counted consumer, as implied by the limit."""
+        """The position of the slowest counted consumer, derived from the limit."""
         window = self.publication.window
         return None if window is None else self.publication.limit - window
 
@@ -147,7 +147,7 @@ class PublicationStatus(Status):
 
     @property
     def left_out(self) -> tuple[Subscriber, ...]:
-        """Resting untethered subscribers, further behind than the limit allows."""
+        """Resting untethered subscribers, which are further behind than the limit allows."""
         return tuple(s for s in self.publication.subscribers if self._is_left_out(s))
 
     def _is_left_out(self, subscriber: Subscriber) -> bool:
@@ -162,7 +162,7 @@ class PublicationStatus(Status):
 
     @cached_property
     def consumer(self) -> int:
-        """The lowest position below the limit: the sender's, a spy's or an IPC subscriber's."""
+        """The lowest position that the limit follows: that of the sender, a spy or an IPC subscriber."""
         places = [s.position for s in self.counted]
         if self.publication.sender_position is not None:
             places.append(self.publication.sender_position)
@@ -184,7 +184,7 @@ class PublicationStatus(Status):
 
     @property
     def is_stalled(self) -> bool:
-        """Whether offers are refused or written bytes stand still."""
+        """Whether offers are being refused or written bytes are not advancing."""
         if self.is_at_limit and (self.backlog > 0 or (self.is_connected and self.limit_lags)):
             return True
         return self.has_stopped
@@ -202,7 +202,7 @@ class PublicationStatus(Status):
 
     @property
     def spies_drive(self) -> bool:
-        """Whether only spies move the sender: no receiver has granted what was sent."""
+        """Whether only spies move the sender, because no receiver has granted the bytes that were sent."""
         sent, limit = self.publication.sender_position, self.publication.sender_limit
         if sent is None or limit is None or self.slowest is None or self.log is None:
             return False
@@ -233,12 +233,12 @@ class PublicationStatus(Status):
 
     @property
     def mtu(self) -> int:
-        """The longest datagram; a padding frame is sent as its header only."""
+        """The length of the longest datagram. For a padding frame, only the header is sent."""
         return self.log.mtu if self.log is not None else align_frame(1)
 
     @cached_property
     def limiting_image(self) -> ImageStatus | None:
-        """The image on this driver that explains the sender's limit, if any."""
+        """The image on this driver that explains the sender's limit, if there is one."""
         limit = self.publication.sender_limit
         if limit is None:
             return None
@@ -257,7 +257,7 @@ class PublicationStatus(Status):
 
     @property
     def status_message_is_late(self) -> bool:
-        """Whether that receiver's subscribers have advanced but the sender has no status message about it."""
+        """Whether the only image's subscribers have advanced but no status message has told the sender."""
         image, limit = self.only_image, self.publication.sender_limit
         if image is None or image.window is None or limit is None:
             return False
@@ -265,7 +265,7 @@ class PublicationStatus(Status):
 
     @property
     def reader(self) -> Subscriber | None:
-        """The subscriber that the stream waits for: the slowest of an IPC log, or of the image that holds the window."""
+        """The subscriber that the stream is waiting for: the slowest one of an IPC log or of the image that limits the window."""
         if self.publication.is_ipc:
             return self.slowest if self.is_stalled and not self.limit_lags else None
         image = self.limiting_image
@@ -290,7 +290,7 @@ class PublicationStatus(Status):
 
 
 def is_multicast(channel: str) -> bool:
-    """Whether the channel's endpoint is a group; a name counts as a single host."""
+    """Return whether the channel's endpoint is a multicast group. A name counts as a single host."""
     for parameter in channel.partition("?")[2].split("|"):
         name, _, value = parameter.partition("=")
         if name == "endpoint":

@@ -1,4 +1,4 @@
-"""The counters of a snapshot, grouped into publications and images with their stages, and the streams they carry."""
+"""A snapshot's counters, grouped into publications and images with their stages, and into the streams that they carry."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscriber:
-    """One subscription's position in a stream. ``recording`` is what an archive makes of it."""
+    """One subscription's position in a stream. ``recording`` is set if an archive is recording through the subscription."""
 
     registration_id: int
     counter_id: int
@@ -52,10 +52,10 @@ class Subscriber:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """A publication's stages, each None where the driver has no such counter.
+    """A publication's stages. A stage is None if the driver has no counter for it.
 
-    ``subscribers`` are those that read its log directly: spies, or all of them for IPC. ``purpose`` says what an archive
-    publishes there, such as a replay; it is empty for the publications of others.
+    ``subscribers`` are those that read the publication's log directly: spies, or all subscribers for IPC. ``purpose`` says what an
+    archive publishes there, such as a replay. It is empty for publications that do not belong to an archive.
     """
 
     key: StreamKey
@@ -79,7 +79,7 @@ class Publication:
 
     @property
     def window(self) -> int | None:
-        """How far the producer may be ahead of its slowest consumer, in bytes."""
+        """How far the producer can be ahead of its slowest consumer, in bytes."""
         if self.log is None:
             return None
         return self.log.publication_window_length or self.log.term_length // 2
@@ -87,7 +87,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """A receiver's stages; ``cubic_window`` is the congestion window in bytes, if any."""
+    """A receiver's stages. ``cubic_window`` is the congestion window in bytes, if there is one."""
 
     key: StreamKey
     high_water_mark: int
@@ -99,10 +99,10 @@ class Image:
 
     @property
     def window(self) -> int | None:
-        """How far the sender may be ahead of the slowest subscriber, in bytes, as configured."""
+        """How far the sender can be ahead of the slowest subscriber, in bytes, as configured."""
         if self.log is None or self.log.receiver_window_length <= 0:
             return None
-        # The metadata has the configured window; half a term is the most that it ever grants.
+        # The metadata contains the configured window, but the receiver never grants more than half a term.
         return min(self.log.receiver_window_length, self.log.term_length // 2)
 
 
@@ -121,7 +121,7 @@ class Stream:
 
 
 class _Index:
-    """The counters by type and registration, so that grouping takes one pass."""
+    """An index of the counters by type and registration, so that grouping takes one pass."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.keys: dict[int, StreamKey] = {}
@@ -156,7 +156,7 @@ class _Index:
         return tuple(self._clients.values())
 
     def labelled(self, type_id: int, registration_id: int, word: str) -> int | None:
-        """The counter of that type with ``word`` in its label: some types have several counters."""
+        """Return the value of the counter with ``word`` in its label, because some types have several counters per registration."""
         for counter in self.by_type.get(type_id, ()):
             key = self.keys.get(counter.counter_id)
             if key and key.registration_id == registration_id and word in counter.label.partition(":")[0]:
@@ -174,7 +174,7 @@ def clients(snapshot: Snapshot) -> tuple[Client, ...]:
 
 
 def group_streams(snapshot: Snapshot) -> tuple[Stream, ...]:
-    """All streams, ordered by stream id, session id and channel."""
+    """Return all streams, ordered by stream id, session id and channel."""
     index = _Index(snapshot)
     followers = _subscribers(index)
     publications = [
@@ -230,7 +230,7 @@ def _publication(
         return None
     own = key.registration_id
     log = snapshot.logs.get(own)
-    # The counter, not the log's tail: the driver sets it together with the limit, and the log was read a little later.
+    # Use the counter, not the log's tail: the driver sets it together with the limit, while the log was read a little later.
     position = index.value(CounterType.PUBLISHER_POSITION, own)
     if position is None:
         position = log.producer_position if log is not None else counter.value
@@ -272,7 +272,7 @@ def _image(
 
 
 def _channel_status(index: _Index, key: StreamKey) -> int | None:
-    """The send channel's status, which is registered under the first publication that shares the channel."""
+    """Return the send channel's status, which is registered under the first publication that shares the channel."""
     status = index.value(CounterType.SEND_CHANNEL_STATUS, key.registration_id)
     if status is not None:
         return status
@@ -289,7 +289,7 @@ def _same_stream(publication: Publication, image: Image, all_publications: Itera
     rivals = [
         p for p in all_publications if p and (p.key.session_id, p.key.stream_id) == (ours.session_id, ours.stream_id)
     ]
-    # Session ids chosen by hand may repeat on another address: then the address decides.
+    # Session ids that were chosen by hand can be the same on another address. In that case, compare the addresses.
     return len(rivals) == 1 or bool(_addresses(ours.channel) & _addresses(theirs.channel))
 
 
