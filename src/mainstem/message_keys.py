@@ -1,4 +1,4 @@
-"""Keys of epoch, partition and row, by which a reader recognizes messages that arrive more than once.
+"""Message keys (epoch, partition, row), by which a reader recognizes messages that arrive more than once.
 
 A sender that guarantees only *at least once*, such as Spark's sink, gives each message a key that stays the same however often the
 message is sent: its micro-batch (the epoch), its partition of the micro-batch, and its row of the partition. Aeron carries the key
@@ -32,7 +32,7 @@ __all__ = [
 EPOCH_BITS, PARTITION_BITS, ROW_BITS = 27, 12, 24
 MAX_PARTITIONS, MAX_ROWS = 1 << PARTITION_BITS, 1 << ROW_BITS
 KEY_LENGTH = 16
-# A message cannot be longer than this. If the length says so, the peer speaks another protocol.
+# No message is longer than this. A larger length means that the peer speaks another protocol.
 MAX_MESSAGE_LENGTH = 64 << 20
 # How many partitions of epochs a filter remembers. A retry belongs to one of the epochs of the last few minutes.
 REMEMBERED = 65_536
@@ -130,10 +130,10 @@ class MessageKey(NamedTuple):
 
 
 class Deduplicator:
-    """A filter that tells a message from its duplicates. Use one for each stream.
+    """A filter for duplicate messages. Use one for each stream.
 
-    A sender that retries a partition sends it again from its first row, in order. So a row is new exactly if it is after all rows
-    of its partition that have already arrived. The number of remembered partitions limits the memory.
+    A sender that retries a partition sends it again from its first row, in order. So a row is new if and only if it comes after all
+    rows of its partition that have already arrived. Memory is limited by the number of remembered partitions.
 
     Args:
         remembered: How many partitions of epochs to remember the last row of; 65,536 by default.

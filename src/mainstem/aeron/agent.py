@@ -1,4 +1,4 @@
-"""Agents do work in short duty cycles. An invoker runs them in the caller's thread, a runner in a thread of its own."""
+"""Agents work in short duty cycles. An invoker runs them in the caller's thread, a runner in its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _limit = LogThrottle(logging.getLogger(__name__))
 
 
 class Agent(Protocol):
-    """A unit of work that runs in short duty cycles and never blocks."""
+    """A component that works in short duty cycles, which never block."""
 
     @property
     def role_name(self) -> str: ...

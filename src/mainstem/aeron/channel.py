@@ -150,7 +150,7 @@ class ChannelUri:
         return None if self.endpoint is None else self.address_of("endpoint", self.endpoint)
 
     def address_of(self, key: str, text: str) -> kinds.Address:
-        """Parse ``text`` as host and port. It stands in for the value of ``key``."""
+        """Parse ``text``, which is used in place of the value of ``key``, as host and port."""
         try:
             return kinds.address(text)
         except ValueError as error:

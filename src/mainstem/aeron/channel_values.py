@@ -1,6 +1,6 @@
 """The values in a channel URI, parsed as the reference driver parses them (docs/protocols/aeron.md, 23).
 
-Functions that parse raise ValueError for an invalid text. Numbers follow C: some may have a suffix, which is ignored.
+Parsers raise ValueError for an invalid text. Numbers follow C: some may have a suffix, which is ignored.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ def duration(text: str) -> int:
         factor = 1
         if unit:
             factor = DURATION_FACTORS[unit[0].lower()]
-            # The reference reads one letter that is not the s of a unit, and after that s whatever there is.
+            # Like the reference, accept n, u or m before an s with any text after it, or before any other single character.
             if not (unit in "sS" if factor == DURATION_FACTORS["s"] else unit[1:2] in ("s", "S") or len(unit) == 2):
                 raise ValueError(text)
     except (ValueError, KeyError):

@@ -304,7 +304,7 @@ class Responder(ResponderBase, Closing):
                     raise Timeout(f"no request arrived within {timeout:g} s", timeout=timeout)
         finally:
             if state.subscription.closed:
-                # Another thread closed it. Also close what the last call of `work` opened after that.
+                # Another thread closed it. Also close the publications that the last call of `work` opened after that.
                 state.close()
         state.subscription._conductor.raise_failure()
 

@@ -31,7 +31,7 @@ MESSAGES_AT_ONCE = 256  # how many messages an iterator takes from the log befor
 
 
 class Feed(Protocol):
-    """The feed of a subscription, such as a replay, if it is known where the feed ends.
+    """A source of a subscription with a known end, such as a replay.
 
     Attributes:
         image: The image that was removed last.
@@ -45,7 +45,7 @@ class Feed(Protocol):
         ...
 
     def check(self, subscription: Any) -> Any:
-        """Raise an error if the images ended before the feed did. Return a coroutine in asyncio."""
+        """Raise an error if the images ended before the source did. Return a coroutine in asyncio."""
         ...
 
 

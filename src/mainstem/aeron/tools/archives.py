@@ -1,4 +1,4 @@
-"""The archives that use a driver, according to its counters: recordings, replays, clients and writes.
+"""The archives that use a driver, and their recordings, replays, clients and writes, according to the driver's counters.
 
 The counters of an archive contain the archive's id. A recording position has the session and stream that the archive records, and
 its owner is the client with the subscription. There are no counters for replays: a publication of an archive is a replay if its

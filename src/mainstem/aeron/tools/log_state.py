@@ -95,7 +95,7 @@ def read_log_state(path: str, *, next_position: int | None = None) -> LogState |
 
 
 def birth_ms(file: int, status: os.stat_result) -> int | None:
-    """Return when an open file was created (epoch), or None. Its mtime is no substitute, because it changes with every store."""
+    """Return when an open file was created (epoch milliseconds), or None. The mtime changes with every store."""
     if (birth := getattr(status, "st_birthtime", None)) is not None:
         return int(birth * 1000)
     statx = getattr(ctypes.CDLL(None), "statx", None)

@@ -1,4 +1,4 @@
-"""The frames of a log buffer file, read without mapping it, in the form in which subscribers see them.
+"""The frames of a log buffer file, read as subscribers read them, but without mapping the file.
 
 Reading a hole of a sparse file through a mapping would allocate storage for it; ``pread`` does not.
 """

@@ -22,7 +22,7 @@ ESCAPES = {"n": "\n", "t": "\t", "0": "\0", "\\": "\\"}
 
 
 class Message(NamedTuple):
-    """A message and where it comes from. ``time_ns`` is when this process read it, by the wall clock."""
+    """A message and where it comes from. ``time_ns`` is the wall-clock time at which this process read it."""
 
     payload: bytes
     time_ns: int
@@ -140,7 +140,7 @@ def read_with_length(file: IO[bytes]) -> Iterator[Outgoing]:
 
 def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     number = 0
-    limit = 2 * MAX_MESSAGE  # base64 and escapes are longer than the bytes they represent
+    limit = 2 * MAX_MESSAGE  # base64 and escapes are longer than the text they encode
     while line := file.readline(limit):
         number += 1
         if len(line) == limit:

@@ -39,7 +39,7 @@ class ReadingFiles(MappedFiles):
     """Files that are mapped for reading only. Read permission is enough, and stores remain in this process."""
 
     def map(self, path: str) -> AtomicBuffer:
-        """Map a file, and see the changes that others write to it. Raises OSError."""
+        """Map a file. The memory shows what other processes write to it. Raises OSError."""
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             # Reserve no swap space for pages that are never written.
@@ -56,7 +56,7 @@ class ReadingFiles(MappedFiles):
 
     @contextmanager
     def reading(self, buffer: AtomicBuffer, path: str) -> Iterator[None]:
-        """Raise ConfigurationError if the file was truncated while the block read it, even if the block noticed nothing."""
+        """Raise ConfigurationError if the file was truncated while the block read it, even if the block did not notice."""
         mapping = self._mappings[id(buffer)][1]
         try:
             yield

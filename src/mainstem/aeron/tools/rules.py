@@ -54,7 +54,7 @@ class RuleTable(list[Rule[T]]):
     def row(
         self, name: str, cause: Cause, when: str, applies: Callable[[T], bool]
     ) -> Callable[[Callable[[T], str]], Callable[[T], str]]:
-        """Decorate a function: add a rule that uses the function as its sentence."""
+        """Return a decorator that adds a rule with the decorated function as its ``sentence``."""
 
         def add(sentence: Callable[[T], str]) -> Callable[[T], str]:
             self.append(Rule(name, cause, when, applies, sentence))

@@ -33,9 +33,9 @@ class StreamKey:
 class Snapshot:
     """The contents of a driver's directory, read at one time.
 
-    ``epoch_ms`` is that time by the wall clock, ``now_ns`` by the monotonic clock. ``heartbeat_ms`` is the driver's last heartbeat:
-    0 if there was none yet, -1 after a shutdown. ``logs`` contains the log buffers by registration id, if requested. ``free_space``
-    is the free space of the directory's file system.
+    ``epoch_ms`` is the wall-clock time of the snapshot, ``now_ns`` the monotonic time. ``heartbeat_ms`` is the driver's last
+    heartbeat: 0 if there was none yet, -1 after a shutdown. ``logs`` contains the log buffers by registration id, if requested.
+    ``free_space`` is the free space of the directory's file system.
     """
 
     directory: str

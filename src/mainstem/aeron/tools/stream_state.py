@@ -132,7 +132,7 @@ class PublicationStatus(Status):
     def is_connected(self) -> bool:
         if self.log is not None:
             return self.log.is_connected
-        # There is no log. If no receiver is connected, the driver lowers the limit to the sender's position.
+        # Without a log, use the limit: if no receiver is connected, the driver lowers it to the sender's position.
         return self.publication.limit > (self.publication.sender_position or 0)
 
     @cached_property
