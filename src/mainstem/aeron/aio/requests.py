@@ -190,7 +190,7 @@ class Responder(Opened[ResponderState], ResponderBase):
 
         Raises:
             ConfigurationError: ``max_concurrent`` is less than 1.
-            DriverTimeout: The driver ended.
+            DriverTimeout: The driver shut down or stopped responding.
             ClientTimeout: The driver timed this client out.
 
         Example:

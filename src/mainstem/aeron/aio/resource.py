@@ -1,4 +1,4 @@
-"""Common to publications, subscriptions and counters for asyncio."""
+"""The part that publications, subscriptions and counters for asyncio share."""
 
 from __future__ import annotations
 

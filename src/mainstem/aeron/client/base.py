@@ -1,4 +1,4 @@
-"""Common to the blocking and asyncio clients."""
+"""The part that the blocking and asyncio clients share."""
 
 from __future__ import annotations
 

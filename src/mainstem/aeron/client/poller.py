@@ -131,7 +131,7 @@ class Poller(PollerBase[Subscription]):
 
         Raises:
             Timeout: Nothing arrived on any subscription for ``timeout`` seconds.
-            DriverTimeout: The driver ended.
+            DriverTimeout: The driver shut down or stopped responding.
             ClientTimeout: The driver timed this client out.
             LocalProtocolError: An iterator without metadata still has messages that it took but did not yield.
         """

@@ -154,7 +154,7 @@ class Requester(RequesterBase, Closing):
             NotConnected: No responder was connected in time; nothing was sent.
             BackPressured: There was no space in time, or ``max_in_flight`` requests were already waiting; nothing was sent.
             ClosedError: The requester is closed.
-            DriverTimeout: The driver ended.
+            DriverTimeout: The driver shut down or stopped responding.
             ClientTimeout: The driver timed this client out.
         """
         state = self._state
@@ -284,7 +284,7 @@ class Responder(ResponderBase, Closing):
 
         Raises:
             Timeout: No request arrived for ``timeout`` seconds.
-            DriverTimeout: The driver ended.
+            DriverTimeout: The driver shut down or stopped responding.
             ClientTimeout: The driver timed this client out.
 
         Example:
@@ -319,7 +319,7 @@ class Responder(ResponderBase, Closing):
             handler: Called with each request. Returns the response, which is any buffer of bytes.
 
         Raises:
-            DriverTimeout: The driver ended.
+            DriverTimeout: The driver shut down or stopped responding.
             ClientTimeout: The driver timed this client out.
         """
         on_error = self._state.subscription._conductor.context.on_error

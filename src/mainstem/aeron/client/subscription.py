@@ -288,7 +288,7 @@ class Subscription(SubscriptionBase[Image], Destinations):
 
         Raises:
             Timeout: Nothing arrived for ``timeout`` seconds.
-            DriverTimeout: The driver ended.
+            DriverTimeout: The driver shut down or stopped responding.
             ClientTimeout: The driver timed this client out.
             LocalProtocolError: An iterator without metadata still has messages that it took but did not yield.
 

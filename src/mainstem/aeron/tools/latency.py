@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
-SUB_BUCKETS = 64  # a value is exact to 1/64 of itself
+SUB_BUCKETS = 64  # a value is accurate to within 1/64
 
 
 class LatencyHistogram:
