@@ -67,7 +67,7 @@ class Delivery(StrEnum):
 
 
 class MainstemError(Exception):
-    """The root of every error that Mainstem raises on purpose.
+    """The base class of all errors that Mainstem raises on purpose.
 
     Attributes:
         unsent (int): For errors that end a stream: the number of bytes that were written to the stream but never sent.
@@ -90,7 +90,7 @@ class MainstemError(Exception):
 
 
 class ConfigurationError(MainstemError, ValueError):
-    """A setting or an argument is unusable: the message has its name, its value, and what would be accepted.
+    """A setting or an argument is invalid. The message has its name, its value, and what would be accepted.
 
     Example:
         >>> parse_size("64q")
@@ -233,7 +233,7 @@ class ProtocolError(MainstemError):
 
 
 class LocalProtocolError(ProtocolError):
-    """The program called for what the protocol forbids; nothing was sent.
+    """The application made a call that the protocol forbids. Nothing was sent.
 
     Example:
         >>> try:
@@ -244,7 +244,7 @@ class LocalProtocolError(ProtocolError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer did what the protocol forbids.
+    """The peer broke a rule of the protocol.
 
     Attributes:
         code (int | None): The error code on the wire; None if the protocol has no such codes.
@@ -265,7 +265,7 @@ class RemoteProtocolError(ProtocolError):
 
 
 class ConnectRefused(RemoteProtocolError):
-    """The server refused the connection, or ended the duologue, and said why.
+    """The server refused the connection or ended the duologue, and gave a reason.
 
     Attributes:
         reason (str): The reason that the server gave.
@@ -285,7 +285,7 @@ class ConnectRefused(RemoteProtocolError):
 
 
 class BadMessage(MainstemError):
-    """Raised by a handler for a message that its protocol does not define.
+    """Raise this in a handler for a message that the application's protocol does not define.
 
     A duologue server then sends ``ERROR bad message`` to the client and disconnects it.
 
@@ -344,7 +344,7 @@ class ConnectTimeout(Timeout):
 
 
 class DriverTimeout(Timeout):
-    """There is no media driver, it does not respond, or its heartbeat stopped.
+    """There is no media driver, it does not respond, or its heartbeat has stopped.
 
     Example:
         >>> Aeron.connect("/dev/shm/nowhere")
@@ -354,7 +354,7 @@ class DriverTimeout(Timeout):
 
 
 class ClientTimeout(Timeout):
-    """The driver timed this client out, or the client was not run for too long.
+    """The driver timed this client out, or the client did not run for too long.
 
     Too long means longer than the client's liveness timeout, or long enough for the driver to overwrite responses that the client
     had not read.
@@ -366,7 +366,7 @@ class ClientTimeout(Timeout):
 
 
 class LimitExceeded(MainstemError):
-    """More came than a limit allows. What came can still be read in smaller pieces.
+    """More data arrived than a limit allows. The data can still be read in smaller pieces.
 
     Attributes:
         limit (int): The limit, in the unit that the message names.
@@ -378,7 +378,7 @@ class LimitExceeded(MainstemError):
 
 
 class OfferError(MainstemError):
-    """A blocking send did not succeed; the subclass says why. Nothing was sent.
+    """A blocking send failed, and nothing was sent. The subclass says why.
 
     Example:
         >>> try:
@@ -402,7 +402,7 @@ class BackPressured(OfferError):
 
 
 class NotConnected(OfferError):
-    """No subscriber is connected, or the group of receivers that flow control waits for is not complete.
+    """No subscriber is connected, or the receiver group that flow control requires is incomplete.
 
     Args:
         message: The error message.
@@ -427,7 +427,7 @@ class NotConnected(OfferError):
 
 
 class AdminAction(OfferError):
-    """The log is rotating; the same call succeeds when it is repeated.
+    """The log is rotating. The same call will succeed if it is repeated.
 
     Example:
         >>> try:
@@ -438,7 +438,7 @@ class AdminAction(OfferError):
 
 
 class MaxPositionExceeded(OfferError):
-    """The stream has used up its positions (term length times 2**31); a new publication is needed.
+    """The stream has used up all its positions (term length times 2**31). A new publication is needed.
 
     Example:
         >>> try:
@@ -469,7 +469,7 @@ class RegistrationError(MainstemError):
 
 
 class ActiveDriverError(MainstemError):
-    """Another driver is alive in that directory; it is never taken over.
+    """Another driver is alive in the directory. A new driver never takes it over.
 
     Example:
         >>> try:
@@ -480,7 +480,7 @@ class ActiveDriverError(MainstemError):
 
 
 class StorageSpaceError(MainstemError):
-    """The file system under the directory has too little room.
+    """The file system under the directory has too little space.
 
     Attributes:
         needed (int): How many bytes the new file needs.
@@ -500,7 +500,7 @@ class StorageSpaceError(MainstemError):
 
 
 class StoreError(MainstemError):
-    """A store of recordings or captures cannot be read or written: a directory, an object store, a server.
+    """A store of recordings or captures (a directory, an object store, or a server) cannot be read or written.
 
     Args:
         url: The URL or path of the store.
@@ -583,7 +583,7 @@ class ArchiveErrorCode(IntEnum):
 
 
 class ArchiveError(MainstemError):
-    """An Aeron Archive refused a request, or ended a recording, a replay or a replication that it had begun.
+    """An Aeron Archive refused a request, or ended a recording, a replay or a replication that was running.
 
     Args:
         message: What failed, and the reason that the archive gave.
@@ -620,7 +620,7 @@ class CaptureError(MainstemError):
 
 
 class ChannelError(MainstemError):
-    """A channel half can no longer be used; the subclass says why, and every later call raises the same.
+    """A channel half can no longer be used. The subclass says why, and every later call raises the same error.
 
     Example:
         >>> try:
@@ -631,7 +631,7 @@ class ChannelError(MainstemError):
 
 
 class NoReceivers(ChannelError):
-    """Every receiver of the channel closed.
+    """All receivers of the channel have closed.
 
     Example:
         >>> try:
@@ -653,7 +653,7 @@ class Aborted(ChannelError):
 
 
 class ConnectionLost(ChannelError):
-    """The connection under a channel, stream or session ended, or could not be made.
+    """The connection under a channel, stream or session ended, or could not be established.
 
     Args:
         message: What happened.
@@ -690,7 +690,7 @@ class LostInTransit(ChannelError):
 
 
 class CorruptLogError(MainstemError):
-    """A frame, a tail or a position of a log buffer is not possible: another process has spoilt it. Nothing behind it is read.
+    """A frame, a tail or a position in a log buffer is impossible, because another process corrupted it. Reading stops there.
 
     Args:
         message: The error message.
@@ -715,7 +715,7 @@ class CorruptLogError(MainstemError):
 
 
 class InternalError(MainstemError):
-    """A bug in Mainstem: please report it with its traceback.
+    """A bug in Mainstem. Please report it with its traceback.
 
     Example:
         >>> try:
