@@ -1,1 +1,1 @@
-"""The duty cycles of sender and receiver, and what they run for each frame and datagram."""
+"""The duty cycles of sender and receiver, and the code that they run for each frame and datagram."""

@@ -1,4 +1,4 @@
-"""Datagrams in batches: what every transport shares, and the transport that lives in memory."""
+"""Datagrams in batches: the base of all transports, and a transport that works in memory."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if not cython.compiled:
     from mainstem._core.layout import *
     from mainstem._core.memory.plain import *
 
-    # The room of one packed socket address: sockaddr_in6 has 28 bytes.
+    # Room for one packed socket address: sockaddr_in6 has 28 bytes.
     ADDRESS_ROOM = 32
-    # The most datagrams, or coalesced runs of them, that one receive takes.
+    # The maximum number of datagrams, or coalesced runs of them, that one receive takes.
     MAX_SLOTS = 64
 
 from collections import deque
@@ -23,7 +23,7 @@ from collections import deque
 from mainstem._core.driver.loss_generator import LossGenerator
 from mainstem._core.memory.buffer import AtomicBuffer
 
-# A UDP payload has at most 65,507 bytes; the rest keeps the slots from falling on the same cache sets.
+# A UDP payload has at most 65,507 bytes; the excess keeps the slots from mapping to the same cache sets.
 SLOT_STRIDE = 66_048
 
 
@@ -42,7 +42,7 @@ class Address:
         self.put(packed)
 
     def put(self, packed: Buffer) -> None:
-        """Becomes another address. Raises ValueError above 32 bytes."""
+        """Become another address. Raises ValueError above 32 bytes."""
         if len(packed) > ADDRESS_ROOM:
             raise ValueError(f"a socket address has {ADDRESS_ROOM} bytes at most, not {len(packed)}")
         self.memory.zero(0, ADDRESS_ROOM)
@@ -63,9 +63,9 @@ class Address:
 class Transport:
     """Sends and receives datagrams in batches; the compiled cycles call it without the GIL.
 
-    ``incoming`` and ``outgoing`` drop datagrams on purpose, on their way in and out. ``max_segments`` is how many equal
-    datagrams go as one run (1 where the kernel has no segmentation offload). ``last_error`` is the errno of the last failed call.
-    ``fd`` is the socket's, -1 if there is none.
+    ``incoming`` and ``outgoing`` drop datagrams on purpose when they are received or sent. ``max_segments`` is how many equal
+    datagrams one run may hold (1 if the kernel has no segmentation offload). ``last_error`` is the errno of the last failed call.
+    ``fd`` is the socket's file descriptor, -1 if there is none.
     """
 
     fd: readonly[cython.int]
@@ -120,7 +120,7 @@ class Transport:
         self.closed = False
         self.stride = SLOT_STRIDE
         self.slots = slots
-        # Untouched pages of it cost nothing.
+        # Its untouched pages cost nothing.
         self.memory = AtomicBuffer(bytearray(slots * SLOT_STRIDE))
         self.base = self.memory.base
         self.source_memory = AtomicBuffer(bytearray(slots * ADDRESS_ROOM))
@@ -133,22 +133,22 @@ class Transport:
         self.source = 0
 
     def close(self) -> None:
-        """End it: nothing is sent or received from now on."""
+        """Close the transport: nothing is sent or received from now on."""
         self.closed = True
 
     @property
     def dropped_data(self) -> int:
-        """Datagrams of data dropped on purpose, both directions."""
+        """Datagrams of data dropped on purpose, in both directions."""
         return self._dropped(True)
 
     @property
     def dropped_control(self) -> int:
-        """Datagrams of control frames dropped on purpose, both directions."""
+        """Datagrams of control frames dropped on purpose, in both directions."""
         return self._dropped(False)
 
     @property
     def arrived_ns(self) -> int:
-        """When the kernel received the first datagram of the last batch, in epoch nanoseconds; 0 where it does not report that."""
+        """When the kernel received the first datagram of the last batch, in epoch nanoseconds; 0 if it does not report that."""
         return self.slot_ns[0]
 
     def _dropped(self, data) -> int:
@@ -160,7 +160,7 @@ class Transport:
         return total
 
     def fill(self) -> cython.int:
-        """Fill the slots from the network; how many were filled."""
+        """Fill the slots from the network; return how many were filled."""
         return 0
 
     def put_runs(
@@ -172,28 +172,28 @@ class Transport:
         segment: cython.p_int,
         count: cython.int,
     ) -> cython.int:
-        """Send runs; how many were accepted whole, from the first."""
+        """Send runs; return how many, counted from the first, were accepted whole."""
         return 0
 
     def epoch_ns(self, now_ns: cython.longlong) -> cython.longlong:
-        """The time of day for timestamps in messages."""
+        """Return the time of day for timestamps in messages."""
         return now_ns
 
     def arrival_ns(self, now_ns: cython.longlong) -> cython.longlong:
-        """When the datagram at hand reached this machine, as exactly as the transport reports it."""
+        """Return when the current datagram reached this host, as exactly as the transport reports it."""
         if self.slot_ns[self.source // ADDRESS_ROOM] != 0:
             return self.slot_ns[self.source // ADDRESS_ROOM]
         return self.epoch_ns(now_ns)
 
     def receive(self) -> cython.int:
-        """Take in a batch, for ``next_datagram`` to walk through."""
+        """Receive a batch, for ``next_datagram`` to iterate over."""
         self.received = 0 if self.closed else self.fill()
         self.slot = 0
         self.slot_offset = 0
         return self.received
 
     def next_datagram(self) -> cython.bint:
-        """Move on to the next datagram of the batch: ``at`` and ``length`` in ``base``, its sender at ``source``."""
+        """Move to the next datagram of the batch: ``at`` and ``length`` in ``base``, its sender at ``source``."""
         size: cython.int
         while self.slot < self.received:
             if self.slot_offset >= self.slot_size[self.slot] and self.slot_offset > 0:
@@ -217,7 +217,7 @@ class Transport:
         return False
 
     def source_key(self) -> cython.longlong:
-        """The address and port that the datagram at hand came from, in 64 bits: equal for equal ones."""
+        """Return a 64-bit key of the current datagram's source address and port: equal sources have equal keys."""
         i: cython.int
         key: cython.longlong = 0
         for i in range(0, ADDRESS_ROOM, 8):
@@ -225,7 +225,7 @@ class Transport:
         return key
 
     def from_same_source(self, address: Address) -> cython.bint:
-        """Whether the datagram at hand came from ``address``."""
+        """Whether the current datagram came from ``address``."""
         i: cython.int
         if self.source_length[self.source // ADDRESS_ROOM] != address.length:
             return False
@@ -251,7 +251,7 @@ class Transport:
         segment: cython.p_int,
         count: cython.int,
     ) -> cython.int:
-        """Send runs of datagrams to ``to`` (None: where the socket is connected to); how many left whole."""
+        """Send runs of datagrams to ``to`` (None: to the socket's connected address); return how many left whole."""
         i: cython.int
         at: cython.int
         start: cython.int
@@ -277,7 +277,7 @@ class Transport:
     def send_one(
         self, to: Address, base: cython.p_const_uchar, offset: cython.longlong, length: cython.int
     ) -> cython.bint:
-        """Send one datagram; whether it left."""
+        """Send one datagram; return whether it left."""
         if self.closed:
             return False
         if self.outgoing is not None and self.outgoing.drops(base, offset, length):
@@ -285,12 +285,12 @@ class Transport:
         return self.put_one(to, base, offset, length, length)
 
     def send(self, datagram: Buffer, to: Address | None = None) -> bool:
-        """Send one datagram to ``to``, or to where the socket is connected; False when the network did not take it."""
+        """Send one datagram to ``to``, or to the socket's connected address; return False if the network did not take it."""
         buffer: AtomicBuffer = AtomicBuffer(bytearray(datagram))
         return bool(self.send_one(to, buffer.base, 0, cython.cast(cython.int, buffer.capacity)))
 
     def read(self) -> list[tuple[bytes, bytes]]:
-        """Receive what is there, one batch of it: (datagram, packed source address)."""
+        """Receive one batch of the datagrams that have arrived: (datagram, packed source address)."""
         result = []
         self.receive()
         while self.next_datagram():
@@ -305,10 +305,10 @@ class Transport:
 
 @cython.cclass
 class MemoryTransport(Transport):
-    """A transport without a network. Its owner moves datagrams from ``sent`` of one to ``deliver`` of another.
+    """A transport without a network. Its owner moves datagrams from one transport's ``sent`` to another's ``deliver``.
 
-    ``send_limit`` is None, or how many more runs are accepted: a full socket buffer for tests. ``epoch_offset_ns`` is what the time
-    of day is ahead of ``now_ns``, for timestamps in messages.
+    ``send_limit`` is None, or how many more runs are accepted, to simulate a full socket buffer in tests. ``epoch_offset_ns`` is
+    how far the time of day is ahead of ``now_ns``, for timestamps in messages.
     """
 
     inbox: readonly[deque[tuple[bytes, bytes]]]
@@ -331,13 +331,13 @@ class MemoryTransport(Transport):
         self.epoch_offset_ns = 0
 
     def deliver(self, datagram: Buffer, source: Buffer) -> None:
-        """Put a datagram where the next receive finds it. Raises ValueError when it is longer than UDP carries."""
+        """Queue a datagram for the next receive. Raises ValueError if it is too long for UDP."""
         if len(datagram) >= SLOT_STRIDE:
             raise ValueError(f"a datagram of {len(datagram)} bytes does not fit a UDP payload")
         self.inbox.append((bytes(datagram), bytes(source)))
 
     def take(self) -> list[tuple[bytes | None, bytes]]:
-        """What was sent since the last call: (packed destination or None where connected, datagram)."""
+        """Return what was sent since the last call: (packed destination or None for the connected address, datagram)."""
         datagrams = list(self.sent)
         self.sent.clear()
         return datagrams

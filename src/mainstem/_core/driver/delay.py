@@ -1,4 +1,4 @@
-"""How long to wait before a gap is asked for, and asked for again (docs/protocols/aeron.md, 16.2)."""
+"""How long to wait before requesting a gap, and before requesting it again (docs/protocols/aeron.md, 16.2)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ else:
 
 import math
 
-# A gap is asked for again after this many times the first delay.
+# A gap is requested again after this many times the first delay.
 UNICAST_RETRY_RATIO = 100
 UNICAST_DELAY_NS = 1_000
 
 
 @cython.cclass
 class DelayGenerator:
-    """Two delays, in nanoseconds: before a gap is reported, and before it is reported again. This one never waits."""
+    """Two delays, in nanoseconds: before a gap is requested, and before it is requested again. This base class never waits."""
 
     def first(self) -> cython.longlong:
         return 0
@@ -40,7 +40,7 @@ class DelayGenerator:
 
 @cython.cclass
 class StaticDelay(DelayGenerator):
-    """Fixed delays: unicast, or none at all where gaps are filled instead of repaired."""
+    """Fixed delays, for unicast; zero if gaps are filled instead of repaired."""
 
     delay_ns: cython.longlong
     again_ns: cython.longlong
@@ -53,7 +53,7 @@ class StaticDelay(DelayGenerator):
     def unicast(
         cls, delay_ns: cython.longlong = UNICAST_DELAY_NS, ratio: cython.longlong = UNICAST_RETRY_RATIO
     ) -> StaticDelay:
-        """``delay_ns`` is 1 µs at least; the retry comes ``ratio`` times later."""
+        """Return the delays of unicast: ``delay_ns``, at least 1 µs, and ``ratio`` times that before a retry."""
         delay_ns = max(delay_ns, UNICAST_DELAY_NS)
         return cls(delay_ns, delay_ns * ratio)
 
@@ -66,9 +66,9 @@ class StaticDelay(DelayGenerator):
 
 @cython.cclass
 class BackoffDelay(DelayGenerator):
-    """Random delays, so that of a group of receivers few ask for what all of them miss (RFC 5401, 3.2.3.2).
+    """Random delays, so that few receivers of a group request what all of them miss (RFC 5401, 3.2.3.2).
 
-    ``max_backoff_ns`` is the longest delay, ``group_size`` the receivers that are expected. ``rng`` only gives the seed.
+    ``max_backoff_ns`` is the longest delay, ``group_size`` the expected number of receivers. ``rng`` only provides the seed.
     """
 
     state: cython.ulonglong
@@ -81,7 +81,7 @@ class BackoffDelay(DelayGenerator):
         self, rng: Random, max_backoff_ns: cython.longlong = 10000000, group_size: cython.longlong = 10
     ) -> None:
         scale = math.log(group_size) + 1
-        # Drawn without the GIL, from a seed of the given generator (xorshift64*, which must not stand on zero).
+        # Numbers are drawn without the GIL, by xorshift64*, whose state must not be zero.
         self.state = rng.getrandbits(63) or 1
         self.low = scale / (max_backoff_ns * (math.exp(scale) - 1))
         self.width = scale / max_backoff_ns

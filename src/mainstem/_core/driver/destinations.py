@@ -1,4 +1,4 @@
-"""Where the datagrams of a channel with many destinations go, and when each was last heard of (docs/protocols/aeron.md, 19.3)."""
+"""The destinations of a channel with many of them, and when each was last heard from (docs/protocols/aeron.md, 19.3)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROW_LENGTH = 24
 
 @cython.cclass
 class DestinationList:
-    """Where the datagrams of a channel with many destinations go, and when each was last heard of.
+    """The destinations of a channel with many of them, and when each was last heard from.
 
     See docs/protocols/aeron.md, 19.3. ``entries`` are borrowed references to ``addresses``.
     """
@@ -54,7 +54,7 @@ class DestinationList:
         return self.count
 
     def add(self, address: Address, receiver_id: cython.longlong, now_ns: cython.longlong) -> None:
-        """One more."""
+        """Append a destination."""
         n: cython.int = self.count
         if n == self.room:
             self._resize(2 * self.room)
@@ -76,18 +76,18 @@ class DestinationList:
         del self.addresses[index]
 
     def touch(self, index: cython.int, receiver_id: cython.longlong, now_ns: cython.longlong) -> None:
-        """Heard of: remembers the receiver and the time."""
+        """Note that the destination was heard from: remember the receiver and the time."""
         if not 0 <= index < self.count:
             raise IndexError(f"destination {index} is not one of {self.count}")
         self.receiver[index] = receiver_id
         self.heard_ns[index] = now_ns
 
     def rows(self) -> list[tuple[bytes, int, int]]:
-        """(packed address, receiver id, last heard of) of each."""
+        """Return (packed address, receiver id, last heard from) for each."""
         return [(bytes(self.addresses[i]), self.receiver[i], self.heard_ns[i]) for i in range(self.count)]
 
     def refresh(self, transport: Transport, receiver_id: cython.longlong, now_ns: cython.longlong) -> cython.bint:
-        """Whether the datagram at hand comes from a destination, and a receiver, that is known already."""
+        """Note the current datagram's time if its source and receiver are a known destination; return whether they are."""
         i: cython.int
         for i in range(self.count):
             if self.receiver[i] == receiver_id and transport.from_same_source(cython.cast(Address, self.entries[i])):

@@ -1,4 +1,4 @@
-"""The exceptional, on its way from a compiled cycle to the Python that decides about it."""
+"""Exceptional events on their way from a compiled cycle to the Python code that decides about them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if not cython.compiled:
     from mainstem._core.driver.datagram import ADDRESS_ROOM
     from mainstem._core.memory.plain import *
 
-    # An ERR frame with its text is the longest frame that Python has to see whole.
+    # The longest frame that Python must see whole is an ERR frame with its text.
     WHOLE_FRAME = 1088
 
 from mainstem._core.driver.datagram import Transport
@@ -16,16 +16,16 @@ from mainstem._core.memory.buffer import AtomicBuffer
 
 # An event: its own length, kind, endpoint, path, time, a value, transport index, source length, source, then the frame.
 HEADER = cython.declare(cython.longlong, 48 + 32)
-# Room for some 500 NAKs. What does not fit is counted as lost, as if the network had dropped it: every frame that gets
-# here is sent again by its sender until it has an effect.
+# Room for about 500 NAKs. Events that do not fit are counted as lost, as if the network had dropped them: the sender of each
+# of these frames repeats it until it has an effect.
 ROOM = 65_536
 
 
 @cython.cclass
 class EventBuffer:
-    """What a compiled cycle could not decide by itself, for Python to drain afterwards in the same thread.
+    """Events that a compiled cycle could not decide itself, for Python to drain afterwards in the same thread.
 
-    ``lost`` counts events for which there was no room; the frame's sender sends it again.
+    ``lost`` counts events that did not fit; the frame's sender sends it again.
     """
 
     memory: AtomicBuffer
@@ -46,7 +46,7 @@ class EventBuffer:
     def put(
         self, kind: cython.int, endpoint: cython.int, path: cython.int, now_ns: cython.longlong, value: cython.longlong
     ) -> cython.bint:
-        """Note something that needs no frame; false when the buffer is full."""
+        """Store an event that needs no frame; return False if the buffer is full."""
         at: cython.longlong = self.used
         if at + HEADER > self.room:
             self.lost += 1
@@ -73,7 +73,7 @@ class EventBuffer:
         index: cython.int,
         max_length: cython.int,
     ) -> cython.bint:
-        """Note the datagram at hand of a transport, its first ``most`` bytes, with its source."""
+        """Store the first ``max_length`` bytes of a transport's current datagram, with its source."""
         at: cython.longlong = self.used
         length: cython.int = transport.length
         if length > max_length:
@@ -90,7 +90,10 @@ class EventBuffer:
         return True
 
     def take(self) -> list[tuple[int, int, int, int, int, int, bytes, bytes]]:
-        """All events, oldest first: (kind, endpoint, path, now_ns, value, transport index, packed source, frame)."""
+        """Remove and return all events, oldest first.
+
+        Each is (kind, endpoint, path, now_ns, value, transport index, packed source, frame).
+        """
         result = []
         at: cython.longlong = 0
         length: cython.int

@@ -1,4 +1,4 @@
-"""Whether the fields of a frame from the network make sense together (docs/protocols/aeron.md, 14.4, 15.1 and 15.3)."""
+"""Whether the fields of a frame from the network are consistent (docs/protocols/aeron.md, 14.4, 15.1 and 15.3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if not cython.compiled:
 
 
 def sound_setup(base: cython.p_const_uchar, at: cython.longlong) -> cython.bint:
-    """Whether an image can be made of a SETUP frame of 40 bytes."""
+    """Whether an image can be created from a SETUP frame of 40 bytes."""
     term_length: cython.longlong = get32(base, at + SETUP_TERM_LENGTH_OFFSET)
     offset: cython.longlong = get32(base, at + SETUP_TERM_OFFSET_OFFSET)
     mtu: cython.int = get32(base, at + SETUP_MTU_OFFSET)
@@ -26,7 +26,7 @@ def sound_setup(base: cython.p_const_uchar, at: cython.longlong) -> cython.bint:
 
 
 def before_beginning(term_id: cython.int, initial_term_id: cython.int) -> cython.bint:
-    """Whether a term lies before its stream's first: ids wrap at 32 bits, and there is no such position."""
+    """Whether a term lies before its stream's first. Ids wrap at 32 bits; no position corresponds to such a term."""
     terms: cython.longlong = term_id
     terms -= initial_term_id
     return ((terms >> 31) & 1) != 0
@@ -35,7 +35,7 @@ def before_beginning(term_id: cython.int, initial_term_id: cython.int) -> cython
 def frames_length(
     base: cython.p_const_uchar, at: cython.longlong, length: cython.int, term_length: cython.longlong
 ) -> cython.longlong:
-    """How far the frames of a datagram move the stream, -1 when one breaks a rule (docs/protocols/aeron.md, 15.3)."""
+    """Return how far a datagram's frames move the stream, -1 if one breaks a rule (docs/protocols/aeron.md, 15.3)."""
     first: cython.longlong = get32(base, at + FRAME_TERM_OFFSET_OFFSET)
     ids: cython.longlong = get64(base, at + FRAME_SESSION_ID_OFFSET)
     term_id: cython.int = get32(base, at + FRAME_TERM_ID_OFFSET)
@@ -56,5 +56,5 @@ def frames_length(
         ):
             return -1
         done += align_frame(frame)
-    # Only a last PAD may reach beyond the datagram: its header travels without what it covers.
+    # Only a PAD at the end may reach beyond the datagram: its header is sent without the bytes that it covers.
     return done if done == length or (done > length and kind == TYPE_PAD) else -1

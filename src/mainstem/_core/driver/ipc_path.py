@@ -1,32 +1,32 @@
-"""IPC publications' ordinary duty cycle, compiled: limit, cleaning, what was produced (docs/protocols/aeron.md, 11.6).
+"""IPC publications' ordinary duty cycle, compiled: limit, cleaning, producer position (docs/protocols/aeron.md, 11.6).
 
-Theory of operation. Producers and subscribers of an IPC stream share one log and need no driver to move a message. What
-they need it for is flow control: the conductor's cycle reads the subscribers' positions, and from the lowest derives
-how far producers may write.
+Theory of operation. Producers and subscribers of an IPC stream share one log and need no driver to move a message. They
+need it for flow control: the conductor's cycle reads the subscribers' positions, and derives from the lowest how far
+producers may write.
 
-Who writes what, all in the conductor's thread but where it says otherwise:
+Who writes what, in the conductor's thread unless stated otherwise:
 
 - pub-lmt: ``lowest position + window``; producers load it with acquire before each claim.
 - pub-pos, for operators: the tail, as of the last cycle.
 - is-connected, in the log's metadata: stored after the limit that lets producers write.
-- zeroes behind the lowest position. Producers write the frames and tails, subscribers their positions, in their own
+- zeroes behind the lowest position. Producers write the frames and tails, and subscribers their positions, in their own
   processes.
 
 Invariants:
 
-- The limit is raised only while it is less than two terms ahead of the clean position's term, or two where that
-  position begins one: so no producer writes where it is not zero yet, which three terms later is the same memory.
-- The limit falls only when the last subscriber is gone (to the consumers' position, so that producers stop) and in
-  ``clamp_limit``. Producers that had loaded the higher limit may finish their claim: the window allows for it.
-- ``trip limit`` is ahead of the limit by a fraction of the window. Stores of the limit are that much rarer, and
-  producers share its cache line with the conductor that much less.
+- The limit rises only while it is less than two terms ahead of the clean position's term, or two if that position begins
+  its term. So no producer writes memory that is not zero yet: a position shares its memory with the one three terms later.
+- The limit falls only when the last subscriber leaves (to the consumers' position, so that producers stop) and in
+  ``clamp_limit``. Producers that loaded the higher limit before may finish their claim: the window allows for it.
+- ``trip limit`` is ahead of the limit by a fraction of the window. The path stores the limit only when the new one passes
+  the trip limit, so that producers and the conductor rarely contend for its cache line.
 
-What may be reordered: positions are loaded with acquire, so what subscribers read happened before the cleaning; the
-limit is stored with release. Here it is stored before the bytes behind the consumers are zeroed. That is sound because
-the new limit was checked against what earlier cycles cleaned; the zeroes of this cycle serve limits to come.
+Memory ordering: the path loads positions with acquire, so subscribers' reads happen before the cleaning. It stores the
+limit with release, before it zeroes the bytes behind the consumers. That is sound because it checks the new limit against
+what earlier cycles cleaned; this cycle's zeroes are for later limits.
 
 ``populate_ahead`` touches pages before producers do. It writes nothing: MADV_POPULATE_WRITE maps pages and keeps their
-content. A sparse log has a ``BlockAllocator`` instead: its limit stays where pages have their blocks.
+content. A sparse log has a ``BlockAllocator`` instead, which keeps the limit within pages that have their blocks.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from mainstem._core.driver.positions import PositionSet
 from mainstem._core.driver.table import PathTable
 from mainstem._core.memory.buffer import AtomicBuffer
 
-# The limit moves in steps of this part of the window, so that producers do not share its cache line with every poll.
+# The limit moves in steps of this part of the window, so that producers do not contend for its cache line on every poll.
 LIMIT_STEPS = cython.declare(cython.longlong, 8)
-# Pages of a log are mapped in steps that keep no other stream waiting (64 pages, about 0.2 ms), and so far ahead of a producer that
-# it does not catch up before the next cycle; never more than it has filled already, for most streams are small. Steps come
-# many together, when half of what was ahead is used up: each is work, after which the driver's thread takes long to sleep.
+# Pages of a log are mapped in steps that keep no other stream waiting (64 pages, about 0.2 ms), and far enough ahead that a
+# producer does not catch up before the next cycle, but never further than it has filled already, because most streams are small.
+# Steps come in bursts, when half of the lead is used up: each counts as work, which delays the sleep of the driver's thread.
 POPULATE_STEP = cython.declare(cython.longlong, 256 * 1024)
 POPULATE_AHEAD = cython.declare(cython.longlong, 16 * 1024 * 1024)
 
@@ -57,8 +57,8 @@ POPULATE_AHEAD = cython.declare(cython.longlong, 16 * 1024 * 1024)
 class IpcPath:
     """One IPC publication's limit, cleaning and position counters (docs/protocols/aeron.md, 11.6).
 
-    ``publisher_limit`` and ``publisher_position`` of the constructor are counter ids. The log's tails and the counters must hold
-    the start position. ``connected`` is written into the log's metadata when set. While ``draining`` the limit stays.
+    The constructor's ``publisher_limit`` and ``publisher_position`` are counter ids. The log's tails and the counters must hold
+    the start position. Setting ``connected`` writes it into the log's metadata. While ``draining``, the limit does not rise.
     """
 
     log: readonly[AtomicBuffer]
@@ -126,36 +126,36 @@ class IpcPath:
 
     @property
     def connected(self) -> bool:
-        """Whether producers are told that someone reads."""
+        """Whether producers are told that there is a subscriber."""
         return bool(self.is_connected)
 
     @connected.setter
     def connected(self, value: cython.bint) -> None:
         self.is_connected = bool(value)
-        # Behind the limit: producers who see that they are connected can write.
+        # Set this after the limit, so that producers that see they are connected can write.
         if value:
             self.work(0)
         st32(self.base, self.meta + LOG_IS_CONNECTED_OFFSET, 1 if value else 0)
 
     def producer_position(self) -> int:
-        """Where the producers are, from the tail."""
+        """Return the producers' position, from the tail."""
         return tail_position(self.base, self.meta, self.term_length, self.initial_term_id)
 
     def take_consumed(self, position: cython.longlong) -> None:
-        """Count what a subscriber has read that is being removed: the last duty cycle may not have seen it."""
+        """Take over the position of a subscriber that is being removed, which the last duty cycle may not have seen."""
         produced: cython.longlong = self.producer_position()
         if self.consumer_position < position <= produced:
             self.consumer_position = position
 
     def clamp_limit(self, position: cython.longlong) -> None:
-        """Pull the publishers' limit down to ``position`` if it is above."""
+        """Lower the publisher limit to ``position`` if it is above."""
         assert position >= 0, f"a limit cannot be at position {position}"
         if position < self.publisher_limit:
             self.publisher_limit = position
             st64(self.cells, self.limit_at, position)
 
     def work(self, now_ns: cython.longlong) -> cython.int:
-        """One duty cycle; whether the limit moved or pages were mapped."""
+        """Run one duty cycle; return whether the limit moved or pages were mapped."""
         backed: cython.longlong
         before: cython.longlong
         consumed: cython.longlong
@@ -170,8 +170,8 @@ class IpcPath:
                 self.trip_limit = self.consumer_position
                 st64(self.cells, self.limit_at, self.consumer_position)
             return populated
-        # No producer writes a term beyond its limit, so no subscriber is there: a counter that another process corrupted must not
-        # clean the log.
+        # No producer writes a term beyond its limit, so no subscriber can be there: a corrupt counter of another process must
+        # not clean the log.
         consumed = min(self.subscribers.lowest(self.consumer_position), self.publisher_limit + self.term_length)
         if consumed > self.consumer_position:
             self.consumer_position = consumed
@@ -186,19 +186,19 @@ class IpcPath:
                 populated = True
             if backed <= self.publisher_limit:
                 return populated
-        # What a producer may write must not reach what is not clean yet, three terms behind it. Nearly always there is a
-        # term between them, so the producers get their room first, and what was read is cleaned afterwards.
+        # Producers must not write memory that is not clean yet; it holds the data from three terms before. There is nearly
+        # always a term in between, so raise the limit first, and clean the consumed bytes afterwards.
         ahead = (limit >> self.bits) - (self.clean_position >> self.bits)
         if ahead < 2 or (ahead == 2 and (self.clean_position & (self.term_length - 1)) != 0):
             self.publisher_limit = backed
             st64(self.cells, self.limit_at, backed)
-            # Held back by the blocks that are there, the limit moves with each step that is taken of them.
+            # If allocated blocks hold the limit back, it moves with each step that is allocated.
             self.trip_limit = backed + (self.window_length // LIMIT_STEPS if backed == limit else 0)
         self.clean_position = clean_to(self.base, self.term_length, self.clean_position, consumed, True)
         return 1
 
     def populate_ahead(self, produced: cython.longlong) -> cython.bint:
-        """Map some of the pages that producers write for the first time: each fault would stop them for microseconds."""
+        """Map pages before producers write them for the first time: each fault would stop a producer for microseconds."""
         at: cython.longlong = self.populated_position
         log_length: cython.longlong = PARTITION_COUNT * self.term_length
         ahead: cython.longlong = min(produced - self.first_position, POPULATE_AHEAD)
@@ -219,13 +219,13 @@ class IpcPath:
         return True
 
     def do_work(self, now_ns: cython.longlong = 0) -> int:
-        """One duty cycle of this publication alone."""
+        """Run one duty cycle of this publication alone."""
         return self.work(now_ns)
 
 
 @cython.cclass
 class IpcCycle(Cycle):
-    """All IPC publications of a driver. Add and remove in the thread that runs it."""
+    """All IPC publications of a driver. Add and remove them in the thread that runs the cycle."""
 
     path_table: PathTable
     next_key: cython.int

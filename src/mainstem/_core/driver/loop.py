@@ -1,4 +1,4 @@
-"""The thread loop that needs no GIL: duty cycles, idling, and the reasons to come back to Python."""
+"""The thread loop that needs no GIL: duty cycles, idling, and the reasons to return to Python."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ else:
     from mainstem._core.layout import *
     from mainstem._core.memory.plain import *
 
-    # A thread drives few cycles: sender, receiver and the conductor's at most, with room for one's own.
+    # A thread drives few cycles: at most those of sender, receiver and conductor, plus room for custom ones.
     MAX_CYCLES = 8
     MAX_WATCHES = 4
 
 from mainstem._core.memory.buffer import AtomicBuffer
 
-# Why ``run`` came back.
+# Reasons for which ``run`` returns.
 DEADLINE = cython.declare(cython.int, 0)
 ATTENTION = cython.declare(cython.int, 1)
 WOKEN = cython.declare(cython.int, 2)
 WATCHED = cython.declare(cython.int, 3)
 STOPPED = cython.declare(cython.int, 4)
 
-# Spins end after this time, however few they were: a round of sockets takes microseconds, and the program that would
-# give it work may wait for this core.
+# Spinning ends after this time, even if there were fewer spins than allowed: polling the sockets takes microseconds, and the
+# program that would produce work may be waiting for this core.
 MAX_SPIN_NS = cython.declare(cython.longlong, 1000)
 
 
@@ -45,7 +45,7 @@ MAX_SPIN_NS = cython.declare(cython.longlong, 1000)
 class Cycle:
     """The ordinary duty cycle of an agent, compiled: no GIL, no Python.
 
-    ``needs_python`` is true when something exceptional waits for the agent; ``due`` also when its deadline has passed.
+    ``needs_python`` is true while an exceptional event waits for the agent; ``due`` also if its deadline has passed.
     """
 
     attention: cython.volatile[cython.int]
@@ -58,16 +58,16 @@ class Cycle:
         self.timer_ns = NEVER_NS
 
     def cycle(self, now_ns: cython.longlong) -> cython.int:
-        """Does the ordinary work that is due; how much it was."""
+        """Do the ordinary work that is due; return how much it was."""
         self.next_python_ns = self.timer_ns
         return 0
 
     def next_due_ns(self) -> cython.longlong:
-        """When there is something to do at the latest, where nothing arrives and no one writes until then."""
+        """Return when there will be work at the latest if nothing arrives and nobody writes until then."""
         return self.next_python_ns
 
     def run_cycle(self, now_ns: cython.longlong) -> int:
-        """One duty cycle at ``now_ns``; how much work it found."""
+        """Run one duty cycle at ``now_ns``; return how much work it found."""
         work: cython.int
         with cython.nogil:
             work = self.cycle(now_ns)
@@ -81,7 +81,7 @@ class Cycle:
         return self.attention != 0 or now_ns >= self.next_python_ns
 
     def set_deadline(self, deadline_ns: cython.longlong) -> None:
-        """The latest time at which Python must run (NEVER_NS: none)."""
+        """Set the latest time at which Python must run (NEVER_NS: none)."""
         self.timer_ns = deadline_ns
         if deadline_ns < self.next_python_ns:
             self.next_python_ns = deadline_ns
@@ -91,10 +91,9 @@ class Cycle:
 class Loop:
     """Runs cycles in the calling thread, without the GIL, until Python is needed.
 
-    Idling: ``max_spins`` pauses, for a microsecond at most, then ``max_yields`` yields, then sleeps from ``min_park_ns``
-    doubling to ``max_park_ns``, each until a datagram arrives at a socket of ``wake_by`` at most; ``max_park_ns=0`` never
-    sleeps (with ``max_yields=0`` it spins). ``work`` is what the last round found; ``rounds`` and ``longest_round_ns`` are
-    for counters.
+    Idling: ``max_spins`` pauses, within a microsecond, then ``max_yields`` yields, then sleeps that double from ``min_park_ns``
+    to ``max_park_ns``. A datagram that arrives at a socket given to ``wake_by`` ends a sleep. ``max_park_ns=0`` never sleeps
+    (with ``max_yields=0`` it spins). ``work`` is what the last round found; ``rounds`` and ``longest_round_ns`` are for counters.
     """
 
     references: list
@@ -160,7 +159,7 @@ class Loop:
         self.count += 1
 
     def watch(self, buffer: AtomicBuffer, offset: cython.longlong) -> None:
-        """``run`` also comes back when this int64 changes: the tail of a command ring. Four at most (OverflowError)."""
+        """Make ``run`` return when this int64 (the tail of a command ring) changes. Four watches at most (OverflowError)."""
         if self.watches == MAX_WATCHES:
             raise OverflowError(f"a loop watches {MAX_WATCHES} places at most")
         buffer.check(offset, 8)
@@ -171,13 +170,13 @@ class Loop:
         self.watches += 1
 
     def wake_by(self, fd: cython.int) -> None:
-        """Have a datagram that arrives at this socket end a sleep, until the socket is closed."""
+        """Make each datagram that arrives at this socket end a sleep, until the socket is closed."""
         add_arrivals(self.arrivals, fd)
 
     if cython.compiled:
 
         def __cinit__(self):
-            self.arrivals = -1  # where __init__ refuses its arguments, there is no set to close
+            self.arrivals = -1  # if __init__ rejects its arguments, there is no set to close
 
         def __dealloc__(self):
             close_arrivals(self.arrivals)
@@ -193,7 +192,7 @@ class Loop:
         return self.stopping != 0
 
     def idle(self, worked: cython.bint, now_ns: cython.longlong) -> cython.void:
-        """Spin, then yields, then parks for longer and longer while there is nothing to do. ``now_ns``: when the round began."""
+        """While there is nothing to do: spin, then yield, then sleep ever longer. ``now_ns`` is when the round began."""
         if worked:
             self.idle_count = 0
             self.park_ns = self.min_park_ns
@@ -213,7 +212,7 @@ class Loop:
             else:
                 pause_core()
         elif nap_or_arrival(self.arrivals, self.park_ns):
-            # What arrived may take some rounds to be read: a sender reads its sockets in every few of them.
+            # It may take some rounds until the datagram is read, because a sender does not read its sockets in every round.
             self.idle_count = 0
             self.park_ns = self.min_park_ns
         else:
@@ -271,7 +270,7 @@ class Loop:
                 self.longest_round_ns = now_ns - before
 
     def run(self, deadline_ns: cython.longlong) -> int:
-        """Until ``deadline_ns`` of the monotonic clock, or a reason to come back before.
+        """Run until ``deadline_ns`` of the monotonic clock, or until there is a reason to return earlier; return the reason.
 
         0: the deadline, 1: a cycle needs Python, 2: woken, 3: a watch changed, 4: stopped.
         """
@@ -292,7 +291,7 @@ class Loop:
         return result
 
     def run_once(self, now_ns: cython.longlong) -> int:
-        """One round at a given time, where there is no reason to come back before it; returns what ``run`` does."""
+        """Run one round at a given time, unless there is a reason to return first; return the same reasons as ``run``."""
         reason: cython.int
         with cython.nogil:
             reason = self.reason()
@@ -301,7 +300,7 @@ class Loop:
         return reason
 
     def run_round(self, now_ns: cython.longlong) -> int:
-        """One round at a given time, whatever waits; returns 1 where a cycle needs Python, else 0."""
+        """Run one round at a given time, even if there is a reason to return; return 1 if a cycle needs Python, else 0."""
         reason: cython.int
         with cython.nogil:
             reason = self.round(now_ns)

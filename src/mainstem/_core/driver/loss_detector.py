@@ -1,24 +1,24 @@
-"""Which gaps of an image are to be reported now. Several at once, each with its own timer (docs/protocols/aeron.md, 16.1).
+"""Which gaps of an image to request now. Tracks several at once, each with its own timer (docs/protocols/aeron.md, 16.1).
 
-Theory of operation. A scan of an image's log yields the gaps of the moment. They are kept as pieces: bytes that became known
-to be missing, and were requested, together. A piece stays what it is when its gap grows, shrinks or breaks up, so a
-retransmission that arrives datagram by datagram, or in part, leads to no new request for the rest.
+Theory of operation. A scan of an image's log yields the current gaps. The detector stores them as pieces: bytes that became
+known to be missing, and were requested, together. A piece keeps its state when its gap grows, shrinks or splits, so a
+retransmission that arrives datagram by datagram, or only in part, causes no new request for the rest.
 
-A sender responds to a repeated request by repeated bytes: the reference's sender on unicast remembers one request, the last,
-and recognises no other repeat. So a piece is requested again only when there is reason to believe that its retransmission
-was lost:
+A sender responds to a repeated request with repeated bytes: the reference's sender on unicast remembers one request, the
+last, and recognizes no other repeat. So a piece is requested again only if there is reason to believe that its
+retransmission was lost:
 
-- The response is overdue. The time from a request to its response is measured (RFC 6298: a smoothed time and four
-  deviations) from what is filled between two scans. The first repeat does not come before senders cease to suppress it.
+- The response is overdue. The detector measures the time from a request to its response (RFC 6298: a smoothed time and four
+  deviations) from the pieces that are filled between two scans. The first repeat waits until senders stop suppressing it.
 - A response to a later request has arrived (as RFC 8985 does for TCP). Senders handle requests in order, and the network
-  keeps the order mostly. Not in a group: there a gap may be filled by what another receiver requested.
+  mostly keeps the order. This does not apply to a group, where another receiver's request may have filled a gap.
 
-Where the round trip is long, a request or a response that is lost costs too much time. There a request is followed by one or
-two copies; that is few beside the reference's receiver, which causes one every 10 ms.
+If the round trip is long, losing a request or a response costs too much time. The detector then sends one or two copies after
+each request, which is few compared to the reference's receiver, which causes one every 10 ms.
 
-A piece that was requested twice is filled by one of two responses, so its time is not measured (RFC 6298, 3). Where every
-piece is requested twice, because the round trip has become longer than the estimate, the time from the first request is
-waited for until a piece is filled after one.
+If a piece was requested twice, either of two responses may have filled it, so its time is not measured (RFC 6298, 3). If
+every piece is requested twice, because the round trip has become longer than the estimate, the detector waits for the time
+from the first request instead, until a piece is filled after a single request.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ if not cython.compiled:
     from mainstem._core.layout import *
     from mainstem._core.memory.plain import readonly
 
-    # As many gaps as are repaired at once; those behind them wait until these are closed.
+    # The number of gaps that are repaired at once; those behind them wait until these are closed.
     MAX_GAPS = 64
 
 from mainstem._core.driver.delay import DelayGenerator
 
-# Senders ignore repeats for so long (docs/protocols/aeron.md, 16.4): without a reason none is sent before.
+# Senders ignore repeats for this long (docs/protocols/aeron.md, 16.4), so a repeat without a special reason waits at least as long.
 LINGER_NS = cython.declare(cython.longlong, 10_000_000)
-# The shortest wait for a response after that. Over loopback responses take less; on a busy processor, longer.
+# The shortest wait for a response after that. Responses over loopback take less, but more on a busy processor.
 MIN_OVERDUE_NS = cython.declare(cython.longlong, 1_000_000)
-# A response that takes longer is not waited for: a sender that stopped for a while must not slow down repair for long.
+# The longest wait for a response, so that a sender that stopped for a while does not slow down repair for long.
 MAX_OVERDUE_NS = cython.declare(cython.longlong, 1_000_000_000)
-# Doublings of the wait while no response was measured: 10 ms becomes 640 ms, longer than round trips are.
+# How often the wait doubles while no response has been measured: 10 ms becomes 640 ms, longer than round trips are.
 MAX_DOUBLINGS = cython.declare(cython.int, 6)
-# Where a lost request costs more than this, it is made up to three times in a row, just so far apart that senders respond to
-# each: of a hundred gaps at a loss of 5 % in each direction ten are requested in vain once, and one in a thousand three times.
+# If losing a request costs more than this, it is sent up to three times, spaced just far enough that senders respond to each. At a
+# loss of 5% in each direction, ten of a hundred gaps lose one request or response, and one in a thousand loses three.
 COPY_RESPONSE_NS = cython.declare(cython.longlong, 20_000_000)
 COPY_SPACING_NS = cython.declare(cython.longlong, 11_000_000)
 MAX_COPIES = cython.declare(cython.int, 2)
-# Gaps that were requested twice and filled, one after the other, before the measured time is taken to be out of date. One in
-# five is requested twice at a loss of 20 %, and five of them in a row are rare.
+# Consecutive gaps filled only after two requests, before the measured time is considered out of date. At a loss of 20%, one in
+# five is requested twice, and five of them in a row are rare.
 MAX_DOUBTS = cython.declare(cython.int, 4)
 
 
@@ -61,9 +61,9 @@ MAX_DOUBTS = cython.declare(cython.int, 4)
 class LossDetector:
     """Keeps a timer for each gap, a (position, length), that a scan of an image's log has found (docs/protocols/aeron.md, 16.1).
 
-    What was missing before keeps its timer, however its gap changes; what was not is new. Sixty-four are tracked at once.
-    ``deadline_ns`` is when ``due`` has something to say, 2**63 - 1 while nothing is missing. ``response_ns`` is the usual time
-    from a request to its response, 0 before one was measured. In a ``group`` gaps are filled by what others requested, too.
+    Bytes that were missing before keep their timer, however their gap changes; others get a new one. At most 64 pieces are
+    tracked. ``deadline_ns`` is when ``due`` has something to return, 2**63 - 1 while nothing is missing. ``response_ns`` is the
+    usual time from a request to its response, 0 before one was measured. In a ``group``, other receivers' requests fill gaps too.
     """
 
     delay: readonly[DelayGenerator]
@@ -82,8 +82,8 @@ class LossDetector:
     doubt_ns: cython.longlong
     responded_order: cython.longlong
     responded_to: cython.longlong
-    # Of each piece: its place, whether the piece before it belongs to the same gap, when it is due, when it was requested last and
-    # first, how often (0 for never), and the number of its last request.
+    # For each piece: its position and length, whether it belongs to the same gap as the piece before it, when it is due, when it
+    # was last and first requested, how often (0 for never), and the number of its last request.
     position: cython.longlong[MAX_GAPS]
     length: cython.longlong[MAX_GAPS]
     continues: cython.bint[MAX_GAPS]
@@ -157,7 +157,7 @@ class LossDetector:
         self.responded_to = 0
 
     def found(self, position: cython.longlong, length: cython.longlong, now_ns: cython.longlong) -> cython.longlong:
-        """One gap of the scan, behind those before it; the bytes of it that were never reported missing before."""
+        """Add one gap of the scan, in order of position; return how many of its bytes were never reported missing before."""
         at: cython.longlong = position
         end: cython.longlong = position + length
         stop: cython.longlong
@@ -165,7 +165,7 @@ class LossDetector:
         self.pass_to(position, now_ns)
         while at < end and self.count < MAX_GAPS:
             if self.cursor < self.before and self.old_position[self.cursor] <= at:
-                # The rest of an old piece, as far as it is still missing.
+                # The part of an old piece that is still missing.
                 stop = self.old_position[self.cursor] + self.old_length[self.cursor]
                 self.keep(at, stop if stop < end else end, first)
                 if stop <= end:
@@ -202,7 +202,7 @@ class LossDetector:
     def keep(self, position: cython.longlong, end: cython.longlong, first: cython.bint) -> cython.void:
         i: cython.int = self.count
         j: cython.int = self.cursor
-        # Pieces of one gap that were requested together are one from then on.
+        # Pieces of one gap that were requested together become one piece.
         if (
             not first
             and self.order[i - 1] > 0
@@ -223,7 +223,7 @@ class LossDetector:
         self.order[i] = self.old_order[j]
 
     def pass_to(self, position: cython.longlong, now_ns: cython.longlong) -> cython.void:
-        """Of the old pieces, what lies between the gap before and ``position`` has been filled."""
+        """Note that the parts of old pieces between the previous gap and ``position`` have been filled."""
         start: cython.longlong
         end: cython.longlong
         stop: cython.longlong
@@ -240,7 +240,7 @@ class LossDetector:
             self.cursor += 1
 
     def on_response(self, j: cython.int, end: cython.longlong, now_ns: cython.longlong) -> cython.void:
-        """Old piece ``j``, which was requested, has been filled up to ``end``, or a part of it that ends there."""
+        """Note that the requested old piece ``j``, or a part of it that ends at ``end``, has been filled."""
         took: cython.longlong = now_ns - self.old_asked[j]
         plausible: cython.bint = 2 * took >= self.response_ns
         if self.old_times[j] == 1:
@@ -263,7 +263,7 @@ class LossDetector:
     def measure(self, took: cython.longlong) -> cython.void:
         off: cython.longlong
         if self.response_ns == 0:
-            # At least 1: 0 says that nothing was measured.
+            # At least 1, because 0 means that nothing was measured.
             self.response_ns = took + 1
             self.deviation_ns = took // 2
             return
@@ -275,10 +275,10 @@ class LossDetector:
 
     def finish(self, now_ns: cython.longlong) -> cython.void:
         i: cython.int
-        # A full table ends a scan early: what lies behind it is unknown, and not filled.
+        # A full table ends a scan early, so the state of the pieces behind it is unknown; do not count them as filled.
         if self.count < MAX_GAPS:
             self.pass_to(NEVER_NS, now_ns)
-        # Nor where copies are under way.
+        # Pieces requested before the one that was just filled are due now, except in a group or while copies are sent.
         if self.responded_order > 0 and not self.group and self.response_ns < COPY_RESPONSE_NS:
             for i in range(self.count):
                 if self.times[i] > 0 and (
@@ -300,9 +300,9 @@ class LossDetector:
                 self.deadline_ns = self.timer[i]
 
     def next_due(self, start: cython.int, now_ns: cython.longlong) -> cython.int:
-        """The first piece from ``start`` on whose time has come, its timer started again; -1 if there is none.
+        """Return the first piece from ``start`` on that is due, and restart its timer; -1 if there is none.
 
-        ``request_length`` is to be requested from its position on: the pieces of the same gap behind it that are due, too.
+        ``request_length`` is how much to request from its position on: it includes adjoining pieces of the same gap that are due.
         """
         i: cython.int
         first: cython.int = -1
@@ -336,11 +336,11 @@ class LossDetector:
             self.timer[i] = max(now_ns + self.patience(self.times[i]), self.first_asked[i] + LINGER_NS)
 
     def patience(self, times: cython.int) -> cython.longlong:
-        """How long to wait for the response to a request, given how many times it was made."""
+        """Return how long to wait for the response to a request that was made ``times`` times."""
         wait: cython.longlong = self.delay.retry()
         usual: cython.longlong = self.response_ns + 4 * self.deviation_ns
         if self.response_ns == 0:
-            # Nothing is known of the round trip: each wait is twice the last one, so that a long one gets few copies.
+            # The round trip is unknown: each wait is twice the last, so that a long round trip causes few repeats.
             usual = LINGER_NS << (times - 1 if times <= MAX_DOUBLINGS else MAX_DOUBLINGS)
         elif self.doubts > MAX_DOUBTS and usual < self.doubt_ns + self.doubt_ns // 8:
             usual = self.doubt_ns + self.doubt_ns // 8
@@ -363,7 +363,7 @@ class LossDetector:
         return result
 
     def on_scan(self, gaps: Iterable[tuple[int, int]], now_ns: cython.longlong) -> int:
-        """Take in what a scan found, in order. Return the bytes that were never reported missing before."""
+        """Update from the gaps of a scan, in order. Return the bytes that were never reported missing before."""
         fresh: cython.longlong = 0
         self.begin()
         for position, length in gaps:

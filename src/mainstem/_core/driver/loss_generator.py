@@ -1,4 +1,4 @@
-"""Loss on purpose: generators that decide, datagram by datagram, what a transport drops."""
+"""Deliberate loss: generators that decide for each datagram whether a transport drops it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ if not cython.compiled:
 
 from mainstem._core.memory.buffer import AtomicBuffer
 
-# Streams whose gaps a GapLoss keeps apart; those beyond pass untouched.
+# The number of streams that a GapLoss distinguishes; it lets datagrams of further streams pass.
 MAX_STREAMS = cython.declare(cython.int, 64)
 EVERY_TYPE = 0xFFFF
 
 
 @cython.cclass
 class LossGenerator:
-    """Decides which datagrams a transport drops on purpose; this one drops none.
+    """Decides which datagrams a transport drops on purpose; this base class drops none.
 
-    ``mask`` has a bit for each frame type that may be dropped, by the type of a datagram's first frame. ``then`` decides
-    about what this generator lets through. One generator serves one thread.
+    ``mask`` has a bit for each frame type that may be dropped; a datagram's type is that of its first frame. ``then`` decides
+    about the datagrams that this generator lets through. One generator serves one thread.
     """
 
     dropped_data: readonly[cython.longlong]
@@ -56,7 +56,7 @@ class LossGenerator:
 
 @cython.cclass
 class RandomLoss(LossGenerator):
-    """Drops with probability ``rate``; the sequence follows from ``seed``. Raises ValueError for a rate outside [0, 1]."""
+    """Drops with probability ``rate``; ``seed`` determines the sequence. Raises ValueError for a rate outside [0, 1]."""
 
     rate: readonly[cython.double]
     state: cython.ulonglong
@@ -72,7 +72,7 @@ class RandomLoss(LossGenerator):
             raise ValueError(f"rate: {rate} is not between 0 and 1")
         LossGenerator.__init__(self, mask, then)
         self.rate = rate
-        # Neighboring seeds must not begin alike, and the generator must not stand on zero.
+        # Neighboring seeds must not begin alike, and the state must not be zero.
         self.state = (seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % 0xFFFFFFFFFFFFFFFF or 1
 
     def decide(self, base: cython.p_const_uchar, at: cython.longlong, length: cython.longlong) -> cython.bint:
@@ -84,7 +84,7 @@ class RandomLoss(LossGenerator):
             x ^= (x << 25) & 0xFFFFFFFFFFFFFFFF
         x ^= x >> 27
         self.state = x
-        # 31 bits from the middle are even enough for a rate.
+        # 31 bits from the middle are uniform enough for a rate.
         return cython.cast(cython.longlong, (x >> 20) & 0x7FFFFFFF) < self.rate * cython.cast(
             cython.double, 2147483648.0
         )
@@ -92,10 +92,10 @@ class RandomLoss(LossGenerator):
 
 @cython.cclass
 class GapLoss(LossGenerator):
-    """Drops the data that overlaps [first + i·radix, first + i·radix + gap_length), 0 ≤ i < total, of one term, once a stream.
+    """Drops data that overlaps [first + i·radix, first + i·radix + gap_length), 0 ≤ i < total, of one term, once per stream.
 
-    ``total=1`` is the fixed loss of the reference's interceptors, more is its multi-gap loss. Raises ValueError for regions
-    that overlap one another.
+    ``total=1`` is the fixed loss of the reference's interceptors; a larger value is its multi-gap loss. Raises ValueError for
+    regions that overlap one another.
     """
 
     term_id: cython.int
@@ -126,7 +126,7 @@ class GapLoss(LossGenerator):
         self.gap_length = gap_length
         self.total = total
         self.streams = 0
-        # A row for each stream: session, stream, then how far each gap has been dropped.
+        # One row per stream: session, stream, then how far each gap has been dropped.
         self.memory = AtomicBuffer(bytearray(MAX_STREAMS * 8 * (1 + total)))
         self.base = self.memory.base
 

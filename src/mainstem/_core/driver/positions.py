@@ -1,22 +1,21 @@
-"""The position counters of a stream's subscribers or spies: read every duty cycle, changed now and then.
+"""The position counters of a stream's subscribers or spies: read every duty cycle, rarely changed.
 
 Theory of operation. The set is a table of offsets into the counters' values. One thread adds and removes, with the GIL;
-compiled cycles in other threads read without the GIL or a lock. Readers want the lowest or the highest position, and
-may err on the safe side by one change that happens at the same time.
+compiled cycles in other threads read without the GIL or a lock. Readers want the lowest or the highest position. If a
+change happens at the same time, they may miss it, as long as the result is safe.
 
-Who writes what: the changing thread writes ``slots``, ``slot_base``, ``room`` and ``count``. The values are the
-subscribers'.
+Who writes what: the changing thread writes ``slots``, ``slot_base``, ``room`` and ``count``. Subscribers write the values.
 
-Invariants, and what may be reordered:
+Invariants and memory ordering:
 
-- The first ``count`` slots hold valid offsets at every moment. An added slot is written before the count rises; a
-  removed one is overwritten by the last before the count falls. A release fence stands between the two stores, and
-  readers load the count before the slots, with an acquire fence between.
-- So a reader sees what is in the set and, at worst, a counter that was removed just now, or the last one twice. A
-  removed counter holds the stream's limit back for one cycle, which is safe: the bytes before a position that still
-  counts are never cleaned.
-- A table that was outgrown stays in ``outgrown`` until the set goes: a reader may have loaded its address already.
-- A counter must hold its position before it is added: the driver sets it to where the subscriber joins.
+- The first ``count`` slots hold valid offsets at every moment. An added slot is written before the count rises; a removed
+  one is overwritten by the last before the count falls. A release fence separates the two stores. Readers load the count
+  before the slots, with an acquire fence in between.
+- So a reader sees the counters of the set and, at worst, one that was just removed, or the last one twice. A removed
+  counter holds the stream's limit back for one cycle. That is safe: the bytes before a position that still counts are never
+  cleaned.
+- A table that was outgrown stays in ``outgrown`` for the lifetime of the set, because a reader may have loaded its address.
+- A counter must hold its position before it is added: the driver sets it to the position at which the subscriber joins.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ if not cython.compiled:
 
 from mainstem._core.memory.buffer import AtomicBuffer
 
-# Where the first table ends; it doubles from there. Few streams have more than a handful of subscribers.
+# Size of the first table, which doubles when full. Few streams have more than a handful of subscribers.
 FIRST_ROOM = 8
-# Counters files hold 65,536 counters at most by default; a table of that many is never legitimate.
+# Counters files hold at most 65,536 counters by default, so a larger table is never legitimate.
 MAX_POSITIONS = 65_536
 
 
@@ -41,8 +40,8 @@ class PositionSet:
 
     One thread adds and removes; the compiled cycles of other threads may read at the same time. A counter must hold its
     position before it is added. Raises IndexError for an id outside ``counters`` (the counters' values buffer) and ValueError
-    for a value that is not a position. Values may be written by other processes: a caller of ``lowest`` or ``highest``
-    bounds it by what has been written.
+    for a value that is not a position. Other processes may write the values, so a caller of ``lowest`` or ``highest`` must
+    bound the result by what has been written.
     """
 
     counters: AtomicBuffer
@@ -74,7 +73,7 @@ class PositionSet:
         if self.count >= MAX_POSITIONS:
             raise OverflowError(f"a stream has {MAX_POSITIONS} positions at most")
         if self.count == self.room:
-            # Readers may be in the old table: it is copied, and not resized.
+            # Readers may be using the old table, so copy it instead of resizing it.
             self.outgrown.append(self.slots)
             bigger = AtomicBuffer(bytearray(16 * self.room))
             bigger.put_bytes(0, self.slots.get_bytes(0, 8 * self.room))
@@ -90,7 +89,7 @@ class PositionSet:
         last: cython.int = self.count - 1
         for i in range(last + 1):
             if get64(self.slot_base, 8 * i) == counter_id * COUNTER_VALUE_LENGTH:
-                # Until the count falls the last one is there twice, which no minimum or maximum minds.
+                # Until the count falls, the last counter is there twice, which does not affect a minimum or maximum.
                 put64(self.slot_base, 8 * i, get64(self.slot_base, 8 * last))
                 fence_release()
                 self.count = last

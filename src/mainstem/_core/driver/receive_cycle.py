@@ -1,4 +1,4 @@
-"""All sockets and images of a receiver agent in one compiled duty cycle (docs/protocols/aeron.md, 15)."""
+"""One compiled duty cycle for all sockets and images of a receiver agent (docs/protocols/aeron.md, 15)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mainstem._core.driver.receive_path import ReceiveEndpointCore, ReceivePath
 from mainstem._core.driver.table import PathTable
 from mainstem._core.memory.buffer import AtomicBuffer
 
-# Status messages of one cycle, before those that are due by time only wait for the next: as ``MAX_HEARTBEATS`` of the sender's.
+# Status messages per cycle, after which those due only by time wait for the next cycle; like ``MAX_HEARTBEATS`` in the sender.
 MAX_REMINDERS = cython.declare(cython.longlong, 64)
 
 
@@ -51,7 +51,7 @@ class ReceiverCycle(Cycle):
         self.path_table.put(path.key, 0, path)
 
     def remove_from_dispatch(self, path: ReceivePath, endpoint: ReceiveEndpointCore) -> None:
-        """Its datagrams are not its any more; its status messages go on."""
+        """Stop passing datagrams to the image; it continues to send status messages."""
         endpoint.paths.remove(path.session_id, path.stream_id)
 
     def remove_path(self, path: ReceivePath) -> None:

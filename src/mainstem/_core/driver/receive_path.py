@@ -2,50 +2,48 @@
 
 The protocol: docs/protocols/aeron.md, 15.
 
-Theory of operation. A ``ReceivePath`` is one image: one publication's stream as it arrives here. A
-``ReceiveEndpointCore`` is a channel's sockets, and which image a datagram is for. A datagram's frames are copied from
-the socket's buffer to the place in the image's log that their header names, in whatever order they arrive. From what is
-there the cycle derives two positions: the high-water mark (rcv-hwm, the end of the furthest frame) and the rebuild
-position (rcv-pos, up to which there is no gap). Gaps between them are timed by the ``LossDetector`` and asked for with
-NAKs, or filled with padding where the stream is unreliable. Status messages report the subscribers' position and the
-window to every sender of the image; that is all of the flow control.
+Theory of operation. A ``ReceivePath`` is one image: one publication's stream as it arrives on this host. A
+``ReceiveEndpointCore`` holds a channel's sockets and decides which image a datagram belongs to. The path copies a
+datagram's frames from the socket's buffer to the place in the image's log that their headers name, in whatever order they
+arrive. From the log's contents the cycle derives two positions: the high-water mark (rcv-hwm, the end of the furthest
+frame) and the rebuild position (rcv-pos, the end of the stream's gapless part). The ``LossDetector`` keeps a timer for each
+gap between the two. The path requests gaps with NAKs, or fills them with padding if the stream is unreliable. Status
+messages report the subscribers' position and the window to every sender of the image. There is no other flow control.
 
-What is not ordinary goes into the ``EventBuffer``, for the receiver agent, which drains it after the cycle, in the same
-thread: SETUP, datagrams of unknown sessions or from unknown sources, loss reports, the end of the stream. When the
-buffer is full an event is dropped, and the sender's repetition brings it again.
+Exceptional events go into the ``EventBuffer``: SETUP, datagrams of unknown sessions or from unknown sources, loss reports,
+the end of the stream. The receiver agent drains the buffer after the cycle, in the same thread. A full buffer drops
+events; the sender repeats the frames that caused them.
 
 Who writes what:
 
-- The receiver's thread runs all of this. It alone writes the image's log: frames, padding, zeroes, and in the metadata
-  the end of the stream, the number of live connections and whether the publication was revoked. It moves rcv-hwm and
-  rcv-pos.
+- The receiver's thread runs all of this code. It alone writes the image's log: frames, padding, zeroes, and in the
+  metadata the end of the stream, the number of live connections and whether the publication was revoked. It moves rcv-hwm
+  and rcv-pos.
 - Subscribers, in other processes, read the log and write their own positions.
-- The public flags (``draining``, ``rejected``, ``status_events``, ``window_length``, ...), tables and connections are
-  changed by the receiver agent between two cycles, with the GIL; what the conductor wants of them comes as a command.
-  The arrays ``conn_...`` hold borrowed pointers to what ``references`` keeps alive, because a cycle without the GIL
-  cannot count references.
+- The receiver agent changes the public flags (``draining``, ``rejected``, ``status_events``, ``window_length``, ...), the
+  tables and the connections between two cycles, with the GIL. The conductor sends it commands. The arrays ``conn_...`` hold
+  borrowed pointers to objects that ``references`` keeps alive, because a cycle without the GIL cannot count references.
 
 Invariants:
 
 - ``rebuild position <= high-water mark``, and neither falls. The scheduled position, which the next status message
   reports, does not fall either.
-- The log is zero from the high-water mark to ``clean_limit``, at least. What lies beyond it is zeroed shortly before it is
-  written, so that the zeroes are still in the cache when the frames replace them. That is what was read three terms
-  earlier.
-- A datagram is inserted only between the last status message's position and half a term beyond it. So no subscriber is in
-  the memory: before that it is an under-run, behind it an over-run, counted and dropped. Padding that begins before that
-  edge may end behind it: only its header is written.
-- A datagram is checked whole before any of it is inserted: frames of one session, stream and term that follow one
-  another, and do not run over the term. What is inserted once is never changed: repeats are dropped by
-  ``insert_frames``.
-- An image ends when every live connection has named an end; the furthest of these is the stream's.
+- At least the bytes from the high-water mark to ``clean_limit`` are zero. The path zeroes bytes beyond that limit shortly
+  before it writes them, so that the zeroes are still in the cache when the frames replace them. Subscribers read the
+  previous contents of those bytes three terms earlier.
+- A datagram is inserted only between the last status message's position and half a term beyond it, where no subscriber
+  reads. A datagram before this range is an under-run, one behind it an over-run; both are counted and dropped. Padding that
+  begins inside the range may end behind it, because only its header is written.
+- The path checks a whole datagram before it inserts any of it: its frames belong to one session, stream and term, follow
+  one another, and end within the term. Inserted bytes never change: ``insert_frames`` drops repeats.
+- An image ends when every live connection has announced an end; the furthest of these is the stream's end.
 
-What may be reordered: ``insert_frames`` stores a frame's first word last, with release. A later frame may be visible
-before an earlier one, but subscribers walk in order. rcv-hwm and rcv-pos are for operators and flow control;
-subscribers do not read them. Subscribers' positions are loaded with acquire before the status message that lets the
-sender write behind them. The zeroes are stored before the frame with whose release they become visible.
+Memory ordering: ``insert_frames`` stores a frame's first word last, with release. A later frame may become visible before
+an earlier one, but subscribers read frames in order. rcv-hwm and rcv-pos are for operators and flow control; subscribers
+do not read them. The path loads the subscribers' positions with acquire before it sends the status message that lets the
+sender overwrite the bytes behind them. It stores the zeroes before the frame, whose release makes them visible.
 
-Time: nothing here reads a clock but for timestamps in messages. ``now_ns`` is the time of the cycle.
+Time: this code reads the clock only for timestamps in messages. ``now_ns`` is the time of the cycle.
 """
 
 from __future__ import annotations
@@ -76,7 +74,7 @@ if not cython.compiled:
     )
     from mainstem._core.memory.plain import *
 
-    # Senders of one image through one socket: redundant paths, of which two are usual. Anyone can send datagrams of a known
+    # Limit on one image's senders through one socket. Redundant paths usually are two. Anyone can send datagrams of a known
     # session, and each connection gets every status message.
     MAX_CONNECTIONS_OF_SOCKET = 16
 
@@ -90,14 +88,14 @@ from mainstem._core.driver.table import PathTable
 from mainstem._core.memory.buffer import AtomicBuffer
 
 NO_END = cython.declare(cython.longlong, -1)
-# How many bytes are zeroed beyond the next frames at a time: few enough that they stay in the cache until they are written.
+# How many bytes are zeroed beyond what the next frames need: few enough to stay in the cache until frames replace them.
 CLEAN_AHEAD = cython.declare(cython.longlong, 64 * 1024)
-# How often a datagram from an unknown source is reported: often enough to connect at once, too seldom to be a burden.
+# How often a datagram from an unknown source is reported: often enough to connect promptly, too rarely to be a burden.
 CONNECT_INTERVAL = cython.declare(cython.longlong, 1_000_000)
 FIRST_TRANSPORTS = 1
 FIRST_CONNECTIONS = 2
 CONNECTION_COLUMNS = 7
-# Loss is gathered this long before it is reported to Python: repairing it needs no Python, and a report is not urgent.
+# Losses are accumulated this long before Python is notified: repair does not need Python, and the report is not urgent.
 LOSS_REPORT_DELAY_NS = cython.declare(cython.longlong, 10_000_000)
 
 
@@ -113,11 +111,12 @@ class Silence:
 
 @cython.cclass
 class ReceiveEndpointCore:
-    """The sockets of a subscription's channel. Used by the receiver's thread only.
+    """The sockets of a subscription's channel. Only the receiver's thread uses it.
 
-    ``paths`` leads from (session, stream) to an image's path, ``interests`` holds (stream, 0) of subscribed streams, and
-    ``silences`` sessions that are known to Python and not to be reported. The timestamp offsets say where in each message's
-    payload the time goes at which the kernel (media) or this driver (channel) received it: -1 nowhere, -8 into the reserved value.
+    ``paths`` maps (session, stream) to an image's path, ``interests`` holds (stream, 0) for subscribed streams, and
+    ``silences`` holds sessions that Python already knows and that must not be reported. The timestamp offsets are where in each
+    message's payload to store the time at which the kernel (media) or this driver (channel) received it: -1 for nowhere, -8 for
+    the reserved value.
     """
 
     paths: readonly[PathTable]
@@ -173,7 +172,7 @@ class ReceiveEndpointCore:
             self.transports[index] = cython.cast(cython.p_void, transport)
 
     def add_transport(self, transport: Transport) -> int:
-        # Slots are fixed, because their index names the socket in events and connections.
+        # Slots never move, because events and connections identify a socket by its slot's index.
         if None not in self.references:
             self._resize(2 * len(self.references))
         index: cython.int = self.references.index(None)
@@ -182,7 +181,7 @@ class ReceiveEndpointCore:
         return index
 
     def remove_transport(self, index: cython.int) -> Transport | None:
-        # The borrowed pointer goes first: a cycle never finds one whose object is gone.
+        # Clear the borrowed pointer first, so that a cycle never finds a pointer to a deleted object.
         transport = self.references[index]
         self._set_transport(index, None)
         self.references[index] = None
@@ -194,7 +193,7 @@ class ReceiveEndpointCore:
     def poll(self, now_ns: cython.longlong) -> cython.int:
         i: cython.int
         n: cython.int = 0
-        # Bounded: a socket that never runs dry does not keep the others waiting.
+        # Each socket gets a bounded number of batches, so that a busy one does not starve the others.
         self.unknown_key = 0
         for i in range(self.room):
             if (self.transports[i] != cython.NULL) if cython.compiled else (self.transports[i] is not None):
@@ -204,17 +203,17 @@ class ReceiveEndpointCore:
         return n
 
     def poll_transport(self, transport: Transport, index: cython.int, now_ns: cython.longlong) -> cython.int:
-        """Take a batch from one socket, and as many more as it has streams: a round visits each of them, which has to pay."""
+        """Read one batch from a socket, and more while there are fewer datagrams than streams: visiting every stream is costly."""
         n: cython.int = 0
         nbytes: cython.longlong = 0
         while transport.receive() > 0:
             while transport.next_datagram():
                 n += 1
-                # Also those that turn out malformed: the counter is what the network delivered.
+                # Count malformed datagrams too: the counter reports what the network delivered.
                 nbytes += transport.length
                 if not self.dispatch(transport, index, now_ns):
                     fadd64(self.cells, SYSTEM_INVALID_PACKETS * COUNTER_VALUE_LENGTH, 1)
-            # What Python has to decide waits for the end of the cycle, and has bounded room.
+            # Stop once there are events: Python handles them after the cycle, and the buffer is bounded.
             if n >= self.paths.count or transport.received < transport.slots or self.events.count > 0:
                 break
         if n > 0:
@@ -235,10 +234,10 @@ class ReceiveEndpointCore:
         if get8(base, at + FRAME_VERSION_OFFSET) != 0 or frame_length < 0:
             return False
         if kind == TYPE_DATA or kind == TYPE_PAD:
-            # Senders pad the last frame of a datagram to the alignment, so a length that is not aligned was cut on its way.
+            # Senders pad the last frame of a datagram to the alignment, so an unaligned length means that it was truncated.
             if length < DATA_HEADER_LENGTH or (length & (FRAME_ALIGNMENT - 1)) != 0:
                 return False
-            # Not compared with the frame's length: a heartbeat has 0 there, and a PAD the length of all it covers.
+            # Do not compare it with the frame's length: that is 0 in a heartbeat, and in a PAD the length of all it covers.
             return self.on_data(transport, index, now_ns)
         if frame_length > length:
             return False
@@ -250,7 +249,7 @@ class ReceiveEndpointCore:
             if self.paths.find(get32(base, at + RTTM_SESSION_ID_OFFSET), get32(base, at + RTTM_STREAM_ID_OFFSET)) >= 0:
                 self.events.put_frame(EVENT_FRAME, self.key, -1, now_ns, transport, index, WHOLE_FRAME)
             return True
-        # Control frames that are meant for senders: legal here, and ignored.
+        # Control frames for senders are legal here, and ignored.
         if kind == TYPE_SM:
             min_length = SM_LENGTH
         elif kind == TYPE_NAK:
@@ -270,19 +269,19 @@ class ReceiveEndpointCore:
         stream_id: cython.int = get32(base, at + FRAME_STREAM_ID_OFFSET)
         path: cython.int = self.paths.find(session_id, stream_id)
         key: cython.longlong
-        # The common case, one look-up: all other branches are for sessions without an image.
+        # The common case takes one lookup; all other branches are for sessions without an image.
         if path >= 0:
             return cython.cast(ReceivePath, self.paths.entries[path]).on_data(transport, index, now_ns)
-        # No subscription for it, or the stream has ended: no image would be made, so there is nothing to ask for.
+        # If nobody subscribes or the stream has ended, no image would be created, so there is no need for a SETUP.
         if self.interests.find(stream_id, 0) < 0 or (get8(base, at + FRAME_FLAGS_OFFSET) & FLAG_EOS) != 0:
             return True
-        # An image was refused or has gone a short time ago, and the sender may not know it yet.
+        # An image was refused or removed a short time ago, and the sender may not know it yet.
         path = self.silences.find(session_id, stream_id)
         if path >= 0 and now_ns < cython.cast(Silence, self.silences.entries[path]).until_ns:
             return True
         key = get64(base, at + FRAME_SESSION_ID_OFFSET)
         if key != self.unknown_key or self.events.count == 0:
-            # One report for each batch is enough.
+            # Report each session once per batch.
             self.unknown_key = key
             self.events.put_frame(EVENT_UNKNOWN_SESSION, self.key, -1, now_ns, transport, index, DATA_HEADER_LENGTH)
         return True
@@ -290,7 +289,7 @@ class ReceiveEndpointCore:
     def on_setup(self, transport: Transport, index: cython.int, now_ns: cython.longlong) -> cython.bint:
         base = transport.base
         at: cython.longlong = transport.at
-        # Lengths in a SETUP decide how much memory is mapped: they are checked before Python sees the frame.
+        # A SETUP's lengths decide how much memory is mapped, so check them before Python sees the frame.
         if transport.length < SETUP_LENGTH or not sound_setup(base, at):
             return False
         if self.interests.find(get32(base, at + SETUP_STREAM_ID_OFFSET), 0) >= 0:
@@ -300,15 +299,15 @@ class ReceiveEndpointCore:
 
 @cython.cclass
 class ReceivePath:
-    """One image's way from the network into its log (docs/protocols/aeron.md, 15.3 to 15.5).
+    """One image's path from the network into its log (docs/protocols/aeron.md, 15.3 to 15.5).
 
-    ``high_water_mark`` and ``receiver_position`` of the constructor are counter ids; the path sets both to ``join_position``. It
-    validates and inserts datagrams, asks for what is missing, moves rcv-hwm and rcv-pos, cleans ahead of what it inserts,
-    schedules and sends status messages, and writes the end of the stream into the log's metadata.
+    The constructor's ``high_water_mark`` and ``receiver_position`` are counter ids; the path sets both counters to
+    ``join_position``. It validates and inserts datagrams, requests missing data, moves rcv-hwm and rcv-pos, zeroes the log ahead
+    of what it inserts, schedules and sends status messages, and writes the end of the stream into the log's metadata.
 
-    ``draining`` puts the EOS flag into status messages, ``rejected`` stops insertion and status messages, ``status_events``
-    reports each status message's time to Python, ``reports_loss_at_once`` does not gather losses for 10 ms first; all may be
-    set from any thread. ``window_length`` is what the next status message offers.
+    ``draining`` sets the EOS flag in status messages, ``rejected`` stops insertion and status messages, ``status_events``
+    reports the time of each status message to Python, and ``reports_loss_at_once`` skips the 10 ms for which losses are
+    accumulated. Any thread may set them. ``window_length`` is the window that the next status message offers.
     """
 
     log: readonly[AtomicBuffer]
@@ -421,11 +420,11 @@ class ReceivePath:
         self.receiver_id = receiver_id
         self.has_group_tag = group_tag is not None
         self.group_tag = group_tag if group_tag is not None else 0
-        # Byte offsets in the values' buffer, so that a cycle does not multiply.
+        # Byte offsets into the values' buffer, so that a cycle does not multiply.
         self.high_at = high_water_mark * COUNTER_VALUE_LENGTH
         self.rebuilt_at = receiver_position * COUNTER_VALUE_LENGTH
         self._begin(now_ns)
-        # Before a subscriber's position exists: who reads the counters finds a stream that begins where it was joined.
+        # Set them before any subscriber position exists: readers of the counters see a stream that begins at the join position.
         st64(self.cells, self.high_at, join_position)
         st64(self.cells, self.rebuilt_at, join_position)
 
@@ -448,7 +447,7 @@ class ReceivePath:
         self.status_events = False
         self.status_interval_ns = 200_000_000
         self.connection_timeout_ns = 5_000_000_000
-        # Behind an open gap the mark moves with every datagram; to scan for more gaps this often is enough.
+        # Behind an open gap the mark moves with every datagram; scanning for more gaps this often is enough.
         self.gap_scan_interval_ns = 100_000
         self.next_python_ns = NEVER_NS
         self.last_packet_ns = now_ns
@@ -475,7 +474,7 @@ class ReceivePath:
         self.connect_due_ns = now_ns
 
     def attach(self, endpoint: ReceiveEndpointCore, events: EventBuffer) -> None:
-        """Set through which sockets the image arrives, and where its events go; the cycle does not check for None."""
+        """Set the endpoint through which the image arrives and the buffer for its events; the cycle does not check for None."""
         assert events is not None, "a path without an event buffer cannot be driven"
         self.endpoint_key = endpoint.key
         self.media_timestamp_offset = endpoint.media_timestamp_offset
@@ -506,13 +505,13 @@ class ReceivePath:
     def add_connection(
         self, transport: Transport, index: cython.int, control: Address, source: Address | None, now_ns: cython.longlong
     ) -> bool:
-        """Add a connection to a sender; False when it was known (then it is refreshed), or this socket has 16 that live.
+        """Add a connection to a sender; return False if it is known (it is refreshed) or the socket has 16 live connections.
 
-        Control frames go to ``control`` through ``transport``; datagrams of that socket (``index``), from ``source`` where one is
-        given, keep it alive.
+        Control frames go to ``control`` through ``transport``. Datagrams that arrive at that socket (``index``), from ``source``
+        unless it is None, keep the connection alive.
         """
         n: cython.int
-        # The same sender through the same socket, by control address and source: a SETUP that is repeated comes here.
+        # A repeated SETUP comes here: same socket, control address and source.
         for n in range(self.connections):
             if self.conn_index[n] == index and bytes(self.references[n][1]) == bytes(control):
                 held = self.references[n][2]
@@ -525,7 +524,7 @@ class ReceivePath:
         n = self.connections
         if n == self.connection_room:
             self._resize_connections(2 * self.connection_room)
-        # Referenced before its pointer is stored, for the cycle counts no references.
+        # Take the reference before storing the pointer, because the cycle does not count references.
         self.references.append((transport, control, source))
         self._set_connection(n, transport, control, source)
         self.conn_index[n] = index
@@ -536,7 +535,7 @@ class ReceivePath:
         return True
 
     def _has_connection_room(self, index: cython.int, now_ns: cython.longlong) -> bool:
-        """Whether the socket may have one more connection; of a full one a silent connection makes room."""
+        """Whether the socket can take one more connection; if it is full, a silent connection is dropped to make room."""
         n: cython.int
         count: cython.int = 0
         silent: cython.int = -1
@@ -558,7 +557,7 @@ class ReceivePath:
 
     def _drop_connection(self, n: cython.int) -> None:
         i: cython.int
-        # The rows behind it move down, so that those in use stay the first ones; their order means nothing.
+        # Move the rows behind it down, so that the used rows stay contiguous from 0; their order means nothing.
         del self.references[n]
         for i in range(n, self.connections - 1):
             self.conn_index[i] = self.conn_index[i + 1]
@@ -568,7 +567,7 @@ class ReceivePath:
         self.connections -= 1
 
     def remove_transport(self, index: cython.int, now_ns: cython.longlong) -> None:
-        # Backwards, as dropping a row moves those behind it.
+        # Iterate backwards, because dropping a row moves those behind it.
         n: cython.int = self.connections - 1
         while n >= 0:
             if self.conn_index[n] == index:
@@ -594,18 +593,18 @@ class ReceivePath:
         return ((position >> self.bits) % PARTITION_COUNT) << self.bits
 
     def term_id_at(self, position: cython.longlong) -> cython.int:
-        """The id of the term of ``position``; ids wrap at 32 bits, positions do not."""
+        """Return the id of the term of ``position``; ids wrap at 32 bits, positions do not."""
         return wrap32((position >> self.bits) + self.initial_term_id)
 
     def scan_limit(self, position: cython.longlong) -> cython.longlong:
-        """Where in the term of ``position`` a scan for gaps ends: at the high-water mark, or with the term."""
+        """Return where in the term of ``position`` a scan for gaps ends: at the high-water mark or at the end of the term."""
         limit: cython.longlong = (position & (self.term_length - 1)) + self.high_water_mark - position
         return limit if limit < self.term_length else self.term_length
 
     def connection_of(self, transport: Transport, index: cython.int) -> cython.int:
         i: cython.int
         for i in range(self.connections):
-            # ``conn_any_source``: a multicast or wildcard socket, where the socket alone identifies the connection.
+            # With ``conn_any_source`` (a multicast or wildcard socket), the socket alone identifies the connection.
             if self.conn_index[i] == index and (
                 self.conn_any_source[i] or transport.from_same_source(cython.cast(Address, self.conn_source[i]))
             ):
@@ -626,20 +625,21 @@ class ReceivePath:
         excess: cython.longlong
         if offset < 0 or offset >= self.term_length or (offset & (FRAME_ALIGNMENT - 1)) != 0:
             return False
-        # Before the beginning of the stream: of an earlier life of it, and dropped. Rejected: the sender is notified by ERR frames.
+        # A term before the first belongs to an earlier incarnation of the stream. A rejected image notifies its sender with ERR
+        # frames. Drop the datagram in both cases.
         if terms < 0 or self.rejected:
             return True
         position = (terms << self.bits) + offset
         if get32(base, at + FRAME_LENGTH_OFFSET) != 0:
-            # Checked whole before any of it is copied, so that a malformed datagram leaves nothing in the log.
+            # Check the whole datagram before copying any of it, so that a malformed one leaves nothing in the log.
             moved = frames_length(base, at, transport.length, self.term_length)
             if moved < 0:
                 return False
         elif transport.length != DATA_HEADER_LENGTH:
             return False
-        # Beyond half a term no status message has allowed the sender to go, and the memory may not be clean. Padding may lead
-        # beyond, of which only the header is written, and then the sender's heartbeats lie there, which write nothing. What is
-        # written must have blocks.
+        # No status message has allowed the sender to go beyond half a term, and the memory there may not be clean. Two things may
+        # reach beyond it: padding, of which only the header is written, and the heartbeats that follow it, which write nothing.
+        # Frames are written only where the log's blocks are allocated.
         excess = position + moved - self.last_status_position - self.term_length // 2
         if (excess > 0 and (2 * excess > self.term_length or (moved > 0 and excess > moved - transport.length))) or (
             moved > 0
@@ -648,10 +648,10 @@ class ReceivePath:
         ):
             fadd64(self.cells, SYSTEM_OVER_RUNS * COUNTER_VALUE_LENGTH, 1)
             return True
-        # After the checks: a malformed datagram keeps no connection alive.
+        # After the checks, so that a malformed datagram keeps no connection alive.
         row = self.connection_of(transport, index)
         if row < 0 and now_ns >= self.connect_due_ns:
-            # A way to the sender that no SETUP announced: one of several, or added later.
+            # No SETUP announced this path to the sender: it is one of several, or was added later.
             self.connect_due_ns = now_ns + CONNECT_INTERVAL
             self.events.put_frame(
                 EVENT_UNKNOWN_SESSION, self.endpoint_key, -1, now_ns, transport, index, DATA_HEADER_LENGTH
@@ -661,7 +661,7 @@ class ReceivePath:
             return True
         if position < self.last_status_position:
             fadd64(self.cells, SYSTEM_UNDER_RUNS * COUNTER_VALUE_LENGTH, 1)
-            # A repeat of what was consumed. It is not inserted, but a sender that repeats lately sent data is alive.
+            # Data that was already consumed. It is not inserted, but a sender that repeats recently sent data is alive.
             if position < self.last_status_position - self.scheduled_window:
                 return True
         else:
@@ -673,7 +673,7 @@ class ReceivePath:
                 stamp_frames(base, at, transport.length, self.channel_timestamp_offset, moment)
             if position + moved > self.clean_limit:
                 self.clean_for(position + moved)
-            # In whatever order datagrams come: each has its place, and a repeat finds its place taken.
+            # Order does not matter: each frame has a fixed place, and a repeat finds its place taken.
             insert_frames(self.base, self.term_at(position) + offset, base, at, transport.length)
             self.raise_mark(position + moved)
         self.last_packet_ns = now_ns
@@ -682,7 +682,7 @@ class ReceivePath:
         return True
 
     def clean_for(self, position: cython.longlong) -> cython.void:
-        """Zero the log up to a position that is about to be written, and a little beyond."""
+        """Zero the log up to a position that is about to be written, and ``CLEAN_AHEAD`` bytes beyond."""
         target: cython.longlong = position + CLEAN_AHEAD - PARTITION_COUNT * self.term_length
         # ``clean_to`` stops at a term's end.
         while self.clean_position < target:
@@ -690,7 +690,7 @@ class ReceivePath:
         self.clean_limit = self.clean_position + PARTITION_COUNT * self.term_length - FRAME_ALIGNMENT
 
     def raise_mark(self, position: cython.longlong) -> cython.void:
-        # Datagrams overtake one another, so the mark may only rise.
+        # Datagrams may arrive out of order, so only ever raise the mark.
         if position > self.high_water_mark:
             self.high_water_mark = position
             st64(self.cells, self.high_at, position)
@@ -708,8 +708,8 @@ class ReceivePath:
         self.last_packet_ns = now_ns
         if row >= 0:
             self.conn_ns[row] = now_ns
-        # A heartbeat says how far the sender is: what is missing before it was lost, and is asked for, as far as it would be
-        # inserted.
+        # A heartbeat tells the sender's position: missing data before it was lost, and is requested as far as the path would
+        # insert it.
         mark = min(position, self.last_status_position + self.term_length // 2)
         if mark > self.clean_limit:
             self.clean_for(mark)
@@ -720,7 +720,7 @@ class ReceivePath:
     def on_end(
         self, position: cython.longlong, revoked: cython.bint, row: cython.int, now_ns: cython.longlong
     ) -> cython.void:
-        """One connection carries the end of the stream; it has ended when all live ones do (docs/protocols/aeron.md, 15.5)."""
+        """Note the end of the stream on one connection; it ends when all live ones have ended (docs/protocols/aeron.md, 15.5)."""
         i: cython.int
         end: cython.longlong = position
         if row >= 0:
@@ -730,10 +730,10 @@ class ReceivePath:
                 end = self.conn_end[i]
             if self.conn_end[i] < 0 and self.alive(i, now_ns):
                 return
-        # Once, but a revocation may follow an ordinary end: the publication was withdrawn while it drained.
+        # Only once, except that a revocation may follow an ordinary end if the publication was revoked while it drained.
         if self.end_of_stream_position < 0 or (revoked and not self.revoked):
             self.end_of_stream_position = end
-            # A reader that sees the end asks next whether the stream was revoked, so that is stored first.
+            # A reader that sees the end then checks whether the stream was revoked, so store that first.
             if revoked:
                 self.revoked = True
                 put8(self.base, self.meta + LOG_IS_PUBLICATION_REVOKED_OFFSET, 1)
@@ -741,19 +741,19 @@ class ReceivePath:
             self.events.put(EVENT_END_OF_STREAM, self.endpoint_key, self.key, now_ns, 1 if revoked else 0)
 
     def work(self, now_ns: cython.longlong, reminders: cython.bint) -> cython.int:
-        """One duty cycle: positions, gaps, the status message that is due; how much there was to do.
+        """Run one duty cycle: update positions, look for gaps, send a status message if one is due. Return the amount of work.
 
-        ``reminders``: a status message may be sent though nothing was consumed.
+        ``reminders``: whether a status message may be sent although nothing was consumed.
         """
         work: cython.int = 0
-        # If the window was small because blocks were missing, announce it again each time it grows.
+        # If missing blocks made the window small, announce it again each time it grows.
         if self.allocator is not None and self.allocator.follow(
             self.scheduled_position + self.scheduled_window, now_ns
         ):
             self.force_status = True
             work = 1
         self.rebuild(now_ns)
-        # By consumption, so that a fast stream gets its window in time; by time, so that a quiet receiver is known to live.
+        # Send by consumption, so that a fast stream gets its window in time, and by time, to show that a quiet receiver is alive.
         if self.schedule_status() or (reminders and now_ns >= self.status_due_ns):
             self.send_status(now_ns)
             work = 1
@@ -768,13 +768,13 @@ class ReceivePath:
         return result
 
     def rebuild(self, now_ns: cython.longlong) -> cython.void:
-        """Move the position up to which the stream is whole, and notices the first gap behind it."""
+        """Move the rebuild position to the first gap, and note that gap."""
         position: cython.longlong = min(self.subscribers.highest(self.rebuild_position), self.high_water_mark)
         offset: cython.longlong
         limit: cython.longlong
         whole: cython.longlong
         gap: cython.bint = False
-        # A subscriber ahead of the rebuild position has passed a gap that is complete by now: the scan may start there.
+        # A subscriber ahead of the rebuild position has passed a gap that was filled since, so the scan can start there.
         if position < self.rebuild_position:
             position = self.rebuild_position
         while position < self.high_water_mark:
@@ -792,7 +792,8 @@ class ReceivePath:
             if self.noticed_gap != NO_END:
                 self.noticed_gap = NO_END
                 self.detector.forget(now_ns)
-        # Scanning all that is behind a gap costs by its length. So only for a new gap, a deadline, or after an interval.
+        # A scan of everything behind a gap takes time proportional to its length, so scan only for a new gap, at a deadline, or
+        # after an interval.
         elif (
             position != self.noticed_gap
             or now_ns >= self.detector.deadline_ns
@@ -805,7 +806,7 @@ class ReceivePath:
             self.find_gaps(now_ns)
             self.repair(now_ns)
         if self.bytes_lost > 0 and (self.reports_loss_at_once or now_ns >= self.loss_due_ns):
-            # Where the event does not fit, the bytes stay and are reported with the next ones.
+            # If the event does not fit, keep the bytes and report them with the next ones.
             if self.events.put(EVENT_LOSS, self.endpoint_key, self.key, now_ns, self.bytes_lost):
                 self.bytes_lost = 0
 
@@ -832,7 +833,7 @@ class ReceivePath:
             self.bytes_lost += fresh
 
     def repair(self, now_ns: cython.longlong) -> cython.void:
-        """Ask for the gaps whose time has come, or fill them where the stream is unreliable."""
+        """Request the gaps that are due, or fill them if the stream is unreliable."""
         i: cython.int
         if self.revoked or self.rejected:
             return
@@ -846,8 +847,8 @@ class ReceivePath:
         self.detector.set_deadline()
 
     def schedule_status(self) -> cython.bint:
-        """Whether consumers moved far enough, or the window changed (docs/protocols/aeron.md, 15.4)."""
-        # No subscriber has read what did not arrive: a counter that another process corrupted must not clean the log.
+        """Whether consumers moved far enough or the window changed (docs/protocols/aeron.md, 15.4)."""
+        # Subscribers cannot have read data that did not arrive, so a corrupt counter of another process must not clean the log.
         consumed: cython.longlong = min(self.subscribers.lowest(self.scheduled_position), self.high_water_mark)
         if not (
             self.force_status
@@ -856,7 +857,7 @@ class ReceivePath:
         ):
             return False
         self.force_status = False
-        # Subscribers may be gone, or one may have joined behind: what was announced is not taken back.
+        # A subscriber may have left, or joined further back: never withdraw an announced position.
         if consumed < self.scheduled_position:
             consumed = self.scheduled_position
         self.scheduled_position = consumed
@@ -871,7 +872,7 @@ class ReceivePath:
         self.status_due_ns = now_ns + self.status_interval_ns
         if self.status_events or self.rejected:
             self.events.put(EVENT_STATUS_DUE, self.endpoint_key, self.key, now_ns, 0)
-        # A rejected image sends an ERR frame instead, from Python, which the event above asks for.
+        # A rejected image sends an ERR frame instead. Python sends it, on the event above.
         if self.rejected:
             return
         put32(self.frame, SM_SESSION_ID_OFFSET, self.session_id)
@@ -898,7 +899,7 @@ class ReceivePath:
         if self.put_to_all(self.frame, length, now_ns) > 0:
             self.status_messages_sent += 1
             fadd64(self.cells, SYSTEM_STATUS_MESSAGES_SENT * COUNTER_VALUE_LENGTH, 1)
-        # Even where it left for no one: what was scheduled is what the checks of arriving data go by.
+        # Even if nobody received it: arriving data is checked against the scheduled position.
         self.last_status_position = self.scheduled_position
 
     def put_to_all(self, base: cython.p_const_uchar, length: cython.int, now_ns: cython.longlong) -> cython.int:
@@ -906,14 +907,15 @@ class ReceivePath:
         left: cython.int = 0
         alive: cython.int = 0
         for i in range(self.connections):
-            # Every sender of the image receives the same: each of several needs the window.
+            # Every sender of the image receives the same frames, because each of them needs the window.
             if self.alive(i, now_ns):
                 alive += 1
                 if cython.cast(Transport, self.conn_transport[i]).send_one(
                     cython.cast(Address, self.conn_control[i]), base, 0, length
                 ):
                     left += 1
-        # Connections die by silence, which no datagram announces: subscribers see the number as of the last control frame.
+        # A connection dies by silence, which no datagram announces, so update the number that subscribers see with each control
+        # frame.
         if alive != ld32(self.base, self.meta + LOG_ACTIVE_TRANSPORT_COUNT_OFFSET):
             st32(self.base, self.meta + LOG_ACTIVE_TRANSPORT_COUNT_OFFSET, alive)
         if left < alive:
@@ -935,7 +937,7 @@ class ReceivePath:
         put32(self.frame, NAK_TERM_OFFSET_OFFSET, cython.cast(cython.int, position & (self.term_length - 1)))
         put32(self.frame, NAK_LENGTH_OFFSET, cython.cast(cython.int, length))
         left: cython.int = self.put_to_all(self.frame, NAK_LENGTH, now_ns)
-        # One NAK for each gap, to however many senders it went.
+        # Count one NAK per gap, regardless of the number of senders it went to.
         if left > 0:
             fadd64(self.cells, SYSTEM_NAKS_SENT * COUNTER_VALUE_LENGTH, 1)
             if self.naks_at >= 0:
@@ -943,7 +945,7 @@ class ReceivePath:
         return left
 
     def fill(self, position: cython.longlong, length: cython.longlong) -> cython.bint:
-        """Make a gap of an unreliable stream padding; false when it has been filled meanwhile."""
+        """Turn a gap of an unreliable stream into padding; return False if the gap has been filled meanwhile."""
         return fill_with_padding(
             self.base,
             self.meta,

@@ -1,4 +1,4 @@
-"""The receivers of one publication: which are alive, and how far each allows the sender to go.
+"""The receivers of one publication: which are alive, and up to which position each allows sending.
 
 See docs/protocols/aeron.md, 14.3 and 17.
 """
@@ -10,7 +10,7 @@ import cython
 if not cython.compiled:
     from mainstem._core.memory.plain import readonly
 
-    # Anyone can send status messages with invented receiver ids, and each status message is searched for here.
+    # Anyone can send status messages with invented receiver ids, and each status message searches this table.
     MAX_RECEIVERS = 4096
 
 from mainstem._core.memory.buffer import AtomicBuffer
@@ -21,9 +21,9 @@ COLUMNS = 5
 
 @cython.cclass
 class ReceiverTable:
-    """The receivers that one publication knows: MAX_RECEIVERS at most. ``SendPath`` keeps one; use its methods.
+    """The receivers that one publication knows, at most MAX_RECEIVERS. ``SendPath`` keeps one; use its methods.
 
-    ``sources`` is where the last status message came from (Transport.source_key); 0 before that.
+    ``sources`` holds the source of each receiver's last status message (Transport.source_key), 0 before the first.
     """
 
     count: readonly[cython.int]

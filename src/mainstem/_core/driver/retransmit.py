@@ -8,35 +8,36 @@ if not cython.compiled:
     from mainstem._core.layout import *
     from mainstem._core.memory.plain import readonly
 
-    # The reference's pool of a group has no more.
+    # The reference's pool for a group has no more.
     MAX_ACTIONS = 256
 
 UNICAST_LINGER_NS = 10_000_000
-# At most this many times the receivers' initial window is sent again for one NAK.
+# One NAK causes retransmission of at most this many times the receivers' initial window.
 UNICAST_WINDOW_MULTIPLE = 16
 GROUP_WINDOW_MULTIPLE = 4
 DEFAULT_WINDOW_LENGTH = 128 * 1024
-# NAKs remembered at once. A receiver of ours reports 64 gaps together; a group's pool is the channel's ``max-resend``.
+# NAKs remembered at once. Mainstem's receiver reports up to 64 gaps together; a group's pool is the channel's ``max-resend``.
 UNICAST_ACTIONS = 64
 DEFAULT_GROUP_ACTIONS = 16
-# The limit on retransmitted bytes, as a multiple of new bytes: more than loss can ask for, at 50 % and to several receivers.
+# Limit on retransmitted bytes as a multiple of new bytes: more than several receivers request at a loss of 50%.
 FRESH_MULTIPLE = cython.declare(cython.longlong, 4)
-# What requests from a source that has sent no status message get of the rate.
+# Requests from a source that has sent no status message get this fraction of the rate.
 STRANGERS_SHARE = cython.declare(cython.longlong, 16)
 SECOND_NS = cython.declare(cython.longlong, 1_000_000_000)
 
 
 @cython.cclass
 class RetransmitHandler:
-    """Remembers what was asked for lately, so that what is on its way is not sent twice (docs/protocols/aeron.md, 16.4).
+    """Remembers recent requests, so that data in flight is not sent twice (docs/protocols/aeron.md, 16.4).
 
     Positions and lengths are in bytes. With ``group`` semantics (multicast, many destinations) a full pool of ``max_actions``
-    refuses, and ``overflows`` counts it; otherwise the oldest action makes room. ``deadline_ns`` is when ``on_time`` has work.
+    refuses further requests and counts them in ``overflows``; otherwise a new action replaces the oldest. ``deadline_ns`` is when
+    ``on_time`` has work.
 
-    ``rate`` bounds the bytes that are sent again, whatever is asked for: so many in a second, and FRESH_MULTIPLE times the
-    new bytes since; as many may have been saved up as a second gives, or as the publisher's window holds. Requests of strangers,
-    whose address no status message came from, have an allowance of their own, a sixteenth of the rate: they take nothing from the
-    receivers' own. What is refused for that counts as an overflow too. 0 is not a bound.
+    ``rate`` limits retransmission regardless of the requests: ``rate`` bytes per second plus FRESH_MULTIPLE times the new bytes
+    sent since. Unused allowance accumulates up to one second's worth or the publisher's window. Requests from sources that no
+    status message came from have a separate allowance, a sixteenth of the rate, so that they do not use up the receivers'.
+    Requests refused by the limit count as overflows too. A rate of 0 means no limit.
     """
 
     deadline_ns: readonly[cython.longlong]
@@ -107,7 +108,7 @@ class RetransmitHandler:
         now_ns: cython.longlong,
         of_receiver: cython.bint,
     ) -> cython.longlong:
-        """A request: how many bytes to send at once, 0 for none (yet)."""
+        """Handle a request; return how many bytes to send at once, 0 for none (yet)."""
         i: cython.int
         if length <= 0 or not self.in_reach(position, sender_position):
             return 0
@@ -123,13 +124,13 @@ class RetransmitHandler:
             if self.group:
                 self.overflows += 1
                 return 0
-            # One receiver's newest request is what it needs: the oldest makes room.
+            # A receiver's newest request states what it needs, so drop the oldest.
             self.drop(0)
         if length > self.term_length - (position & (self.term_length - 1)):
             length = self.term_length - (position & (self.term_length - 1))
         if length > self.max_length:
             length = self.max_length
-        # The last one may be overdrawn, by one request.
+        # The allowance can be overdrawn by one request.
         if of_receiver:
             self.allowance -= length
         else:
@@ -146,7 +147,7 @@ class RetransmitHandler:
         return 0 if self.delayed[i] else length
 
     def allow_more(self, sender_position: cython.longlong, now_ns: cython.longlong) -> cython.void:
-        """Add to the allowances what time and new data have added since the last request."""
+        """Add what the allowances have gained from time and new data since the last request."""
         elapsed_ns: cython.longlong = now_ns - self.allowed_ns
         fresh: cython.longlong = sender_position - self.allowed_position
         if elapsed_ns > SECOND_NS:
@@ -186,7 +187,7 @@ class RetransmitHandler:
         self.set_deadline()
 
     def next_due(self, start: cython.int) -> cython.int:
-        """The first action from ``start`` on that is due, which it is no longer then; -1 if there is none."""
+        """Return the first due action from ``start`` on, and mark it as done; -1 if there is none."""
         i: cython.int
         for i in range(start, self.count):
             if self.due[i]:

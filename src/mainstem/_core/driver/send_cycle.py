@@ -1,4 +1,4 @@
-"""All publications of a sender agent in one compiled duty cycle (docs/protocols/aeron.md, 14.1 and 14.2)."""
+"""One compiled duty cycle for all publications of a sender agent (docs/protocols/aeron.md, 14.1 and 14.2)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mainstem._core.driver.send_path import SendEndpointCore, SendPath
 from mainstem._core.driver.table import PathTable
 from mainstem._core.memory.buffer import AtomicBuffer
 
-# Heartbeats of one cycle. Those of a thousand idle streams at once are more than a socket's buffer of 128 KiB holds, and where
-# one thread sends and receives, none is read in between: each time the same streams' would be lost.
+# Heartbeats sent per cycle. A thousand idle streams that all send one at once overflow a socket's buffer of 128 KiB. If one
+# thread both sends and receives, it reads none of them in between, so every time it would lose the same streams' heartbeats.
 MAX_HEARTBEATS = cython.declare(cython.longlong, 64)
 
 

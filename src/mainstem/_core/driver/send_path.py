@@ -1,44 +1,44 @@
-"""The sender's ordinary duty cycle, compiled: limits, data, heartbeats out; status messages in.
+"""The sender's ordinary duty cycle, compiled: limits, data and heartbeats out, status messages in.
 
 The protocol: docs/protocols/aeron.md, 14.
 
-Theory of operation. A ``SendPath`` is what the sender does for one network publication; a ``SendEndpointCore`` is the
+Theory of operation. A ``SendPath`` does the sender's work for one network publication; a ``SendEndpointCore`` is the
 socket that several of them share. Each cycle sends what the receivers' window allows, straight from the log: the bytes
-of a term are the bytes of the datagrams, so nothing is copied before the kernel does. Frames are gathered into
-datagrams up to the MTU, and equal datagrams into runs, which one call of sendmmsg takes with segmentation offload.
+of a term are the bytes of the datagrams, so only the kernel copies them. Frames are gathered into datagrams up to the MTU,
+and equal datagrams into runs, which one call of sendmmsg sends with segmentation offload.
 
-What is ordinary is handled here, without the GIL. What needs a decision goes into an ``EventBuffer``: a receiver that
-is not known, one that left or fell silent, a SETUP that is due, a frame for Python. The sender agent drains it after
-the cycle, in the same thread. A full buffer drops events as the network drops datagrams: the peer repeats what caused
-them.
+The cycle handles the ordinary cases itself, without the GIL. Anything that needs a decision goes into an ``EventBuffer``: an
+unknown receiver, one that left or timed out, a SETUP that is due, a frame for Python. The sender agent drains the buffer
+after the cycle, in the same thread. A full buffer drops events as the network drops datagrams; the peer repeats whatever
+caused them.
 
 Who writes what:
 
-- The sender's thread runs all of this. It writes the counters pub-lmt, pub-pos, snd-pos, snd-lmt and snd-bpe, ``is
-  connected`` in the log's metadata, and zeroes behind the consumers.
+- The sender's thread runs all of this code. It writes the counters pub-lmt, pub-pos, snd-pos, snd-lmt and snd-bpe,
+  ``is connected`` in the log's metadata, and zeroes behind the consumers.
 - Producers, in other processes, write frames and tails. Spies, which are subscribers on this host, write their own
   positions.
-- The public flags (``draining``, ``end_of_stream``, ``revoked``, ...) and the entries of ``paths``, ``destinations`` and
-  ``spies`` are changed by the sender agent, between two cycles, with the GIL; what the conductor wants of them comes as
-  a command. Tables hold borrowed pointers to what Python keeps alive, because a cycle without the GIL cannot count
-  references: ``cython.cast(SendPath, self.paths.entries[i])`` is called on at once, and never stored.
+- The sender agent changes the public flags (``draining``, ``end_of_stream``, ``revoked``, ...) and the entries of ``paths``,
+  ``destinations`` and ``spies`` between two cycles, with the GIL. The conductor sends it commands. Tables hold borrowed
+  pointers to objects that Python keeps alive, because a cycle without the GIL cannot count references: it calls
+  ``cython.cast(SendPath, self.paths.entries[i])`` immediately and never stores it.
 
 Invariants:
 
-- ``slowest consumer <= sender position <= tail``. ``sender position <= sender limit``, unless the limit was lowered:
-  then nothing is sent until the limit passes the position again.
-- Cleaning begins where the stream did and reaches to one term behind the slowest consumer.
-- The publisher limit is ``min(sender position, slowest spy) + window``, and is raised only where it stays out of memory
-  that is not zero yet: less than two terms ahead of the clean position's term, or two where that position begins one.
-- What lies before the sender position is sent again only for a NAK, and only as far back as the ``RetransmitHandler``
-  reaches.
+- ``slowest consumer <= sender position <= tail``. ``sender position <= sender limit``, unless the limit was lowered; the
+  path then sends nothing until the limit passes the position again.
+- The clean region begins at the stream's start and ends one term behind the slowest consumer.
+- The publisher limit is ``min(sender position, slowest spy) + window``. It rises only as long as producers stay out of
+  memory that is not zero yet: the limit must be less than two terms ahead of the clean position's term, or two if that
+  position begins its term.
+- Data before the sender position is sent again only for a NAK, and only as far back as the ``RetransmitHandler`` allows.
 
-What may be reordered: a frame's length is loaded with acquire before its bytes go to the kernel. The sender position is
-stored with release after the kernel took them. The clean position is local; zeroes are stored before the limit that
-admits producers to them, which is stored with release and loaded by producers with acquire.
+Memory ordering: the path loads a frame's length with acquire before it passes the bytes to the kernel. It stores the sender
+position with release after the kernel took them. The clean position is local. Zeroes are stored before the limit that
+admits producers to them; the path stores the limit with release, and producers load it with acquire.
 
-Time: nothing here reads a clock. ``now_ns`` is the time of the cycle; deadlines are compared with it, so a simulator
-can run it.
+Time: nothing here reads a clock. ``now_ns`` is the time of the cycle, and deadlines are compared with it, so a simulator can
+run this code.
 """
 
 from __future__ import annotations
@@ -80,20 +80,20 @@ from mainstem._core.driver.table import PathTable
 from mainstem._core.log.term import RunBatch
 from mainstem._core.memory.buffer import AtomicBuffer
 
-# A sender whose window is used up reports its position after this long, then after twice as long each time: when the last datagram
-# before the limit was lost, the receiver knows of nothing to ask for, and would learn of it with the next heartbeat only.
+# A sender that has used up its window reports its position after this long, then at doubling intervals. If the last datagram
+# before the limit was lost, the receiver does not know that anything is missing, and would learn it only from the next heartbeat.
 FIRST_PROBE_NS = cython.declare(cython.longlong, 10_000_000)
-# Each receiver's silence is checked this many times in its timeout.
+# Each receiver's timeout is checked this many times per timeout interval.
 EXPIRY_CHECKS = cython.declare(cython.longlong, 16)
-# Batches that one control socket may deliver in one cycle, so that a flood of them cannot stop the data.
+# Batches that one control socket may deliver per cycle, so that a flood of control frames cannot stop the data.
 CONTROL_BATCHES = cython.declare(cython.int, 4)
 
 
 @cython.cclass
 class SendEndpointCore:
-    """The socket of a publication's channel: data out to one destination or to ``many``, control frames in.
+    """The socket of a publication's channel: sends data to one destination or to ``many``, receives control frames.
 
-    ``destination`` None means the address the socket is connected to. Used by the sender's thread only.
+    A ``destination`` of None means the address the socket is connected to. Only the sender's thread uses it.
     """
 
     transport: readonly[Transport]
@@ -135,24 +135,24 @@ class SendEndpointCore:
         return self.transport.send_runs(to, base, batch.offset, batch.length, batch.segment, batch.count)
 
     def send_batch(self, only: Address, base: cython.p_const_uchar, batch: RunBatch) -> cython.int:
-        """Send a batch to ``only``, to the one destination or to each of many; how many runs left whole for all of them."""
+        """Send a batch to ``only``, the single destination or each of many; return how many runs left whole for all of them."""
         i: cython.int
         which: cython.int
         left: cython.int
         least: cython.int = batch.count
-        # ``only`` is the one receiver of a response channel.
+        # ``only`` is the only receiver of a response channel.
         if only is not None:
             return self.send_runs(only, base, batch)
         if not self.many:
             return self.send_runs(self.single, base, batch)
-        # A full socket buffer refuses the last ones, so each batch starts with another destination.
+        # A full socket buffer refuses the last destinations, so each batch starts with another one.
         self.first += 1
         if self.first >= self.destinations.count:
             self.first = 0
         for i in range(self.destinations.count):
             which = (self.first + i) % self.destinations.count
             left = self.send_runs(cython.cast(Address, self.destinations.entries[which]), base, batch)
-            # The position moves by what left for all of them. The others get the rest twice, and drop what they have.
+            # The position advances by what left for all destinations. The others get the rest twice, and drop the repeats.
             if left < least:
                 least = left
         return least
@@ -172,14 +172,14 @@ class SendEndpointCore:
         return result
 
     def send_frame(self, frame: Buffer, only: Address | None = None) -> bool:
-        # A copy: transports take an address, and the caller's bytes may not be in one piece or writable.
+        # Copy it: transports take an address, and the caller's bytes may not be contiguous or writable.
         buffer: AtomicBuffer = AtomicBuffer(bytearray(frame))
         return bool(self.put_frame(only, buffer.base, 0, cython.cast(cython.int, buffer.capacity)))
 
     def poll(self, now_ns: cython.longlong) -> cython.int:
         n: cython.int = 0
         batches: cython.int = 0
-        # A batch may be as large as the transport's slots; what is left in the socket's buffer waits for the next cycle.
+        # A batch may be as large as the transport's slots; the rest stays in the socket's buffer until the next cycle.
         while batches < CONTROL_BATCHES and self.transport.receive() > 0:
             batches += 1
             while self.transport.next_datagram():
@@ -198,7 +198,7 @@ class SendEndpointCore:
             return False
         frame_length = get32(base, at + FRAME_LENGTH_OFFSET)
         kind = get16(base, at + FRAME_TYPE_OFFSET)
-        # Every control frame states its length; one that is longer than its datagram was cut, or is forged.
+        # Every control frame states its length; if it is longer than its datagram, it was truncated or forged.
         if get8(base, at + FRAME_VERSION_OFFSET) != 0 or frame_length < 0 or frame_length > length:
             return False
         if kind == TYPE_SM:
@@ -227,9 +227,9 @@ class SendEndpointCore:
             if length < RSP_SETUP_LENGTH:
                 return False
         else:
-            # Data and set-ups come to a sender only when a channel is looped back; everything else is unknown.
+            # A sender gets data and SETUPs only if its channel is looped back; everything else is unknown.
             return (kind == TYPE_DATA or kind == TYPE_PAD or kind == TYPE_SETUP) and length >= DATA_HEADER_LENGTH
-        # All three begin with session and stream id behind the common header.
+        # In all three, the session and stream ids follow the common header.
         path = self.paths.find(get32(base, at + 8), get32(base, at + 12))
         if path >= 0:
             cython.cast(SendPath, self.paths.entries[path]).report(EVENT_FRAME, self.transport, now_ns)
@@ -242,7 +242,7 @@ class SendEndpointCore:
         if self.transport.length < NAK_LENGTH:
             return False
         path = self.paths.find(get32(base, at + NAK_SESSION_ID_OFFSET), get32(base, at + NAK_STREAM_ID_OFFSET))
-        # For a publication that is gone: legal, and of no use. Receivers ask until they notice the end.
+        # A NAK for a publication that is gone is legal and has no effect. Receivers send NAKs until they notice the end.
         return path < 0 or cython.cast(SendPath, self.paths.entries[path]).on_nak(
             get32(base, at + NAK_TERM_ID_OFFSET),
             get32(base, at + NAK_TERM_OFFSET_OFFSET),
@@ -252,7 +252,7 @@ class SendEndpointCore:
         )
 
     def on_status(self, now_ns: cython.longlong) -> cython.bint:
-        """A status message: keeps its destination alive, then it is its publication's."""
+        """Refresh the destination that a status message came from, then pass the message to its publication."""
         base = self.transport.base
         at: cython.longlong = self.transport.at
         index: cython.int
@@ -260,14 +260,14 @@ class SendEndpointCore:
         if self.transport.length < SM_LENGTH:
             return False
         offset = get32(base, at + SM_CONSUMPTION_TERM_OFFSET_OFFSET)
-        # What can be checked without the publication is checked here, the rest by ``SendPath.on_status_message``.
+        # Check here what does not need the publication; ``SendPath.on_status_message`` checks the rest.
         if get32(base, at + SM_RECEIVER_WINDOW_OFFSET) < 0 or offset < 0 or (offset & (FRAME_ALIGNMENT - 1)) != 0:
             return False
         fadd64(self.cells, SYSTEM_STATUS_MESSAGES_RECEIVED * COUNTER_VALUE_LENGTH, 1)
-        # Also when the publication is unknown: a name is resolved again where nothing is heard on the endpoint.
+        # Even for an unknown publication: names are resolved again only when the endpoint hears nothing.
         self.last_status_ns = now_ns
         if self.many and not self.destinations.refresh(self.transport, get64(base, at + SM_RECEIVER_ID_OFFSET), now_ns):
-            # A dynamic destination announces itself by its status messages. Only Python adds one, as it needs an ``Address``.
+            # A dynamic destination announces itself with status messages. Only Python can add it, since it needs an ``Address``.
             self.events.put_frame(EVENT_DESTINATION, self.key, -1, now_ns, self.transport, 0, WHOLE_FRAME)
         index = self.paths.find(get32(base, at + SM_SESSION_ID_OFFSET), get32(base, at + SM_STREAM_ID_OFFSET))
         return index < 0 or cython.cast(SendPath, self.paths.entries[index]).on_status_message(self.transport, now_ns)
@@ -275,15 +275,15 @@ class SendEndpointCore:
 
 @cython.cclass
 class SendPath:
-    """One network publication's way from its log to the network (docs/protocols/aeron.md, 11.6 and 14).
+    """One network publication's path from its log to the network (docs/protocols/aeron.md, 11.6 and 14).
 
-    The last arguments of the constructor are counter ids; those counters must hold the start position already. The path
-    moves pub-lmt, pub-pos, snd-pos, snd-lmt and snd-bpe, cleans the log and writes is-connected by itself.
+    The constructor's last arguments are counter ids; those counters must already hold the start position. The path moves
+    pub-lmt, pub-pos, snd-pos, snd-lmt and snd-bpe, cleans the log and writes is-connected by itself.
 
-    ``draining``, ``end_of_stream`` and ``revoked`` may be set from any thread; positions may be read from any thread.
-    ``tracks_minimum`` makes the limit the least of the counted receivers' (else it only rises), ``limit_frozen`` holds it,
-    ``limit_cap`` bounds it; ``timestamp_offset`` is where in each message's payload the time of sending goes (-1 nowhere, -8 into
-    the reserved value); ``group_ready`` says that flow control has the receivers it requires.
+    Any thread may set ``draining``, ``end_of_stream`` and ``revoked``, and read positions. ``tracks_minimum`` makes the limit the
+    lowest of the counted receivers' limits (otherwise it only rises), ``limit_frozen`` stops it, and ``limit_cap`` bounds it.
+    ``timestamp_offset`` is where in each message's payload to store the time of sending (-1 for nowhere, -8 for the reserved
+    value). ``group_ready`` says whether flow control has the receivers it requires.
     """
 
     log: readonly[AtomicBuffer]
@@ -398,7 +398,7 @@ class SendPath:
         self.sender_limit = ld64(self.cells, self.sender_limit_at)
         assert self.sender_position >= 0, f"a stream cannot start at position {self.sender_position}"
         assert self.sender_position % FRAME_ALIGNMENT == 0, f"no frame starts at position {self.sender_position}"
-        # The limit starts where the position does: nothing is sent before a receiver has allowed it.
+        # The limit starts at the position: nothing is sent before a receiver has allowed it.
         # Nothing before the start was ever written.
         self.clean_position = self.sender_position
         self.spies = PositionSet(counters)
@@ -431,7 +431,7 @@ class SendPath:
         self.received_unicast_eos = False
         self.counts_pressure = True
         self.malformed_position = -1
-        # No cap; the greatest int64 serves for positions as for times.
+        # No cap. The maximum int64 serves for positions as well as times.
         self.limit_cap = NEVER_NS
         self.setup_due_ns = now_ns
         self.setup_interval_ns = 100_000_000
@@ -447,7 +447,7 @@ class SendPath:
         self.last_status_ns = now_ns
 
     def attach(self, endpoint: SendEndpointCore, events: EventBuffer) -> None:
-        """Set through which socket the stream goes, and where its events do; the cycle checks neither for None."""
+        """Set the stream's socket and the buffer for its events; the cycle checks neither for None."""
         assert endpoint is not None, "a path without an endpoint cannot be driven"
         assert events is not None, "a path without an event buffer cannot be driven"
         self.endpoint = endpoint
@@ -468,7 +468,7 @@ class SendPath:
         return ((position >> self.bits) % PARTITION_COUNT) << self.bits
 
     def term_id_at(self, position: cython.longlong) -> cython.int:
-        """The id of the term of ``position``; ids wrap at 32 bits, positions do not."""
+        """Return the id of the term of ``position``; ids wrap at 32 bits, positions do not."""
         return wrap32((position >> self.bits) + self.initial_term_id)
 
     def position_of(self, term_id: cython.int, offset: cython.longlong) -> cython.longlong:
@@ -476,28 +476,28 @@ class SendPath:
         return shift_left(terms, self.bits) + offset
 
     def work(self, now_ns: cython.longlong, heartbeats: cython.bint) -> cython.longlong:
-        """One duty cycle; the bytes that left, and 1 for blocks that were taken. ``heartbeats``: one may be sent."""
+        """Run one duty cycle; return the bytes sent, plus 1 if blocks were allocated. ``heartbeats``: one may be sent."""
         sent: cython.longlong = 0
-        # Only Python knows the flags and the TTL of a SETUP. Where the event does not fit, the next cycle asks again.
+        # Only Python knows a SETUP's flags and TTL. If the event does not fit, the next cycle asks again.
         if (not self.has_initial_connection or self.setup_elicited) and now_ns >= self.setup_due_ns:
             if self.events.put(EVENT_SETUP_DUE, self.endpoint.key, self.key, now_ns, 0):
                 self.setup_due_ns = now_ns + self.setup_interval_ns
-        # Without receivers but with spies that count as such there is no one to send to: the position follows the spies.
+        # Without receivers, but with spies that count as receivers, there is nobody to send to: the position follows the spies.
         if self.table.count == 0 and self.spies_simulate_connection and self.spies.count > 0:
             self.follow_spies()
         else:
             sent = self.send_data(now_ns)
-        # What is due by time is checked after the data: a frame that was sent makes a heartbeat superfluous.
+        # Check timers after sending data: a data frame makes a heartbeat superfluous.
         if sent == 0:
             if heartbeats and self.has_initial_connection:
-                # Idle: a heartbeat shows receivers where the stream is, so that the loss of its last frames is noticed at all.
+                # Idle: a heartbeat tells receivers the stream's position, so that they notice the loss of its last frames.
                 if now_ns >= self.heartbeat_due_ns:
                     self.send_heartbeat(now_ns)
-                # Stopped by the window: the interval doubles, for a receiver that is only slow needs no reminding.
+                # Stopped by the window: double the interval, because a receiver that is merely slow needs no reminder.
                 elif self.batch.blocked and now_ns >= self.probe_due_ns:
                     self.probe_interval_ns = 2 * self.probe_interval_ns
                     self.send_heartbeat(now_ns)
-            # A receiver that left or was discounted may have been the one that held the limit.
+            # A receiver that left or was discounted may have been the one that held the limit back.
             if self.tracks_minimum and self.table.count > 0 and not self.limit_frozen:
                 self.set_sender_limit(self.table.lowest_edge(self.sender_limit))
         self.move_limits(now_ns)
@@ -505,7 +505,7 @@ class SendPath:
             self.repeat_delayed(now_ns)
         if now_ns >= self.expiry_due_ns:
             self.expire_receivers(now_ns)
-        # Work too, so that the next step follows at once.
+        # Block allocation counts as work, so that the next step follows at once.
         return sent + 1 if self.has_taken_blocks else sent
 
     def set_connected(self, connected: cython.bint) -> cython.void:
@@ -514,7 +514,7 @@ class SendPath:
             st32(self.base, self.meta + LOG_IS_CONNECTED_OFFSET, 1 if connected else 0)
 
     def move_limits(self, now_ns: cython.longlong) -> cython.void:
-        """The publisher's limit, cleaning, and what was produced (docs/protocols/aeron.md, 11.6)."""
+        """Update the publisher limit, the clean position and the producer position (docs/protocols/aeron.md, 11.6)."""
         limit: cython.longlong
         consumer: cython.longlong
         ahead: cython.longlong
@@ -526,18 +526,18 @@ class SendPath:
         has_readers: cython.bint = not self.revoked and (
             (self.table.count > 0 and self.group_ready) or (self.spies_simulate_connection and self.spies.count > 0)
         )
-        # The conductor clamped the limit when it began to drain: it must not rise again.
+        # The conductor clamped the limit when draining began, so it must not rise again.
         if self.draining:
             self.set_connected(has_readers)
             return
-        # Without a receiver producers stop at once: what they wrote would be sent to no one, and then be lost.
+        # Without a receiver, producers stop at once: their data would be sent to nobody, and then be lost.
         if not has_readers:
             self.set_connected(False)
             if self.publisher_limit > self.sender_position:
                 self.publisher_limit = self.sender_position
                 st64(self.cells, self.limit_at, self.sender_position)
             return
-        # The sender is a consumer as every spy is: the slowest of them holds the producers back.
+        # The sender is a consumer like every spy; the slowest of them limits the producers.
         consumer = self.spies.lowest(self.sender_position)
         if consumer > self.sender_position:
             consumer = self.sender_position
@@ -546,23 +546,23 @@ class SendPath:
             before = self.allocator.position
             limit = self.allocator.limit(limit, produced, now_ns)
             self.has_taken_blocks = self.allocator.position != before
-        # It only rises while connected: a spy that joins behind must not take back what producers were allowed.
+        # While connected the limit only rises: a spy that joins further back must not withdraw what producers were allowed.
         if limit > self.publisher_limit:
-            # A whole term behind the consumers, so that NAKs for what was sent lately find it in the log.
+            # Clean only up to one term behind the consumers, so that NAKs for recently sent data still find it in the log.
             self.clean_position = clean_to(
                 self.base, self.term_length, self.clean_position, consumer - self.term_length, True
             )
-            # What a producer may write must not reach what is not clean yet, three terms behind it.
+            # Producers must not write memory that is not clean yet. It holds the data from three terms before.
             ahead = (limit >> self.bits) - (self.clean_position >> self.bits)
             if ahead < 2 or (ahead == 2 and (self.clean_position & (self.term_length - 1)) != 0):
                 self.publisher_limit = limit
                 st64(self.cells, self.limit_at, limit)
-        # Behind the limit: producers who see that they are connected can write.
+        # Set this after the limit, so that producers that see they are connected can write.
         self.set_connected(True)
 
     def follow_spies(self) -> cython.void:
-        """With spies alone the sender's position is theirs, and nothing is sent (docs/protocols/aeron.md, 19.5)."""
-        # No further than producers are, whatever another process made of a spy's counter.
+        """Move the sender position with the spies, without sending, if there are only spies (docs/protocols/aeron.md, 19.5)."""
+        # Never beyond the producers, whatever value another process gave to a spy's counter.
         position: cython.longlong = min(
             self.spies.highest(self.sender_position),
             tail_position(self.base, self.meta, self.term_length, self.initial_term_id),
@@ -582,7 +582,7 @@ class SendPath:
         i: cython.int
         moment: cython.longlong
         covered: cython.longlong
-        # One term at a time: what lies in the next one is sent by the next cycle, which follows at once as there was work.
+        # Send from one term at a time. The next cycle sends from the next term, and follows at once because there was work.
         count = scan_runs(
             self.batch,
             self.base,
@@ -595,42 +595,42 @@ class SendPath:
             self.endpoint.transport.max_segments,
         )
         if self.batch.malformed != 0 and count == 0 and position != self.malformed_position:
-            # The stream ends here: where the next frame begins is not known. Without room for the event the next cycle retries.
+            # The stream ends here, since the start of the next frame is unknown. If the event does not fit, the next cycle retries.
             if self.events.put(EVENT_MALFORMED_FRAME, self.endpoint.key, self.key, now_ns, self.batch.malformed):
                 self.malformed_position = position
         if count == 0:
             if self.batch.blocked and self.counts_pressure:
-                # Once in each epoch between two sends that got through.
+                # Count back pressure once between two successful sends.
                 self.counts_pressure = False
                 fadd64(self.cells, self.pressure_at, 1)
                 fadd64(self.cells, SYSTEM_SENDER_LIMITS * COUNTER_VALUE_LENGTH, 1)
             return 0
         if self.timestamp_offset != NO_TIMESTAMP:
             moment = self.endpoint.transport.epoch_ns(now_ns)
-            # In the log itself, which is what leaves. A retransmission carries the time of the first sending.
+            # Stamp the log itself, because its bytes are sent. A retransmission carries the time of the first sending.
             for i in range(count):
                 stamp_frames(self.base, self.batch.offset[i], self.batch.length[i], self.timestamp_offset, moment)
         accepted = self.endpoint.send_batch(self.destination, self.base, self.batch)
-        # A full socket buffer is not an error: the position stays before what did not leave, and the next cycle goes on there.
+        # A full socket buffer is not an error: the position stays before the unsent data, and the next cycle continues there.
         if accepted < count:
             fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
         if accepted <= 0:
             return 0
-        # Bytes on the wire, and the distance in the stream: they differ by padding, of which only the header travels.
+        # Bytes on the wire and distance in the stream differ by padding, of which only the header is sent.
         for i in range(accepted):
             bytes_sent += self.batch.length[i]
         covered = self.batch.advance[accepted - 1] - self.batch.length[accepted - 1]
         if accepted > 1:
             covered -= self.batch.advance[accepted - 2]
         self.sender_position = position + self.batch.advance[accepted - 1]
-        # Padding ends a run, so what the last run covers is behind its last header.
+        # Padding ends a run, so the bytes that the last run covers follow its last header.
         self.padding_position = self.sender_position - covered - DATA_HEADER_LENGTH if covered > 0 else -1
         st64(self.cells, self.sent_at, self.sender_position)
         fadd64(self.cells, SYSTEM_BYTES_SENT * COUNTER_VALUE_LENGTH, bytes_sent)
         self.counts_pressure = True
         self.last_send_ns = now_ns
         self.heartbeat_due_ns = now_ns + self.heartbeat_interval_ns
-        # Something got through, so the window had room: the next standstill starts with the shortest interval again.
+        # The window had room, so the next stall starts with the shortest interval again.
         self.probe_interval_ns = FIRST_PROBE_NS
         self.probe_due_ns = now_ns + FIRST_PROBE_NS
         return bytes_sent
@@ -654,8 +654,8 @@ class SendPath:
             # Revoked implies ended: a receiver that does not know the flag sees an ordinary end of the stream.
             if self.revoked:
                 flags |= FLAG_REVOKED
-        # Padding may lead past the limit, to where a receiver takes no heartbeat. One that begins with the padding is taken, and
-        # shows the loss of what lies before; the end of the stream is not there.
+        # Padding may lead past the limit, where a receiver accepts no heartbeat. The receiver accepts a heartbeat at the start of
+        # the padding, which reveals loss before it. That one does not carry the end of the stream.
         if self.sender_position > self.sender_limit and self.padding_position >= 0:
             self.announce(self.padding_position, FLAG_UNFRAGMENTED)
         self.announce(self.sender_position, flags)
@@ -689,7 +689,7 @@ class SendPath:
         self.heartbeat_due_ns = 0
 
     def set_sender_limit(self, limit: cython.longlong) -> cython.void:
-        # All ways to the limit pass here, so the cap, which holds it while a receiver joins, applies to each of them.
+        # Every change of the limit goes through here, so the cap, which holds it while a receiver joins, always applies.
         if limit > self.limit_cap:
             limit = self.limit_cap
         if limit != self.sender_limit:
@@ -700,10 +700,10 @@ class SendPath:
         return self.events.put_frame(kind, self.endpoint.key, self.key, now_ns, transport, 0, WHOLE_FRAME)
 
     def on_status_message(self, transport: Transport, now_ns: cython.longlong) -> cython.bint:
-        """A status message for this publication; false where it contradicts the stream (docs/protocols/aeron.md, 17).
+        """Handle a status message for this publication; return False if it contradicts the stream (docs/protocols/aeron.md, 17).
 
-        Only that of a receiver which is known already is ordinary, and handled here. Whether a new one is admitted, what its
-        leaving means and when a SETUP follows is the flow control's to decide, in Python.
+        Only messages of known receivers are handled here. Flow control, in Python, decides whether to admit a new receiver, what
+        its leaving means, and when to send a SETUP.
         """
         base = transport.base
         at: cython.longlong = transport.at
@@ -714,11 +714,11 @@ class SendPath:
         position: cython.longlong
         distance: cython.longlong
         row: cython.int
-        # A receiver that has data and no image asks for a SETUP; the rest of this message names no place in the stream.
+        # A receiver that has data but no image asks for a SETUP; the rest of such a message does not refer to the stream.
         if flags & SM_FLAG_SEND_SETUP:
             self.report(EVENT_SETUP_ELICITED, transport, now_ns)
             return True
-        # A window of more than half a term could have the sender overwrite what receivers have not consumed.
+        # With a window of more than half a term, the sender could overwrite data that receivers have not consumed.
         if (
             offset >= self.term_length
             or window > self.term_length // 2
@@ -727,19 +727,19 @@ class SendPath:
             return False
         position = self.position_of(term_id, offset)
         distance = position - self.sender_position
-        # Behind padding that leads past the limit the sender is further from a slow receiver than any window.
+        # After padding that leads past the limit, the sender can be further from a slow receiver than any window.
         if self.sender_position > self.sender_limit and self.padding_position >= 0:
             distance = position - self.padding_position
         if 2 * distance > self.term_length or -2 * distance > self.term_length:
-            # Half a term away from the sender: of an earlier life of the stream, or forged. Counted, and not malformed.
+            # Half a term away from the sender, so from an earlier incarnation of the stream, or forged. Counted, not malformed.
             fadd64(self.cells, SYSTEM_STATUS_MESSAGES_REJECTED * COUNTER_VALUE_LENGTH, 1)
             return True
-        # It leaves: whether the limit may rise without it is the flow control's to say.
+        # The receiver leaves. Flow control decides whether the limit may rise without it.
         if flags & SM_FLAG_EOS:
             self.report(EVENT_RECEIVER_LEFT, transport, now_ns)
             return True
         row = self.table.find(get64(base, at + SM_RECEIVER_ID_OFFSET))
-        # A known receiver that does not count is a candidate again where the limit follows the minimum.
+        # If the limit follows the minimum, a known receiver that does not count becomes a candidate again.
         if row < 0 or (self.tracks_minimum and not self.table.counts[row]):
             self.report(EVENT_NEW_RECEIVER, transport, now_ns)
         if row >= 0:
@@ -749,13 +749,13 @@ class SendPath:
     def follow_receiver(
         self, row: cython.int, edge: cython.longlong, source: cython.longlong, now_ns: cython.longlong
     ) -> cython.void:
-        """A known receiver reports the ``edge`` up to which it takes data: refreshes it, and moves the limit (17)."""
+        """Refresh a known receiver that reports the ``edge`` up to which it accepts data, and move the limit (17)."""
         self.table.refresh(row, edge, source, now_ns)
         self.last_status_ns = now_ns
         self.has_initial_connection = True
         if self.limit_frozen:
             return
-        # Where no receiver counts, the group is empty, and any receiver lets the sender go on.
+        # If no receiver counts, the group is empty, and any receiver lets the sender continue.
         if self.tracks_minimum:
             edge = self.table.lowest_edge(edge)
         if edge > self.sender_limit:
@@ -763,7 +763,7 @@ class SendPath:
 
     def expire_receivers(self, now_ns: cython.longlong) -> cython.void:
         i: cython.int
-        # Only reported: rows are removed by the agent after the cycle, so the loop runs over a table that stays as it is.
+        # Only report them: the agent removes rows after the cycle, so the table does not change during this loop.
         for i in range(self.table.count):
             if now_ns - self.table.heard_ns[i] > self.receiver_timeout_ns:
                 self.events.put(EVENT_RECEIVER_EXPIRED, self.endpoint.key, self.key, now_ns, self.table.ids[i])
@@ -772,9 +772,9 @@ class SendPath:
     def add_receiver(
         self, receiver_id: cython.longlong, edge: cython.longlong, now_ns: cython.longlong, counts: cython.bint = True
     ) -> bool:
-        """A receiver that allows sending up to position ``edge``; False when MAX_RECEIVERS are tracked already.
+        """Add a receiver that allows sending up to position ``edge``; return False if there are already MAX_RECEIVERS.
 
-        ``counts`` is false for a receiver that lives but has no say in flow control.
+        ``counts`` is False for a receiver that is alive but has no influence on flow control.
         """
         assert edge >= 0, f"a receiver cannot allow sending up to position {edge}"
         row: cython.int = self.table.put(receiver_id, edge, counts)
@@ -802,13 +802,13 @@ class SendPath:
         return tail_position(self.base, self.meta, self.term_length, self.initial_term_id)
 
     def resend_range(self, position: cython.longlong, length: cython.longlong) -> cython.longlong:
-        """Send again what was asked for, from the log; the bytes that left. Stops at the first frame that is not complete."""
+        """Send a requested range again, from the log; return the bytes sent. Stop at the first incomplete frame."""
         offset: cython.longlong = position & (self.term_length - 1)
         window: cython.longlong = length
         sent: cython.longlong = 0
         accepted: cython.int
         i: cython.int
-        # A NAK reaches beyond the sender's position only where it is forged; what was not sent is sent in its turn.
+        # Only a forged NAK reaches beyond the sender's position. Unsent data is sent in its turn.
         if window > self.sender_position - position:
             window = self.sender_position - position
         while window > 0 and offset < self.term_length:
@@ -827,7 +827,7 @@ class SendPath:
                 == 0
             ):
                 break
-            # To all destinations, though one receiver asked: in a group others probably miss the same datagram.
+            # Send to all destinations, though one receiver asked: in a group others probably miss the same datagram.
             accepted = self.endpoint.send_batch(self.destination, self.base, self.batch)
             if accepted <= 0:
                 fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
@@ -836,7 +836,7 @@ class SendPath:
                 sent += self.batch.length[i]
             offset += self.batch.advance[accepted - 1]
             window -= self.batch.advance[accepted - 1]
-            # Not tried again: the socket's buffer is full, and the receiver asks again for what is still missing.
+            # Do not retry: the socket's buffer is full, and the receiver requests again what is still missing.
             if accepted < self.batch.count:
                 fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
                 break
@@ -850,9 +850,9 @@ class SendPath:
         source: cython.longlong,
         now_ns: cython.longlong,
     ) -> cython.bint:
-        """A NAK: sends the range again unless it is on its way already. False for a malformed request."""
+        """Handle a NAK: send the range again unless it is in flight already. Return False for a malformed request."""
         position: cython.longlong
-        # The handler counts for itself; the difference goes to the system's counter.
+        # The handler has its own count; add the difference to the system counter.
         overflows: cython.longlong = self.retransmit.overflows
         if offset < 0 or offset >= self.term_length or (offset & (FRAME_ALIGNMENT - 1)) != 0:
             return False
@@ -862,7 +862,7 @@ class SendPath:
         if self.naks_at >= 0:
             fadd64(self.cells, self.naks_at, 1)
         position = self.position_of(term_id, offset)
-        # The handler refuses what is on its way already, and cuts what was not sent yet or is cleaned.
+        # The handler refuses data that is in flight, and cuts the range to data that has been sent and not been cleaned.
         length = self.retransmit.ask(position, length, self.sender_position, now_ns, self.table.knows_source(source))
         if self.retransmit.overflows != overflows:
             fadd64(self.cells, SYSTEM_RETRANSMIT_OVERFLOWS * COUNTER_VALUE_LENGTH, 1)
@@ -875,7 +875,7 @@ class SendPath:
         if sent > 0:
             fadd64(self.cells, SYSTEM_RETRANSMITS_SENT * COUNTER_VALUE_LENGTH, 1)
             fadd64(self.cells, SYSTEM_RETRANSMITTED_BYTES * COUNTER_VALUE_LENGTH, sent)
-            # The only place of the cycle that takes the GIL: loss is rare, and only the event log listens.
+            # This is the cycle's only use of the GIL: loss is rare, and only the event log sets the callback.
             if self.on_resend is not None:
                 with cython.gil:
                     self.on_resend(position, length)
@@ -886,7 +886,7 @@ class SendPath:
         self.retransmit.expire(self.sender_position, now_ns)
         i = self.retransmit.next_due(0)
         while i >= 0:
-            # Not removed from the handler: for the linger time it refuses the same range, which is on its way.
+            # The action stays in the handler: for the linger time it refuses the same range, which is in flight.
             self.repeat(self.retransmit.position[i], self.retransmit.length[i])
             i = self.retransmit.next_due(i + 1)
 
@@ -899,7 +899,7 @@ class SendPath:
         self.naks_at = counter_id * COUNTER_VALUE_LENGTH
 
     def resend(self, position: cython.longlong, length: cython.longlong) -> int:
-        """Send a range again, whole frames of it; the bytes that left. Nothing at or behind the sender's position is sent."""
+        """Send whole frames of a range again; return the bytes sent. Nothing at or behind the sender's position is sent."""
         sent: cython.longlong
         if position < 0 or length <= 0 or position >= self.sender_position:
             return 0

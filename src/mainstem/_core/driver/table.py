@@ -1,4 +1,4 @@
-"""A table from (session id, stream id) to the path that serves it, read once for each datagram."""
+"""A table from (session id, stream id) to its path; there is one lookup per datagram."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ FIRST_ROOM = 16
 
 @cython.cclass
 class PathTable:
-    """Paths by (session id, stream id), read once for each datagram, and changed by the thread that reads it.
+    """Paths by (session id, stream id). Every datagram reads it; the same thread changes it.
 
     Open addressing with linear probing, at most half full. ``find`` returns an index into ``entries``, which are borrowed
-    references to what ``paths`` holds: the cycle runs without the GIL and cannot count references. A path is called on where it
-    stands, ``cython.cast(SendPath, table.entries[index]).work(now_ns)``, and valid until the table is changed. Removing rebuilds:
-    it is rare, and so no tombstones are needed.
+    references to the objects in ``paths``, because the cycle runs without the GIL and cannot count references. Call a path in
+    place, ``cython.cast(SendPath, table.entries[index]).work(now_ns)``; the index is valid until the table changes. Removal
+    rebuilds the table: it is rare, so this needs no tombstones.
     """
 
     memory: AtomicBuffer

@@ -1,4 +1,4 @@
-"""A transport that reports every datagram to a listener. It stands before another one, where an event log needs it."""
+"""A transport that wraps another one and reports every datagram to a listener, for the event log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mainstem._core.driver.datagram import Address, Transport
 
 
 class DatagramListener(Protocol):
-    """What is notified of datagrams. Both calls come in the thread that uses the transport, and must not raise."""
+    """Is notified of each datagram. Both methods are called in the thread that uses the transport, and must not raise."""
 
     def on_receive(self, source: bytes, datagram: bytes) -> None: ...
 
@@ -23,9 +23,9 @@ class DatagramListener(Protocol):
 
 @cython.cclass
 class TappedTransport(Transport):
-    """Another transport, each of whose datagrams is reported to ``listener``; slow, for logging only.
+    """Another transport, whose datagrams are all reported to ``listener``; slow, for logging only.
 
-    Datagrams that are dropped on purpose are not reported when they come in; they are when they go out.
+    Incoming datagrams that are dropped on purpose are not reported; outgoing ones are.
     """
 
     inner: readonly[Transport]
@@ -36,7 +36,7 @@ class TappedTransport(Transport):
         self.fd = inner.fd
         self.inner = inner
         self.listener = listener
-        # What is at hand lies where the inner one put it.
+        # The current datagram stays in the inner transport's memory.
         self.memory = inner.memory
         self.base = inner.base
         self.stride = inner.stride

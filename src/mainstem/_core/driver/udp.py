@@ -1,4 +1,4 @@
-"""A UDP socket that sends and receives in batches, with the kernel's segmentation and coalescing where it has them."""
+"""A UDP socket that sends and receives in batches, with the kernel's segmentation and coalescing if available."""
 
 # ruff: noqa: F821 - the names come from sockets.pxd: sockets have no uncompiled form
 from __future__ import annotations
@@ -16,22 +16,22 @@ from cython.cimports.mainstem._core.driver.sockets import *
 from mainstem._core.driver.datagram import Address, Transport
 from mainstem._core.driver.loss_generator import LossGenerator
 
-# The kernel takes 64 segments in one call; a run is bounded by its bytes besides.
+# The kernel accepts 64 segments per call. The byte length of a run is limited too.
 KERNEL_SEGMENTS = cython.declare(cython.int, 64)
-# Coalesced, a slot may hold 64 KiB; then this many slots are 1 MiB in a call, what a cache still likes.
+# A coalesced slot can hold 64 KiB, so this many slots are 1 MiB per call, which still fits a cache.
 COALESCED_SLOTS = 16
-# A refused datagram on a connected socket is reported at the next call, which sends nothing; more than this is not that.
+# A connected socket reports a refused datagram on the next call, which then sends nothing; more failures have another cause.
 REFUSALS = cython.declare(cython.int, 3)
 
 
 @cython.cclass
 class UdpTransport(Transport):
-    """Datagrams over the non-blocking UDP socket ``fd``, which stays its opener's to close, after this transport.
+    """Datagrams over the non-blocking UDP socket ``fd``. Whoever opened the socket must close it, after this transport.
 
-    Batches go through sendmmsg and recvmmsg, equal datagrams in one call with segmentation offload and coalesced where the
-    kernel has them; ``offload=False`` does without. ``timestamps`` asks the kernel when each datagram arrived. ``coalesces`` is
-    what was found for receiving, ``max_segments`` for sending; ``slots`` is how many datagrams or runs come at once, 0 for
-    as many as is usual. ``send_fd`` is another socket that datagrams leave through, -1 for none.
+    Batches go through sendmmsg and recvmmsg. Equal datagrams are sent in one call with segmentation offload, and received
+    coalesced, if the kernel supports it; ``offload=False`` turns both off. ``timestamps`` asks the kernel for each datagram's
+    arrival time. ``coalesces`` and ``max_segments`` report the support found for receiving and for sending. ``slots`` is the
+    number of datagrams or runs received at once, 0 for the default. ``send_fd`` is another socket to send through, -1 for none.
     """
 
     send_fd: cython.int
@@ -128,7 +128,7 @@ class UdpTransport(Transport):
             self.outgoing_messages[i].msg_hdr.msg_controllen = 0
 
     def push(self, count: cython.int) -> cython.int:
-        """Send what is prepared; how many messages the kernel took. ``last_error`` is why not all of them."""
+        """Send the prepared messages; return how many the kernel took. ``last_error`` says why it did not take all of them."""
         done: cython.int = 0
         refused: cython.int = 0
         n: cython.int
@@ -151,7 +151,7 @@ class UdpTransport(Transport):
     def put_apart(
         self, to: Address, base: cython.p_const_uchar, offset: cython.longlong, length: cython.int, segment: cython.int
     ) -> cython.bint:
-        """Send a run datagram by datagram, where the device below cannot segment."""
+        """Send a run datagram by datagram, because the device below cannot segment."""
         at: cython.int = 0
         size: cython.int
         while at < length:
@@ -185,7 +185,7 @@ class UdpTransport(Transport):
                     self.last_error == EINVAL or self.last_error == EIO or self.last_error == EMSGSIZE
                 ):
                     return done
-                # This route cannot segment (no checksum offload, or datagrams above its MTU): never again on this socket.
+                # This route cannot segment (no checksum offload, or datagrams above its MTU): never try again on this socket.
                 self.max_segments = 1
                 self.last_error = 0
         while done < count:
