@@ -1,46 +1,46 @@
-"""Appending to a log: what a publication's ``offer``, ``try_claim`` and batches do to the terms.
+"""Appending to a log: the work of a publication's ``offer``, ``try_claim`` and batches on the terms.
 
 The protocol: docs/protocols/aeron.md, 11.
 
 Theory of operation. Each of the three partitions has a tail counter in the log's metadata: the term id in the upper
-half, the offset of the next free byte in the lower. ``active term count`` says which partition is written to. To append
-is: read tail and limit; claim bytes by moving the tail; write the frame; make it visible.
+half, the offset of the next free byte in the lower. ``active term count`` says which partition is written to. To append,
+a publication reads tail and limit, claims bytes by moving the tail, writes the frame, and makes it visible.
 
 Who writes what:
 
 - The tail of the active partition: every concurrent publication of the stream, in any process, by fetch-and-add. An
   exclusive publication is the only one of its log: it keeps the tail itself and stores it with release for others to
   read.
-- The frame in the claimed bytes: the claim's owner, until its length is positive. From then on it is not written until
-  it is cleaned.
-- ``active term count``, and the tail of the next term: the publication that meets the end of a term first, by
+- The frame in the claimed bytes: the owner of the claim, until the frame's length is positive. After that nobody writes it
+  until it is cleaned.
+- ``active term count``, and the tail of the next term: the publication that reaches the end of a term first, by
   compare-and-set.
-- The publisher's limit, a counter: the driver. Producers only load it, with acquire.
-- ``is connected``, the cleaning of terms and the filling of a dead producer's claim: the driver.
+- The publisher limit, a counter: the driver. Producers only load it, with acquire.
+- ``is connected``: the driver, which also cleans terms and pads a dead producer's claim.
 
 Invariants:
 
-- What lies from the tail up to the limit, and as far beyond it as claims may overrun it, is zero: the driver sees to
-  that.
-- A message begins only where ``position < limit``. The check and the claim are two steps, so publications that race
-  overrun the limit, each by no more than one claim; a claim takes no more than the longest message does. The driver's
+- The bytes from the tail to the limit, and as far beyond it as claims may overrun it, are zero. The driver ensures that.
+- A message begins only where ``position < limit``. The check and the claim are two steps, so racing publications can
+  overrun the limit, each by at most one claim; a claim takes no more bytes than the longest message does. The driver's
   window allows for it.
 - The tail's offset may pass the term's end. The one claim that begins before the end and runs over it owns the rest of
-  the term: it pads that, and rotates. Claims that begin at or behind the end own nothing, and only help to rotate. All
-  of them return ADMIN_ACTION, and the caller offers again, in the next term.
-- Rotation happens once: the next tail is set only if it still holds the term id of three terms before, and the active
-  count is raised only from the value seen. Either fails harmlessly when another did it. A fetch-and-add may still reach
-  a tail that was rotated between the check and the claim: the term id that it returns shows where the claim is.
+  the term: that publication pads it, and rotates. Claims that begin at or behind the end own nothing, and only help to
+  rotate. All of them return ADMIN_ACTION, and the caller offers again, in the next term.
+- Rotation happens once: a publication sets the next tail only if it still holds the term id of three terms before, and
+  raises the active count only from the value that it saw. Either step fails harmlessly if another publication has done it.
+  A fetch-and-add may still reach a tail that was rotated between the check and the claim: the term id that it returns shows
+  where the claim is.
 
-What may be reordered:
+Memory ordering:
 
-- The negative length is stored first, before a release fence: the driver can then see how long a dead claim is.
+- The negative length is stored first, before a release fence, so that the driver can see how long a dead claim is.
 - Header fields and payload are plain stores in any order; the positive length is stored last, with release. A reader
   that loads it with acquire sees all of the frame.
-- Fragments of a message are made visible one by one, in order; readers cannot pass one that is not there.
-- A batch is written in runs. The first frame of a run is made visible last, so a reader finds all of the run at once,
-  while the later frames are complete already. Each frame of a run stores a negative length first and its length last, as
-  single ones do: if this process dies, the driver pads over those that are not whole, one after the other.
+- Fragments of a message become visible one by one, in order; readers cannot pass one that is missing.
+- A batch is written in runs. The first frame of a run becomes visible last, when the later ones are complete, so a reader
+  finds the whole run at once. Each frame of a run stores a negative length first and its length last, as single frames do:
+  if this process dies, the driver pads over the incomplete ones, one after the other.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ else:
     from mainstem._core.memory.plain import *
     from mainstem._core.memory.plain import Memory
 
-# A batch is published in runs of this many bytes: long enough that the reader's and the writer's caches rarely meet, short
+# A batch is published in runs of this many bytes: long enough that reader and writer rarely touch the same cache lines, short
 # enough that the reader copies one run out of the shared cache while the next is written.
 RUN_LENGTH = cython.declare(cython.longlong, 8192)
 CACHE_LINE_LENGTH = cython.declare(cython.longlong, 64)
-EXPECTED_LENGTH = cython.declare(cython.longlong, 1536)  # no more lines asked for in advance than a core can await
-# Where a page ends, its neighbour is read before it is written: a read maps all pages around that exist, a write one.
+EXPECTED_LENGTH = cython.declare(cython.longlong, 1536)  # prefetch no more lines than a core can have in flight
+# At the end of a page, the next page is read before it is written: a read maps all existing pages around it, a write only one.
 PAGE_BITS = cython.declare(cython.longlong, ~4095)
 LOW_32_BITS = cython.declare(cython.longlong, 0xFFFFFFFF)
 
@@ -86,7 +86,7 @@ def framed_length(length: cython.longlong, longest: cython.longlong) -> cython.l
 
 @cython.cclass
 class BufferClaim:
-    """Space claimed in a term: write through ``view``, then ``commit`` or ``abort``. It serves one claim after another.
+    """Space claimed in a term: write through ``view``, then ``commit`` or ``abort``. The object can be reused for further claims.
 
     As a context manager it commits at the end, and aborts if the block raises. An open claim blocks every later message of the
     stream. ``len(claim)`` is the payload's length in bytes, 0 while no claim is open; ``position`` is the stream's position after
@@ -116,7 +116,7 @@ class BufferClaim:
 
     @property
     def view(self) -> memoryview:
-        """The payload's place in the term, writable; released by commit and abort.
+        """A writable view of the payload in the term; commit and abort release it.
 
         Raises:
             ValueError: The claim is not open.
@@ -129,7 +129,7 @@ class BufferClaim:
 
     @property
     def reserved_value(self) -> int:
-        """The int64 in the frame's header that belongs to the application; 0 unless it is set before the commit.
+        """The int64 in the frame's header that is reserved for the application; 0 unless it is set before the commit.
 
         Raises:
             ValueError: The claim is not open, or the publication was closed meanwhile.
@@ -191,10 +191,10 @@ class BufferClaim:
 
 @cython.cclass
 class Appender:
-    """What concurrent and exclusive publications share (docs/protocols/aeron.md, 11).
+    """The common part of concurrent and exclusive publications (docs/protocols/aeron.md, 11).
 
     ``log`` is the memory of the whole log file, ``limits`` the counters' values and ``limit_counter_id`` the publisher limit's
-    counter. Raises ValueError if one of them cannot be that.
+    counter. Raises ValueError if one of them is invalid.
 
     Positions are returned as ints; a negative one is a status (``layout.OFFER_...``).
     """
@@ -215,7 +215,7 @@ class Appender:
     is_closed: cython.bint
     bits: cython.int
     mtu: readonly[cython.longlong]
-    # What the last next_offset() and take() returned besides their result: a C function returns one value.
+    # Further results of the last next_offset() and take(), because a C function returns one value.
     room: cython.longlong
     taken_count: cython.longlong
     taken_offset: cython.longlong
@@ -237,24 +237,24 @@ class Appender:
             or PARTITION_COUNT * self.term_length > meta
         ):
             raise ValueError(f"a log of {log.capacity} bytes cannot have terms of {self.term_length}")
-        # Neither a publication nor the driver stores such a count, or such a tail.
+        # Neither a publication nor the driver ever stores such a count or such a tail.
         count: cython.longlong = log.get_i32_acquire(meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
         raw: cython.longlong = log.get_i64_acquire(meta + ((count & TERM_COUNT_MASK) % PARTITION_COUNT) * 8)
         if count < 0 or raw & (FRAME_ALIGNMENT - 1):
             raise ValueError(f"term {count} is active, with the tail {raw:#x}: no frame begins there")
-        # Terms are powers of two long, so that a position splits into term count and offset by a shift and a mask.
+        # A term's length is a power of two, so that a shift and a mask split a position into term count and offset.
         self.bits = int(self.term_length).bit_length() - 1
         self.initial_term_id = log.get_i32(meta + LOG_INITIAL_TERM_ID_OFFSET)
         self.mtu = log.get_i32(meta + LOG_MTU_LENGTH_OFFSET)
         if self.mtu < DATA_HEADER_LENGTH or self.mtu > MTU_MAX_LENGTH or self.mtu % FRAME_ALIGNMENT:
             raise ValueError(f"the log's MTU of {self.mtu} is not a multiple of 32 from 32 to 65504")
-        # The driver put a default header into the metadata: the ids that every frame of this log carries.
+        # The driver wrote a default header into the metadata: the ids that every frame of this log carries.
         self.session_id = log.get_i32(meta + LOG_DEFAULT_HEADER_OFFSET + FRAME_SESSION_ID_OFFSET)
         self.stream_id = log.get_i32(meta + LOG_DEFAULT_HEADER_OFFSET + FRAME_STREAM_ID_OFFSET)
         self.max_payload_length = self.mtu - DATA_HEADER_LENGTH
-        # An eighth of a term: a claim that runs over the end wastes no more than that. An MTU of 32 has no room for payload.
+        # An eighth of a term, so that a claim that runs over the end wastes no more. An MTU of 32 has no room for payload.
         self.max_message_length = min(self.term_length // 8, MAX_MESSAGE_LENGTH) if self.max_payload_length else 0
-        # Term ids are 32 bits and wrap; after 2**31 terms the count from the first one would turn negative.
+        # Term ids have 32 bits and wrap; after 2**31 terms the count from the first one would turn negative.
         self.max_possible_position = self.term_length << 31
         self.is_closed = False
 
@@ -265,7 +265,7 @@ class Appender:
         self.limits = None
         self.base = self.limit_base = cython.NULL if cython.compiled else None
 
-    # -- where things are ------------------------------------------------------------------------------------------
+    # -- offsets and status ----------------------------------------------------------------------------------------
 
     @cython.final
     @cython.exceptval(check=False)
@@ -276,9 +276,9 @@ class Appender:
     @cython.final
     @cython.exceptval(check=False)
     def place(self, position: cython.longlong) -> cython.longlong:
-        """Return the offset in the file of a position: inside the log, and where a frame may begin, even if the tail is corrupt.
+        """Return the file offset of a position, always inside the log and aligned to a frame, even if the tail is corrupt.
 
-        ARM64 ends a process whose atomic store is not aligned.
+        ARM64 kills a process whose atomic store is not aligned.
         """
         count: cython.longlong = (position >> self.bits) & TERM_COUNT_MASK
         return (count % PARTITION_COUNT) * self.term_length + (position & (self.term_length - FRAME_ALIGNMENT))
@@ -296,12 +296,12 @@ class Appender:
 
     @cython.exceptval(check=False)
     def next_offset(self, length: cython.longlong) -> cython.longlong:  # noqa: ARG002 - subclasses do the work
-        """Return the tail's offset in its term, with ``room`` up to the limit, or a negative status."""
+        """Return the tail's offset in its term and set ``room`` to the bytes up to the limit, or return a negative status."""
         return OFFER_CLOSED
 
     @cython.exceptval(check=False)
     def take(self, framed: cython.longlong) -> cython.longlong:  # noqa: ARG002 - subclasses do the work
-        """Move the tail by ``framed`` bytes: sets ``taken_count`` and ``taken_offset``."""
+        """Move the tail by ``framed`` bytes; set ``taken_count`` and ``taken_offset``."""
         return OFFER_CLOSED
 
     @cython.exceptval(check=False)
@@ -313,11 +313,11 @@ class Appender:
     @cython.exceptval(check=False)
     def claim(self, framed: cython.longlong, length: cython.longlong) -> cython.longlong:
         """Return the position where a claim of ``framed`` bytes begins, or a negative status."""
-        # The limit is compared with where the message begins, not where it ends: the driver's window has room for the rest.
+        # Compare the limit with the start of the message, not its end: the driver's window has room for the rest.
         status: cython.longlong = self.next_offset(length)
         if status < 0:
             return status
-        # From here on the bytes are this publication's, and must become a frame or padding: readers wait for them.
+        # From here on the bytes belong to this publication, which must turn them into a frame or padding: readers wait for them.
         self.take(framed)
         if self.taken_offset + framed > self.term_length:
             return self.meet_term_end()
@@ -327,7 +327,7 @@ class Appender:
     @cython.exceptval(check=False)
     def meet_term_end(self) -> cython.longlong:
         """Pad the rest of the term that the last take ran over, and rotate."""
-        # The tail stays beyond the end of the term. That is how the driver and late publications see that it is full.
+        # The tail stays beyond the end of the term, which shows the driver and late publications that the term is full.
         # Only the claim that began before the end has something to pad; the later ones found the tail past it.
         left: cython.longlong = self.term_length - self.taken_offset
         if left > 0:
@@ -349,17 +349,17 @@ class Appender:
         begin: cython.longlong,
         reserved: cython.longlong,
     ) -> cython.void:
-        """Write a header whose length is negative: claimed, not there yet."""
+        """Write a header with a negative length: claimed, but incomplete."""
         base = self.base
-        # Before the rest of the header, so that the driver knows how much to pad should this process die here.
+        # Store this before the rest of the header, so that the driver knows how much to pad if this process dies here.
         st32(base, p, cython.cast(cython.int, -length))
-        # A fence, not a release of what follows: the stores below may come in any order, but none before the length.
+        # A fence rather than a release store: the stores below may happen in any order, but none before the length.
         fence_release()
         put32(base, p + FRAME_VERSION_OFFSET, (flags << 8) | (kind << 16))
         put32(base, p + FRAME_TERM_OFFSET_OFFSET, cython.cast(cython.int, begin & (self.term_length - 1)))
         put32(base, p + FRAME_SESSION_ID_OFFSET, self.session_id)
         put32(base, p + FRAME_STREAM_ID_OFFSET, self.stream_id)
-        # Counted from the first term and wrapped as the wire does, for streams that outlive 2**32 terms' ids.
+        # Counted from the first term and wrapped as on the wire, for streams that outlive 2**32 term ids.
         put32(base, p + FRAME_TERM_ID_OFFSET, wrap_i32((begin >> self.bits) + self.initial_term_id))
         put64(base, p + FRAME_RESERVED_VALUE_OFFSET, reserved)
 
@@ -380,12 +380,12 @@ class Appender:
         if length <= self.max_payload_length:
             self.put_header(p, length + DATA_HEADER_LENGTH, FLAG_UNFRAGMENTED, TYPE_DATA, begin, reserved)
             copy_bytes(base, p + DATA_HEADER_LENGTH, source, 0, length)
-            # The release that makes header and payload visible: nothing above may sink below it.
+            # The release that makes header and payload visible: no store above may move below it.
             st32(base, p, cython.cast(cython.int, length + DATA_HEADER_LENGTH))
             self.expect_next(p, align_frame(length + DATA_HEADER_LENGTH))
             return
-        # Split: every frame but the last is exactly an MTU long, so the next one begins an MTU further on. Each is visible as soon
-        # as it is written; a reader that is fast reads the beginning of a message while its end is being copied.
+        # Split the message: every frame but the last is exactly an MTU long, so the next one begins an MTU further on. Each becomes
+        # visible as soon as it is written, so a fast reader reads the beginning of a message while its end is being copied.
         flags: cython.int = FLAG_BEGIN
         done: cython.longlong = 0
         part: cython.longlong = self.max_payload_length
@@ -404,7 +404,7 @@ class Appender:
     @cython.final
     @cython.exceptval(check=False)
     def expect_next(self, p: cython.longlong, framed: cython.longlong) -> cython.void:
-        """Prefetch the cache lines of a next message like this one, while the caller makes it."""
+        """Prefetch the cache lines for another message of this length, while the caller prepares it."""
         base = self.base
         line: cython.longlong = p + framed
         end: cython.longlong = line + min(framed, EXPECTED_LENGTH)
@@ -419,7 +419,7 @@ class Appender:
     def put_supplied(
         self, begin: cython.longlong, source: cython.p_const_uchar, length: cython.longlong, supplier: object
     ) -> cython.int:
-        """Write a message whose ``supplier`` sees each frame and returns its reserved value. If it raises, the claim is padded."""
+        """Write a message whose ``supplier`` sees each frame and returns its reserved value. If it raises, pad the claim."""
         end: cython.longlong = begin + self.framed(length)
         flags: cython.int = FLAG_BEGIN
         done: cython.longlong = 0
@@ -439,8 +439,8 @@ class Appender:
                 with log.view(p, part + DATA_HEADER_LENGTH) as frame:
                     reserved = supplier(frame)
             except BaseException:
-                # Space that was claimed cannot be given back, since others may have claimed behind it: it becomes padding. Frames
-                # of this message that are committed already stay; a reader drops a message without an end.
+                # Claimed space cannot be returned, since others may have claimed behind it, so it becomes padding. Frames of this
+                # message that are already committed stay; a reader drops a message without an end.
                 if not self.is_closed:
                     self.put_pad(begin, end - begin)
                 raise
@@ -458,15 +458,15 @@ class Appender:
     def put_run(
         self, begin: cython.longlong, messages: Messages, k: cython.longlong, end: cython.longlong
     ) -> cython.longlong:
-        """Write frames of whole messages from ``k`` on, from ``begin`` up to ``end`` or RUN_LENGTH; moves ``taken_offset``.
+        """Write frames of whole messages from ``k`` on, from ``begin`` up to ``end`` or RUN_LENGTH; move ``taken_offset``.
 
-        The first frame's length is negative until all others are there: the reader finds the run whole, and does not follow the
-        writer from one cache line to the next.
+        The first frame's length stays negative until all others are complete: the reader then finds the whole run, and does not
+        follow the writer from one cache line to the next.
         """
         base = self.base
         first: cython.longlong = self.place(begin)
         p: cython.longlong = first
-        # A run does not cross the end of its claim, and the claim not the end of the term: offsets need no wrapping inside.
+        # A run stays inside its claim, and the claim inside the term, so offsets need no wrapping in the loop.
         stop: cython.longlong = first + min(end - begin, RUN_LENGTH)
         length: cython.longlong = messages.length[k]
         first_length: cython.longlong = length + DATA_HEADER_LENGTH
@@ -479,12 +479,12 @@ class Appender:
         stream: cython.longlong = (self.stream_id & LOW_32_BITS) | shift_left(term_id, 32)
         n: cython.longlong = messages.loaded
         while True:
-            # One store of eight bytes: negative length, version, flags and type. What follows may not become visible before it:
-            # if this process dies, the driver pads over one frame after the other by these lengths. Behind a length of 0 it
-            # would take the first word of the payload that is not 0 for the next frame.
+            # One store of eight bytes: negative length, version, flags and type. Later stores must not become visible before it:
+            # if this process dies, the driver uses these lengths to pad over one frame after the other. Behind a length of 0 it
+            # would mistake the first nonzero word of the payload for the next frame.
             mark64(base, p, kind | (-(length + DATA_HEADER_LENGTH) & LOW_32_BITS))
             fence_release()
-            # Pairs of fields as one store each: little-endian, as every Aeron program lays them out.
+            # Store pairs of fields at once: little-endian, the layout of every Aeron implementation.
             put64(base, p + FRAME_TERM_OFFSET_OFFSET, session | offset)
             put64(base, p + FRAME_STREAM_ID_OFFSET, stream)
             put64(base, p + FRAME_RESERVED_VALUE_OFFSET, 0)
@@ -502,7 +502,7 @@ class Appender:
             length = messages.length[k]
             if length > longest or p + align_frame(length + DATA_HEADER_LENGTH) > stop:
                 break
-        # Opens the whole run to readers: all its other frames were stored before this release.
+        # Makes the whole run readable: all its other frames were stored before this release.
         st32(base, first, cython.cast(cython.int, first_length))
         self.taken_offset = offset
         return k
@@ -523,7 +523,7 @@ class Appender:
         self.check_length(length)
         value: cython.longlong = 0
         supplied: cython.bint = False
-        # Checked before the claim: an exception behind it would leave space that must be padded.
+        # Check this before the claim: an exception after it would leave space that must be padded.
         if reserved is not None:
             supplied = callable(reserved)
             if not supplied:
@@ -553,8 +553,7 @@ class Appender:
             ValueError: The message is longer than ``max_message_length``.
         """
         if cython.compiled:
-            # Bytes are what most callers offer, and their address is known without a buffer request, which costs as much as a
-            # small message does.
+            # Most callers offer bytes, whose address is available without a buffer request, which costs as much as a small message.
             if type(data) is bytes:
                 return self.append(
                     cython.cast(cython.p_uchar, PyBytes_AS_STRING(data)), PyBytes_GET_SIZE(data), reserved_value
@@ -572,7 +571,7 @@ class Appender:
     def offer_parts(
         self, parts: Iterable[Buffer], *, reserved_value: int | Callable[[memoryview], int] | None = None
     ) -> int:
-        """Append the parts, one after the other, as one message.
+        """Append the concatenated parts as one message.
 
         Args:
             parts: Buffers of bytes.
@@ -587,7 +586,7 @@ class Appender:
         return self.offer(b"".join(parts), reserved_value=reserved_value)
 
     def try_claim(self, length: cython.longlong, claim: BufferClaim) -> int:
-        """Claim a frame, to be written in place.
+        """Claim a frame to write in place.
 
         Args:
             length: The payload's length, in bytes.
@@ -607,7 +606,7 @@ class Appender:
         begin: cython.longlong = self.claim(framed, length)
         if begin < 0:
             return begin
-        # Only the length stays open, negative: the driver unblocks by it should the process die before commit or abort.
+        # Only the length remains, negative: the driver uses it to unblock if the process dies before commit or abort.
         claim.p = self.place(begin)
         self.put_header(claim.p, length + DATA_HEADER_LENGTH, FLAG_UNFRAGMENTED, TYPE_DATA, begin, 0)
         claim.log = self.log
@@ -619,16 +618,16 @@ class Appender:
     def offer_many(self, messages: Iterable[Buffer]) -> tuple[int, int]:
         """Append as many whole messages as there is room for.
 
-        Space is claimed for many messages at once; a batch that meets the end of a term continues in the next.
+        Space is claimed for many messages at once; a batch that reaches the end of a term continues in the next.
 
         Args:
             messages: Buffers of bytes.
 
         Returns:
-            The number of messages taken, and the position after them; a negative OfferStatus if none was.
+            The number of messages appended, and the position after them; a negative OfferStatus if none was appended.
 
         Raises:
-            ValueError: A message is longer than ``max_message_length``; none was taken.
+            ValueError: A message is longer than ``max_message_length``; none was appended.
         """
         return self.append_batch(MessageList(messages))
 
@@ -648,13 +647,13 @@ class Appender:
             offsets: Its offsets.
             first: The first row.
             count: The number of rows; -1 for all from ``first`` on.
-            wide: Whether the offsets are int64; they are int32 otherwise.
+            wide: Whether the offsets are int64; otherwise they are int32.
 
         Returns:
-            The number of rows taken, and the position after them; a negative OfferStatus if none was.
+            The number of rows appended, and the position after them; a negative OfferStatus if none was appended.
 
         Raises:
-            ValueError: The offsets are not possible, or a message is too long; none was taken.
+            ValueError: The offsets are invalid, or a message is too long; none was appended.
         """
         return self.append_batch(MessageColumns(data, offsets, first, count, wide))
 
@@ -667,7 +666,7 @@ class Appender:
         total: cython.longlong
         offset: cython.longlong = 0
         position: cython.longlong = self.position if messages.count == 0 else 0
-        # Each round claims space once and fills it. Ends: a round appends a message, rotates, or meets a status that breaks.
+        # Each round claims space once and fills it. The loop ends: each round appends, rotates, or gets a status that breaks.
         while done < messages.count:
             if k == messages.loaded:
                 messages.load(done)
@@ -677,8 +676,8 @@ class Appender:
                 break
             total = self.claim_length(messages, k, self.term_length - offset)
             offset = self.take(total)
-            # Between the limit's check and the take another publication may have claimed: fewer messages fit before the term's end
-            # than were counted for, and the next round goes on with the rest.
+            # Another publication may have claimed between the limit check and the take. Then fewer messages fit before the term's
+            # end than were counted, and the next round continues with the rest.
             before = k
             k = self.fill(messages, k, total)
             if k > before:
@@ -695,20 +694,20 @@ class Appender:
     def claim_length(self, messages: Messages, k: cython.longlong, left: cython.longlong) -> cython.longlong:
         """Return the bytes of one claim for messages from ``k`` on, with ``left`` bytes to the term's end.
 
-        At most what the longest message may take (plus one message, to meet the end of a term), so that publishers who race for the
-        last of the window overrun it by no more than single messages do.
+        At most the length of the longest message (plus one message, to reach the end of a term), so that publishers that race for
+        the last of the window overrun it by no more than single messages do.
         """
         total: cython.longlong = 0
         framed: cython.longlong
         longest: cython.longlong = self.max_payload_length
         while k < messages.loaded and total < self.room:
             framed = framed_length(messages.length[k], longest)
-            # The first message is always claimed whole, however long: it was checked against ``max_message_length``.
+            # Always claim the first message whole: its length was checked against ``max_message_length``.
             if total > 0 and total + framed > self.max_message_length:
                 break
             total += framed
             k += 1
-            # Over the end on purpose: the claim that crosses it is the one that pads and rotates.
+            # Deliberately cross the end: the claim that crosses it is the one that pads and rotates.
             if total > left:
                 break
         return total
@@ -716,7 +715,7 @@ class Appender:
     @cython.final
     @cython.exceptval(check=False)
     def fill(self, messages: Messages, k: cython.longlong, claimed: cython.longlong) -> cython.longlong:
-        """Write whole messages into the claim, up to the end of the term; moves ``taken_offset`` and returns the next message."""
+        """Write whole messages into the claim, up to the end of the term; move ``taken_offset`` and return the next message."""
         end: cython.longlong = min(self.taken_offset + claimed, self.term_length)
         begin: cython.longlong = shift_left(self.taken_count, self.bits)
         length: cython.longlong
@@ -753,15 +752,15 @@ class Appender:
         self.put_pad(begin, length + DATA_HEADER_LENGTH)
         return begin + framed
 
-    # -- what is known about the stream ----------------------------------------------------------------------------
+    # -- state of the stream ---------------------------------------------------------------------------------------
 
     @property
     def position(self) -> int:
-        """Where the next message will be appended, or CLOSED."""
+        """The position at which the next message will be appended, or CLOSED."""
         if self.is_closed:
             return OFFER_CLOSED
-        # The term from the tail, not from the count: a rotation between the two loads cannot make the position fall. An offset
-        # beyond the end belongs to claims that returned ADMIN_ACTION.
+        # Take the term from the tail, not from the count, so that a rotation between the two loads cannot lower the position. An
+        # offset beyond the end belongs to claims that returned ADMIN_ACTION.
         count: cython.longlong = ld32(self.base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
         raw: cython.longlong = ld64(self.base, self.meta + ((count & TERM_COUNT_MASK) % PARTITION_COUNT) * 8)
         term_id: cython.longlong = raw >> 32
@@ -770,12 +769,12 @@ class Appender:
 
     @property
     def position_limit(self) -> int:
-        """How far messages may be appended now, or CLOSED."""
+        """The position up to which messages may be appended, or CLOSED."""
         return OFFER_CLOSED if self.is_closed else ld64(self.limit_base, self.limit_offset)
 
     @property
     def available_window(self) -> int:
-        """Bytes up to the limit, or CLOSED."""
+        """The number of bytes up to the limit, or CLOSED."""
         return OFFER_CLOSED if self.is_closed else self.position_limit - self.position
 
     @property
@@ -793,15 +792,15 @@ class ConcurrentAppender(Appender):
         if self.is_closed:
             return OFFER_CLOSED
         base = self.base
-        # Limit, count and tail are three loads with acquire, and others move all of them meanwhile. Too old a limit refuses too
-        # early; a tail that moved is caught by the fetch-and-add in ``take``, which returns the one that counts.
+        # Limit, count and tail are three loads with acquire, and others move all of them meanwhile. An outdated limit refuses too
+        # early. The fetch-and-add in ``take`` detects a tail that moved, since it returns the current one.
         limit: cython.longlong = ld64(self.limit_base, self.limit_offset)
         count: cython.longlong = ld32(base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET) & TERM_COUNT_MASK
         raw: cython.longlong = ld64(base, self.meta + (count % PARTITION_COUNT) * 8)
         term_id: cython.longlong = raw >> 32
         offset: cython.longlong = raw - shift_left(term_id, 32)
         if count != wrap_i32(term_id - self.initial_term_id):
-            return OFFER_ADMIN_ACTION  # count and tail were loaded on both sides of a rotation
+            return OFFER_ADMIN_ACTION  # count and tail were loaded on different sides of a rotation
         if offset > self.term_length:
             offset = self.term_length
         position: cython.longlong = (count << self.bits) + offset
@@ -813,9 +812,9 @@ class ConcurrentAppender(Appender):
 
     @cython.exceptval(check=False)
     def take(self, framed: cython.longlong) -> cython.longlong:
-        # The one contended instruction of an offer. It cannot fail, so no publication waits for another.
+        # An offer's only contended instruction. It cannot fail, so no publication waits for another.
         raw: cython.longlong = fadd64(self.base, self.meta + (self.taken_count % PARTITION_COUNT) * 8, framed)
-        # The partition may have been rotated since ``next_offset``: what counts is the term that the claim fell into.
+        # The partition may have been rotated since ``next_offset``: the claim belongs to the term that fetch-and-add returned.
         term_id: cython.longlong = raw >> 32
         self.taken_count = wrap_i32(term_id - self.initial_term_id)
         self.taken_offset = raw - shift_left(term_id, 32)
@@ -828,11 +827,11 @@ class ConcurrentAppender(Appender):
         next_term_id: cython.longlong = wrap_i32(self.initial_term_id + next_count)
         tail: cython.longlong = self.meta + ((next_count & TERM_COUNT_MASK) % PARTITION_COUNT) * 8
         stale: cython.longlong = wrap_i32(next_term_id - PARTITION_COUNT)
-        # Ends: a failed compare-and-set means that the tail was rotated, or that a late claim raised a stale tail once more.
+        # This ends: a failed compare-and-set means that the tail was rotated, or that a late claim raised a stale tail once more.
         raw: cython.longlong = ld64(base, tail)
         while (raw >> 32) == stale and not cas64(base, tail, raw, shift_left(next_term_id, 32)):
             raw = ld64(base, tail)
-        # After the tail, never before: who loads the new count must find a tail of the new term.
+        # Raise the count after the tail: a thread that loads the new count must find a tail of the new term.
         cas32(
             base,
             self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET,
@@ -874,7 +873,7 @@ class ExclusiveAppender(Appender):
     def take(self, framed: cython.longlong) -> cython.longlong:
         self.taken_count = self.term_count
         self.taken_offset = self.term_offset
-        # Stored with release and no lock prefix: this is the log's only writer, so no fetch-and-add is needed. Published before
+        # Stored with release and no lock prefix: this is the log's only writer, so it needs no fetch-and-add. Publish it before
         # the frame is written, so that the driver knows how far claims reach if this process dies in between.
         self.publish_tail(self.term_offset + framed)
         self.term_offset = min(self.term_offset + framed, self.term_length)
@@ -890,7 +889,7 @@ class ExclusiveAppender(Appender):
         self.term_count = count + 1
         self.term_offset = 0
         term_id: cython.longlong = wrap_i32(self.initial_term_id + self.term_count)
-        # The tail before the count: who loads the new count finds the tail of that term.
+        # Set the tail before the count, so that a thread that loads the new count finds that term's tail.
         put64(self.base, self.meta + (self.term_count % PARTITION_COUNT) * 8, shift_left(term_id, 32))
         st32(self.base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET, cython.cast(cython.int, self.term_count))
         return OFFER_ADMIN_ACTION
@@ -923,8 +922,8 @@ class ExclusiveAppender(Appender):
     @cython.exceptval(-99, check=True)
     def append_block(self, source: cython.p_const_uchar, length: cython.longlong) -> cython.longlong:
         self.check_block(source, length)
-        # A block is laid out for one place in the stream. So it is never split or moved to the next term: where it does not fit
-        # the caller has to make another one.
+        # A block is laid out for one position in the stream, so it is never split or moved to the next term: if it does not fit,
+        # the caller must make another one.
         offset: cython.longlong = self.next_offset(length)
         if offset < 0:
             return offset
@@ -936,7 +935,7 @@ class ExclusiveAppender(Appender):
         self.check_block_header(source, offset)
         self.take(length)
         p: cython.longlong = self.place(shift_left(self.taken_count, self.bits) + offset)
-        # The first length is stored last, with release: before it a reader sees nothing of the block.
+        # The first length is stored last, with release; until then a reader sees nothing of the block.
         copy_bytes(self.base, p + FRAME_VERSION_OFFSET, source, FRAME_VERSION_OFFSET, length - FRAME_VERSION_OFFSET)
         st32(self.base, p, get32(source, 0))
         return shift_left(self.taken_count, self.bits) + offset + length

@@ -1,7 +1,7 @@
-"""Fragments put together to messages again.
+"""Reassembly of messages from fragments.
 
-A fragment is taken only when it starts exactly where the one before it ended: a subscriber that joined in the middle of a
-message, or a stream that is not reliable, loses that message and never delivers a wrong one.
+A fragment is accepted only if it starts exactly where the one before it ended. So after joining in the middle of a message,
+or if the stream is unreliable, a subscriber loses that message, but never delivers a wrong one.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if not cython.compiled:
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem._core.memory.plain import *
 
-# What most split messages fit into; a builder doubles from there.
+# Most split messages fit into this length; a builder doubles from there.
 INITIAL_LENGTH = 4096
 
 
 @cython.cclass
 class MessageBuilder:
-    """A message of one session while it is assembled: the first fragment's header, then payload."""
+    """A message of one session during reassembly: the first fragment's header, then payload."""
 
     data: AtomicBuffer
     length: readonly[cython.longlong]
@@ -55,11 +55,11 @@ class MessageBuilder:
 
     @cython.exceptval(-1)
     def add(self, fragment: Fragment) -> cython.bint:
-        """Add one fragment; true if it completed the message, which is then ``message``."""
+        """Add one fragment; return True if it completed the message, which is then ``message``."""
         base = fragment.base
         p: cython.longlong = fragment.p
         flags: cython.int = get8(base, p + FRAME_FLAGS_OFFSET)
-        # Not the length in the frame, which another process may have changed since it was checked.
+        # Do not use the length in the frame, which another process may have changed since it was checked.
         frame_length: cython.longlong = DATA_HEADER_LENGTH + fragment.length
         offset: cython.longlong = get32(base, p + FRAME_TERM_OFFSET_OFFSET)
         term_id: cython.int = get32(base, p + FRAME_TERM_ID_OFFSET)
@@ -102,7 +102,7 @@ class MessageBuilder:
 
 @cython.cclass
 class FragmentAssembler:
-    """A handler for ``poll`` and ``controlled_poll`` that hands whole messages to ``handler``.
+    """A handler for ``poll`` and ``controlled_poll`` that passes whole messages to ``handler``.
 
     A message in one frame is passed through; a split one is gathered by session id. Its header is the first fragment's, with the
     whole length and the position at the end of the last. A fragment that does not follow the previous one drops the message.
@@ -127,7 +127,7 @@ class FragmentAssembler:
         return assemble(self, fragment)
 
     def free_session(self, session_id: cython.longlong) -> bool:
-        """Discard the open message of a session whose image is gone.
+        """Discard the incomplete message of a session whose image is gone.
 
         Args:
             session_id: The session of the image.
@@ -138,13 +138,13 @@ class FragmentAssembler:
         return self.builders.pop(session_id, None) is not None
 
     def clear(self) -> None:
-        """Discard every open message."""
+        """Discard every incomplete message."""
         self.builders.clear()
 
 
 @cython.cfunc
 def builder_of(assembler: FragmentAssembler, fragment: Fragment) -> MessageBuilder:
-    """Return what was gathered of the fragment's session."""
+    """Return the builder of the fragment's session."""
     session_id = get32(fragment.base, fragment.p + FRAME_SESSION_ID_OFFSET)
     builder = assembler.builders.get(session_id)
     if builder is None:
@@ -154,7 +154,7 @@ def builder_of(assembler: FragmentAssembler, fragment: Fragment) -> MessageBuild
 
 @cython.cfunc
 def assemble(assembler: FragmentAssembler, fragment: Fragment) -> object:
-    """Add a fragment, and hand over the message that it completes."""
+    """Add a fragment, and pass on the message that it completes."""
     if (get8(fragment.base, fragment.p + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED) == FLAG_UNFRAGMENTED:
         return assembler.handler(fragment)
     builder: MessageBuilder = builder_of(assembler, fragment)
@@ -163,14 +163,14 @@ def assemble(assembler: FragmentAssembler, fragment: Fragment) -> object:
     try:
         return assembler.handler(builder.message)
     finally:
-        # The message is valid only inside the call, as every fragment is: its memory serves the next one.
+        # Like every fragment, the message is valid only inside the call: its memory is reused for the next one.
         builder.message.base = cython.NULL if cython.compiled else None
         builder.length = 0
 
 
 @cython.cfunc
 def assemble_controlled(assembler: FragmentAssembler, fragment: Fragment) -> object:
-    """Add a fragment like ``assemble``; if the handler aborts a message, its last fragment will come again."""
+    """Add a fragment like ``assemble``; if the handler aborts a message, its last fragment is delivered again."""
     if (get8(fragment.base, fragment.p + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED) == FLAG_UNFRAGMENTED:
         return assembler.handler(fragment)
     builder: MessageBuilder = builder_of(assembler, fragment)

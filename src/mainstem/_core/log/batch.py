@@ -23,11 +23,11 @@ CHUNK = cython.declare(cython.longlong, 256)  # messages loaded at once: the len
 
 @cython.cclass
 class Messages:
-    """How an appender reads a batch: the size of each message, and its bytes copied to where they belong."""
+    """A batch as an appender reads it: each message's address and length."""
 
     count: readonly[cython.longlong]
     largest: readonly[cython.longlong]
-    # What the last load() found: where each message lies and how long it is.
+    # Result of the last load(): the address and length of each message.
     loaded: cython.longlong
     source: cython.p_const_uchar[256]
     length: cython.longlong[256]
@@ -82,8 +82,8 @@ class MessageList(Messages):
 class MessageColumns(Messages):
     """Rows of an Arrow binary column.
 
-    ``data`` and ``offsets`` are buffers; an offset is an int32, or an int64 if ``wide``. ``count`` rows from ``first`` on are read,
-    all if it is negative. Raises ValueError if the offsets decrease or leave the data.
+    ``data`` and ``offsets`` are buffers; an offset is an int32, or an int64 if ``wide``. ``count`` rows from ``first`` on are
+    read, or all of them if it is negative. Raises ValueError if the offsets decrease or leave the data.
     """
 
     data_view: Py_buffer
@@ -133,12 +133,12 @@ class MessageColumns(Messages):
         self.check_offsets(data_length)
 
     def check_offsets(self, data_length: cython.longlong) -> None:
-        """Check that offsets rise and stay inside the data, and find the largest message."""
+        """Check that offsets do not decrease and stay inside the data, and find the largest message."""
         i: cython.longlong
         before: cython.longlong
         after: cython.longlong
         if self.count == 0:
-            return  # and no offset is read: there need not be one
+            return  # read no offset: the buffer may be empty
         before = self.offset(0)
         if self.measure() and before >= 0 and self.offset(self.count) <= data_length:
             return
@@ -152,7 +152,7 @@ class MessageColumns(Messages):
 
     @cython.exceptval(check=False)
     def measure(self) -> cython.bint:
-        """Whether no offset is negative or below the previous one; finds the largest step."""
+        """Whether no offset is negative or below the previous one; also find the largest step."""
         i: cython.longlong
         width: cython.longlong = 8 if self.wide else 4
         start: cython.longlong = self.first * width

@@ -1,7 +1,7 @@
-"""CRC-32 and CRC-32C: of runs of frames, and those that Aeron Archive stores in the session id of recorded frames.
+"""CRC-32 and CRC-32C of runs of frames, and the CRCs that Aeron Archive stores in the session id of recorded frames.
 
-Where the processor multiplies without carries, a run is folded into sixteen bytes that have its checksum (``folding.pxd``); those
-bytes, short runs, and runs on other processors go through tables.
+If the processor supports carry-less multiplication, a run is folded into sixteen bytes that have its checksum
+(``folding.pxd``). Tables handle those bytes, short runs, and runs on other processors.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def end_of_same(
     ids: bytes,
     padding: cython.bint,
 ) -> int:
-    """Where the first of the whole frames in ``[offset, limit)`` starts whose header has other ids at ``field``.
+    """Return where the first of the whole frames in ``[offset, limit)`` starts whose header has other ids at ``field``.
 
-    ``ids`` are those 4 or 8 bytes of the header. Without ``padding``, padding frames may have any. Returns ``limit`` if all frames
-    have these. Raises IndexError if the range is outside the memory.
+    ``ids`` are the expected 4 or 8 bytes of the header. Without ``padding``, padding frames may have any ids. Returns ``limit``
+    if all frames match. Raises IndexError if the range is outside the memory.
     """
     region: Region = Region(source)
     region.check(offset, limit)
@@ -63,7 +63,7 @@ def end_of_same(
 
 
 def power_of_x(exponent: cython.int, polynomial: cython.uint) -> cython.ulonglong:
-    """X to that power modulo the polynomial, its bits reversed in 33 bits."""
+    """Return x to the power ``exponent`` modulo the polynomial, its bits reversed in 33 bits."""
     _i: cython.int = 0
     value: cython.uint = 0x80000000
     for _i in range(exponent):
@@ -105,7 +105,7 @@ class FrameChecksum:
     def update(
         self, source: Buffer | AtomicBuffer, offset: cython.longlong, limit: cython.longlong, value: cython.uint = 0
     ) -> int:
-        """The checksum of what has the checksum ``value``, followed by ``[offset, limit)``. Raises IndexError like ``compute``."""
+        """Continue checksum ``value`` with the bytes ``[offset, limit)``; return the result. Raises IndexError like ``compute``."""
         region: Region = Region(source)
         region.check(offset, limit)
         base = region.base
@@ -114,14 +114,14 @@ class FrameChecksum:
         return value
 
     def compute(self, source: Buffer | AtomicBuffer, offset: cython.longlong, limit: cython.longlong) -> int:
-        """The checksum of ``[offset, limit)`` as a signed 32-bit integer. Raises IndexError if that is outside the memory."""
+        """Return the checksum of ``[offset, limit)`` as a signed 32-bit int. Raises IndexError if that is outside the memory."""
         value: cython.longlong = self.update(source, offset, limit)
         return value - (1 << 32) if value >= 1 << 31 else value
 
     def check(self, source: Buffer | AtomicBuffer, offset: cython.longlong, limit: cython.longlong) -> bool:
-        """Compare the frames of ``[offset, limit)``, which must be whole, with what is in their session ids.
+        """Compare the whole frames of ``[offset, limit)`` with the checksums in their session ids.
 
-        Padding has no checksum. Returns whether all are right; if not, ``offset`` is where the first that is not starts.
+        Padding has no checksum. Returns whether all are correct; if not, ``offset`` is where the first incorrect frame starts.
         Raises IndexError if the range is outside the memory.
         """
         region: Region = Region(source)
@@ -196,7 +196,7 @@ class FrameChecksum:
 
 @cython.cclass
 class SummedWalk(FrameWalk):
-    """A walk that computes the CRC-32 of the frames it passes, whose bytes it reads once.
+    """A walk that computes the CRC-32 of the frames it passes, and reads their bytes once.
 
     ``checksum`` is that of all data frames before ``offset``, or before ``last`` if the walk ended with another frame.
     """
@@ -221,8 +221,9 @@ class SummedWalk(FrameWalk):
     ) -> int:
         """Walk the data frames of ``[offset, limit)``, up to ``room`` bytes of them; return ``stopped``.
 
-        It continues ``checksum``, and ends with a frame that is not data, whose header is copied to ``header`` as it was read:
-        ``others`` is 1 then, and ``last`` where that frame starts. It ends with ``WALK_FULL`` before a frame without room.
+        The walk continues ``checksum``. It ends with the first frame that is not data: it copies that frame's header to
+        ``header`` as read, sets ``others`` to 1, and ``last`` to the frame's start. It ends with ``WALK_FULL`` before a frame
+        that does not fit into ``room``.
         """
         region: Region = Region(source)
         region.check(offset, limit)
@@ -267,7 +268,7 @@ class SummedWalk(FrameWalk):
                 break
             kind = get16(base, o + FRAME_TYPE_OFFSET)
             if kind != TYPE_DATA:
-                # A publisher whose claim became padding may still write there.
+                # A publisher whose claim became padding may still write to the header, so store the fields that were checked.
                 copy_bytes(to, 0, base, o, DATA_HEADER_LENGTH)
                 put32(to, 0, length)
                 put16(to, FRAME_TYPE_OFFSET, kind)

@@ -1,4 +1,4 @@
-"""Runs of frames, in whatever memory they lie, as the buffers under Arrow columns."""
+"""Runs of frames, in any memory, as the buffers under Arrow columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ else:
     from mainstem._core.memory.plain import *
     from mainstem._core.memory.plain import Memory
 
-# The index of a column's bit (layout.COLUMN_...) is the column's index; the payload takes two buffers.
+# The number of a column's bit (layout.COLUMN_...) is the column's index; the payload takes two buffers.
 NAMES = (
     "position",
     "session_id",
@@ -48,7 +48,7 @@ I_PAYLOAD = cython.declare(cython.int, 11)
 
 @cython.cclass
 class Region:
-    """Readable memory: an AtomicBuffer, or anything with the buffer protocol, held for the length of a call."""
+    """Readable memory, an AtomicBuffer or any object with the buffer protocol, held for the duration of a call."""
 
     raw: Py_buffer
     held: cython.bint
@@ -95,13 +95,13 @@ class Region:
 class FrameWalk:
     """Walks frames without copying anything: counts them, and finds where the last whole message ends.
 
-    After ``run``: ``offset`` is where the walk ended, ``boundary`` the end of the last whole message (padding after
-    it included), ``frames`` and ``messages`` how many DATA frames and ends of messages were passed, ``others`` how
-    many frames of other types (padding), ``last`` where the last frame of all starts, ``stopped`` why the walk ended
+    After ``run``: ``offset`` is where the walk ended, ``boundary`` the end of the last whole message (including padding
+    after it), ``frames`` and ``messages`` the number of DATA frames and of message ends passed, ``others`` the number of
+    other frames (padding), ``last`` where the last frame of any type starts, ``stopped`` why the walk ended
     (``layout.WALK_...``).
 
-    With ``term_mask`` (a term's length less one; 0: unchecked) a frame whose header has another offset in its term
-    than it lies at counts as corrupt. The memory must begin where a term does.
+    With ``term_mask`` (a term's length minus one; 0 turns the check off), a frame counts as corrupt if the term offset in
+    its header differs from its actual offset. The memory must then begin at the start of a term.
     """
 
     offset: readonly[cython.longlong]
@@ -130,7 +130,7 @@ class FrameWalk:
         limit: cython.longlong,
         max_messages: cython.longlong = -1,
     ) -> int:
-        """Walk ``[offset, limit)`` of ``source``, until at most ``max_messages`` have ended; returns ``stopped``.
+        """Walk ``[offset, limit)`` of ``source``, until at most ``max_messages`` have ended; return ``stopped``.
 
         Raises IndexError if the range is outside the memory.
         """
@@ -202,10 +202,11 @@ class FrameWalk:
     def copy(
         self, source: Buffer | AtomicBuffer, offset: cython.longlong, limit: cython.longlong, target: bytearray
     ) -> int:
-        """Like ``run``, but copies what it walks to the start of ``target``, as much as that has room for.
+        """Like ``run``, but copy the walked frames to the start of ``target``, as many as fit.
 
-        Others may write the source meanwhile: what was walked is what is in the copy. It ends with a frame that is not data, of
-        which only the header is copied (``others`` is 1 then), or before one for which there is no room (``WALK_FULL``).
+        Others may write the source meanwhile; the copy has exactly the frames that were walked. The walk ends with the first
+        frame that is not data, of which only the header is copied (``others`` is then 1), or before a frame that does not fit
+        (``WALK_FULL``).
         """
         region: Region = Region(source)
         region.check(offset, limit)
@@ -225,9 +226,9 @@ class FrameWalk:
         session_id: cython.int,
         stream_id: cython.int,
     ) -> int:
-        """Like ``run``, but writes other ids into the header of each data frame.
+        """Like ``run``, but write other ids into the header of each data frame.
 
-        It ends before a frame that is not data, of which ``others`` is 1 then, and ``last`` where it starts.
+        The walk ends before the first frame that is not data; ``others`` is then 1, and ``last`` where that frame starts.
         """
         region: Region = Region(frames)
         region.check(offset, limit)
@@ -291,7 +292,7 @@ class FrameWalk:
             if o - offset + size > room:
                 self.stopped = WALK_FULL
                 break
-            # A guess at where the fourth header from here is, as in ``Columns.scan_chunk``.
+            # A guess at the location of the fourth header from here, as in ``Columns.scan_chunk``.
             prefetch(base, o + 4 * step)
             copy_bytes(to, o - offset, base, o, size)
             put32(to, o - offset, length)
@@ -313,10 +314,10 @@ class FrameWalk:
 
 @cython.cclass
 class Fragments:
-    """The message of one stream whose last fragment has not come yet.
+    """The incomplete message of one stream, whose last fragment has not arrived.
 
-    ``length`` bytes are held and the next fragment must start at position ``expected`` (-1: no message is open).
-    ``dropped`` counts the messages that were left without their end.
+    It has ``length`` bytes so far, and the next fragment must start at position ``expected`` (-1: no message is open).
+    ``dropped`` counts the messages whose end never arrived.
     """
 
     data: bytearray
@@ -369,10 +370,10 @@ class Columns:
     ``column_bits`` is an OR of column bits (``layout.COLUMN_...``). Widths: position, reserved_value and offset
     int64; session_id, stream_id, term_id, term_offset and length int32; flags and type int16; payload as int32 offsets
     and bytes. ``position`` is the stream's position at the *end* of the frame or message, as ``offer`` returned it;
-    ``length`` counts payload only; ``offset`` is where the payload starts in the memory that was read (frames only:
-    nothing is copied then).
+    ``length`` counts payload only; ``offset`` is where the payload starts in the memory that was read (frames only, whose
+    payloads are then not copied).
 
-    Runs may be added until ``take``. ``stopped`` says why the last run ended (``layout.WALK_...``). ``term_mask`` as in
+    Runs may be added until ``take``. ``stopped`` says why the last run ended (``layout.WALK_...``). ``term_mask`` is as in
     ``FrameWalk``.
     """
 
@@ -420,7 +421,7 @@ class Columns:
 
     @cython.exceptval(-1)
     def start(self) -> cython.int:
-        """Make fresh buffers for a new batch: those of the last one belong to the caller of ``take``."""
+        """Allocate new buffers for a batch: the last batch's buffers belong to the caller of ``take``."""
         i: cython.int = 0
         self.owners = [None] * 12
         for i in range(12):
@@ -481,8 +482,8 @@ class Columns:
     ) -> int:
         """Append a row for each DATA frame in ``[offset, limit)``, whose first byte is at stream position ``position``.
 
-        With ``padding``, padding frames are rows too, with an empty payload. Stops at a frame that is not committed, not whole or
-        not possible; returns the bytes that were passed. Raises IndexError if the range is outside the memory.
+        With ``padding``, padding frames become rows too, with an empty payload. Stops at an uncommitted, truncated or malformed
+        frame; returns the bytes that were passed. Raises IndexError if the range is outside the memory.
         """
         region: Region = Region(source)
         region.check(offset, limit)
@@ -500,7 +501,7 @@ class Columns:
         fragments: Fragments,
         max_rows: cython.longlong = -1,
     ) -> int:
-        """Append a row for each whole message. ``fragments`` carries an open message from call to call.
+        """Append a row for each whole message. ``fragments`` carries an incomplete message from call to call.
 
         A joined row has the first fragment's header, the flags of both ends, and the position of the last.
         """
@@ -558,9 +559,9 @@ class Columns:
         rows: cython.int,
         padding: cython.bint,
     ) -> cython.longlong:
-        """Find up to ``rows`` frames: their offsets, lengths and flags, the sum of their payloads, whether none is a fragment.
+        """Find up to ``rows`` frames: their offsets, lengths and flags, their total payload, and whether all are unfragmented.
 
-        Another process may write this memory: what decides how much is copied, and where to, is read here once.
+        Another process may write this memory, so the fields that decide how much is copied, and where to, are read here once.
         """
         o: cython.longlong = offset
         room: cython.longlong = COLUMN_MAX_PAYLOAD - self.payload_length
@@ -589,15 +590,15 @@ class Columns:
             if step > limit - o:
                 stopped = WALK_TORN
                 break
-            # Streams often have messages of one length: a guess at where the fourth header from here is, so that the walk
-            # from one to the next does not wait for memory each time.
+            # Streams often have messages of one length. Prefetch the guessed location of the fourth header from here, so that the
+            # walk does not wait for memory at each step.
             prefetch(base, o + 4 * step)
             kind = get16(base, o + FRAME_TYPE_OFFSET)
             if kind == TYPE_DATA or padding:
                 if n == rows or ((n or self.payload_length) and total + length > room):
                     stopped = WALK_FULL
                     break
-                # Of padding only the header is ever written: what follows it is not payload.
+                # Only the header of padding is ever written; the bytes behind it are not payload.
                 payload = 0 if kind == TYPE_PAD else cython.cast(cython.int, length - DATA_HEADER_LENGTH)
                 frame_flags = get8(base, o + FRAME_FLAGS_OFFSET)
                 self.at[n] = o
@@ -617,7 +618,7 @@ class Columns:
     def fill(
         self, base: cython.p_uchar, first: cython.int, n: cython.int, zero_position: cython.longlong
     ) -> cython.void:
-        """Append ``n`` of the found frames from ``first`` on as rows: a loop for each column."""
+        """Append ``n`` of the found frames from ``first`` on as rows, in one loop per column."""
         column_bits: cython.int = self.column_bits
         row: cython.longlong = self.rows
         i: cython.int = 0
@@ -635,7 +636,7 @@ class Columns:
         if column_bits == COLUMNS_OF_MESSAGES:
             self.fill_messages(base, at, lengths, payloads, n, zero_position)
             return
-        # Each column in a variable of its own: what is stored through it cannot be `self`, and need not be loaded again.
+        # A local variable per column: the compiler then knows that stores through it do not change `self`, and does not reload it.
         column = self.column[0]
         if column_bits & COLUMN_POSITION:
             for i in range(n):
@@ -683,7 +684,7 @@ class Columns:
         n: cython.int,
         zero_position: cython.longlong,
     ) -> cython.void:
-        """Append like ``fill`` the columns that a poll selects, in one loop: each header is read once."""
+        """Append the columns that a poll selects, like ``fill``, but in one loop that reads each header once."""
         row: cython.longlong = self.rows
         i: cython.int = 0
         o: cython.longlong = 0
@@ -738,7 +739,7 @@ class Columns:
             fragments.reset()
             copy_bytes(fragments.head_base, 0, base, at, DATA_HEADER_LENGTH)
         elif fragments.expected != begin or fragments.length + length > MAX_MESSAGE_LENGTH:
-            # A stream joined midway, or one with a hole in it: what has no beginning is not a message.
+            # The stream was joined midway or has a gap: without its beginning a message is not usable.
             fragments.reset()
             return 0
         if self.column_bits & COLUMN_PAYLOAD:
@@ -760,7 +761,7 @@ class Columns:
         column_bits: cython.int = self.column_bits
         row: cython.longlong = self.rows
         self.reserve_payload(used + length)
-        # The first fragment's header is a frame without payload, except for what is put over it below. The last place is for it.
+        # Treat the first fragment's header as a frame without payload, at the last index; some of its fields are overwritten below.
         self.at[COLUMN_CHUNK_ROWS] = 0
         self.lengths[COLUMN_CHUNK_ROWS] = DATA_HEADER_LENGTH
         self.payloads[COLUMN_CHUNK_ROWS] = 0
@@ -794,7 +795,7 @@ class Columns:
                 else:
                     self.resize(i, self.rows * cython.cast(cython.int, WIDTHS[i]))
                 buffers[NAMES[i]] = self.owners[i]
-        # The next batch starts as large as this one became, and shrinks by halves when that was too much.
+        # The next batch starts as large as this one became, or half as large if less than a quarter was used.
         if self.payload_length < self.payload_capacity // 4:
             self.payload_capacity = max(self.payload_capacity // 2, 64)
         self.owners = []

@@ -1,4 +1,4 @@
-"""What a poll hands to its handler: one flyweight, moved from frame to frame, that reads a field when it is used."""
+"""The object that a poll passes to its handler: a flyweight, moved from frame to frame, that reads a field when it is used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ else:
 
 @cython.cclass
 class Header:
-    """The header of a frame where it lies in memory (docs/protocols/aeron.md, 13.1); each field is read when it is used.
+    """The header of a frame in place (docs/protocols/aeron.md, 13.1); each field is read when it is used.
 
     Any use after the frame's memory is gone raises ValueError.
     """
@@ -75,7 +75,7 @@ class Header:
 
     @property
     def frame_length(self) -> int:
-        """Header and payload, in bytes; not aligned."""
+        """The length of header and payload in bytes, not aligned."""
         self.check()
         return get32(self.base, self.p)
 
@@ -86,7 +86,7 @@ class Header:
 
     @property
     def flags(self) -> int:
-        """0x80 begins a message, 0x40 ends it."""
+        """The frame's flags: 0x80 begins a message, 0x40 ends it."""
         self.check()
         return get8(self.base, self.p + FRAME_FLAGS_OFFSET)
 
@@ -137,10 +137,10 @@ class Header:
 class Fragment(Header):
     """A frame and its payload, or a whole message assembled from several frames.
 
-    One object is moved from frame to frame: it is valid only inside the call that handed it out, and any use after that raises
+    One object is moved from frame to frame: it is valid only inside the call that received it, and any use after that raises
     ValueError. ``bytes(fragment)`` copies the payload, ``len(fragment)`` is its length in bytes, and ``fragment[i]`` and
-    ``fragment[i:j]`` copy parts of it; it is read-only through the buffer protocol. The fields of its header (``session_id``,
-    ``position``, ``reserved_value``, ...) are its own attributes too.
+    ``fragment[i:j]`` copy parts of it; it is read-only through the buffer protocol. The header's fields (``session_id``,
+    ``position``, ``reserved_value``, ...) are attributes of the fragment too.
 
     Example:
         >>> image.poll(lambda fragment: print(fragment.position, bytes(fragment)), 10)
@@ -156,7 +156,7 @@ class Fragment(Header):
 
     @property
     def view(self) -> memoryview:
-        """The payload where it lies, read-only. Its content changes when the publisher reuses the term."""
+        """A read-only view of the payload in place. Its content changes when the publisher reuses the term."""
         self.check()
         if cython.compiled:
             return memoryview(self)
@@ -185,7 +185,7 @@ class Fragment(Header):
             self.check()
             if flags & PyBUF_WRITABLE == PyBUF_WRITABLE:
                 raise BufferError("a fragment is read-only")
-            # The memory's owner is what the view holds on to, so that nothing is unmapped under a view that outlives the call.
+            # The view holds a reference to the memory's owner, so that the memory stays mapped if the view outlives the call.
             PyObject_GetBuffer(self.log.owner, buffer, PyBUF_SIMPLE)
             buffer.buf = self.base + self.start
             buffer.len = self.length

@@ -1,32 +1,30 @@
-"""Reading a log: what an image's and a subscription's polls do (docs/protocols/aeron.md, 12).
+"""Reading a log: the work of an image's and a subscription's polls (docs/protocols/aeron.md, 12).
 
-Theory of operation. A reader walks complete frames from its position, hands them over, and stores the new position
-once, with release, when the poll ends, however it ends. That store is what gives the publisher room, and what lets the
+Theory of operation. A reader walks complete frames from its position, delivers them, and stores the new position once,
+with release, when the poll ends, even if it ends with an exception. That store gives the publisher room, and lets the
 driver clean.
 
-Who writes what: the subscriber position, a counter, is written by this reader alone, after the driver set it to where
-the image was joined. Nothing of the log is written. Producers (IPC) or the receiver (network) write frames; the driver
+Who writes what: this reader alone writes the subscriber position, a counter, after the driver set it to the position at
+which the image was joined. It writes nothing to the log. Producers (IPC) or the receiver (network) write frames; the driver
 cleans behind all subscribers' positions.
 
 Invariants:
 
-- The position rises, by whole frames. It never passes a length that is 0 or negative, so it never skips what is not
-  complete.
-- What lies between the position and the tail is neither cleaned nor overwritten, in this process or another: the driver
-  keeps the window behind the lowest subscriber. So payloads are handed over where they lie, without a copy, and stay
-  valid until the store.
-- A frame is handed over only when its length is that of a header at least and at most what is left of its term: no
-  length that another process corrupted leads beyond the log.
+- The position rises by whole frames. It never passes a length that is 0 or negative, so it never skips an incomplete frame.
+- Nobody, in this process or another, cleans or overwrites the bytes between the position and the tail: the driver keeps the
+  window behind the lowest subscriber. So payloads are delivered in place, without a copy, and stay valid until the store.
+- A frame is delivered only if it is at least as long as a header and fits in the rest of its term, so a length that another
+  process corrupted never leads beyond the log.
 - A poll ends at the end of a term. Padding is passed and never counted.
-- One thread polls an image. ``busy`` refuses a second one, and a handler that polls its own image: both would move the
+- One thread polls an image. ``busy`` rejects a second one, and a handler that polls its own image: both would move the
   position twice. The flag is set and read with the GIL; on free-threaded builds it finds mistakes and is not a lock.
-- ``_detach`` may come while a handler runs (an image goes when its publisher does): ``closed`` is checked after each
-  handler, and the last position is stored for questions afterwards. It waits for a thread inside ``_wait_for_data``, which
+- ``_detach`` may be called while a handler runs (an image goes when its publisher does): the reader checks ``closed`` after
+  each handler, and keeps the last position for later queries. ``_detach`` waits for a thread inside ``_wait_for_data``, which
   uses the memory without the GIL.
 
-What may be reordered: a frame's length is loaded with acquire, so header and payload are read after it. The position is
-loaded plainly, since this thread is its only writer, and stored with release: no load of a payload may move behind it,
-or the publisher could overwrite bytes that are still being read.
+Memory ordering: a frame's length is loaded with acquire, so header and payload are read after it. The position is loaded
+plainly, since this thread is its only writer, and stored with release: no load of a payload may move behind the store, or
+the publisher could overwrite bytes that are still being read.
 """
 
 from __future__ import annotations
@@ -50,11 +48,11 @@ else:
 
 @cython.cclass
 class ImageReader:
-    """One publication's stream seen by one subscriber (docs/protocols/aeron.md, 12).
+    """One publication's stream as seen by one subscriber (docs/protocols/aeron.md, 12).
 
     ``log`` is the memory of the whole log file, ``positions`` the counters' values and ``position_counter_id`` the subscriber
-    position's counter. Raises ValueError if one of them cannot be that. A closed image polls nothing. One thread polls; a second
-    one, or a handler, that polls the same image at the same time gets RuntimeError.
+    position's counter. Raises ValueError if one of them is invalid. A closed image polls nothing. One thread polls; a second
+    thread, or a handler, that polls the same image at the same time gets RuntimeError.
     """
 
     log: readonly[AtomicBuffer]
@@ -86,7 +84,7 @@ class ImageReader:
         self.position_offset = cython.cast(cython.longlong, position_counter_id) * COUNTER_VALUE_LENGTH
         if position_counter_id < 0 or self.position_offset + COUNTER_VALUE_LENGTH > positions.capacity:
             raise ValueError(f"counter {position_counter_id} lies outside {positions.capacity} bytes of counters")
-        # The log is a file that another process wrote: a wrong length must raise here, before a walk trusts it.
+        # The log is a file that another process wrote, so a wrong length must raise here, before a walk trusts it.
         self.term_length = log.get_i32(meta + LOG_TERM_LENGTH_OFFSET)
         if (
             self.term_length < TERM_MIN_LENGTH
@@ -106,14 +104,14 @@ class ImageReader:
         self.correlation_id = log.get_i64(meta + LOG_CORRELATION_ID_OFFSET)
         self.session_id = log.get_i32(meta + LOG_DEFAULT_HEADER_OFFSET + FRAME_SESSION_ID_OFFSET)
         self.stream_id = log.get_i32(meta + LOG_DEFAULT_HEADER_OFFSET + FRAME_STREAM_ID_OFFSET)
-        # The driver set the counter to where this subscriber joined, before it announced the image.
+        # The driver set the counter to the position where this subscriber joined, before it announced the image.
         self.join_position = get64(self.position_base, self.position_offset)
         if self.join_position < 0 or self.join_position % FRAME_ALIGNMENT:
             raise ValueError(f"no stream can be read from position {self.join_position}")
         self.closed = False
         self.busy = False
         self.waiters = 0
-        # One flyweight for the image's life: a poll allocates nothing.
+        # One flyweight for the lifetime of the image, so that a poll allocates nothing.
         self.fragment = Fragment()
         self.fragment.log = log
         self.fragment.initial_term_id = self.initial_term_id
@@ -121,45 +119,45 @@ class ImageReader:
         self.builder = MessageBuilder()
 
     def _detach(self) -> None:
-        """Release the memory; afterwards properties return what was true at this moment."""
+        """Release the memory; afterwards properties return their values at this moment."""
         if self.closed:
             return
-        # Read while the memory is still there: afterwards the properties return these.
+        # Read these while the memory is mapped: afterwards the properties return them.
         self.ended = self.is_end_of_stream
         self.withdrawn = self.is_publication_revoked
         self.final_position = get64(self.position_base, self.position_offset)
         self.closed = True
         if cython.compiled:
-            # A thread in ``_wait_for_data`` reads the memory without the GIL. It returns within 10 ms; only then may the memory go.
+            # A thread in ``_wait_for_data`` reads the memory without the GIL. It returns within 10 ms; unmap only after that.
             while self.waiters > 0:
                 with cython.nogil:
                     nap(50_000)
         self.base = self.position_base = cython.NULL if cython.compiled else None
         if not self.busy:
-            # A handler in another thread may finish with its fragment: the memory's owner keeps it for a while.
+            # Otherwise a handler may still be using its fragment; the memory's owner keeps the memory mapped for a while.
             self.fragment.base = cython.NULL if cython.compiled else None
         self.log = None
         self.positions = None
 
-    # -- what is known about the stream ----------------------------------------------------------------------------
+    # -- state of the stream ---------------------------------------------------------------------------------------
 
     @property
     def position(self) -> int:
-        """How far this subscriber has read."""
+        """The position up to which this subscriber has read."""
         if self.closed:
             return self.final_position
         return get64(self.position_base, self.position_offset)
 
     @property
     def end_of_stream_position(self) -> int:
-        """Where the stream ends; 2**63 - 1 while that is unknown."""
+        """The position at which the stream ends; 2**63 - 1 while that is unknown."""
         if self.closed:
             return self.final_position
         return ld64(self.base, self.meta + LOG_END_OF_STREAM_POSITION_OFFSET)
 
     @property
     def is_end_of_stream(self) -> bool:
-        """Whether the publisher ended the stream and all of it was read."""
+        """Whether the publisher ended the stream and the subscriber has read all of it."""
         if self.closed:
             return self.ended
         return self.position >= self.end_of_stream_position
@@ -173,15 +171,15 @@ class ImageReader:
 
     @property
     def active_transport_count(self) -> int:
-        """How many connections feed this image: more than one for a multi-destination subscription."""
+        """The number of connections that feed this image: several for a multi-destination subscription."""
         return 0 if self.closed else ld32(self.base, self.meta + LOG_ACTIVE_TRANSPORT_COUNT_OFFSET)
 
     @cython.final
     @cython.exceptval(check=False)
     def place(self, position: cython.longlong) -> cython.longlong:
-        """Return the offset in the file of a position in the stream.
+        """Return the file offset of a position in the stream.
 
-        It is inside the log whatever the position is: other processes write the memory that holds it.
+        It is inside the log for any position, because other processes can write the memory that holds the position.
         """
         return (((position >> self.position_bits) & TERM_COUNT_MASK) % PARTITION_COUNT) * self.term_length + (
             position & (self.term_length - 1)
@@ -192,7 +190,7 @@ class ImageReader:
     def has_data(self) -> cython.bint:
         if self.closed:
             return False
-        # A frame is there once its length is positive. Padding counts: a poll passes it, which gives the publisher room.
+        # A frame is complete once its length is positive. Padding counts: a poll passes it, which gives the publisher room.
         return ld32(self.base, self.place(get64(self.position_base, self.position_offset))) > 0
 
     # -- the walks -------------------------------------------------------------------------------------------------
@@ -200,12 +198,12 @@ class ImageReader:
     @cython.final
     @cython.exceptval(-1)
     def enter(self) -> cython.bint:
-        """Begin a walk; false if there is nothing to read from any more."""
+        """Begin a walk; return False if the image is closed."""
         if self.closed:
             return False
         if self.busy:
             raise RuntimeError("the image is being polled already: by this handler, or by another thread")
-        # The counter is memory that every process of this driver may write: a place between two frames is none to read from.
+        # Every process of this driver can write the counter's memory, so check that the position is the start of a frame.
         self.check_position()
         # Neither a lock nor atomic: the GIL makes it exact, and without the GIL it still finds most mistakes.
         self.busy = True
@@ -224,9 +222,9 @@ class ImageReader:
     def leave(self, passed: cython.longlong) -> cython.void:
         """End a walk that passed this many bytes."""
         self.busy = False
-        # A fragment that the handler stored somewhere raises from now on, instead of reading a later message.
+        # A fragment that the handler kept raises from now on, instead of reading a later message.
         self.fragment.base = cython.NULL if cython.compiled else None
-        # One store for the poll, not one for each frame: it takes the counter's cache line from the driver.
+        # Store once per poll, not once per frame: each store takes the counter's cache line from the driver.
         if passed > 0 and not self.closed:
             st64(self.position_base, self.position_offset, get64(self.position_base, self.position_offset) + passed)
 
@@ -250,7 +248,7 @@ class ImageReader:
         assembler: FragmentAssembler = None
         if isinstance(handler, FragmentAssembler):
             assembler = handler
-        # The bound is a position and the walk goes by addresses: both ends move by the same distance.
+        # The bound is a position but the walk uses addresses: shorten both ends by the same distance.
         if limit_position - position < end - start:
             end = start + limit_position - position
         fragment.base = base
@@ -258,9 +256,9 @@ class ImageReader:
             while count < limit and p < end:
                 length = ld32(base, p)
                 if length < DATA_HEADER_LENGTH:
-                    malformed = length  # 0 or below: nothing there, or a producer is still writing it
+                    malformed = length  # 0 or below: no frame, or a producer is still writing it
                     break
-                # Advanced before the handler runs: when it raises, the position is stored behind its message, which counts as read.
+                # Advance before calling the handler: if it raises, the stored position is behind its message, which counts as read.
                 at = p
                 p += align_frame(length)
                 if p > term_end:
@@ -292,8 +290,8 @@ class ImageReader:
 
     @cython.exceptval(-1)
     def hand_over_whole(self, handler: object, fragment: Fragment) -> cython.longlong:
-        """Take one fragment of a poll for messages; returns how many messages that completed."""
-        # Most messages are one frame: those are handed over where they lie, and only split ones are copied.
+        """Process one fragment of a poll for messages; return how many messages it completed."""
+        # Most messages are one frame and are delivered in place; only split ones are copied.
         if (get8(fragment.base, fragment.p + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED) == FLAG_UNFRAGMENTED:
             handler(fragment)
             return 1
@@ -303,7 +301,7 @@ class ImageReader:
         try:
             handler(builder.message)
         finally:
-            # The builder's memory serves the next message: this one is valid only inside the handler.
+            # The builder's memory is reused for the next message, so this one is valid only inside the handler.
             builder.message.base = cython.NULL if cython.compiled else None
             builder.length = 0
         return 1
@@ -336,7 +334,7 @@ class ImageReader:
                 p += aligned
                 if get16(base, p - aligned + FRAME_TYPE_OFFSET) == TYPE_PAD:
                     continue
-                # As in ``deliver``: advanced first, so that a handler that raises leaves its fragment behind.
+                # As in ``deliver``, advance first, so that the fragment counts as read if the handler raises.
                 fragment.p = p - aligned
                 fragment.start = p - aligned + DATA_HEADER_LENGTH
                 fragment.length = length - DATA_HEADER_LENGTH
@@ -346,8 +344,8 @@ class ImageReader:
                     break
                 if action is None or action == ACTION_CONTINUE:
                     continue
-                # Each action says where the next poll starts: ABORT before this frame, BREAK and COMMIT behind it.
-                # ABORT: the frame is handed over again by the next poll.
+                # The action decides where the next poll starts: before this frame for ABORT, behind it for BREAK and COMMIT.
+                # After ABORT the next poll delivers the frame again.
                 if action == ACTION_ABORT:
                     count -= 1
                     p -= aligned
@@ -366,7 +364,7 @@ class ImageReader:
 
     @cython.exceptval(-1)
     def block(self, handler: object, limit: cython.longlong) -> cython.longlong:
-        """Hand over whole frames, at most ``limit`` bytes, as one block; returns its bytes."""
+        """Deliver whole frames, at most ``limit`` bytes, as one block; return its bytes."""
         if not self.enter():
             return 0
         base = self.base
@@ -387,7 +385,7 @@ class ImageReader:
                     raise self._corrupt_frame(position + p - start, length)
                 length = align_frame(length)
                 if get16(base, p + FRAME_TYPE_OFFSET) == TYPE_PAD:
-                    # A block of data never holds padding. Alone it is handed over too: a recorder writes it as it lies.
+                    # A block of data never contains padding. Padding at the start is a block of its own: a recorder writes it as is.
                     if p == start:
                         p += length
                     break
@@ -402,7 +400,7 @@ class ImageReader:
                 fragment.end_position = position + p - start
                 handler(fragment)
         finally:
-            # A block has many frames: its end was set by hand, and is the header's again for the next poll.
+            # The end of a block of many frames was set explicitly; for the next poll the header determines it again.
             fragment.end_position = -1
             self.leave(p - start)
         return p - start
@@ -439,7 +437,7 @@ class ImageReader:
                         else:
                             out.append(payload_bytes(fragment))
                         count += 1
-                    # An incomplete message stays in the builder for the next call; its frames are passed nevertheless.
+                    # An incomplete message stays in the builder for the next call; its frames still count as read.
                     elif self.builder.add(fragment):
                         whole = self.builder.message
                         if metadata:
@@ -456,7 +454,7 @@ class ImageReader:
     @cython.cfunc
     def with_metadata(self, message: Fragment, end_position: cython.longlong) -> Message:
         """Copy a message with the fields of its first frame's header."""
-        # Without its initialiser, whose boxed arguments would cost as much as the rest.
+        # Skip the initializer, whose boxed arguments would cost as much as the rest.
         copy: Message = Message.__new__(Message)
         copy.payload = payload_bytes(message)
         copy.position = end_position
@@ -471,11 +469,11 @@ class ImageReader:
     def poll(self, handler: Callable[[Fragment], object], fragment_limit: cython.longlong = 10) -> int:
         """Call ``handler`` with each available fragment. A poll stops at the end of a term.
 
-        The position moves once, at the end, also if the handler raises; the fragment that it raised on counts as read.
+        The position moves once, at the end, even if the handler raises; the fragment that it raised on counts as read.
 
         Args:
             handler: Called with each ``Fragment``, which is valid only inside the call.
-            fragment_limit: The most fragments.
+            fragment_limit: The maximum number of fragments.
 
         Returns:
             The number of fragments.
@@ -494,7 +492,7 @@ class ImageReader:
         Args:
             handler: As for ``poll``.
             limit_position: The position.
-            fragment_limit: The most fragments.
+            fragment_limit: The maximum number of fragments.
 
         Returns:
             The number of fragments.
@@ -502,11 +500,11 @@ class ImageReader:
         return self.deliver(handler, fragment_limit, max(0, limit_position), False)
 
     def poll_messages(self, handler: Callable[[Fragment], object], message_limit: cython.longlong = 10) -> int:
-        """Poll whole messages: those in several fragments are assembled first.
+        """Poll whole messages; messages in several fragments are assembled first.
 
         Args:
             handler: Called with each message as a ``Fragment``, which is valid only inside the call.
-            message_limit: The most messages.
+            message_limit: The maximum number of messages.
 
         Returns:
             The number of messages.
@@ -518,7 +516,7 @@ class ImageReader:
 
         Args:
             handler: Called with each ``Fragment``; returns an ``Action``, or None for CONTINUE.
-            fragment_limit: The most fragments.
+            fragment_limit: The maximum number of fragments.
 
         Returns:
             The number of fragments.
@@ -526,13 +524,13 @@ class ImageReader:
         return self.control(handler, fragment_limit)
 
     def block_poll(self, handler: Callable[[Fragment], object], block_length_limit: cython.longlong) -> int:
-        """Hand over whole frames, headers included, as one block.
+        """Deliver whole frames, headers included, as one block.
 
-        Padding ends a block; a padding frame at the start is handed over alone.
+        Padding ends a block; a padding frame at the start is delivered alone.
 
         Args:
             handler: Called with the block as a ``Fragment``.
-            block_length_limit: The most bytes.
+            block_length_limit: The maximum number of bytes.
 
         Returns:
             The number of bytes.
@@ -543,7 +541,7 @@ class ImageReader:
         """Return whole messages as bytes.
 
         Args:
-            limit: The most messages.
+            limit: The maximum number of messages.
 
         Returns:
             The messages; an empty list if there are none.
@@ -556,7 +554,7 @@ class ImageReader:
         """Return whole messages, each with its position, session, stream, reserved value and image.
 
         Args:
-            limit: The most messages.
+            limit: The maximum number of messages.
 
         Returns:
             The messages; an empty list if there are none.
@@ -566,9 +564,9 @@ class ImageReader:
         return out
 
     def scan(self, offsets: AtomicBuffer, lengths: AtomicBuffer, limit: cython.longlong = -1) -> tuple[int, int]:
-        """Write int64 payload offsets (into ``log``) and int32 lengths of fragments; returns (count, position).
+        """Write int64 payload offsets (into ``log``) and int32 lengths of fragments; return (count, position).
 
-        Nothing is copied and nothing moves: the payloads stay until ``release(position)``.
+        Nothing is copied and the position does not move: the payloads stay valid until ``release(position)``.
         """
         if not self.enter():
             return 0, self.final_position
@@ -589,7 +587,7 @@ class ImageReader:
             if length < DATA_HEADER_LENGTH or length > term_end - p:
                 self.leave(0)
                 raise self._corrupt_frame(position + p - start, length)
-            # Full: the frame at ``p`` is not passed, and the next scan begins with it. Padding behind the last row is.
+            # If it is full, do not pass the frame at ``p``, where the next scan begins. Padding behind the last row is passed.
             if get16(base, p + FRAME_TYPE_OFFSET) != TYPE_PAD:
                 if count >= room:
                     break
@@ -597,7 +595,7 @@ class ImageReader:
                 put32(lengths.base, count * 4, cython.cast(cython.int, length - DATA_HEADER_LENGTH))
                 count += 1
             p += align_frame(length)
-        # The position stays: until ``release`` the publisher may not overwrite what the caller's columns point to.
+        # The position stays: until ``release`` the publisher must not overwrite the payloads that the caller's columns point to.
         self.leave(0)
         return count, position + p - start
 
@@ -612,8 +610,8 @@ class ImageReader:
         """
         if self.closed:
             return
-        # The publisher gets all bytes before the position: one that falls, or skips more than a term, would give it bytes that
-        # are still to be read, and one between two frames would be read as a length.
+        # The publisher may overwrite all bytes before the position. A position that falls, or skips more than a term, would let it
+        # overwrite unread bytes; at one between two frames, the next poll would take payload for a length.
         now: cython.longlong = get64(self.position_base, self.position_offset)
         if position < now or position - now > self.term_length or position % FRAME_ALIGNMENT:
             raise ValueError(f"position {position} cannot be released: the image is at {now}")
@@ -650,17 +648,17 @@ class ImageReader:
 
 @cython.cclass
 class Message:
-    """A whole message and what is known of it: a copy, which stays valid. ``messages(metadata=True)`` yields these.
+    """A copy of a whole message with its metadata; it stays valid. ``messages(metadata=True)`` yields these.
 
-    ``bytes(message)`` is the payload, and ``len(message)`` its length in bytes. No field can be set.
+    ``bytes(message)`` is the payload, and ``len(message)`` its length in bytes. All fields are read-only.
 
     Attributes:
         payload: The message.
         position: The position of the stream, in bytes, at the end of the message's last frame: where a reader continues.
         session_id: The publisher's session id.
         stream_id: The stream id.
-        reserved_value: The int64 that the publisher wrote into the frame header, that of the message's first frame.
-        image: The image that the message came from; closed if its publisher has gone. None for a message of your own.
+        reserved_value: The int64 that the publisher wrote into the header of the message's first frame.
+        image: The image that the message came from; closed if its publisher is gone. None for a message you created yourself.
 
     Example:
         >>> for message in subscription.messages(metadata=True):
@@ -692,7 +690,7 @@ class Message:
 
     @property
     def source_identity(self) -> str:
-        """Where the message came from: ``ip:port``, or ``aeron:ipc``; empty without an image."""
+        """The source of the message: ``ip:port``, or ``aeron:ipc``; empty without an image."""
         return "" if self.image is None else self.image.source_identity
 
     def __bytes__(self) -> bytes:
@@ -711,7 +709,7 @@ class SubscriptionReader:
 
     images: readonly[tuple[ImageReader, ...]]
     next_image: cython.longlong
-    # Who waits runs the duty cycles of the client or the driver, too.
+    # A waiting caller also runs the duty cycles of the client or the driver.
     _is_invoked: public[cython.bint]
 
     def __init__(self) -> None:
@@ -730,7 +728,7 @@ class SubscriptionReader:
     @cython.final
     @cython.exceptval(check=False)
     def start(self) -> cython.longlong:
-        """Return the image that is polled first this time."""
+        """Return the index of the image to poll first this time."""
         first: cython.longlong = self.next_image
         if first >= len(self.images):
             first = 0
@@ -744,7 +742,7 @@ class SubscriptionReader:
 
         Args:
             handler: Called with each ``Fragment``, which is valid only inside the call.
-            fragment_limit: The most fragments.
+            fragment_limit: The maximum number of fragments.
 
         Returns:
             The number of fragments.
@@ -752,11 +750,11 @@ class SubscriptionReader:
         return self.poll_all(handler, fragment_limit, False)
 
     def poll_messages(self, handler: Callable[[Fragment], object], message_limit: cython.longlong = 10) -> int:
-        """Poll whole messages of all images: those in several fragments are assembled first.
+        """Poll whole messages of all images; messages in several fragments are assembled first.
 
         Args:
             handler: Called with each message as a ``Fragment``, which is valid only inside the call.
-            message_limit: The most messages.
+            message_limit: The maximum number of messages.
 
         Returns:
             The number of messages.
@@ -765,8 +763,8 @@ class SubscriptionReader:
 
     @cython.exceptval(-1)
     def poll_all(self, handler: object, limit: cython.longlong, whole: cython.bint) -> cython.longlong:
-        # The tuple is replaced and never changed, so images that come or go while a handler runs do not disturb the walk. Each
-        # poll starts with another image: a busy one cannot starve the others.
+        # The tuple is replaced and never changed, so images that come or go while a handler runs do not disturb the loop. Each
+        # poll starts with another image, so a busy one cannot starve the others.
         images: tuple = self.images
         n: cython.longlong = len(images)
         first: cython.longlong = self.start()
@@ -785,7 +783,7 @@ class SubscriptionReader:
 
         Args:
             handler: Called with each ``Fragment``; returns an ``Action``, or None for CONTINUE.
-            fragment_limit: The most fragments.
+            fragment_limit: The maximum number of fragments.
 
         Returns:
             The number of fragments.
@@ -804,11 +802,11 @@ class SubscriptionReader:
         return count
 
     def block_poll(self, handler: Callable[[Fragment], object], block_length_limit: cython.longlong) -> int:
-        """Hand over one block of whole frames of every image.
+        """Deliver one block of whole frames from every image.
 
         Args:
             handler: Called with each block as a ``Fragment``.
-            block_length_limit: The most bytes of one block.
+            block_length_limit: The maximum number of bytes in one block.
 
         Returns:
             The number of bytes.
@@ -824,7 +822,7 @@ class SubscriptionReader:
         """Return whole messages of all images as bytes.
 
         Args:
-            limit: The most messages.
+            limit: The maximum number of messages.
 
         Returns:
             The messages; an empty list if there are none.
@@ -835,7 +833,7 @@ class SubscriptionReader:
         """Return whole messages of all images, each with its position, session, stream, reserved value and image.
 
         Args:
-            limit: The most messages.
+            limit: The maximum number of messages.
 
         Returns:
             The messages; an empty list if there are none.
@@ -878,7 +876,7 @@ class SubscriptionReader:
             >>> while subscription.wait_for_data(timeout=1.0):
             ...     subscription.poll(handler)
         """
-        # A round trip is a wait that ends at once.
+        # In a ping-pong exchange, such a wait ends almost at once.
         if timeout is not None and timeout <= 0.01 and not self._is_invoked:
             return self._wait_for_data(timeout)
         return self._wait_long(timeout)
@@ -887,15 +885,15 @@ class SubscriptionReader:
         raise NotImplementedError
 
     def _wait_for_data(self, timeout: cython.double) -> bool:
-        """Wait without the GIL until a poll would find something; true if it would.
+        """Wait without the GIL until a poll would find something; return whether it would.
 
         Returns after ``timeout`` seconds or 10 ms, whichever is shorter, so that new images and signals are noticed.
         """
         images: tuple = self.images
         image: ImageReader
         if cython.compiled:
-            # Watches the length words of the next frames. Of more than 64 images the first ones are watched: the time-out covers
-            # the rest, and the loop checks all of them.
+            # Watch the length words of the next frames. If there are more than 64 images, watch the first 64; the timeout covers
+            # the rest, since the loop above checks all of them.
             watched = cython.declare(cython.p_uchar[64])
             count: cython.int = 0
             has_arrived: cython.bint
@@ -909,9 +907,9 @@ class SubscriptionReader:
                     watched[count] = image.base + image.place(get64(image.position_base, image.position_offset))
                     count += 1
             if has_closed:
-                # Closing waits until nothing waits for it: threads that return at once would hold it forever.
+                # Closing an image waits for its waiters; threads that return at once and wait again would block it forever.
                 images = tuple([image for image in images if not image.closed])
-            # No code of Python's runs until the GIL is let go, so none of these can close in between.
+            # No other Python code runs until the GIL is released, so none of these can close in between.
             for image in images:
                 image.waiters += 1
             with cython.nogil:
@@ -926,7 +924,7 @@ class SubscriptionReader:
 def find_ready(images: list[ImageReader]) -> list[int]:
     """Return the indexes of the images that have a frame to read, have ended, were closed, or cannot be read.
 
-    A pass over very many images, of which few have anything: three loads for each.
+    A pass over a large number of images, few of which have anything, costs three loads for each.
     """
     found: list[int] = []
     image: ImageReader

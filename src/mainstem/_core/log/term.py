@@ -1,36 +1,35 @@
-"""What the driver does to the terms of a log: scanning for datagrams and gaps, inserting, filling, unblocking.
+"""The driver's operations on the terms of a log: scanning for datagrams and gaps, inserting, filling, unblocking.
 
-Theory of operation. A log is three terms of equal, power-of-two length, and metadata behind them. A stream is a
-sequence of terms; its position is ``terms * term_length + offset``, term n of it lies in partition n % 3. Frames are
-aligned to 32 bytes and do not cross a term's end; padding frames fill what is left. The first word of a frame is its
-length, and its state: 0 nothing there, negative claimed by a producer and not complete, positive complete.
+Theory of operation. A log is three terms of equal, power-of-two length, followed by metadata. A stream is a sequence of
+terms; its position is ``terms * term_length + offset``, and its term n lies in partition n % 3. Frames are aligned to 32
+bytes and do not cross a term's end; padding frames fill the rest of a term. The first word of a frame is its length, and its
+state: 0 if there is no frame, negative if a producer claimed it and has not completed it, positive if it is complete.
 
-Below, memory is a base pointer, ``term`` the offset of a term in it, ``offset`` a place inside that term, ``at`` their
+Below, memory is a base pointer, ``term`` the offset of a term in it, ``offset`` an offset inside that term, ``at`` their
 sum.
 
 Who writes what:
 
-- Of a publication's log: producers write frames and tails, in any process (log/append). The driver only reads frames,
-  cleans, and, when a producer died, unblocks. The sender cleans a network publication's log, the conductor an IPC
-  publication's.
-- Of an image's log: the receiver alone writes: ``insert_frames``, ``fill_with_padding``, cleaning. Subscribers read.
+- A publication's log: producers write frames and tails, in any process (log/append). The driver only reads frames, cleans,
+  and unblocks if a producer died. The sender cleans a network publication's log, the conductor an IPC publication's.
+- An image's log: only the receiver writes: ``insert_frames``, ``fill_with_padding``, cleaning. Subscribers read.
 
-Invariants: what lies between the furthest byte that may be written and the cleaned position, three terms behind it, is
-all zero. Positions of frames are never written twice before they were cleaned: an insert that finds a word there drops
-the datagram.
+Invariants: all bytes between the furthest byte that may be written and the cleaned position, three terms behind it, are
+zero. A frame's bytes are written only once before they are cleaned: an insert that finds a nonzero word drops the
+datagram.
 
-What may be reordered. A frame becomes visible by the release store of its first word, and is read after an acquire load
+Memory ordering. The release store of a frame's first word makes the frame visible, and it is read after an acquire load
 of that word; all its other bytes are plain. ``insert_frames`` copies the payload, then the header from its end, and
 stores the first eight bytes last. A datagram may hold several frames: the later ones may be visible before the first,
 but a reader walks from frame to frame and cannot reach them before it. ``clean_bytes`` stores the first word last: a
-region whose first word is zero is clean, so nothing that ends at a zero length reads a stale frame. One thread inserts,
-fills and cleans in a log.
+region whose first word is zero is clean, so a reader that stops at a zero length never reads a stale frame. One thread
+inserts, fills and cleans in a log.
 
-Unblocking (docs/protocols/aeron.md, 11.7): a producer that died in a claim left 0 or a negative length where the stream
-must go on. The negative length says how long the claim is. Behind a 0 the next frame, or the term's end where the tail
-ran over it, shows where the claim ends; the zeroes before it are scanned once more, backwards, for a producer that
-lives after all. The driver calls it only when the consumers' position stood still for longer than a living producer
-takes.
+Unblocking (docs/protocols/aeron.md, 11.7): a producer that died in a claim left 0 or a negative length at the position
+where the stream must continue. The negative length says how long the claim is. Behind a 0, the claim ends at the next
+frame, or at the term's end if the tail ran over it; the driver then scans the zeroes before that point again, backwards, in
+case the producer is alive after all. The driver unblocks only when the consumers' position has not moved for longer than a
+living producer takes.
 """
 
 from __future__ import annotations
@@ -42,15 +41,15 @@ if not cython.compiled:
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem._core.memory.plain import *
 
-    # The most runs that go to the kernel in one call; sendmmsg takes 1024, and 64 is where its gain flattens.
+    # The maximum number of runs per system call; sendmmsg takes 1024, but the gain flattens at 64.
     MAX_RUNS = 64
-    # No place in a message for a timestamp; -8 is the header's reserved value, as if it lay before the payload.
+    # No timestamp in the message. -8 stands for the header's reserved value, as if it lay before the payload.
     NO_TIMESTAMP = -1
 
-# Before a publisher writes again where it is cleaned now, it fills a term or two: from so long terms on, caches have forgotten by
-# then, and to fill them with zeroes costs twice the time.
+# A publisher fills a term or two before it reuses the bytes that are cleaned now. From this term length on, they have left the
+# caches by then, and filling the caches with zeroes takes twice the time.
 FAR_TERM_LENGTH = cython.declare(cython.longlong, 16 * 1024 * 1024)
-# One UDP payload is 65,507 bytes at most, and a run with segmentation offload is one payload to the kernel.
+# A UDP payload has at most 65,507 bytes, and to the kernel a run with segmentation offload is one payload.
 MAX_RUN_LENGTH = cython.declare(cython.int, 65_000)
 
 
@@ -67,7 +66,7 @@ def aligned(length: cython.longlong) -> cython.longlong:
 
 
 def bits_of(term_length: cython.longlong) -> cython.int:
-    """Return the position bits to shift: log2 of the term length."""
+    """Return the number of position bits to shift: log2 of the term length."""
     bits: cython.int = 0
     while (cython.cast(cython.longlong, 1) << bits) < term_length:
         bits += 1
@@ -76,10 +75,10 @@ def bits_of(term_length: cython.longlong) -> cython.int:
 
 @cython.exceptval(-1)
 def check_stream(term_length: cython.longlong, mtu: cython.longlong, window_length: cython.longlong) -> cython.int:
-    """Assert what every path assumes about its stream, which settings and the protocol's checks ensure.
+    """Assert what every path assumes about its stream; settings and the protocol's checks ensure it.
 
-    Places are found by masks, so a term's length is a power of two. A datagram is a whole number of frames. Behind the consumers a
-    term stays readable, so the window is no longer than one.
+    Offsets are computed with masks, so a term's length is a power of two. A datagram is a whole number of frames. One term behind
+    the consumers stays readable, so the window is no longer than a term.
     """
     assert TERM_MIN_LENGTH <= term_length <= TERM_MAX_LENGTH, f"a term cannot have {term_length} bytes"
     assert term_length & (term_length - 1) == 0, f"term length {term_length} is not a power of two"
@@ -91,10 +90,10 @@ def check_stream(term_length: cython.longlong, mtu: cython.longlong, window_leng
 
 @cython.cclass
 class RunBatch:
-    """What one call sends: runs of datagrams that are contiguous in memory and, except for the last one, of equal size.
+    """The data for one send call: runs of datagrams that are contiguous in memory and, except for the last one, of equal size.
 
-    ``segment`` is the size of a datagram of the run, ``length`` of all of it, ``advance`` how far the position has moved from the
-    start of the scan once the run and those before it have been sent.
+    ``segment`` is the size of the run's datagrams, ``length`` the run's total length, ``advance`` how far the position moves from
+    the start of the scan once this run and those before it have been sent.
     """
 
     offset: cython.longlong[MAX_RUNS]
@@ -128,7 +127,7 @@ class RunBatch:
         max_runs: cython.int = 64,
         max_segments: cython.int = 64,
     ) -> list[tuple[int, int, int, int]]:
-        """Scan a term for what may be sent: ``[(offset in the log, length, segment size, advance from the start), …]``."""
+        """Scan a term for data to send: ``[(offset in the log, length, segment size, advance from the start), …]``."""
         log.check(term, term_length)
         if not 0 < max_runs <= MAX_RUNS:
             raise ValueError(f"max_runs: {max_runs} is not one of 1 to {MAX_RUNS}")
@@ -137,23 +136,23 @@ class RunBatch:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the last scan stopped at a committed frame for which the window was too small."""
+        """Whether the last scan stopped at a committed frame that did not fit in the window."""
         return bool(self.blocked)
 
     @property
     def malformed_length(self) -> int:
-        """The impossible length of the frame at which the last scan stopped; 0 for none."""
+        """The impossible length of the frame at which the last scan stopped; 0 if there was none."""
         return self.malformed
 
 
 def scan_datagram(
     batch: RunBatch, base: cython.p_uchar, at: cython.longlong, end: cython.longlong, most: cython.int
 ) -> cython.int:
-    """The bytes of one datagram from ``at``: whole committed frames, ``most`` at most; a PAD ends it with its header.
+    """Return the bytes of one datagram from ``at``: whole committed frames, at most ``most`` bytes. A PAD's header ends it.
 
-    ``batch.padding`` becomes what the PAD covers behind its header. -1: the first frame alone is longer than ``most``.
-    Producers are other processes: a frame shorter than its header, or one that runs over ``end``, ends the datagram, and
-    ``batch.malformed`` becomes its length.
+    Sets ``batch.padding`` to the bytes that the PAD covers behind its header. Returns -1 if the first frame alone is longer than
+    ``most``. Producers are other processes: a frame shorter than its header, or one that runs over ``end``, ends the datagram,
+    and its length goes into ``batch.malformed``.
     """
     size: cython.int = 0
     length: cython.int
@@ -189,10 +188,10 @@ def scan_runs(
     max_runs: cython.int,
     max_segments: cython.int,
 ) -> cython.int:
-    """Fills ``batch`` with what may be sent from ``offset``: within ``window`` bytes and this term. Returns the runs' number.
+    """Fill ``batch`` with the data to send from ``offset``, within ``window`` bytes and this term. Return the number of runs.
 
-    ``batch.blocked`` says that a committed frame is there and the window left is too small for it, ``batch.malformed`` that the
-    frame behind the runs has a length that is not possible.
+    ``batch.blocked`` says that the next committed frame does not fit in the rest of the window, ``batch.malformed`` is the
+    impossible length of the frame behind the runs.
     """
     at: cython.longlong = offset
     n: cython.int = 0
@@ -202,7 +201,7 @@ def scan_runs(
     extends: cython.bint = False
     batch.blocked = False
     batch.malformed = 0
-    # One pass: datagrams of equal size that follow one another become one run, which the kernel segments by itself.
+    # One pass: consecutive datagrams of equal size become one run, which the kernel segments by itself.
     while at < term_length:
         most = mtu
         if window - (at - offset) < mtu:
@@ -230,7 +229,7 @@ def scan_runs(
             batch.segment[n] = size
             segments = 1
             n += 1
-        # A shorter datagram, or one with a hole behind it, can only be the last of its run.
+        # A shorter datagram, or one with padding behind it, can only be the last of its run.
         extends = size == batch.segment[n - 1] and batch.padding == 0
         at += size + batch.padding
         batch.advance[n - 1] = at - offset
@@ -248,7 +247,7 @@ def first_gap(
         if length <= 0:
             break
         offset += aligned(length)
-    # What another process made of a length leads no further than the frames that are there can.
+    # Another process may have corrupted a length, so never return more than the limit.
     return offset if offset < limit else limit
 
 
@@ -269,12 +268,12 @@ def insert_frames(
     start: cython.longlong,
     length: cython.longlong,
 ) -> cython.bint:
-    """Copy a datagram's frames into a term unless they are there already; true if it did.
+    """Copy a datagram's frames into a term unless they are there already; return whether it did.
 
-    The payload goes first, then the header backwards, then its first word: a reader that sees it sees all.
+    The payload goes first, then the header backwards, then its first word: a reader that sees that word sees all of the frame.
     """
     if ld64(base, at) != 0:
-        return False  # a repeat, or overlapping data: what is there was checked, and may be in a subscriber's hands
+        return False  # a repeat, or overlapping data: the existing frame was checked, and a subscriber may be reading it
     copy_bytes(base, at + DATA_HEADER_LENGTH, source, start + DATA_HEADER_LENGTH, length - DATA_HEADER_LENGTH)
     put64(base, at + 24, get64(source, start + 24))
     put64(base, at + 16, get64(source, start + 16))
@@ -286,7 +285,7 @@ def insert_frames(
 def stamp_frames(
     base: cython.p_uchar, at: cython.longlong, length: cython.longlong, offset: cython.longlong, moment: cython.longlong
 ) -> cython.void:
-    """Write a time into the frames that begin a message, among whole frames of ``length`` bytes, where it fits."""
+    """Write a time into the frames that begin a message, among whole frames of ``length`` bytes, if it fits."""
     end: cython.longlong = at + length
     frame: cython.longlong
     while at + DATA_HEADER_LENGTH <= end:
@@ -310,7 +309,7 @@ def write_padding(
     length: cython.longlong,
     term_id: cython.int,
 ) -> cython.void:
-    """Make [offset, offset + length) one PAD frame after the log's default header."""
+    """Turn [offset, offset + length) into one PAD frame with the log's default header."""
     at: cython.longlong = term + offset
     put32(base, at + FRAME_TERM_OFFSET_OFFSET, cython.cast(cython.int, offset))
     put32(base, at + FRAME_SESSION_ID_OFFSET, get32(base, meta + LOG_DEFAULT_HEADER_OFFSET + FRAME_SESSION_ID_OFFSET))
@@ -342,7 +341,7 @@ def fill_with_padding(
 
 
 def clean_bytes(base: cython.p_uchar, at: cython.longlong, length: cython.longlong, is_far: cython.bint) -> cython.void:
-    """Zero a region; its first word last, so that no reader finds a length without the frame."""
+    """Zero a region, its first word last, so that no reader finds a length without the frame."""
     if is_far:
         zero_past_caches(base, at + 8, length - 8)
     else:
@@ -357,7 +356,7 @@ def clean_to(
     target: cython.longlong,
     is_far: cython.bint,
 ) -> cython.longlong:
-    """Clean the log from position ``clean`` to ``target``, at most to the term's end; returns the position cleaned to.
+    """Clean the log from position ``clean`` to ``target``, at most to the term's end; return the position cleaned to.
 
     With ``is_far`` the memory is not used again before a term or two have been written.
     """
@@ -377,29 +376,29 @@ def tail_position(
 ) -> cython.longlong:
     """Return the producers' position, from the raw tail of the active term."""
     count: cython.int = ld32(base, meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
-    # The masks keep a count that another process corrupted inside the log.
+    # The masks keep the offset inside the metadata even if another process corrupted the count.
     raw: cython.longlong = ld64(
         base, meta + LOG_TAIL_COUNTERS_OFFSET + 8 * ((count & TERM_COUNT_MASK) % PARTITION_COUNT)
     )
     terms: cython.longlong = wrap32((raw >> 32) - initial_term_id)
     offset: cython.longlong = raw - shift_left(raw >> 32, 32)
-    # Claims that met the end of the term have raised the tail past it.
+    # Claims that reached the end of the term have raised the tail past it.
     if offset > term_length:
         offset = term_length
-    # There is no position before the first term, whatever another process made of the tail.
+    # There is no position before the first term, even if another process corrupted the tail.
     if terms < 0:
         return 0
     return terms * term_length + offset
 
 
 def rotate(base: cython.p_uchar, meta: cython.longlong, term_count: cython.int, term_id: cython.int) -> cython.bint:
-    """Move the log to the term after ``term_count``; true for the one caller that did it."""
+    """Move the log to the term after ``term_count``; return True to the one caller that did it."""
     following: cython.int = wrap32(cython.cast(cython.longlong, term_id) + 1)
     tail: cython.longlong = (
         meta + LOG_TAIL_COUNTERS_OFFSET + 8 * (((term_count + 1) & TERM_COUNT_MASK) % PARTITION_COUNT)
     )
     expected: cython.int = wrap32(cython.cast(cython.longlong, following) - PARTITION_COUNT)
-    # The next tail still holds its term of three terms ago. Where it does not, another thread has rotated it already.
+    # The next tail still holds its term of three terms ago. If not, another thread has already rotated it.
     raw: cython.longlong = ld64(base, tail)
     while (raw >> 32) == expected:
         if cas64(base, tail, raw, shift_left(following, 32)):
@@ -417,7 +416,7 @@ def unblock_term(
     term_length: cython.longlong,
     term_id: cython.int,
 ) -> cython.int:
-    """0: nothing to do, 1: unblocked, 2: unblocked to the term's end, -1: the claim's length is not possible there."""
+    """Return 0: nothing to do, 1: unblocked, 2: unblocked to the term's end, -1: the claim's length is impossible there."""
     length: cython.int = ld32(base, term + offset)
     at: cython.longlong = offset + FRAME_ALIGNMENT
     back: cython.longlong
@@ -431,7 +430,7 @@ def unblock_term(
     while at < tail:
         if ld32(base, term + at) != 0:
             back = at - FRAME_ALIGNMENT
-            # A producer may have woken up behind the scan: only a gap that is zero still is a dead claim.
+            # A producer may have resumed behind the scan: only a gap that is still zero is a dead claim.
             while back >= offset and ld32(base, term + back) == 0:
                 back -= FRAME_ALIGNMENT
             if back >= offset:
@@ -448,10 +447,10 @@ def unblock_term(
 def unblock(
     log: AtomicBuffer, term_length: cython.longlong, initial_term_id: cython.int, position: cython.longlong
 ) -> bool:
-    """Free a log whose consumers stand still at ``position`` because a producer died (docs/protocols/aeron.md, 11.7).
+    """Free a log whose consumers are stuck at ``position`` because a producer died (docs/protocols/aeron.md, 11.7).
 
-    A claimed frame becomes padding, and an unfinished end of a term is padded and the log rotated. True if something was done; the
-    caller counts it. Concurrent publications only. Raises ValueError if the claim or the position is not possible.
+    A claimed frame becomes padding; an unfinished end of a term is padded and the log rotated. Returns True if something was
+    done; the caller counts it. Concurrent publications only. Raises ValueError if the claim or the position is impossible.
     """
     if position < 0 or position & (FRAME_ALIGNMENT - 1):
         raise ValueError(f"no frame begins at position {position}")
@@ -501,7 +500,7 @@ def gaps(
 
 
 def insert(log: AtomicBuffer, at: cython.longlong, datagram: AtomicBuffer) -> bool:
-    """Insert a datagram's frames; false if the place is taken (docs/protocols/aeron.md, 15.3)."""
+    """Insert a datagram's frames; return False if there is data already (docs/protocols/aeron.md, 15.3)."""
     log.check(at, datagram.capacity)
     datagram.check(0, DATA_HEADER_LENGTH)
     return bool(insert_frames(log.base, at, datagram.base, 0, datagram.capacity))
@@ -510,13 +509,13 @@ def insert(log: AtomicBuffer, at: cython.longlong, datagram: AtomicBuffer) -> bo
 def fill_gap(
     log: AtomicBuffer, term: cython.longlong, offset: cython.longlong, length: cython.longlong, term_id: cython.int
 ) -> bool:
-    """Make a gap that is still all zero one PAD frame after the log's default header."""
+    """Turn a gap that is still all zero into one PAD frame with the log's default header."""
     log.check(term + offset, length)
     return bool(fill_with_padding(log.base, log.capacity - LOG_METADATA_LENGTH, term, offset, length, term_id))
 
 
 def clean(log: AtomicBuffer, term_length: cython.longlong, position: cython.longlong, target: cython.longlong) -> int:
-    """Zero from ``position`` to ``target`` or the term's end, header word last; returns the position reached."""
+    """Zero from ``position`` to ``target`` or the term's end, header word last; return the position reached."""
     log.check(0, 3 * term_length)
     return clean_to(log.base, term_length, position, target, True)
 
