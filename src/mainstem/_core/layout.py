@@ -1,13 +1,13 @@
-"""Offsets, sizes and flags of everything that another program maps or receives, each written once.
+"""Offsets, sizes and flags of everything that another program maps or receives, each defined once.
 
-``layout.pxd`` holds the same numbers as C constants and is written from this file by ``tools/write_core_stubs.py``; a test of
-form fails when they differ. Plain integers only, so that both readers understand them.
+``tools/backend/core_stubs.py`` generates ``layout.pxd``, which has the same numbers as C constants, from this file. Only plain
+integers, which both formats can express.
 """
 
-# A time that does not come, in nanoseconds: the greatest int64.
+# A time that never comes, in nanoseconds: the maximum int64.
 NEVER_NS = 0x7FFFFFFFFFFFFFFF
 
-# Frames: the data header is the layout of the wire and of the term buffer alike (docs/protocols/aeron.md, 13.1).
+# Frames: the data header has the same layout on the wire and in the term buffer (docs/protocols/aeron.md, 13.1).
 FRAME_ALIGNMENT = 32
 DATA_HEADER_LENGTH = 32
 FRAME_LENGTH_OFFSET = 0
@@ -144,10 +144,10 @@ LOG_UNTETHERED_LINGER_TIMEOUT_NS_OFFSET = 500
 TERM_MIN_LENGTH = 65536
 TERM_MAX_LENGTH = 1073741824
 MAX_MESSAGE_LENGTH = 16777216
-MTU_MIN_LENGTH = 64  # a header and a payload: a client of the reference divides by what is left for a payload
+MTU_MIN_LENGTH = 64  # a header and a payload: the reference's client divides by the room for payload
 MTU_MAX_LENGTH = 65504
 
-# What offer and claim return instead of a position.
+# Negative statuses that offer and claim return instead of a position.
 OFFER_NOT_CONNECTED = -1
 OFFER_BACK_PRESSURED = -2
 OFFER_ADMIN_ACTION = -3
@@ -168,13 +168,13 @@ BROADCAST_TAIL_INTENT_OFFSET = 0
 BROADCAST_TAIL_OFFSET = 8
 BROADCAST_LATEST_OFFSET = 16
 
-# Records of both.
+# Records of both buffers.
 RECORD_HEADER_LENGTH = 8
 RECORD_ALIGNMENT = 8
 RECORD_TYPE_OFFSET = 4
 RECORD_TYPE_PADDING = -1
 
-# Counters: a value record and a metadata record for each id.
+# Counters: each id has a value record and a metadata record.
 COUNTER_VALUE_LENGTH = 128
 COUNTER_REGISTRATION_ID_OFFSET = 8
 COUNTER_OWNER_ID_OFFSET = 16
@@ -205,7 +205,7 @@ CNC_START_TIMESTAMP_OFFSET = 32
 CNC_PID_OFFSET = 40
 CNC_PAGE_SIZE_OFFSET = 48
 
-# Columns of frames: one bit a column, and why a walk over frames ended. Shared by every module that reads frames.
+# Columns of frames, one bit per column, and why a walk over frames ended. Every module that reads frames uses these.
 COLUMN_POSITION = 1
 COLUMN_SESSION_ID = 2
 COLUMN_STREAM_ID = 4
@@ -225,9 +225,9 @@ WALK_FULL = 2
 WALK_TORN = 3
 WALK_CORRUPT = 4
 
-# Rows between two checks of capacities: the headers of this many frames fit the first-level cache.
+# Rows between two capacity checks: the headers of this many frames fit in the first-level cache.
 COLUMN_CHUNK_ROWS = 512
-# Offsets into a payload column are int32, as Arrow's ``binary`` has them; a batch is cut well before they end.
+# Offsets into a payload column are int32, as in Arrow's ``binary``; a batch ends well before they would overflow.
 COLUMN_MAX_PAYLOAD = 1073741824
 
 # What a controlled poll's handler returns.
@@ -235,7 +235,7 @@ ACTION_ABORT = 1
 ACTION_BREAK = 2
 ACTION_COMMIT = 3
 ACTION_CONTINUE = 4
-# System counters have the ids 0 to 45; these are the ones that the compiled cycles move (docs/protocols/aeron.md, 8.6).
+# System counters have the ids 0 to 45; these are the ones that the compiled cycles update (docs/protocols/aeron.md, 8.6).
 SYSTEM_BYTES_SENT = 0
 SYSTEM_BYTES_RECEIVED = 1
 SYSTEM_NAKS_SENT = 5
@@ -255,7 +255,7 @@ SYSTEM_RETRANSMITTED_BYTES = 36
 SYSTEM_RETRANSMIT_OVERFLOWS = 37
 SYSTEM_STATUS_MESSAGES_REJECTED = 44
 
-# What a compiled cycle hands to Python. The first four bits of a wire type never reach 32.
+# Events that a compiled cycle passes to Python, numbered above the wire types (0x00 to 0x0B).
 EVENT_SETUP_DUE = 32
 EVENT_RECEIVER_EXPIRED = 33
 EVENT_NEW_RECEIVER = 34

@@ -1,1 +1,1 @@
-"""Aqueduct's frames in runs: what happens once for each message."""
+"""Aqueduct's frames in runs: the code that runs for each message."""

@@ -1,6 +1,6 @@
-"""A set of integers as sorted, disjoint, half-open ranges, for acknowledgments. No operation ever walks the numbers themselves.
+"""A set of integers as sorted, disjoint, half-open ranges, for acknowledgments. No operation iterates over the integers.
 
-The numbers have up to 64 bits without a sign, so they stay Python's integers. One thread uses a set.
+The numbers are unsigned with up to 64 bits, so they stay Python ints. Each set is used by one thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RangeSet:
         self.stops = []
 
     def __len__(self) -> int:
-        """How many ranges there are (not how many integers)."""
+        """Return the number of ranges (not of integers)."""
         return len(self.starts)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
@@ -40,11 +40,11 @@ class RangeSet:
         return f"RangeSet({list(self)})"
 
     def add(self, value: object) -> bool:
-        """Add one integer; False if it was there already."""
+        """Add one integer; return False if it was already in the set."""
         starts: list = self.starts
         stops: list = self.stops
         last: cython.Py_ssize_t = len(stops) - 1
-        # Numbers mostly arrive in order: the last range grows.
+        # Numbers mostly arrive in order, which extends the last range.
         if last < 0 or value > stops[last]:
             starts.append(value)
             stops.append(value + 1)
@@ -60,7 +60,7 @@ class RangeSet:
 
     @cython.ccall
     def add_range(self, start: object, stop: object) -> None:
-        """Add ``[start, stop)``, whatever of it is there already."""
+        """Add ``[start, stop)``; parts of it may already be in the set."""
         starts: list = self.starts
         stops: list = self.stops
         last: cython.Py_ssize_t = len(stops) - 1
@@ -96,7 +96,7 @@ class RangeSet:
             del starts[: index + 1], stops[: index + 1]
 
     def remove(self, value: object) -> None:
-        """Remove one integer, if it is there."""
+        """Remove one integer, if it is in the set."""
         starts: list = self.starts
         stops: list = self.stops
         index: cython.Py_ssize_t = bisect_right(starts, value) - 1
@@ -117,7 +117,7 @@ class RangeSet:
         self.stops.clear()
 
     def first_missing(self, start: object = 0) -> int:
-        """The lowest integer from ``start`` on that is not in the set."""
+        """Return the lowest integer from ``start`` on that is not in the set."""
         index: cython.Py_ssize_t = bisect_right(self.starts, start) - 1
         if index >= 0 and start < self.stops[index]:
             return self.stops[index]

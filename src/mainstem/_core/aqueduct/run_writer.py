@@ -1,9 +1,10 @@
 """Aqueduct's writer and reader of runs of messages: the compiled part of a channel (docs/protocols/aqueduct.md).
 
-A run is plain messages, bytes without attachments, reliable, one behind the other on one stream. Most messages are such, and
-what Python does for each of them is most of what they cost. ``RunReader`` takes runs out of a stream's bytes, ``MessageWriter``
-packs messages into frames, ``Ledger`` keeps what a sender has not had acknowledged, and ``QuickSender`` joins the two for one
-channel. Anything else, or anything unexpected, is left to ``mainstem.aqueduct``: nothing is decided here otherwise than there.
+A run is a sequence of plain messages on one stream: bytes without attachments, reliable, one directly after another. Most
+messages are plain, and most of their cost is what Python does for each of them. ``RunReader`` takes runs from a stream's
+bytes, ``MessageWriter`` packs messages into frames, ``Ledger`` tracks a sender's unacknowledged messages, and
+``QuickSender`` joins the two for one channel. Anything else, or anything unexpected, is left to ``mainstem.aqueduct``: this
+module never decides differently.
 
 One thread uses a connection's objects, with the GIL; nothing here is shared between threads or processes.
 """
@@ -27,19 +28,19 @@ if cython.compiled:
     from cython.cimports.libc.string import memcmp, memcpy
 
 MESSAGE = cython.declare(cython.longlong, 3)  # the type of a Message frame
-# The types of frames that hold one integer, and run lengths, as bits.
+# The types of frames that hold one integer, and of those that hold run lengths, as bits.
 INTEGERS = cython.declare(cython.longlong, 1 << 2 | 1 << 4 | 1 << 7 | 1 << 9)
 RANGES = cython.declare(cython.longlong, 1 << 5 | 1 << 6 | 1 << 8)
-BUFFER = cython.declare(cython.longlong, 1 << 14)  # bytes joined before they are a piece
-LARGE = cython.declare(cython.longlong, 1 << 12)  # payloads from here on are pieces of their own, and not copied
+BUFFER = cython.declare(cython.longlong, 1 << 14)  # bytes joined into one piece
+LARGE = cython.declare(cython.longlong, 1 << 12)  # payloads of at least this size become pieces of their own, without a copy
 ROOM_FOR_HEAD = cython.declare(cython.longlong, 48)  # a type, three integers and a zero
 ALLOWANCE = cython.declare(
     cython.longlong, 512
-)  # messages, or times 512 bytes, between two turns of who carries them off
-# Bytes of a channel that its receiver may leave unread: what it has acknowledged so far, and this many more. It is as much as
-# a receiver acknowledges at once, so a channel that is read never waits for it.
+)  # messages (each 512 bytes count as another one) that the writer accepts until its output has been sent
+# A receiver may leave the bytes that it has acknowledged so far, plus this many, of a channel unread. It is as much as a
+# receiver acknowledges at once, so a channel that is being read never waits for it.
 UNPROVEN = cython.declare(cython.longlong, 1 << 18)
-# Unacknowledged bytes of a connection from which on each of its channels has at most `CROWDED` of them.
+# If a connection has `CROWD` or more unacknowledged bytes, each of its channels may have at most `CROWDED` of them.
 CROWD = cython.declare(cython.longlong, 1 << 24)
 CROWDED = cython.declare(cython.longlong, 1 << 20)
 
@@ -53,7 +54,7 @@ def put_integer(out: bytearray, value: cython.ulonglong) -> cython.void:
 
 
 def integer_frame(tag: cython.int, value: cython.ulonglong) -> bytes:
-    """A frame that holds one integer; or what each Message frame of a channel begins with."""
+    """Return a frame that holds one integer, or the prefix of each Message frame of a channel."""
     out: bytearray = bytearray()
     out.append(tag)
     put_integer(out, value)
@@ -61,7 +62,7 @@ def integer_frame(tag: cython.int, value: cython.ulonglong) -> bytes:
 
 
 def ranges_frame(tag: cython.int, counts: tuple[int, ...]) -> bytes:
-    """A frame that holds run lengths."""
+    """Return a frame that holds run lengths."""
     body: bytearray = bytearray()
     for each in counts:
         put_integer(body, each)
@@ -73,7 +74,7 @@ def ranges_frame(tag: cython.int, counts: tuple[int, ...]) -> bytes:
 
 
 def message_head(prefix: bytes, number: cython.ulonglong, ids: tuple[int, ...], size: cython.ulonglong) -> bytes:
-    """A Message frame up to its payload of ``size`` bytes; ``prefix`` is its type and channel, ``ids`` are attached."""
+    """Return a Message frame up to its payload of ``size`` bytes; ``prefix`` is its type and channel, ``ids`` are attached."""
     out: bytearray = bytearray(prefix)
     body: bytearray
     put_integer(out, number)
@@ -91,9 +92,9 @@ def message_head(prefix: bytes, number: cython.ulonglong, ids: tuple[int, ...], 
 
 @cython.cclass
 class RunReader:
-    """Takes runs of plain messages out of a stream's bytes.
+    """Takes runs of plain messages from a stream's bytes.
 
-    ``position``, ``count`` and ``size`` are those of the last run: where it ended, how many messages it had, and the bytes of
+    ``position``, ``count`` and ``size`` describe the last run: where it ended, the number of its messages, and the bytes of
     their payloads.
     """
 
@@ -147,9 +148,9 @@ class RunReader:
         attachments: cython.longlong,
         ranges: cython.longlong,
     ) -> object:
-        """The frame at ``position`` and where it ends: ``((type, value), position)``.
+        """Return the frame at ``position`` and where it ends: ``((type, value), position)``.
 
-        None if it is not whole, not a usual one, or beyond a limit: whoever asks then finds out which.
+        Returns None if it is incomplete, not a common one, or beyond a limit; the caller then finds out which.
         """
         end: cython.longlong = len(data)
         tag: cython.longlong
@@ -204,9 +205,9 @@ class RunReader:
 
     @cython.ccall
     def whole(self, data: bytes, limit: cython.longlong) -> bytes | None:
-        """The payload, if ``data`` is one plain message of at most ``limit`` bytes and nothing else.
+        """Return the payload, if ``data`` is one plain message of at most ``limit`` bytes and nothing else.
 
-        ``channel`` and ``number`` are the message's.
+        Sets ``channel`` and ``number`` to the message's.
         """
         end: cython.longlong = len(data)
         size: cython.longlong
@@ -231,10 +232,10 @@ class RunReader:
     def gather(
         self, items: list[bytes], start: cython.longlong, count: cython.longlong, limit: cython.longlong
     ) -> list[bytes]:
-        """The payloads of at most ``count`` plain messages from ``items[start]`` on.
+        """Return the payloads of at most ``count`` plain messages from ``items[start]`` on.
 
-        Those that are alone in their items and follow one another in the same channel. ``channel``, ``number`` (of the first),
-        ``count`` and ``size`` are theirs.
+        It takes messages that are alone in their items and follow one another in the same channel. Sets ``channel``, ``number``
+        (of the first message), ``count`` and ``size``.
         """
         out: list = []
         first: cython.longlong = -1
@@ -272,10 +273,10 @@ class RunReader:
         count: cython.longlong,
         limit: cython.longlong,
     ) -> list[bytes]:
-        """The payloads of at most ``count`` plain messages at ``position``.
+        """Return the payloads of at most ``count`` plain messages at ``position``.
 
-        Those that begin with ``prefix`` (type and channel), are numbered from ``number`` on, carry no attachments, have at most
-        ``limit`` bytes and are all there.
+        It takes messages that begin with ``prefix`` (type and channel), are numbered from ``number`` on, carry no attachments,
+        have at most ``limit`` bytes and are complete.
         """
         out: list = []
         end: cython.longlong = len(data)
@@ -312,11 +313,10 @@ class RunReader:
 
 @cython.cclass
 class MessageWriter:
-    """What the ordered messages of a connection are encoded into until the transport takes them.
+    """Encodes the ordered messages of a connection, and holds them until the transport takes them.
 
-    It holds the bytes of one stream at a time. ``wake`` is called when the first message is put into it; ``allowance`` is
-    how many more it takes before the caller must have sent what is there (`renew`). ``unacknowledged`` counts the bytes of all
-    ledgers.
+    It holds the bytes of one stream at a time. It calls ``wake`` before the first message; ``allowance`` is how many more
+    messages it accepts until the caller has sent its output (`renew`). ``unacknowledged`` counts the bytes of all ledgers.
     """
 
     wake: public[Callable[[], None] | None]
@@ -372,7 +372,7 @@ class MessageWriter:
         skip: cython.longlong = len(prefix)
         self.stream_id = stream_id
         if not self.buffer:
-            # Only a connection that sends such messages pays for it.
+            # Allocate it here, so that only connections that send such messages pay for it.
             self.buffer = bytearray(BUFFER)
         if self.used + skip + ROOM_FOR_HEAD + (size if size < LARGE else 0) > BUFFER:
             self.seal()
@@ -396,7 +396,7 @@ class MessageWriter:
             self.used += size
 
     def take(self) -> tuple[int, list[bytes]]:
-        """The stream and its bytes, in pieces; it is empty afterwards."""
+        """Remove and return the stream's id and its bytes, in pieces."""
         self.seal()
         pieces = self.pieces
         self.pieces = []
@@ -405,7 +405,7 @@ class MessageWriter:
         return stream_id, pieces
 
     def take_alone(self) -> tuple[list[bytes], list[bytes]]:
-        """The messages that go out alone: on a stream each, and in a datagram each."""
+        """Remove and return the messages that go out alone: those on a stream each, and those in a datagram each."""
         singles = self.singles
         datagrams = self.datagrams
         self.singles = []
@@ -414,33 +414,33 @@ class MessageWriter:
 
     @property
     def has_alone(self) -> bool:
-        """`take_alone` has something."""
+        """Whether `take_alone` would return anything."""
         return bool(self.singles or self.datagrams)
 
     @property
     def has_output(self) -> bool:
-        """There is something to take."""
+        """Whether there is anything to take."""
         return bool(self.stream_id >= 0 or self.singles or self.datagrams)
 
     @property
     def waiting_singles(self) -> int:
-        """Messages that wait for a stream each."""
+        """The number of messages that each wait for a stream."""
         return len(self.singles)
 
     def renew(self) -> None:
-        """What was here is on its way: as many messages again."""
+        """Restore the allowance after the output was sent."""
         self.allowance = ALLOWANCE
 
 
 @cython.cclass
 class Ledger:
-    """One sender's reliable messages that are not acknowledged, and the short way for those that are plain.
+    """One sender's unacknowledged reliable messages, and the fast path for plain ones.
 
-    ``first`` is the lowest number not acknowledged, ``next`` the next to be given, ``count`` and ``size`` how many are
-    outstanding and their bytes. ``prefix`` is what each Message frame begins with, ``largest`` the largest payload.
+    ``first`` is the lowest unacknowledged number, ``next`` the next to assign, ``count`` and ``size`` the number of messages in
+    flight and their bytes. ``prefix`` is the beginning of each Message frame, ``largest`` the maximum payload size.
 
-    Aqueduct has no credit on the wire, and a receiver that is not read must buffer what was sent. So ``max_bytes``, the
-    application's limit, is reached only by channels that are read: see `byte_limit`.
+    Aqueduct has no credit on the wire, and a receiver whose application does not read must buffer what was sent. So only
+    channels that are being read reach ``max_bytes``, the application's limit: see `byte_limit`.
     """
 
     first: readonly[cython.longlong]
@@ -482,25 +482,25 @@ class Ledger:
         self.entries = {}
 
     def open(self, stream_id: cython.longlong) -> None:
-        """Nothing stands in the way of plain messages on that stream: `put` takes them."""
+        """Allow `put` to send plain messages on that stream."""
         self.stream_id = stream_id
         self.is_open = True
 
     def close(self) -> None:
-        """Something does: `put` takes none until the next `open`."""
+        """Stop `put` from sending messages until the next `open`."""
         self.is_open = False
 
     @property
     def is_spent(self) -> bool:
-        """The connection's allowance of messages is used up until its output is carried off."""
+        """Whether the connection's allowance of messages is used up until its output has been sent."""
         return self.writer.allowance <= 0
 
     @cython.ccall
     def byte_limit(self) -> cython.longlong:
-        """How many bytes may be outstanding now.
+        """Return how many bytes may be in flight now.
 
-        Those that the receiver has acknowledged before and `UNPROVEN` more, at most ``max_bytes``; and at most `CROWDED` while
-        the connection has `CROWD` of them.
+        That is the number of bytes that the receiver has acknowledged so far plus `UNPROVEN`, at most ``max_bytes``; and at most
+        `CROWDED` while the connection has `CROWD` or more bytes in flight.
         """
         limit: cython.longlong = self.proven if self.proven < self.max_bytes else self.max_bytes
         if limit > CROWDED and self.writer.unacknowledged >= CROWD:
@@ -522,7 +522,7 @@ class Ledger:
 
     @cython.ccall
     def put(self, message: object) -> cython.bint:
-        """Send one plain message; False where ``mainstem.aqueduct`` has to decide, which may still take it."""
+        """Send one plain message; return False if ``mainstem.aqueduct`` must decide, which may still accept it."""
         writer: MessageWriter = self.writer
         size: cython.longlong
         if not self.is_open or type(message) is not bytes:
@@ -543,7 +543,7 @@ class Ledger:
         return True
 
     def add(self, size: cython.longlong, entry: Any) -> int:
-        """Note a message that was sent the careful way, and what hangs on it (or None); returns its number."""
+        """Record a message sent on the slow path, with its attached entry (or None); return its number."""
         number = self.next
         if entry is not None:
             self.entries[number] = entry
@@ -551,9 +551,9 @@ class Ledger:
         return number
 
     def acknowledge(self, start: cython.longlong, stop: cython.longlong) -> list[Any]:
-        """Numbers ``start`` to ``stop`` were acknowledged; returns what hung on them.
+        """Handle the acknowledgment of numbers from ``start`` up to ``stop``; return their attached entries.
 
-        Raises ValueError with the number where one was acknowledged before, IndexError where they were never sent.
+        Raises ValueError with the number if one was acknowledged before, IndexError if a number is out of range.
         """
         index: cython.longlong = start - self.first
         end: cython.longlong = stop - self.first
@@ -579,7 +579,7 @@ class Ledger:
         return out
 
     def settle(self) -> None:
-        """Move ``first`` on, after acknowledgments."""
+        """Advance ``first`` past acknowledged messages."""
         sizes: list = self.sizes
         index: cython.longlong = 0
         end: cython.longlong = len(sizes)
@@ -590,7 +590,7 @@ class Ledger:
             self.first += index
 
     def clear(self) -> list[Any]:
-        """Forget what is outstanding; returns what hung on it, in the order of the numbers."""
+        """Forget all messages in flight; return their attached entries in the order of the numbers."""
         entries = [self.entries[number] for number in sorted(self.entries)]
         self.entries = {}
         self.sizes = []
@@ -604,10 +604,10 @@ class Ledger:
 
 @cython.cclass
 class QuickSender:
-    """The short way for the plain messages of one sender that do not travel in order: nothing attached, no tag.
+    """The fast path for one sender's plain messages that are not sent in order: no attachments, no tag.
 
-    It takes messages while ``sender.state`` is ``open_state`` and ``sender.pending`` is empty, of unreliable ones at most
-    ``bound`` that nothing is known of. ``core.declare_list`` has the senders whose unreliable messages are to be declared.
+    It accepts messages while ``sender.state`` is ``open_state`` and ``sender.pending`` is empty, and at most ``bound`` unreliable
+    messages of unknown fate. ``core.declare_list`` has the senders whose unreliable messages must be declared.
     """
 
     ledger: Ledger
@@ -673,12 +673,12 @@ class QuickSender:
 
     @property
     def is_spent(self) -> bool:
-        """The connection's allowance of messages is used up until its output is carried off."""
+        """Whether the connection's allowance of messages is used up until its output has been sent."""
         return self.writer.allowance <= 0
 
     @cython.ccall
     def put(self, message: object) -> cython.bint:
-        """Send one plain message; False where ``mainstem.aqueduct`` has to decide, which may still take it."""
+        """Send one plain message; return False if ``mainstem.aqueduct`` must decide, which may still accept it."""
         writer: MessageWriter = self.writer
         if type(message) is not bytes or writer.allowance <= 0:
             return False

@@ -1,4 +1,4 @@
-# The system calls of udp.py, and what they need; sockets have no uncompiled form.
+# The system calls of udp.py, and their types and constants; sockets have no uncompiled form.
 from libc.stdint cimport int64_t, uint8_t, uint16_t
 
 cdef extern from *:

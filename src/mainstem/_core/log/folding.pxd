@@ -1,4 +1,4 @@
-# CRCs by carry-less multiplication: sixteen bytes that have the same CRC as a long run, where the processor can do that.
+# CRCs by carry-less multiplication, if the processor supports it: reduces a long run to sixteen bytes that have the same CRC.
 #
 # Four registers of 128 bits walk the run side by side. Each step multiplies a register by the power of x that moves it over the
 # next 64 bytes, modulo the polynomial, and adds those bytes. `powers` has x^(512+32), x^(512-32), x^(128+32) and x^(128-32), each

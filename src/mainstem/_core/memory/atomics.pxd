@@ -1,20 +1,20 @@
-# The primitives under everything compiled: memory seen as a base pointer and a byte offset.
+# The primitives under all compiled code: memory as a base pointer and a byte offset.
 #
-# The name of each gives its ordering:
+# Each name gives the memory ordering:
 #   ld32 ld64        load-acquire          st32 st64        store-release
 #   get8 .. get64    plain load            put8 .. put64    plain store
-#   mark32 mark64    a store in no order (relaxed), but whole, as another thread may load the word meanwhile
-#   cas32 cas64      compare-and-set (acquire-release), true when it was set
-#   fadd64           fetch-and-add (acquire-release), the old value
+#   mark32 mark64    a relaxed store: without ordering, but atomic, since another thread may load the word meanwhile
+#   cas32 cas64      compare-and-set (acquire-release); returns whether it was set
+#   fadd64           fetch-and-add (acquire-release); returns the old value
 #   fence_release / fence_acquire          standalone fences
 #   zero_past_caches                       zero_out for memory that is not used again soon
-#   touch                                  a load whose value is not used: it maps the page
-#   populate                               maps whole pages for writing; false where the kernel cannot
-#   allocate_pages                             the same; 0, or the number of the error where there is no block for a page
-#   prefetch prefetch_write                a hint that the line is needed soon; any address will do
-# The plain forms go through memcpy, so they may be unaligned (the receiver id of a status message is).
-#   wrap_i32 align_frame     arithmetic with the same result compiled or not
-#   shift_left difference    of any numbers, where C leaves a negative shift and an overflow undefined
+#   touch                                  a load whose value is not used, to map the page
+#   populate                               maps whole pages for writing; false if the kernel cannot
+#   allocate_pages                         the same; returns 0, or errno if there is no block for a page
+#   prefetch prefetch_write                a hint that the line is needed soon; any address is allowed
+# The plain forms use memcpy, so they may be unaligned (the receiver id of a status message is).
+#   wrap_i32 align_frame     arithmetic with the same result in compiled and uncompiled code
+#   shift_left difference    defined for all numbers, although C leaves a negative shift and an overflow undefined
 # plain.py has the same names for code that runs uncompiled.
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 

@@ -1,8 +1,8 @@
 """The broadcast buffer: responses and errors from the driver to every client (docs/protocols/aeron.md, 4).
 
-Theory of operation. One transmitter writes records into a ring, over the oldest ones, and waits for no receiver: it
-does not even know them. A receiver therefore copies a record first and checks afterwards whether the transmitter had
-begun to overwrite it. It is a sequence lock whose sequence is a position in the stream.
+Theory of operation. One transmitter writes records into a ring, over the oldest ones. It waits for no receiver, and does not
+even know them. A receiver therefore copies a record first and checks afterwards whether the transmitter had begun to
+overwrite it. It is a sequence lock whose sequence is a position in the stream.
 
 The memory is a data region, whose length is a power of two, and a trailer of 128 bytes with three positions (bytes
 since the buffer was created, masked for an offset): ``tail intent``, how far the transmitter is about to write;
@@ -10,23 +10,23 @@ since the buffer was created, masked for an offset): ``tail intent``, how far th
 all times, and the three only rise.
 
 Who writes what: the transmitter, one thread of the driver, writes all of the memory. Receivers write nothing; each
-keeps its cursor in its own memory. So no receiver can hold up another one, or the driver, and any number may come and
+keeps its cursor in its own memory. So no receiver can block another one, or the driver, and any number of them may come and
 go unannounced.
 
-What may be reordered:
+Memory ordering:
 
-- The transmitter stores the intent, then a release fence, then the record with plain stores, then ``latest`` and
-  ``tail``, both with release. Nothing of a record is visible before the intent that covers it, and nothing is missing
-  once the tail covers it.
-- A receiver loads the tail with acquire, copies the record with plain loads, then an acquire fence, then loads the
-  intent. While ``cursor + capacity > intent``, no byte of the copy had been overwritten. A copy that fails the check is
-  discarded: its length may be of one record and its type of another, so the length is bounded before the copy and
-  trusted only after the check.
+- The transmitter stores the intent, then executes a release fence, then stores the record with plain stores, then
+  ``latest`` and ``tail``, both with release. No byte of a record is visible before the intent that covers it, and all of them
+  are visible once the tail covers it.
+- A receiver loads the tail with acquire, copies the record with plain loads, executes an acquire fence, then loads the
+  intent. If ``cursor + capacity > intent``, no byte of the copy was overwritten before. The receiver discards a copy that
+  fails this check: its length may come from one record and its type from another, so the length is bounded before the copy
+  and trusted only after the check.
 
-A record never crosses the end of the region; a padding record fills what is left, and the next one starts at offset 0.
+A record never crosses the end of the region; a padding record fills the rest, and the next record starts at offset 0.
 
-A receiver that is overrun, before it reads the record or during the copy, returns OVERRUN. Responses are lost then, and a
-client must take that as fatal: it cannot know whether one of them was for it.
+If the transmitter overruns a receiver, before it reads the record or during the copy, ``receive`` returns OVERRUN. Responses
+are then lost, and a client must treat that as fatal: it cannot know whether one of them was for it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ OVERRUN = -1
 
 @cython.exceptval(-1)
 def capacity_of(buffer: AtomicBuffer) -> cython.longlong:
-    """The bytes before the trailer; a power of two."""
+    """Return the number of bytes before the trailer, a power of two."""
     capacity: cython.longlong = buffer.capacity - BROADCAST_TRAILER_LENGTH
     if capacity < 8 * RECORD_HEADER_LENGTH or capacity & (capacity - 1):
         raise ValueError(f"broadcast capacity {capacity} is not a power of two of at least 64 bytes")
@@ -60,9 +60,9 @@ def capacity_of(buffer: AtomicBuffer) -> cython.longlong:
 
 @cython.cclass
 class BroadcastTransmitter:
-    """The single sender of the to-clients buffer (docs/protocols/aeron.md, 4); it waits for no receiver.
+    """The only sender of the to-clients buffer (docs/protocols/aeron.md, 4); it waits for no receiver.
 
-    The capacity is the buffer's length less 128 bytes and must be a power of two; payloads are at most an eighth of it.
+    The capacity is the buffer's length minus 128 bytes and must be a power of two; payloads are at most an eighth of it.
     """
 
     buffer: readonly[AtomicBuffer]
@@ -92,7 +92,7 @@ class BroadcastTransmitter:
         position: cython.longlong = get64(base, capacity + BROADCAST_TAIL_OFFSET)
         index: cython.longlong = position & (capacity - 1)
         to_end: cython.longlong = capacity - index
-        # The intent goes first: a receiver that still reads what is about to be overwritten sees that it was overrun.
+        # Store the intent first: a receiver that is still reading the bytes to overwrite then sees that it was overrun.
         if required > to_end:
             st64(base, capacity + BROADCAST_TAIL_INTENT_OFFSET, position + to_end + required)
             fence_release()
@@ -112,7 +112,7 @@ class BroadcastTransmitter:
 
 @cython.cclass
 class BroadcastReceiver:
-    """One receiver among many; it starts at the latest record that was there when it attached."""
+    """One of many receivers; it starts at the record that was the latest when it attached."""
 
     buffer: readonly[AtomicBuffer]
     base: cython.p_uchar
@@ -129,19 +129,19 @@ class BroadcastReceiver:
         self.record_offset = self.cursor & (self.capacity - 1)
 
     def validate(self) -> cython.bint:
-        """Whether the transmitter has not touched the record at the cursor so far."""
+        """Whether the transmitter has not yet begun to overwrite the record at the cursor."""
         fence_acquire()
         return self.cursor + self.capacity > ld64(self.base, self.capacity + BROADCAST_TAIL_INTENT_OFFSET)
 
     def receive_next(self) -> cython.bint:
-        """Move to the next record; false if there is none."""
+        """Move to the next record; return False if there is none."""
         base = self.base
         capacity: cython.longlong = self.capacity
         mask: cython.longlong = capacity - 1
         if ld64(base, capacity + BROADCAST_TAIL_OFFSET) <= self.next_record:
             return False
         self.cursor = self.next_record
-        # The next record is gone: the cursor stays there, so that ``receive`` finds the overrun.
+        # The next record was overwritten: leave the cursor there, so that ``receive`` detects the overrun.
         if not self.validate():
             return True
         offset: cython.longlong = self.cursor & mask
@@ -149,11 +149,12 @@ class BroadcastReceiver:
         self.next_record = self.cursor + ((length + RECORD_ALIGNMENT - 1) & ~(RECORD_ALIGNMENT - 1))
         self.record_offset = offset
         if get32(base, offset + RECORD_TYPE_OFFSET) == RECORD_TYPE_PADDING:
-            # What was overwritten meanwhile may read as padding of any length, and a cursor moved by that would pass every later
-            # check. The cursor stays instead, so that ``receive`` finds the overrun.
+            # If the record was overwritten meanwhile, these bytes may look like padding of any length. Following such a length
+            # could move the cursor so far ahead that every later check would pass. So leave the cursor there, and let ``receive``
+            # detect the overrun.
             if not self.validate():
                 return True
-            # One tail store covers padding and record, so the record behind the padding is there too.
+            # One store of the tail covers both padding and record, so the record behind the padding is complete too.
             self.cursor = self.next_record
             offset = 0
             length = get32(base, 0)
@@ -162,11 +163,11 @@ class BroadcastReceiver:
         return True
 
     def receive(self, handler: Callable[[int, bytes], object], limit: cython.int = 1) -> int:
-        """Hand up to ``limit`` records to ``handler(type_id, payload)`` and return how many.
+        """Pass up to ``limit`` records to ``handler(type_id, payload)`` and return how many.
 
-        OVERRUN (-1) means that the transmitter was a whole buffer ahead, before a record was read or while it was: responses are
-        lost, and a client must treat that as fatal. The receiver itself could continue with the latest record. If the handler
-        raises, its record counts as received.
+        OVERRUN (-1) means that the transmitter was a whole buffer ahead before or while a record was read: responses are lost,
+        and a client must treat that as fatal. The receiver itself can continue with the latest record. If the handler raises,
+        its record counts as received.
         """
         if self.buffer.capacity == 0:
             raise IndexError("the memory of this broadcast buffer has been closed")
@@ -181,7 +182,7 @@ class BroadcastReceiver:
                 payload = self.buffer.get_bytes(
                     self.record_offset + RECORD_HEADER_LENGTH, length - RECORD_HEADER_LENGTH
                 )
-            # Copied first, trusted afterwards: the transmitter may have overwritten it meanwhile.
+            # Trust the copy only after checking: the transmitter may have overwritten the record meanwhile.
             if payload is None or not self.validate():
                 self.cursor = self.next_record = ld64(self.base, self.capacity + BROADCAST_LATEST_OFFSET)
                 return OVERRUN

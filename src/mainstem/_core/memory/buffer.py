@@ -1,4 +1,4 @@
-"""AtomicBuffer: bounds-checked typed access, with named orderings, to a mapped file, a bytearray or a view."""
+"""AtomicBuffer: bounds-checked typed access, with named memory orderings, to a mapped file, a bytearray or a view."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ else:
 from mmap import mmap
 
 
-# No cycle leads through it, and the collector, were it to clear one, would drop the view before the buffer exported from it.
+# It is in no reference cycle; if the collector cleared one, it would drop the view before the buffer exported from it.
 @cython.no_gc
 @cython.cclass
 class AtomicBuffer:
-    """Bounds-checked typed access, with named orderings, to a mapped file, a bytearray or a view.
+    """Bounds-checked typed access, with named memory orderings, to a mapped file, a bytearray or a view.
 
     Little-endian, like everything that Aeron shares. ``_acquire`` and ``_release`` name the ordering; the others are plain. Every
     access outside the region raises IndexError.
@@ -95,7 +95,7 @@ class AtomicBuffer:
 
     @cython.exceptval(-1)
     def check_alignment(self) -> cython.int:
-        """Assert that words which threads share are aligned: only then are their loads and stores single ones."""
+        """Assert that words shared between threads are aligned: only then are their loads and stores atomic."""
         if cython.compiled:
             assert cython.cast(cython.size_t, self.base) % 8 == 0, "shared memory that is not aligned to 8 bytes"
         return 0

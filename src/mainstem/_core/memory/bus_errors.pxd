@@ -1,4 +1,4 @@
-# What bus_guard.py does in C: a table of guarded mappings, and the handler of SIGBUS that reads it.
+# The C part of bus_guard.py: a table of guarded mappings, and the SIGBUS handler that reads it.
 from libc.stddef cimport size_t
 
 cdef extern from *:

@@ -1,23 +1,24 @@
-"""Reading a mapped file that another process may cut short: zeros and a flag, where the kernel would end this process.
+"""Reading a mapped file that another process may truncate: returns zeros and sets a flag instead of killing this process.
 
-Theory of operation. A page of a mapping that lies beyond the end of its file has no memory: an access to it is a bus error
-(SIGBUS), whose default is the end of the process. Whoever may write a file may cut it short at any moment, also while it is
-read, so no check before the access helps; and reading by copies instead costs the speed for which files are mapped.
+Theory of operation. A page of a mapping beyond the end of its file has no memory: an access to it is a bus error (SIGBUS),
+which by default kills the process. Anybody who can write a file can truncate it at any moment, even while it is read, so no
+check before the access helps; and reading copies instead would lose the speed for which files are mapped.
 
-A ``BusGuard`` enters a mapping's range of addresses in a table. The handler of SIGBUS, set with the first guard, looks up the
-address of the access in it. Within a guarded range it maps zeros from that page to the end of the range, sets the range's
-flag, and returns: the access is repeated and reads zero, in whatever thread or compiled loop it was. Zeros are what a walk
-makes an end of, or a named error. Who reads asks ``was_cut`` afterwards, before it believes anything that it has read.
+A ``BusGuard`` enters a mapping's address range in a table. The SIGBUS handler, installed with the first guard, looks up the
+address of the access in the table. If it is inside a guarded range, the handler maps zeros from that page to the end of the
+range, sets the range's flag, and returns: the access is repeated and reads zero, in whatever thread or compiled loop it was.
+A walk over zeros finds an end of the data, or raises a named error. The reader must ask ``was_cut`` afterwards, before it
+trusts anything that it has read.
 
 Invariants:
 
-- A range is in the table only while it is mapped: the guard of a mapping closes before the address can be another one's.
+- A range is in the table only while it is mapped: the guard of a mapping closes before another mapping can get the address.
 - The handler takes no lock and allocates nothing: it reads a table to which blocks are only added, and calls mmap, which is
   one system call. It may run in any thread at any instruction, and any number of threads may run it at once.
-- An access elsewhere goes to the handler that was there before, such as faulthandler's, or ends the process as it would have.
-- A store to a guarded range that was cut is lost, so what is written must not be guarded without asking ``was_cut``.
+- An access elsewhere goes to the previously installed handler, such as faulthandler's, or kills the process as before.
+- A store to a truncated part of a guarded range is lost, so code that writes to a guarded range must ask ``was_cut``.
 
-A handler that the program sets later takes the place of this one, and what is cut then ends the process as before.
+If the program installs another handler later, it replaces this one, and truncation then kills the process as before.
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ class BusGuard:
 
     @property
     def was_cut(self) -> bool:
-        """Whether pages were read that the file no longer had."""
+        """Whether a page was accessed that the file no longer had."""
         if cython.compiled and self.place != cython.NULL:
             self.cut = ms_was_cut(self.place)
         return self.cut
 
     def close(self) -> None:
-        """Guards the range no longer. May be called twice."""
+        """Stop guarding the range. May be called twice."""
         if cython.compiled and self.place != cython.NULL:
             self.cut = ms_was_cut(self.place)
             ms_unguard(self.place)

@@ -1,4 +1,4 @@
-# Unsigned numbers in files and packets: be16 be32 most significant byte first, le32 last. plain.py has the same names.
+# Unsigned numbers in files and packets: be16 and be32 are big-endian, le32 is little-endian. plain.py has the same names.
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 cdef extern from *:

@@ -1,31 +1,29 @@
 """Counters that the driver allocates and any process reads (docs/protocols/aeron.md, 5).
 
-Theory of operation. Two arrays in the CnC file are indexed by the counter id: the values file, 128 bytes a counter, and
-the metadata file, 512 bytes a counter. A value record holds the 64-bit value and three ids (registration, owner,
-reference); a metadata record holds the state, the type, the time from which a freed id may be used again, a key and a
-label.
+Theory of operation. Two arrays in the CnC file are indexed by the counter id: the values, 128 bytes per counter, and the
+metadata, 512 bytes per counter. A value record holds the 64-bit value and three ids (registration, owner, reference); a
+metadata record holds the state, the type, the time from which a freed id may be reused, a key and a label.
 
 Who writes what:
 
 - The conductor, one thread of the driver, allocates and frees: it writes all of the metadata, and the ids of the value
   record.
 - The value has one owner, given by the type: the sender moves a sender position, a subscriber its own position, and
-  so on. ``set``, ``set_release``, ``add_release`` and ``propose_max_release`` are for that owner alone: they load, then
-  store. ``add`` and ``compare_and_set`` are atomic, for counters that several threads count in, as most system counters
-  are.
+  so on. Only that owner may call ``set``, ``set_release``, ``add_release`` and ``propose_max_release``: they load, then
+  store. ``add`` and ``compare_and_set`` are atomic, for counters that several threads write, as with most system counters.
 - All other threads and processes read, at any time, without a lock.
 
-The state goes from UNUSED to ALLOCATED, to RECLAIMED, to ALLOCATED again; never back to UNUSED. Ids are given out in
+The state goes from UNUSED to ALLOCATED, to RECLAIMED, to ALLOCATED again; never back to UNUSED. Ids are assigned in
 order, so the first UNUSED one ends every search.
 
-What may be reordered: ``allocate`` writes ids, value, type, key and label and then stores ALLOCATED with release;
-readers load the state with acquire before anything else, and so see a counter whole or not at all. In a label the bytes
-come first and the length follows with release: a label that grows is read as the old one or the new one. ``free``
-stores RECLAIMED last; a reader that checked before may read the value of a counter that is gone. That is why a freed id
-rests for ``reuse_delay_ms``: such a reader sees an old value, and not another counter's. A reader that keeps an id for
-longer compares the registration id as well.
+Memory ordering: ``allocate`` writes ids, value, type, key and label and then stores ALLOCATED with release; readers load
+the state with acquire before anything else, so they see a counter whole or not at all. In a label the bytes come first and
+the length follows with release, so a reader of a growing label sees the old one or the new one. ``free`` stores RECLAIMED
+last; a reader that checked before may read the value of a counter that is gone. That is why a freed id is not reused for
+``reuse_delay_ms``: such a reader sees an old value, and not another counter's. A reader that keeps an id for longer also
+compares the registration id.
 
-A position is such a counter. Its owner stores it with release after it is done with the bytes before it; a thread that
+A position is such a counter. Its owner stores it with release when it is done with the bytes before it; a thread that
 loads it with acquire may then overwrite, clean or send them.
 """
 
@@ -55,8 +53,8 @@ NEVER_MS = 0x7FFFFFFFFFFFFFFF
 class CounterCell:
     """One counter's 64-bit value in shared memory; positions are such cells.
 
-    Each access names its ordering: ``get``/``set`` are plain, ``_acquire``/``_release`` ordered. ``add`` is atomic;
-    ``add_release`` and ``propose_max_release`` are for a cell with one writer. Any use after the buffer was closed
+    Each method's name gives the memory ordering: ``get``/``set`` are plain, ``_acquire``/``_release`` ordered. ``add`` is
+    atomic; ``add_release`` and ``propose_max_release`` are for a cell with one writer. Any use after the buffer was closed
     raises IndexError.
     """
 
@@ -101,7 +99,7 @@ class CounterCell:
         return fadd64(self.base, self.offset, delta)
 
     def add_release(self, delta: cython.longlong) -> None:
-        """Add, for a cell with one writer."""
+        """Add to the value of a cell with one writer."""
         self.check_open()
         st64(self.base, self.offset, get64(self.base, self.offset) + delta)
 
@@ -110,7 +108,7 @@ class CounterCell:
         return bool(cas64(self.base, self.offset, expected, value))
 
     def propose_max_release(self, value: cython.longlong) -> bool:
-        """Raise the value to ``value``; false if it was not below. For a cell with one writer."""
+        """Raise the value to ``value``; return False if it was not below. For a cell with one writer."""
         self.check_open()
         if get64(self.base, self.offset) >= value:
             return False
@@ -120,9 +118,9 @@ class CounterCell:
 
 @cython.cclass
 class CountersReader:
-    """The counters that a driver allocated, read from any process. Iterating gives the allocated ids.
+    """The counters that a driver allocated, readable from any process. Iterating yields the allocated ids.
 
-    ``capacity`` is how many counters there may be. An id outside it raises IndexError.
+    ``capacity`` is the maximum number of counters. An id outside it raises IndexError.
     """
 
     metadata: readonly[AtomicBuffer]
@@ -161,7 +159,7 @@ class CountersReader:
             if state == COUNTER_ALLOCATED:
                 return cython.cast(cython.int, counter_id)
             if state == COUNTER_UNUSED:
-                break  # ids are given out in order: none behind this one was ever used
+                break  # ids are assigned in order, so no later id was ever used
             counter_id += 1
         return -1
 
@@ -176,7 +174,7 @@ class CountersReader:
             counter_id += 1
 
     def state(self, counter_id: cython.longlong) -> int:
-        """0 never used, 1 allocated, -1 freed."""
+        """Return 0 for never used, 1 for allocated, -1 for freed."""
         self.check_id(counter_id)
         return ld32(self.meta_base, counter_id * COUNTER_METADATA_LENGTH)
 
@@ -185,7 +183,7 @@ class CountersReader:
         return get32(self.meta_base, counter_id * COUNTER_METADATA_LENGTH + COUNTER_TYPE_ID_OFFSET)
 
     def free_for_reuse_ms(self, counter_id: cython.longlong) -> int:
-        """Epoch milliseconds from which a freed counter may be used again; NEVER_MS while it is in use."""
+        """Return the epoch milliseconds from which a freed counter may be reused; NEVER_MS while it is in use."""
         self.check_id(counter_id)
         return ld64(self.meta_base, counter_id * COUNTER_METADATA_LENGTH + COUNTER_FREE_FOR_REUSE_OFFSET)
 
@@ -206,18 +204,18 @@ class CountersReader:
         return self.label_bytes(counter_id).decode("utf-8", "replace")
 
     def set_label(self, counter_id: cython.longlong, label: str | bytes) -> None:
-        """Replace the label, cut to 380 bytes. For the counter's owner."""
+        """Replace the label, truncated to 380 bytes. For the counter's owner."""
         data = label if isinstance(label, bytes) else label.encode("utf-8", "replace")
         data = data[:COUNTER_LABEL_MAX_LENGTH]
         self.check_id(counter_id)
         at: cython.longlong = counter_id * COUNTER_METADATA_LENGTH
         self.metadata.put_bytes(at + COUNTER_LABEL_OFFSET, data)
-        # The length goes last: a reader copies no byte that is not written.
+        # Store the length last, so that a reader copies no unwritten byte.
         st32(self.meta_base, at + COUNTER_LABEL_LENGTH_OFFSET, len(data))
 
     def append_to_label(self, counter_id: cython.longlong, text: str) -> None:
         """Extend the label, up to 380 bytes. For the counter's owner."""
-        # The old bytes stay as they are, so a reader sees the old label or the longer one.
+        # The old bytes do not change, so a reader sees the old label or the longer one.
         self.set_label(counter_id, self.label_bytes(counter_id) + text.encode("utf-8", "replace"))
 
     def value(self, counter_id: cython.longlong) -> int:
@@ -257,9 +255,9 @@ class CountersReader:
 
 @cython.cclass
 class CountersManager(CountersReader):
-    """Allocates, frees and reuses counters; one thread of one process (the driver's conductor).
+    """Allocates, frees and reuses counters; for one thread of one process (the driver's conductor).
 
-    A freed id rests for ``reuse_delay_ms``, so that clients which still read it do not read another counter.
+    A freed id is not reused for ``reuse_delay_ms``, so that clients that still read it do not read another counter.
     """
 
     reuse_delay_ms: readonly[cython.longlong]
@@ -300,10 +298,10 @@ class CountersManager(CountersReader):
         reference_id: cython.longlong = 0,
         value: cython.longlong = 0,
     ) -> int:
-        """Return the id of a new counter. The key is at most 112 bytes (ValueError), the label is cut to 380.
+        """Return the id of a new counter. The key has at most 112 bytes (ValueError); the label is truncated to 380.
 
-        ``now_ms`` is epoch time and decides which freed ids may be used again; owner -1 is the driver. Raises BufferError if all
-        are in use.
+        ``now_ms`` is epoch time and decides which freed ids can be reused; owner -1 is the driver. Raises BufferError if all
+        ids are in use.
         """
         self.check_id(0)
         if len(key) > COUNTER_KEY_MAX_LENGTH:
@@ -311,7 +309,7 @@ class CountersManager(CountersReader):
         counter_id: cython.longlong = self.take_id(now_ms)
         at: cython.longlong = counter_id * COUNTER_METADATA_LENGTH
         cell: cython.longlong = counter_id * COUNTER_VALUE_LENGTH
-        # All that a reader may ask for is there before the state says ALLOCATED, whose store is the last and releases the rest.
+        # Write everything a reader may ask for before the state: storing ALLOCATED comes last, and releases the rest.
         put64(self.value_base, cell + COUNTER_REGISTRATION_ID_OFFSET, registration_id)
         put64(self.value_base, cell + COUNTER_OWNER_ID_OFFSET, owner_id)
         put64(self.value_base, cell + COUNTER_REFERENCE_ID_OFFSET, reference_id)

@@ -1,7 +1,7 @@
 """The primitives of atomics.pxd and waiting.pxd in plain Python, for the modules of this package when they run uncompiled.
 
-One thread, plain memory: two plain-Python processes that claim space on a shared tail lose claims, and
-``struct.pack_into`` zeroes before it writes, which a concurrent reader sees. So uncompiled code serves simulation,
+They work for one thread and private memory only: two plain-Python processes that claim space on a shared tail lose claims,
+and ``struct.pack_into`` zeroes before it writes, which a concurrent reader sees. So uncompiled code serves simulation,
 debugging and line-by-line coverage, and refuses a mapped file (see ``buffer.AtomicBuffer``).
 """
 
@@ -17,7 +17,7 @@ _I64 = Struct("<q")
 
 
 class Memory:
-    """What stands for a base pointer: a writable byte view; offsets index it."""
+    """Replaces a base pointer: a writable byte view; offsets index it."""
 
     __slots__ = ("u8",)
 
@@ -102,28 +102,28 @@ def cas64(b: Memory, o: int, e: int, v: int) -> bool:
 
 
 def fence_release() -> None:
-    """Nothing to order: one thread."""
+    """Do nothing: with one thread there is nothing to order."""
 
 
 def fence_acquire() -> None:
-    """Nothing to order: one thread."""
+    """Do nothing: with one thread there is nothing to order."""
 
 
 def prefetch(b: Memory, o: int) -> None:
-    """No cache to hint to."""
+    """Do nothing: there is no cache to hint to."""
 
 
 def touch(b: Memory, o: int) -> None:
-    """Nothing: memory is there."""
+    """Do nothing: the memory is mapped already."""
 
 
 def allocate_pages(b: Memory, o: int, n: int) -> int:  # noqa: ARG001 - as declared
-    """0: memory is there."""
+    """Return 0: the memory is mapped already."""
     return 0
 
 
 def prefetch_write(b: Memory, o: int) -> None:
-    """No cache to hint to."""
+    """Do nothing: there is no cache to hint to."""
 
 
 def copy_bytes(d: Memory, o: int, s: Memory, so: int, n: int) -> None:
@@ -143,11 +143,11 @@ def steady_ns() -> int:
 
 
 def pause_core() -> None:
-    """One thread: there is nothing to wait for."""
+    """Do nothing: with one thread there is nothing to wait for."""
 
 
 def yield_core() -> None:
-    """One thread: there is nothing to wait for."""
+    """Do nothing: with one thread there is nothing to wait for."""
 
 
 def open_arrivals() -> int:
@@ -155,11 +155,11 @@ def open_arrivals() -> int:
 
 
 def add_arrivals(arrivals: int, fd: int) -> None:
-    """There is no set, and nothing sleeps."""
+    """Do nothing: there is no set, and nothing sleeps."""
 
 
 def nap_or_arrival(arrivals: int, ns: int) -> bool:
-    """Returns at once, for an uncompiled loop serves tests: nothing arrived."""
+    """Return at once, as if nothing arrived, because an uncompiled loop serves tests."""
     return False
 
 

@@ -1,38 +1,38 @@
 """The many-to-one ring buffer: commands from every client to the driver (docs/protocols/aeron.md, 3).
 
 Theory of operation. The memory is a data region, whose length is a power of two, and a trailer of 768 bytes. The
-trailer's words are 64 bits wide and lie on cache lines of their own. Tail and head count bytes since the buffer was
-created: they only rise, and masked with ``capacity - 1`` they are offsets. What lies between head and tail is claimed;
-all the rest of the data is zero.
+trailer's words are 64 bits wide, each on its own cache line. Tail and head count bytes since the buffer was created: they
+only rise, and masked with ``capacity - 1`` they are offsets. The bytes between head and tail are claimed; the rest of the
+data region is zero.
 
 Who writes what:
 
-- tail: any producer, in any process, by compare-and-set. That is the one point where producers contend.
+- tail: any producer, in any process, by compare-and-set. It is the only word that producers contend for.
 - head cache: any producer. It is a copy of the head, so that producers leave the consumer's cache line alone. It may
-  lag; as the head only rises, a stale copy understates the room, and a producer reads the head itself before it gives
-  up.
-- a record (length, type, payload): the producer that claimed it, until its length is positive; from then on the
-  consumer.
+  lag. Since the head only rises, a stale copy understates the free space, and a producer reads the head itself before it
+  gives up.
+- a record (length, type, payload): the producer that claimed it, until its length is positive; after that the consumer.
 - head: the consumer, which is one thread of one process.
 - correlation id: any process, by fetch-and-add. Consumer heartbeat: the consumer.
 
-The length word of a record is its state, and goes round: 0 (free, or claimed this moment), negative (claimed, being
-written), positive (readable), 0 again (consumed and zeroed). A record never crosses the end of the region: where it
-would, its producer claims the bytes up to the end too and fills them with a padding record, which consumers skip.
+The length word of a record is its state, which cycles: 0 (free, or just claimed), negative (claimed, being written),
+positive (readable), 0 again (consumed and zeroed). A record never crosses the end of the region: if it would, its producer
+also claims the bytes up to the end and fills them with a padding record, which consumers skip.
 
-What may be reordered:
+Memory ordering:
 
-- The negative length is stored before anything else of the record (release fence). So a length of 0 means that not a
-  byte of the record was written, which is what ``unblock`` relies on.
+- The negative length is stored before anything else of the record (release fence). So a length of 0 means that no byte of
+  the record has been written, which ``unblock`` relies on.
 - Type and payload are plain stores, in any order. The positive length is stored last, with release; the consumer loads
-  lengths with acquire. What it reads behind a positive length is complete.
-- The consumer zeroes what it read with plain stores and then stores the head with release. A producer loads the head,
-  or its copy, which was stored with release by a producer that had acquired it, before it claims: it finds zeroes.
+  lengths with acquire. The record behind a positive length is complete.
+- The consumer zeroes what it read with plain stores and then stores the head with release. Before it claims, a producer
+  loads the head, or its copy, which another producer stored with release after loading the head with acquire. So it finds
+  zeroes.
 
-A producer that dies between claim and commit would stop every later record. ``unblock`` turns its record into padding:
-by the negative length where that was stored; else the dead claim ends where the next record begins, or at the end of
-the region. The scan for that is repeated backwards, because a living producer may have stored a length behind the scan
-meanwhile.
+A producer that dies between claim and commit would block every later record. ``unblock`` turns its record into padding. If
+the negative length was stored, it says how long the claim is; otherwise the dead claim ends where the next record begins, or
+at the end of the region. The scan for that is repeated backwards, because a living producer may have stored a length behind
+the scan meanwhile.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ UNLIMITED = 0x7FFFFFFF
 class ManyToOneRingBuffer:
     """Records of many producers for one consumer, in memory that several processes map (docs/protocols/aeron.md, 3).
 
-    The capacity is the buffer's length less 768 bytes and must be a power of two. Payloads are at most an eighth of it
+    The capacity is the buffer's length minus 768 bytes and must be a power of two. Payloads are at most an eighth of it
     (``max_message_length``). Wrong arguments raise ValueError; use after the buffer was closed raises IndexError.
     """
 
@@ -103,7 +103,7 @@ class ManyToOneRingBuffer:
     # ---- producers -------------------------------------------------------------------------------------------------
 
     def claim_record(self, length: cython.longlong) -> cython.longlong:
-        """Return the offset of a claimed record whose length still reads zero, or INSUFFICIENT_CAPACITY."""
+        """Return the offset of a claimed record whose length is still zero, or INSUFFICIENT_CAPACITY."""
         base = self.base
         capacity: cython.longlong = self.capacity
         mask: cython.longlong = capacity - 1
@@ -112,19 +112,19 @@ class ManyToOneRingBuffer:
         tail: cython.longlong
         index: cython.longlong
         padding: cython.longlong
-        # Ends: a round is repeated only when another producer advanced the tail, and the ring is finite.
+        # This ends: it repeats only if another producer advanced the tail, and the ring is finite.
         while True:
             tail = ld64(base, capacity + RING_TAIL_OFFSET)
             if required > capacity - (tail - head):
                 head = ld64(base, capacity + RING_HEAD_OFFSET)
                 if required > capacity - (tail - head):
                     return -1
-                # Racing producers may store an older head over a newer one: harmless, it only understates the room.
+                # Racing producers may overwrite a newer head with an older one. That is harmless: it understates the free space.
                 st64(base, capacity + RING_HEAD_CACHE_OFFSET, head)
             padding = 0
             index = tail & mask
             if required > capacity - index:
-                # The record may not cross the end: it goes to the front, which must be free as far as it needs.
+                # The record must not cross the end, so it goes to the front, which must have enough free bytes.
                 if required > (head & mask):
                     head = ld64(base, capacity + RING_HEAD_OFFSET)
                     if required > (head & mask):
@@ -134,7 +134,7 @@ class ManyToOneRingBuffer:
             if cas64(base, capacity + RING_TAIL_OFFSET, tail, tail + required + padding):
                 break
         if padding:
-            # The padding is this producer's own record at the old tail; its states are those of any other.
+            # The padding is this producer's own record at the old tail, with the same states as any other.
             mark32(base, index, cython.cast(cython.int, -padding))
             fence_release()
             put32(base, index + RECORD_TYPE_OFFSET, RECORD_TYPE_PADDING)
@@ -143,7 +143,7 @@ class ManyToOneRingBuffer:
         return index
 
     def try_claim(self, type_id: cython.int, length: cython.longlong) -> int:
-        """Claim a record of ``length`` payload bytes, to be filled through ``buffer`` and then committed or aborted.
+        """Claim a record of ``length`` payload bytes, to fill through ``buffer`` and then commit or abort.
 
         Returns the payload's offset, or INSUFFICIENT_CAPACITY (-1). An open claim blocks every later record.
         """
@@ -153,7 +153,7 @@ class ManyToOneRingBuffer:
         if index < 0:
             return INSUFFICIENT_CAPACITY
         mark32(self.base, index, cython.cast(cython.int, -(length + RECORD_HEADER_LENGTH)))
-        # The negative length must be seen before anything of the record: unblocking relies on it.
+        # The negative length must become visible before the rest of the record: unblocking relies on it.
         fence_release()
         put32(self.base, index + RECORD_TYPE_OFFSET, type_id)
         return index + RECORD_HEADER_LENGTH
@@ -179,7 +179,7 @@ class ManyToOneRingBuffer:
         st32(self.base, index, -get32(self.base, index))
 
     def write(self, type_id: cython.int, payload: Buffer) -> bool:
-        """Write one record; false if the ring is full. ``type_id`` is positive. Any process, any thread."""
+        """Write one record; return False if the ring is full. ``type_id`` is positive. Any process and thread may call it."""
         offset: cython.longlong = self.try_claim(type_id, len(payload))
         if offset < 0:
             return False
@@ -195,10 +195,10 @@ class ManyToOneRingBuffer:
     # ---- the consumer ----------------------------------------------------------------------------------------------
 
     def read(self, handler: Callable[[int, bytes], object], limit: cython.int = UNLIMITED) -> int:
-        """Hand up to ``limit`` records to ``handler(type_id, payload)`` and return how many. The consumer only.
+        """Pass up to ``limit`` records to ``handler(type_id, payload)`` and return how many. Only for the consumer.
 
-        One call ends at the end of the ring. If the handler raises, its record counts as read. A record with an impossible length
-        raises ValueError and is not passed.
+        One call stops at the end of the ring. If the handler raises, its record counts as read. A record with an impossible length
+        raises ValueError and is not passed to the handler.
         """
         self.check_open()
         base = self.base
@@ -217,7 +217,7 @@ class ManyToOneRingBuffer:
                 offset = start + consumed
                 length = ld32(base, offset)
                 if length <= 0:
-                    # Free, or claimed and not committed: what was committed behind it has to wait, records keep their order.
+                    # Free, or claimed and not committed. Records keep their order, so committed ones behind it must wait.
                     break
                 if length < RECORD_HEADER_LENGTH or consumed + length > contiguous:
                     raise ValueError(f"record of {length} bytes at offset {offset} does not fit in the ring buffer")
@@ -228,14 +228,14 @@ class ManyToOneRingBuffer:
                 count += 1
                 handler(type_id, self.buffer.get_bytes(offset + RECORD_HEADER_LENGTH, length - RECORD_HEADER_LENGTH))
         finally:
-            # Also when a handler raised: its record counts as read. Zeroes first, then the head, which gives them to producers.
+            # Do this even if a handler raised: its record counts as read. Zero first, then store the head, which frees the bytes.
             if consumed > 0 and self.buffer.capacity:
                 zero_out(base, start, consumed)
                 st64(base, self.capacity + RING_HEAD_OFFSET, head + consumed)
         return count
 
     def unblock_record(self) -> cython.bint:
-        """Make the dead record at the head readable as padding; false if there is none, or its end is unknown."""
+        """Make the dead record at the head readable as padding; return False if there is none, or its end is unknown."""
         base = self.base
         head: cython.longlong = ld64(base, self.capacity + RING_HEAD_OFFSET)
         tail: cython.longlong = ld64(base, self.capacity + RING_TAIL_OFFSET)
@@ -257,10 +257,10 @@ class ManyToOneRingBuffer:
         scan: cython.longlong = index + RECORD_ALIGNMENT
         while scan < end and ld32(base, scan) == 0:
             scan += RECORD_ALIGNMENT
-        # Nothing behind the claim shows its length, unless the tail passed the end of the ring: no record crosses it.
+        # The claim's end is unknown if no record follows, unless the tail passed the end of the ring, which no record crosses.
         if scan >= end and not wrapped:
             return False
-        # The scan and a living producer may have crossed: only where all is zero still, nothing of the claim was written.
+        # A living producer may have written behind the scan. Only if all bytes are still zero was nothing of the claim written.
         back: cython.longlong = scan - RECORD_ALIGNMENT
         while back >= index:
             if ld32(base, back) != 0:
@@ -271,17 +271,17 @@ class ManyToOneRingBuffer:
         return True
 
     def unblock(self) -> bool:
-        """Turn the record of a dead producer at the head into padding; true if there was one. The consumer only.
+        """Turn the record of a dead producer at the head into padding; return whether there was one. Only for the consumer.
 
-        Call it only if the head stood still for longer than a living producer takes (the client liveness timeout). Raises
-        ValueError if the claim or the head is not possible.
+        Call it only if the head has not moved for longer than a living producer takes (the client liveness timeout). Raises
+        ValueError if the claim or the head is impossible.
         """
         self.check_open()
         head: cython.longlong = self.consumer_position
         self.check_place(head)
         index: cython.longlong = head & (self.capacity - 1)
         length: cython.longlong = ld32(self.base, index)
-        # As padding it would never be read: ``read`` refuses such a length.
+        # Padding with such a length would never be read, since ``read`` rejects it.
         if length < 0 and (length > -RECORD_HEADER_LENGTH or -length > self.capacity - index):
             raise ValueError(f"a claim of {-length} bytes at offset {index} does not fit in the ring buffer")
         return bool(self.unblock_record())
@@ -299,18 +299,18 @@ class ManyToOneRingBuffer:
 
     @property
     def producer_position(self) -> int:
-        """Bytes ever claimed."""
+        """The total number of bytes claimed."""
         self.check_open()
         return ld64(self.base, self.capacity + RING_TAIL_OFFSET)
 
     @property
     def consumer_position(self) -> int:
-        """Bytes ever consumed."""
+        """The total number of bytes consumed."""
         self.check_open()
         return ld64(self.base, self.capacity + RING_HEAD_OFFSET)
 
     @property
     def size(self) -> int:
-        """Bytes claimed and not yet consumed: the head is read first, so that it is never negative."""
+        """The number of bytes claimed and not consumed. The head is read first, so that the size is never negative."""
         head: cython.longlong = self.consumer_position
         return self.producer_position - head

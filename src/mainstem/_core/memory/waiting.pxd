@@ -1,4 +1,5 @@
-# Waiting without the GIL: a steady clock, the pauses of a spinning core, and sleeps. plain.py has the same names but for nap, watch and close_arrivals.
+# Waiting without the GIL: a steady clock, the pauses of a spinning core, and sleeps.
+# plain.py has the same names except nap, watch and close_arrivals.
 from libc.stdint cimport int64_t, uint8_t
 
 cdef extern from *:

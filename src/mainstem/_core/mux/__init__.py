@@ -1,1 +1,1 @@
-"""bymux and Jmux: their queues, and what happens once for each packet."""
+"""bymux and Jmux: their queues, and the code that runs for each packet."""

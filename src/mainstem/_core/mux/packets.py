@@ -1,7 +1,8 @@
-"""bymux packets and Jmux messages as bytes, where most of them pass (docs/protocols/bymux.md, 2; docs/protocols/jmux.md).
+"""Encoding and decoding of the most common bymux packets and Jmux messages.
 
-These functions decide nothing. A reader takes out what is whole and of the common kind, and returns ``None`` for anything else,
-which the engine then parses step by step; the engine also decides whether it may come at all.
+See docs/protocols/bymux.md, 2 and docs/protocols/jmux.md. These functions decide nothing. A reader takes complete packets of
+the common kind, and returns ``None`` for anything else. The engine then parses that step by step, and decides whether it is
+allowed.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ if cython.compiled:
     from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
     from cython.cimports.libc.string import memcpy
 
-# A bymux Write's type bits with the global bit, and what they are for a stream's Write.
+# The bits of a bymux packet that hold its type and the global bit, and their value in a stream's Write.
 WRITE_MASK = cython.declare(cython.int, 0xF0)
 WRITE = cython.declare(cython.int, 0x20)
-# A Jmux Data message's type bits, and the sessions that there are.
+# The bits of a Jmux message that hold its type, their value in a Data message, and the number of sessions.
 DATA_MASK = cython.declare(cython.int, 0xE1)
 DATA = cython.declare(cython.int, 0x80)
 SESSIONS = cython.declare(cython.int, 128)
 
 
 def take_writes(data: Buffer, start: cython.longlong, most: cython.longlong) -> tuple[int, bytes, int] | None:
-    """Take the Writes of one stream that are next in a buffer, if the first is whole.
+    """Take the next Writes of one stream from a buffer, if the first is complete.
 
-    Returns the stream's id, their bodies, joined while they have at most ``most`` bytes, and where they end.
+    Returns the stream's id, the Writes' joined bodies (as long as these have at most ``most`` bytes), and where they end.
     """
     if cython.compiled:
         view = cython.declare(Py_buffer)
@@ -45,7 +46,7 @@ def take_writes(data: Buffer, start: cython.longlong, most: cython.longlong) -> 
 
 
 def number(base: cython.p_const_uchar, at: cython.longlong, width: cython.longlong) -> cython.ulonglong:
-    """A big-endian number."""
+    """Return a big-endian number."""
     value: cython.ulonglong = base[at]
     index: cython.longlong = 1
     while index < width:
@@ -99,7 +100,7 @@ def join_writes(
 
 @cython.cfunc
 def bodies(base: cython.p_const_uchar, start: cython.longlong, end: cython.longlong, total: cython.longlong) -> bytes:
-    """The bodies of the whole Writes in ``[start, end)``."""
+    """Return the joined bodies of the complete Writes in ``[start, end)``."""
     at: cython.longlong = start
     filled: cython.longlong = 0
     id_width: cython.longlong
@@ -125,7 +126,7 @@ def bodies(base: cython.p_const_uchar, start: cython.longlong, end: cython.longl
 
 
 def write_packet(stream_id: cython.ulonglong, body: bytes) -> bytes:
-    """A Write with its body."""
+    """Return a Write packet with its body."""
     length: cython.ulonglong = len(body)
     id_code: cython.int = width_code(stream_id)
     code: cython.int = width_code(length)
@@ -145,7 +146,7 @@ def write_packet(stream_id: cython.ulonglong, body: bytes) -> bytes:
 
 
 def width_code(value: cython.ulonglong) -> cython.int:
-    """The code of the smallest width that holds a number."""
+    """Return the code of the smallest width that holds a number."""
     if value < 1 << 8:
         return 0
     if value < 1 << 16:
@@ -162,7 +163,7 @@ def put(into: cython.p_uchar, value: cython.ulonglong, width: cython.longlong) -
 
 
 def take_data(data: Buffer, start: cython.longlong) -> tuple[int, int, bytes, int] | None:
-    """Take a Data message that is next in a buffer, if it is whole: its session's id, its flags, its body, and where it ends."""
+    """Take the next Data message from a buffer, if it is complete: its session's id, its flags, its body, and where it ends."""
     if cython.compiled:
         view = cython.declare(Py_buffer)
         PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)

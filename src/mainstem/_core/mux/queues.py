@@ -1,11 +1,11 @@
-"""The queues of a multiplexer: bytes to be sent, bytes to be read, and streams that wait for their turn to send.
+"""The queues of a multiplexer: bytes to send, bytes to read, and streams that wait for their turn to send.
 
 Streams with something to send take turns of one bounded packet each. That bound keeps a one-byte message from waiting
-behind a gigabyte. A stream whose bytes are few has its turn before those with many, so that its message does not wait for a
-packet of each of them either: it waits for what was handed to the transport before, for one packet at most, and for other
-short messages. Those with many bytes get at least as many bytes as the short ones together.
+behind a gigabyte. Streams with few bytes take their turn before those with many, so that a short message does not wait for a
+packet of each large stream either: it waits for the bytes already passed to the transport, for at most one packet, and for
+other short messages. Large streams together send at least as many bytes as the short ones.
 
-One thread uses a connection's queues; sizes may be read in any thread.
+One thread uses a connection's queues; any thread may read sizes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# A remainder shorter than this is copied rather than kept as a view of the larger chunk it came from.
+# A remainder shorter than this is copied instead of kept as a view of the larger chunk it came from.
 COPY_BELOW = cython.declare(cython.longlong, 4096)
-# A stream with at most this many bytes in its queue has its turn before those with more.
+# A stream with at most this many queued bytes takes its turn before those with more.
 SHORT_BYTES = cython.declare(cython.longlong, 1024)
-# Bytes that short turns may take between two of the others, as many as one packet has by default.
+# Bytes that short turns may send between two long turns: the default size of one packet.
 SHORT_SHARE = cython.declare(cython.longlong, 16 * 1024)
-# Chunks that were taken from the front of a list until their places are given back.
+# The number of taken chunks at the front of a list after which their slots are deleted.
 TAKEN = cython.declare(cython.longlong, 64)
 
 
@@ -46,7 +46,7 @@ class OutQueue:
         self.size = 0
 
     def append(self, data: object) -> None:
-        """Add a chunk at the end. Mutable data is copied; empty chunks are dropped. Raises TypeError for what is not a buffer."""
+        """Add a chunk at the end. Mutable data is copied; empty chunks are dropped. Raises TypeError for non-buffers."""
         chunk: bytes = data if type(data) is bytes else bytes(memoryview(data))
         if chunk:
             self.chunks.append(chunk)
@@ -96,9 +96,9 @@ class OutQueue:
 
 @cython.cclass
 class InBuffer:
-    """Bytes that arrived and wait for a reader. Chunks are handed out whole where the reader's limit allows it.
+    """Received bytes that wait for a reader. Chunks are returned whole if the reader's limit allows it.
 
-    ``received`` counts all that arrived.
+    ``received`` counts all bytes that arrived.
     """
 
     size: readonly[cython.longlong]
@@ -128,7 +128,7 @@ class InBuffer:
         self.received += length
 
     def prepend(self, chunk: bytes) -> None:
-        """Put back bytes before all others."""
+        """Put bytes back in front of all others."""
         if self.offset < len(self.head):
             self.chunks.insert(self.first, self.head[self.offset :])
         self.head = chunk
@@ -137,7 +137,7 @@ class InBuffer:
 
     @cython.ccall
     def read_some(self, limit: cython.longlong) -> bytes:
-        """Between one and ``limit`` bytes, whichever costs no joining; ``b""`` only when nothing is buffered."""
+        """Return one to ``limit`` bytes, as many as need no joining; ``b""`` only if nothing is buffered."""
         left: cython.longlong = len(self.head) - self.offset
         if left == 0:
             if self.size == 0:
@@ -171,7 +171,7 @@ class InBuffer:
 
     @cython.ccall
     def read_exactly(self, count: cython.longlong) -> bytes:
-        """Exactly ``count`` bytes, which must be there (``size >= count``)."""
+        """Return exactly ``count`` bytes, which must be buffered (``size >= count``)."""
         if count > self.size:
             raise AssertionError(f"{count} bytes of {self.size}")
         end: cython.longlong = self.offset + count
@@ -188,12 +188,12 @@ class InBuffer:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_all(self) -> bytes:
-        """Everything that is buffered."""
+        """Return everything that is buffered."""
         left: cython.longlong = len(self.head) - self.offset
         return self.read_some(left) if 0 < left == self.size else self.read_exactly(self.size)
 
     def clear(self) -> int:
-        """Drop what is buffered; return how many bytes that was."""
+        """Drop everything that is buffered; return how many bytes that was."""
         dropped: cython.longlong = self.size
         self.chunks.clear()
         self.first = 0
@@ -205,9 +205,9 @@ class InBuffer:
 
 @cython.cclass
 class RoundRobin:
-    """Members that wait for a turn: those with few bytes first, else first come first served. Operations take constant time.
+    """Members that wait for a turn: those with few bytes first, otherwise in order of arrival. Operations take constant time.
 
-    A member has a ``queue``, and ``scheduled``, which is true while it waits for its one turn.
+    A member has a ``queue``, and ``scheduled``, which is true while it waits for a turn.
     """
 
     long: object
@@ -219,13 +219,13 @@ class RoundRobin:
         self.long = deque()
         self.short = deque()
         self.short_sent = 0  # bytes of short turns since the last long one
-        self.waiting = 0  # members in both
+        self.waiting = 0  # members in both queues
 
     def __bool__(self) -> bool:
         return self.waiting > 0
 
     def add(self, member: object) -> None:
-        """Add ``member`` at the end, unless it waits already."""
+        """Add ``member`` at the end, unless it is already waiting."""
         if not member.scheduled:
             queue: OutQueue = member.queue
             member.scheduled = True
@@ -233,7 +233,7 @@ class RoundRobin:
             (self.short if queue.size <= SHORT_BYTES else self.long).append(member)
 
     def take_only(self, member: object) -> bool:
-        """Take the turn of ``member`` from it, if no other one waits; return whether it was so."""
+        """Cancel the turn of ``member``, if no other member is waiting; return whether that was the case."""
         if self.waiting != 1 or not member.scheduled:
             return False
         self.short.clear()
@@ -243,9 +243,9 @@ class RoundRobin:
         return True
 
     def run(self, limit: cython.longlong, out: object, turn: Callable[[Any, Any], int]) -> int:
-        """Give turns until ``limit`` bytes are in ``out`` or no member waits; return the number of bytes.
+        """Give turns until ``limit`` bytes are in ``out`` or no member is waiting; return the number of bytes.
 
-        ``turn(member, out)`` appends one packet at most, returns its length, and calls :meth:`add` when there is more.
+        ``turn(member, out)`` appends at most one packet, returns its length, and calls :meth:`add` if there is more.
         """
         size: cython.longlong = 0
         length: cython.longlong
