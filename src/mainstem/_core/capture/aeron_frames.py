@@ -1,6 +1,6 @@
-"""Packets of a capture as rows: walks records, takes packets apart, decodes Aeron's datagrams (docs/protocols/aeron.md, 13).
+"""Packets of a capture as rows: walks records, parses packets, decodes Aeron datagrams (docs/protocols/aeron.md, 13).
 
-Nothing here needs history. Fragments of IP packets and segments of TCP are handed to the caller one by one.
+Decoding keeps no state between packets. The caller gets fragments of IP packets and segments of TCP one by one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if not cython.compiled:
     from mainstem._core.memory.plain import *
 
 KNOWN_TYPES = cython.declare(cython.int, 0x0FFF)
-# What is wrong with a frame; capture.problem_text has the words.
+# Problems of a frame; capture.problem_text has their texts.
 REASON_SHORT = cython.declare(cython.int, 1)
 REASON_VERSION = cython.declare(cython.int, 2)
 REASON_TYPE = cython.declare(cython.int, 3)
@@ -37,17 +37,17 @@ REASON_HEADERS = cython.declare(cython.int, 9)
 REASON_MANY = cython.declare(cython.int, 13)
 REASON_HEARTBEAT = cython.declare(cython.int, 14)
 HEADER = cython.declare(cython.int, 8)
-# Bytes of text that one row may take: an error's text (1023), or the names in one datagram.
+# Bytes of text that one row may take: the text of an error (1023), or the names in one datagram.
 TEXT_ROOM = cython.declare(cython.int, 2048)
 
 
 @cython.cclass
 class CaptureDecoder:
-    """Decodes runs of a capture file into ``rows``.
+    """Decodes ranges of a capture file into ``rows``.
 
-    ``plain``: datagrams that came whole are decoded; ``guess``: on every port, where each byte fits Aeron. ``number`` is the
-    last packet's. A run stops at ``offset``; after DECODE_SEGMENT ``packet`` has a fragment or a segment that the buckets
-    asked for.
+    With ``plain``, unfragmented datagrams are decoded; with ``guess``, those on any port if every byte fits Aeron. ``number`` is
+    the number of the last packet. A run stops at ``offset``; after DECODE_SEGMENT, ``packet`` is a fragment or segment in one of
+    the selected buckets.
     """
 
     walk: readonly[RecordWalk]
@@ -88,7 +88,7 @@ class CaptureDecoder:
         self.take_passed()
 
     def set_ports(self, udp: Iterable[int], tcp: Iterable[int]) -> None:
-        """Ports whose datagrams are Aeron's whatever they hold, and ports whose segments are wanted."""
+        """Set the UDP ports whose datagrams are decoded as Aeron regardless of content, and the TCP ports to return segments of."""
         i: cython.int = 0
         for i in range(65536):
             self.udp_ports[i] = self.tcp_ports[i] = 0
@@ -101,7 +101,7 @@ class CaptureDecoder:
         self.follow_tcp = bool(tcp)
 
     def take_passed(self) -> list[tuple[int, int]]:
-        """How many packets had no row since the last call, and the number of the last, by reason (``layout.PASSED_...``)."""
+        """Return how many packets had no row since the last call, and the last one's number, by ``layout.PASSED_...`` reason."""
         i: cython.int = 0
         counts = [(self.passed[i], self.passed_last[i]) for i in range(PASSED_REASONS)]
         for i in range(PASSED_REASONS):
@@ -109,11 +109,11 @@ class CaptureDecoder:
         return counts
 
     def pass_over(self, reason: cython.int, count: cython.longlong = 1) -> None:
-        """Counts the packet at which the decoder stopped among those without a row; -1 takes an earlier one out again."""
+        """Count the packet at which the decoder stopped as one without a row; a count of -1 takes back an earlier one."""
         if not 0 <= reason < PASSED_REASONS:
             raise IndexError(f"there is no reason {reason}")
         self.passed[reason] += count
-        # One that was counted by another reader, of an earlier stretch of the file, belongs to this packet.
+        # If another reader, of an earlier part of the file, made the count that is taken back, assign it to this packet.
         if count > 0 or self.passed[reason] < 0:
             self.passed_last[reason] = self.number
 
@@ -122,16 +122,16 @@ class CaptureDecoder:
         self.passed_last[reason] = self.number
 
     def set_buckets(self, tcp: cython.ulonglong, fragments: cython.ulonglong) -> None:
-        """Which flows (a bit for each bucket) are handed over."""
+        """Set which flows (one bit per bucket) to return to the caller."""
         self.tcp_buckets = tcp
         self.fragment_buckets = fragments
 
     def seek(self, number: cython.longlong) -> None:
-        """The next packet is number + 1."""
+        """Set the next packet's number to ``number`` + 1."""
         self.number = number
 
     def run(self, source: Buffer, offset: cython.longlong, limit: cython.longlong) -> int:
-        """Decodes records in ``[offset, limit)``; why it stopped (``layout.DECODE_...``). Raises IndexError."""
+        """Decode records in ``[offset, limit)``; return why it stopped (``layout.DECODE_...``). Raises IndexError."""
         region: Region = Region(source)
         if offset < 0 or limit > region.capacity or offset > limit:
             raise IndexError(f"packets [{offset}, {limit}) lie outside {region.capacity} bytes")
@@ -145,9 +145,9 @@ class CaptureDecoder:
                 return stopped
 
     def whole(self, source: Buffer, link: cython.int) -> int:
-        """Decodes one packet that was put together from fragments, for the rows' current packet.
+        """Decode one packet that was reassembled from fragments, for the rows' current packet.
 
-        Its kind, or -1 where no room is left for it.
+        Returns its kind, or -1 if there is no room for it.
         """
         region: Region = Region(source)
         kind: cython.int = 0
@@ -160,7 +160,7 @@ class CaptureDecoder:
         return kind
 
     def loop(self, base: cython.p_uchar, offset: cython.longlong, limit: cython.longlong) -> cython.int:
-        """Up to 4096 packets; -1 where there may be more of them."""
+        """Decode up to 4096 packets; return -1 if there may be more."""
         o: cython.longlong = offset
         _n: cython.int = 0
         outcome: cython.int = 0
@@ -198,7 +198,7 @@ class CaptureDecoder:
             elif self.plain:
                 self.count(PASSED_TCP)
         elif kind == PACKET_FRAGMENT:
-            # Which connection a fragment of TCP belongs to shows only when it is whole: the owner of every bucket reads it.
+            # The connection of a TCP fragment is known only once the packet is whole, so the readers of all buckets get it.
             if self.packet.protocol == 6:
                 if self.tcp_buckets:
                     return DECODE_SEGMENT
@@ -249,7 +249,7 @@ class CaptureDecoder:
     def decode(
         self, base: cython.p_uchar, o: cython.longlong, available: cython.longlong, length: cython.longlong
     ) -> cython.void:
-        """A row for each frame of a datagram; what is not Aeron ends it with a problem."""
+        """Add a row for each frame of a datagram; the first frame that is not Aeron ends it with a problem."""
         at: cython.longlong = 0
         kind: cython.int = 0
         reason: cython.int = 0
@@ -268,7 +268,7 @@ class CaptureDecoder:
     def plausible(
         self, base: cython.p_uchar, o: cython.longlong, available: cython.longlong, length: cython.longlong
     ) -> cython.bint:
-        """Whether a datagram on any port is Aeron's: every frame possible, of one stream, and nothing left over."""
+        """Whether a datagram on any port is Aeron's: every frame is possible, of one stream, and nothing is left over."""
         at: cython.longlong = 0
         kind: cython.int = 0
         reason: cython.int = 0
@@ -277,7 +277,7 @@ class CaptureDecoder:
         while at < length:
             reason = examine(base, o + at, available - at, length - at)
             if reason == REASON_CUT:
-                # Captured too short for this frame: those before it decide.
+                # This frame was not captured completely, so the ones before it decide.
                 return at > 0
             if reason:
                 return False
@@ -376,7 +376,7 @@ class CaptureDecoder:
         self.rows.put_text(base, o + ERR_TEXT_OFFSET, size)
 
     def emit_names(self, base: cython.p_uchar, o: cython.longlong, available: cython.longlong) -> cython.void:
-        """The names of a resolution frame, each of the entries' own length, one after the other in the text."""
+        """Write the names of a resolution frame into the text, one after the other, each with its entry's length."""
         at: cython.longlong = RES_HEADER_LENGTH
         end: cython.longlong = min(get32(base, o), available)
         size: cython.longlong = 0
@@ -396,7 +396,7 @@ class CaptureDecoder:
 
 
 def least(kind: cython.int) -> cython.int:
-    """Bytes that a frame of a type has at least."""
+    """Return the minimum length of a frame of a type, in bytes."""
     if kind == TYPE_DATA or kind == TYPE_PAD or kind == TYPE_ATS_DATA:
         return DATA_HEADER_LENGTH
     if kind == TYPE_NAK:
@@ -413,7 +413,7 @@ def least(kind: cython.int) -> cython.int:
 def examine(
     base: cython.p_uchar, o: cython.longlong, available: cython.longlong, length: cython.longlong
 ) -> cython.int:
-    """What is wrong with the frame at ``o`` (REASON_...), or 0: what a receiver asks before it reads on."""
+    """Return the problem of the frame at ``o`` (REASON_...), or 0: the checks a receiver makes before it reads on."""
     kind: cython.int = 0
     frame: cython.longlong = 0
     if length < HEADER:
@@ -441,18 +441,18 @@ def examine(
 
 
 def step_of(base: cython.p_uchar, o: cython.longlong, kind: cython.int, left: cython.longlong) -> cython.longlong:
-    """From a frame that was examined to the next. Of padding only the header is ever sent."""
+    """Return the distance from an examined frame to the next. Only the header of padding is ever sent."""
     frame: cython.longlong = get32(base, o)
     if kind == TYPE_PAD:
         return DATA_HEADER_LENGTH
     if kind == TYPE_DATA or kind == TYPE_ATS_DATA:
         return max(min((frame + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1), left), DATA_HEADER_LENGTH)
-    # Equal status messages may have been joined on their way to the capture: each says its own length.
+    # Status messages of equal length may have been coalesced before the capture; each states its own length.
     return frame if frame >= least(kind) else left
 
 
 def strict_data(base: cython.p_uchar, o: cython.longlong, first: cython.longlong) -> cython.bint:
-    """What of a data header can be checked without knowing its stream."""
+    """Check a data header as far as possible without knowing its stream."""
     offset: cython.longlong = get32(base, o + FRAME_TERM_OFFSET_OFFSET)
     if offset < 0 or offset & (FRAME_ALIGNMENT - 1) or offset >= TERM_MAX_LENGTH:
         return False
@@ -464,7 +464,7 @@ def strict_data(base: cython.p_uchar, o: cython.longlong, first: cython.longlong
 def strict_control(
     base: cython.p_uchar, o: cython.longlong, available: cython.longlong, length: cython.longlong, kind: cython.int
 ) -> cython.bint:
-    """The same for the other frames: lengths that the type says, values that are possible."""
+    """Do the same for the other frames: the length must match the type, and the values must be possible."""
     frame: cython.longlong = get32(base, o)
     flags: cython.int = get8(base, o + FRAME_FLAGS_OFFSET)
     a: cython.longlong = 0
@@ -504,7 +504,7 @@ def strict_control(
 
 
 def entry_length(base: cython.p_uchar, o: cython.longlong, left: cython.longlong) -> cython.longlong:
-    """Bytes of one entry of a resolution frame, or 0 where it cannot be one."""
+    """Return the length of one entry of a resolution frame in bytes, or 0 if it cannot be one."""
     head: cython.longlong = 0
     size: cython.longlong = 0
     if left < 14:

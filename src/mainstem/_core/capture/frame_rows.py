@@ -1,4 +1,4 @@
-"""Rows of ``frames`` as the buffers under Arrow columns: written row by row, only the columns that are selected."""
+"""Rows of ``frames`` as the buffers under Arrow columns: written row by row, and only for the selected columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ else:
     from mainstem._core.memory.plain import *
     from mainstem._core.memory.plain import Memory
 
-# Bytes of a value in each column, by layout.ROW_...; 0 where it is of any length.
+# Bytes of a value in each column, by layout.ROW_...; 0 if the length varies.
 WIDTHS = (
     (8, 4, 8, 4, 1, 1, 16, 4, 16, 4, 1)
     + (4, 2, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 8)
@@ -29,9 +29,9 @@ WIDTHS = (
 
 @cython.cclass
 class FrameRows:
-    """A batch of up to ``rows`` rows of ``frames``; ``column_bits`` has a bit for each column (``layout.ROW_...``) that is kept.
+    """A batch of up to ``rows`` rows of ``frames``; ``column_bits`` has a bit (``layout.ROW_...``) for each column to keep.
 
-    src and dst are kept as 16 bytes each, an IPv4 address as IPv6 maps it.
+    src and dst are kept as 16 bytes each; an IPv4 address becomes an IPv4-mapped IPv6 address.
     """
 
     rows: readonly[cython.longlong]
@@ -89,7 +89,7 @@ class FrameRows:
 
     @cython.exceptval(-1)
     def start(self) -> cython.int:
-        """Fresh buffers: those of the last batch belong to the caller of ``take``."""
+        """Allocate new buffers: those of the last batch belong to the caller of ``take``."""
         i: cython.int = 0
         size: cython.longlong = 0
         self.owners = [None] * ROW_COLUMNS
@@ -114,7 +114,7 @@ class FrameRows:
         return 0
 
     def reserve(self, text: cython.longlong, payload: cython.longlong) -> None:
-        """Grow the buffers of text and payload by these numbers of bytes, keeping their content."""
+        """Grow the buffers of text and payload to hold this many more bytes, keeping their content."""
         self.text_capacity = max(self.text_capacity, self.text_length + text)
         if self.payload_capacity:
             self.payload_capacity = max(self.payload_capacity, self.payload_length + payload)
@@ -136,7 +136,7 @@ class FrameRows:
 
     @property
     def full(self) -> bool:
-        """No row is left."""
+        """Whether no row is left."""
         return self.rows >= self.capacity
 
     def begin(
@@ -147,12 +147,12 @@ class FrameRows:
         wire_length: cython.longlong,
         transport: cython.int = -1,
     ) -> None:
-        """The rows to come are of this packet."""
+        """Start a packet: the following rows belong to it."""
         self.new_packet(number, time_ns, timed, wire_length)
         self.transport = transport
 
     def flow(self, addresses: Buffer, source_port: cython.int, destination_port: cython.int) -> None:
-        """... between these: sender's and receiver's 16 bytes."""
+        """Set the packet's addresses, 16 bytes each for sender and receiver, and ports."""
         if len(addresses) != 32:
             raise ValueError(f"two addresses are 32 bytes, not {len(addresses)}")
         self.addresses_owner[:] = addresses
@@ -161,7 +161,7 @@ class FrameRows:
         self.destination_port = destination_port
 
     def row(self, protocol: cython.int, kind: cython.int, values: dict[int, int], text: bytes = b"") -> None:
-        """Writes a whole row. Raises IndexError when none is left."""
+        """Write a whole row. Raises IndexError if none is left."""
         if self.rows >= self.capacity:
             raise IndexError(f"all of {self.capacity} rows are columns")
         self.reserve(len(text), 0)
@@ -201,7 +201,7 @@ class FrameRows:
         packet.put_address(base, 1, self.addresses, 16)
 
     def new_row(self, protocol: cython.int, kind: cython.int) -> cython.void:
-        """Opens a row: what is known of its packet is in it. ``close_row`` ends it; there must be room."""
+        """Begin a row, and fill in what is known of its packet. ``close_row`` ends it; there must be room."""
         self.put(ROW_PACKET, self.packet)
         self.put(ROW_FRAME_INDEX, self.frame_index)
         if self.timed:
@@ -264,7 +264,7 @@ class FrameRows:
             put32(self.column[ROW_PAYLOAD], self.rows * 4, cython.cast(cython.int, self.payload_length))
 
     def take(self) -> tuple[int, dict[int, tuple[bytearray, bytearray]], bytearray, bytearray]:
-        """(rows, {column: (values, validity bits)}, text, payload); the next rows go to fresh buffers."""
+        """Return (rows, {column: (values, validity bits)}, text, payload); the next rows go to new buffers."""
         columns = {i: (self.owners[i], self.bitmaps[i]) for i in range(ROW_COLUMNS) if self.owners[i] is not None}
         out = (self.rows, columns, self.text_owner, self.payload_owner)
         self.start()

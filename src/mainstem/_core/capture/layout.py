@@ -1,4 +1,4 @@
-"""The numbers of the reading of captures, each written once, as in ``layout.py``."""
+"""Constants for reading captures, each defined once, as in ``layout.py``."""
 
 # Rows of a capture: the index of each column of ``capture.schema`` that compiled code fills (payload last).
 ROW_PACKET = 0
@@ -47,7 +47,7 @@ ROW_REASON = 42
 ROW_PAYLOAD = 43
 ROW_COLUMNS = 44
 
-# The codes of ``frame_type``: each protocol's own number on one of these.
+# The codes of ``frame_type``: each protocol's own number is added to one of these.
 KIND_AERON = 0
 KIND_AERON_EXT = 12
 KIND_BYMUX = 16
@@ -77,18 +77,18 @@ PROBLEM_LOST_FRAGMENT = 6
 PROBLEM_UNSUPPORTED_LINK = 7
 PROBLEM_PASSED_OVER = 8
 
-# What a step through a capture file found.
+# The result of a step through a capture file.
 RECORD_MORE = 0
 RECORD_PACKET = 1
 RECORD_OTHER = 2
 RECORD_CORRUPT = 3
-# No packet is longer; a length above it is a fault of the file. Wireshark takes 256 KiB, and some links have more.
+# No packet is longer, so a greater length means that the file is corrupt. Wireshark accepts 256 KiB; some links have more.
 RECORD_MAX_PACKET = 1048576
 RECORD_MAX_BLOCK = 16777216
-# Interfaces of one section of a pcapng file. A host has dozens.
+# Maximum number of interfaces in one section of a pcapng file. A host has dozens.
 RECORD_MAX_INTERFACES = 1024
 
-# What a packet turned out to be.
+# The kind of a packet.
 PACKET_OTHER = 0
 PACKET_UDP = 1
 PACKET_TCP = 2
@@ -98,7 +98,7 @@ PACKET_TRUNCATED = 5
 PACKET_UNKNOWN_LINK = 6
 PROTOCOL_NUMBER_TCP = 6
 
-# Why the decoding of a run of packets stopped.
+# Why decoding a range of packets stopped.
 DECODE_END = 0
 DECODE_FULL = 1
 DECODE_SEGMENT = 2

@@ -1,4 +1,4 @@
-"""What one side of a TCP connection sent, as bymux packets or Jmux messages: rows as they become whole."""
+"""One side of a TCP connection as bymux packets or Jmux messages: writes a row for each complete one."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ else:
 REASON_BYMUX = cython.declare(cython.int, 10)
 REASON_JMUX = cython.declare(cython.int, 11)
 REASON_AMOUNT = cython.declare(cython.int, 12)
-# Bytes of a payload that are kept; the rest of a longer packet is only counted.
+# Payload bytes to keep; the rest of a longer packet is only counted.
 KEPT = cython.declare(cython.longlong, 16777216)
-# The largest header: a byte, an id of 8, an amount of 8.
+# The maximum header length: a byte, an id of 8 bytes, an amount of 8 bytes.
 HEAD = cython.declare(cython.int, 17)
-# With the largest header it is still a number of 63 bits.
+# Together with the longest header, this length still fits in 63 bits.
 LONGEST_BODY = cython.declare(cython.longlong, 9223372036854775790)
-# Packets in a row that make a beginning believable after bytes were lost.
+# Consecutive packets that make the start of a packet plausible after bytes were lost.
 ENOUGH = cython.declare(cython.int, 4)
 
 
 @cython.cclass
 class MuxParser:
-    """One direction of a connection. ``position`` counts its bytes; ``reason`` is not 0 once nothing can be understood.
+    """Parses one direction of a connection. ``position`` counts its bytes; ``reason`` is nonzero once parsing has failed.
 
-    ``connection`` and ``from_client`` (1, 0, or -1 where it is not known) go into each row. ``keep``: payloads and texts too.
+    ``connection`` and ``from_client`` (1, 0, or -1 if unknown) go into each row. ``keep``: also keep payloads and texts.
     """
 
     rows: readonly[FrameRows]
@@ -85,7 +85,7 @@ class MuxParser:
         self.restart(0)
 
     def restart(self, position: cython.longlong) -> None:
-        """A packet starts at this place of the stream; at 0 a Jmux connection's own header does."""
+        """Restart at a position of the stream where a packet begins; at 0, a Jmux connection begins with its own header."""
         self.position = position
         self.reason = 0
         self.have = 0
@@ -107,16 +107,16 @@ class MuxParser:
 
     @property
     def waits(self) -> bool:
-        """A whole packet waits for a row."""
+        """Whether a complete packet waits for a row."""
         return self.pending
 
     def flush(self) -> None:
-        """Writes a row that waited for room."""
+        """Write a row that waited for room."""
         if self.pending and self.rows.rows < self.rows.capacity:
             self.emit()
 
     def feed(self, source: Buffer, offset: cython.longlong, limit: cython.longlong) -> int:
-        """Parses bytes. Returns where it stopped; short of ``limit`` rows are full, or ``reason`` is set."""
+        """Parse bytes. Returns where it stopped: before ``limit`` if the rows are full or ``reason`` is set."""
         region: Region = Region(source)
         if offset < 0 or limit > region.capacity or offset > limit:
             raise IndexError(f"bytes [{offset}, {limit}) lie outside {region.capacity}")
@@ -141,7 +141,7 @@ class MuxParser:
                 o = self.gather(region.base, o, limit)
 
     def settles(self, source: Buffer, offset: cython.longlong, limit: cython.longlong) -> bool:
-        """Whether these bytes may be the start of packets. Forgets the packet that was open."""
+        """Whether these bytes may be the start of packets. Discards a packet that was begun."""
         region: Region = Region(source)
         if offset < 0 or limit > region.capacity or offset > limit:
             raise IndexError(f"bytes [{offset}, {limit}) lie outside {region.capacity}")
@@ -164,7 +164,7 @@ class MuxParser:
         return plausible
 
     def gather(self, base: cython.p_uchar, o: cython.longlong, limit: cython.longlong) -> cython.longlong:
-        """Header bytes, until the header is whole or understood to be impossible."""
+        """Collect header bytes until the header is complete or known to be impossible."""
         if self.have == 0:
             self.start = self.position
         while o < limit and self.have < self.need:
@@ -181,13 +181,13 @@ class MuxParser:
             self.reason = self.understand()
             if self.reason == 0:
                 self.body_left = self.body_length
-                # The text of Shutdown (2), Error (8) and Abort is for people, and short.
+                # The text of Shutdown (2), Error (8) and Abort (0x20) is for people, and short.
                 self.hold = self.keep or (self.jmux and (self.type == 2 or self.type == 8 or self.type == 0x20))
                 self.pending = self.body_length == 0
         return o
 
     def measure(self) -> cython.int:
-        """Bytes of a header by its first; 0 if there is none such."""
+        """Return the length of a header, given its first byte; 0 if that byte is invalid."""
         first: cython.int = get8(self.head, 0)
         size: cython.int = 1
         if self.jmux:
@@ -208,7 +208,7 @@ class MuxParser:
         return self.understand_jmux() if self.jmux else self.understand_bymux()
 
     def number(self, at: cython.int, width: cython.int) -> cython.longlong:
-        """A big-endian number; one above 2**63 - 1 comes out negative."""
+        """Return a big-endian number; one above 2**63 - 1 becomes negative."""
         if width == 1:
             return get8(self.head, at)
         if width == 2:
@@ -324,7 +324,7 @@ class MuxParser:
         texts: cython.bint = self.jmux and (self.type == 2 or self.type == 8 or self.type == 0x20)
         self.rows.reserve(size if texts else 0, 0 if texts else size)
         if size == 0:
-            # An empty bytearray has no memory of its own; the head stands for it.
+            # An empty bytearray has no memory of its own, so pass the head's memory instead.
             if texts:
                 self.rows.put_text(self.head, 0, 0)
             else:

@@ -1,4 +1,4 @@
-"""The one pass over a capture before it is read in parallel: what lies in each stretch of it."""
+"""The one pass over a capture before it is read in parallel: summarizes each range of it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ if not cython.compiled:
 NO_TIME = cython.declare(cython.longlong, -1)
 
 
-# A bit for each bucket of flows. Not the complement of 0, which is negative where this is not compiled.
+# One bit per bucket of flows. Not the complement of 0, which is negative in uncompiled code.
 EVERY_BUCKET = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 
 
 @cython.cclass
 class PacketIndex:
-    """What a run of records holds.
+    """Summarizes a range of records.
 
-    ``packets``, times from ``first_ns`` to ``last_ns`` (-1: none), ``tcp`` and ``fragments`` (a bit for each bucket that has
-    some), ``unknown_link`` (-1: all are known). The run ended at ``offset``, because of ``stopped``.
+    ``packets`` is their number, ``first_ns`` to ``last_ns`` their times (-1: none). ``tcp`` and ``fragments`` have a bit for each
+    bucket that occurs. ``unknown_link`` is an unknown link type (-1: all are known). The run ended at ``offset``; ``stopped``
+    says why.
     """
 
     walk: readonly[RecordWalk]
@@ -58,7 +59,7 @@ class PacketIndex:
         self.stopped = RECORD_MORE
 
     def run(self, source: Buffer, offset: cython.longlong, limit: cython.longlong) -> int:
-        """Passes over whole records in ``[offset, limit)``; RECORD_MORE or RECORD_CORRUPT. Raises IndexError."""
+        """Walk whole records in ``[offset, limit)``; return RECORD_MORE or RECORD_CORRUPT. Raises IndexError."""
         region: Region = Region(source)
         if offset < 0 or limit > region.capacity or offset > limit:
             raise IndexError(f"records [{offset}, {limit}) lie outside {region.capacity} bytes")
@@ -72,7 +73,7 @@ class PacketIndex:
                 return self.stopped
 
     def loop(self, base: cython.p_uchar, offset: cython.longlong, limit: cython.longlong) -> cython.int:
-        """Up to 16384 records; -1 where there may be more."""
+        """Walk up to 16384 records; return -1 if there may be more."""
         o: cython.longlong = offset
         _n: cython.int = 0
         outcome: cython.int = 0
@@ -98,7 +99,7 @@ class PacketIndex:
             self.tcp |= cython.cast(cython.ulonglong, 1) << self.packet.bucket
         elif kind == PACKET_FRAGMENT:
             if self.packet.protocol == 6:
-                # Every owner of a bucket reads a fragment of TCP: whose it is shows when it is whole.
+                # The connection of a TCP fragment is known only once the packet is whole, so it counts for all buckets.
                 self.tcp = EVERY_BUCKET
             else:
                 self.fragments |= cython.cast(cython.ulonglong, 1) << self.packet.bucket

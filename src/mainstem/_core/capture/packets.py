@@ -1,4 +1,4 @@
-"""One captured packet, from its link header to what UDP or TCP carries: where that lies, and who sent it to whom."""
+"""One captured packet, from its link header to the payload of UDP or TCP: where the payload is, its sender and its receiver."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ PORT_VXLAN_LINUX = cython.declare(cython.int, 8472)
 PORT_GENEVE = cython.declare(cython.int, 6081)
 PROTOCOL_ID_TCP = cython.declare(cython.int, 6)
 PROTOCOL_ID_UDP = cython.declare(cython.int, 17)
-# Tags and extension headers one after the other: more of them is an attack, not a network.
+# Consecutive tags and extension headers: more of them is an attack, not a network.
 MAX_TAGS = cython.declare(cython.int, 8)
 MAX_EXTENSIONS = cython.declare(cython.int, 16)
-# Packets in packets: a mirrored tunnel in a tunnel has three.
+# Nested packets: a mirrored tunnel in a tunnel has three levels.
 MAX_DEPTH = cython.declare(cython.int, 8)
 
 
 @cython.cclass
 class Packet:
-    """A captured packet, taken apart: ``kind`` is ``layout.PACKET_...``.
+    """A parsed captured packet: ``kind`` is ``layout.PACKET_...``.
 
     UDP and TCP: ``payload`` is where the payload starts in the memory, ``available`` how much of it was captured, ``length``
-    how long it was on the wire. PACKET_FRAGMENT: the same of an IP packet's part, with ``fragment_offset``,
-    ``more_fragments``, ``fragment_id`` and the ``protocol`` inside. ``bucket`` (below FLOW_BUCKETS) is the same for both
+    how long it was on the wire. PACKET_FRAGMENT: the same for the fragment of an IP packet, with ``fragment_offset``,
+    ``more_fragments``, ``fragment_id`` and the inner ``protocol``. ``bucket`` (below FLOW_BUCKETS) is the same for both
     directions of a TCP connection, and for all fragments of one packet.
     """
 
@@ -95,7 +95,7 @@ class Packet:
         self.depth = 0
 
     def read(self, source: Buffer, offset: cython.longlong, captured: cython.longlong, link: cython.int) -> int:
-        """Takes one packet apart. Raises IndexError when it lies outside the memory."""
+        """Parse one packet. Raises IndexError if it is outside the memory."""
         region: Region = Region(source)
         if offset < 0 or captured < 0 or offset > region.capacity - captured:
             raise IndexError(f"a packet of {captured} bytes at {offset} lies outside {region.capacity} bytes")
@@ -103,7 +103,7 @@ class Packet:
         return self.kind
 
     def addresses(self, source: Buffer) -> tuple[bytes, bytes]:
-        """Sender and receiver, 16 bytes each."""
+        """Return the addresses of sender and receiver, 16 bytes each."""
         view = memoryview(source)
         size = self.address_size
         first = bytes(view[self.address : self.address + size])
@@ -129,7 +129,7 @@ class Packet:
         if link == LINK_COOKED_2:
             return self.by_ethertype(base, o + 20, end, be16(base, o)) if captured >= 20 else PACKET_TRUNCATED
         if link == LINK_NULL or link == LINK_LOOP:
-            # The family's number differs from system to system; what follows says which IP it is.
+            # The family's number differs between systems; the bytes that follow show which IP version it is.
             return self.ip(base, o + 4, end) if captured >= 4 else PACKET_TRUNCATED
         return PACKET_UNKNOWN_LINK
 
@@ -166,7 +166,7 @@ class Packet:
         return PACKET_OTHER
 
     def mpls(self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong) -> cython.int:
-        """A stack of labels (RFC 3032), and what follows it: by its first half byte, as nothing names it (RFC 4928)."""
+        """Parse a stack of labels (RFC 3032), and the packet behind it, whose type only its first half byte shows (RFC 4928)."""
         _n: cython.int = 0
         at: cython.longlong = o
         first: cython.int = 0
@@ -183,7 +183,7 @@ class Packet:
         first = get8(base, at) >> 4
         if first == 4 or first == 6:
             return self.ip(base, at, end)
-        # Ethernet over MPLS (RFC 4448), with a control word or without: an address may begin with zeros as the word does.
+        # Ethernet over MPLS (RFC 4448), with or without a control word: an address may begin with zeros, as the word does.
         if first == 0 and end - at >= 18:
             first = be16(base, at + 16)
             if (
@@ -197,7 +197,7 @@ class Packet:
         return self.ethernet(base, at, end)
 
     def pppoe(self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong) -> cython.int:
-        """A packet of a PPPoE session (RFC 2516)."""
+        """Parse a packet of a PPPoE session (RFC 2516)."""
         if end - o < 6:
             return PACKET_TRUNCATED
         if get8(base, o) != 0x11 or get8(base, o + 1) != 0:
@@ -205,7 +205,7 @@ class Packet:
         return self.ppp(base, o + 6, min(end, o + 6 + be16(base, o + 4)))
 
     def ppp(self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong) -> cython.int:
-        """PPP without framing (RFC 1661); the protocol may have one byte, and address and control may stand before it."""
+        """Parse PPP without framing (RFC 1661). The protocol may have one byte, and address and control may precede it."""
         at: cython.longlong = o
         code: cython.int = 0
         if end - at >= 2 and be16(base, at) == 0xFF03:
@@ -222,7 +222,7 @@ class Packet:
         return self.mpls(base, at, end) if code == PPP_MPLS else PACKET_OTHER
 
     def gre(self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong) -> cython.int:
-        """GRE (RFC 2784, 2890), its form for PPTP (RFC 2637), and the mirrored Ethernet of ERSPAN in it."""
+        """Parse GRE (RFC 2784, 2890), its form for PPTP (RFC 2637), and mirrored Ethernet (ERSPAN) in it."""
         flags: cython.int = 0
         code: cython.int = 0
         at: cython.longlong = o + 4
@@ -230,7 +230,7 @@ class Packet:
             return PACKET_TRUNCATED
         flags = be16(base, o)
         code = be16(base, o + 2)
-        # Source routes are not decoded, nor versions after 1.
+        # Source routes and versions above 1 are not decoded.
         if flags & 0x4000 or flags & 7 > 1:
             return PACKET_OTHER
         if flags & 0x8000:
@@ -276,7 +276,7 @@ class Packet:
             return PACKET_TRUNCATED
         header = (get8(base, o) & 0x0F) * 4
         total = be16(base, o + 2)
-        # A packet that the kernel left for the card to cut has no length of its own.
+        # A packet that the kernel left for the network card to segment has a length of 0.
         if total == 0:
             total = end - o
         if get8(base, o) >> 4 != 4 or header < 20 or total < header:
@@ -386,7 +386,7 @@ class Packet:
         if protocol == PROTOCOL_ID_IPV4 or protocol == PROTOCOL_ID_IPV6:
             return self.ip(base, o, end)
         if protocol == PROTOCOL_ID_AUTHENTICATION:
-            # RFC 4302: what follows is not encrypted. Of IPv6 it is an extension header.
+            # RFC 4302: the packet behind it is not encrypted. In IPv6 it is an extension header.
             if length < 12:
                 return PACKET_MALFORMED
             if end - o < 8:
@@ -428,21 +428,21 @@ class Packet:
         return PACKET_UDP
 
     def vxlan(self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong) -> cython.int:
-        """VXLAN (RFC 7348), with a group policy, and its generic form; PACKET_UDP where it is none of them.
+        """Parse VXLAN (RFC 7348), with a group policy, or its generic form (GPE); return PACKET_UDP if it is none of them.
 
-        These are also ports on which a stream may be: the first four bytes would be its frame's length.
+        A stream may use these ports too: the first four bytes would then be its frame's length.
         """
         flags: cython.longlong = be32(base, o)
         code: cython.int = 0
         if get8(base, o + 7):
             return PACKET_UDP
-        # No frame of Aeron has 8 as its length, none 16 MiB or more.
+        # No Aeron frame has a length of 8, or of 16 MiB or more.
         if flags == 0x08000000 or flags == 0x0C000003:
             return self.ethernet(base, o + 8, end)
         if flags == 0x0C000001 or flags == 0x0C000002:
             return self.ip(base, o + 8, end)
         if flags >> 24 == 0x88 and flags & 0x00B70000 == 0 and end - o >= 23:
-            # With a policy it could be a frame's length: what follows decides.
+            # With a policy the word could be a frame's length, so the inner packet decides.
             code = be16(base, o + 20)
             if (
                 (code == ETHERTYPE_IPV4 and get8(base, o + 22) >> 4 == 4)
@@ -454,7 +454,7 @@ class Packet:
         return PACKET_UDP
 
     def geneve(self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong) -> cython.int:
-        """Geneve (RFC 8926); PACKET_UDP where it is not: no frame of Aeron is as long as its protocol type would say."""
+        """Parse Geneve (RFC 8926); return PACKET_UDP if it is not: an Aeron frame is never as long as its protocol type implies."""
         first: cython.int = get8(base, o)
         code: cython.int = be16(base, o + 2)
         at: cython.longlong = o + 8 + (first & 0x3F) * 4
@@ -494,7 +494,7 @@ class Packet:
         return PACKET_TCP
 
     def address_hash(self, base: cython.p_uchar, o: cython.longlong) -> cython.ulonglong:
-        """The same for both directions."""
+        """Return a hash that is the same for both directions."""
         i: cython.int = 0
         total: cython.ulonglong = 0
         while i < 2 * self.address_size:
@@ -505,7 +505,7 @@ class Packet:
     def put_address(
         self, base: cython.p_uchar, which: cython.int, column: cython.p_uchar, at: cython.longlong
     ) -> cython.void:
-        """Sender (0) or receiver (1) as 16 bytes; an IPv4 address as IPv6 maps it."""
+        """Copy the sender (0) or receiver (1) as 16 bytes; an IPv4 address becomes an IPv4-mapped IPv6 address."""
         if self.address_size == 16:
             copy_bytes(column, at, base, self.address + which * 16, 16)
         elif self.address_size == 4:

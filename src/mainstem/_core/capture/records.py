@@ -27,11 +27,11 @@ OPTION_RESOLUTION = cython.declare(cython.int, 9)
 OPTION_OFFSET = cython.declare(cython.int, 14)
 MICROSECONDS = cython.declare(cython.int, 6)
 SECOND_NS = cython.declare(cython.longlong, 1000000000)
-# The first second, in 2262, whose nanoseconds do not fit 64 bits.
+# The first second, in 2262, whose nanoseconds do not fit in 64 bits.
 END_OF_TIME_S = cython.declare(cython.longlong, 9223372036)
-# Each block states its length twice, so this many in a row are no coincidence.
+# Each block states its length twice, so this many valid ones in a row are no coincidence.
 RESYNC_BLOCKS = cython.declare(cython.int, 64)
-# A packet longer than this is believed only where the file's own limit allows it.
+# A longer packet is accepted only if the file's own limit allows it.
 ORDINARY_PACKET = cython.declare(cython.longlong, 262144)
 
 
@@ -39,9 +39,9 @@ ORDINARY_PACKET = cython.declare(cython.longlong, 262144)
 class RecordWalk:
     """Steps through the records of pcap, or the blocks of pcapng (``blocks``), in memory.
 
-    After a step that found a packet: ``data`` is where it starts, ``captured`` and ``original`` its bytes in the file and
-    on the wire, ``time_ns`` its time since 1970 (``timed`` is false where it has none), ``link`` its link type. ``offset`` is
-    where the next record starts. After RECORD_MORE ``needed`` says how many bytes the record has at least.
+    After a step that found a packet: ``data`` is where it starts, ``captured`` and ``original`` its length in the file and
+    on the wire, ``time_ns`` its time since 1970 (``timed`` is false if it has none), ``link`` its link type. ``offset`` is
+    where the next record starts. After RECORD_MORE, ``needed`` is the minimum length of the record in bytes.
     """
 
     blocks: readonly[cython.bint]
@@ -85,7 +85,7 @@ class RecordWalk:
     def set_records(
         self, swapped: cython.bint, nanoseconds: cython.bint, link: cython.int, snaplen: cython.longlong
     ) -> None:
-        """Reads pcap from here on, as its header said."""
+        """Read pcap from here on, as its header specifies."""
         self.blocks = False
         self.swapped = swapped
         self.tick_ns = 1 if nanoseconds else 1000
@@ -94,7 +94,7 @@ class RecordWalk:
         self.timed = True
 
     def set_section(self, swapped: cython.bint) -> None:
-        """Reads a section of pcapng from here on, without interfaces as yet."""
+        """Read a section of pcapng from here on, without interfaces so far."""
         self.blocks = True
         self.swapped = swapped
         self.interfaces = 0
@@ -102,7 +102,7 @@ class RecordWalk:
     def add_interface(
         self, link: cython.int, resolution: cython.int, offset_s: cython.longlong, snaplen: cython.longlong
     ) -> None:
-        """An interface of the section, in order. ``resolution`` is the byte of if_tsresol."""
+        """Add the next interface of the section. ``resolution`` is the byte of if_tsresol."""
         assert 0 <= resolution <= 255, f"if_tsresol is one byte, not {resolution}"
         if self.interfaces < RECORD_MAX_INTERFACES:
             self.links[self.interfaces] = link
@@ -112,13 +112,13 @@ class RecordWalk:
             self.interfaces += 1
 
     def interface_at(self, number: cython.int) -> tuple[int, int, int, int]:
-        """(link, resolution, offset_s, snaplen). Raises IndexError."""
+        """Return (link, resolution, offset_s, snaplen). Raises IndexError."""
         if not 0 <= number < self.interfaces:
             raise IndexError(f"interface {number} of {self.interfaces}")
         return (self.links[number], self.resolutions[number], self.offsets_s[number], self.snaplens[number])
 
     def next(self, source: Buffer | AtomicBuffer, offset: cython.longlong, limit: cython.longlong) -> int:
-        """One step at ``offset``: ``layout.RECORD_...``. Raises IndexError when the range lies outside."""
+        """Make one step at ``offset``; return ``layout.RECORD_...``. Raises IndexError if the range is outside the memory."""
         region: Region = Region(source)
         region.check(0, limit)
         if offset < 0 or offset > limit:
@@ -133,9 +133,9 @@ class RecordWalk:
         limit: cython.longlong,
         count: cython.int,
     ) -> int:
-        """The first place in ``[offset, stop)`` where ``count`` packets could follow one another before ``limit``, or -1.
+        """Return the first offset in ``[offset, stop)`` where ``count`` packets could follow one another before ``limit``, or -1.
 
-        Takes time in proportion to ``stop - offset``, whatever the bytes are. Raises IndexError when the range lies outside.
+        Takes time proportional to ``stop - offset``, for any bytes. Raises IndexError if the range is outside the memory.
         """
         assert count > 0, f"any place begins {count} packets"
         region: Region = Region(source)
@@ -162,7 +162,7 @@ class RecordWalk:
         return get16(base, o)
 
     def step(self, base: cython.p_uchar, offset: cython.longlong, limit: cython.longlong) -> cython.int:
-        """One record or block at ``offset``; what lies in it is in the fields."""
+        """Read one record or block at ``offset`` into the fields."""
         if self.blocks:
             return self.step_block(base, offset, limit)
         return self.step_record(base, offset, limit)
@@ -179,7 +179,7 @@ class RecordWalk:
         self.original = self.u32(base, o + 12)
         if self.captured > RECORD_MAX_PACKET:
             return RECORD_CORRUPT
-        # More than a second in the part of a second: the time is not known, the packet may be whole all the same.
+        # The fraction is more than a second: the time is unknown, but the packet may still be whole.
         self.timed = part * self.tick_ns < SECOND_NS
         if not self.timed and self.captured > self.original:
             return RECORD_CORRUPT
@@ -202,7 +202,7 @@ class RecordWalk:
             return RECORD_MORE
         kind = self.u32(base, o)
         if kind == BLOCK_SECTION:
-            # The section says its own byte order, before its length can be read.
+            # The section states its own byte order, which is needed to read its length.
             if be32(base, o + 8) == ORDER_MAGIC:
                 self.swapped = True
             elif le32(base, o + 8) == ORDER_MAGIC:
@@ -234,7 +234,7 @@ class RecordWalk:
     def enhanced(
         self, base: cython.p_uchar, o: cython.longlong, length: cython.longlong, kind: cython.int
     ) -> cython.int:
-        """An Enhanced Packet Block, or (kind 1) the Packet Block of before, which has a shorter interface number."""
+        """Read an Enhanced Packet Block or (kind 1) its predecessor, the Packet Block, which has a shorter interface number."""
         number: cython.int = 0
         if length < 32:
             return RECORD_CORRUPT
@@ -278,7 +278,7 @@ class RecordWalk:
             if code == OPTION_RESOLUTION and size == 1:
                 resolution = get8(base, at + 4)
             elif code == OPTION_OFFSET and size == 8:
-                # Seconds before or after 1970: what fits 32 bits and a sign is all that time_ns can hold.
+                # Seconds before or after 1970: time_ns cannot hold more of them than fit in a signed 32-bit number.
                 offset_s = wrap_i32(self.u32(base, at + 8) if self.swapped else self.u32(base, at + 4))
             at += 4 + ((size + 3) & ~3)
         assert 0 <= resolution <= 255, f"if_tsresol is one byte, not {resolution}"
@@ -291,7 +291,7 @@ class RecordWalk:
         return RECORD_OTHER
 
     def stamp(self, number: cython.int, high: cython.longlong, low: cython.longlong) -> cython.void:
-        """Nanoseconds from an interface's ticks. A time beyond the year 2262 is not a time."""
+        """Compute nanoseconds from an interface's ticks. A time beyond the year 2262 counts as none."""
         resolution: cython.int = self.resolutions[number]
         power: cython.int = resolution & 0x7F
         seconds: cython.longlong = 0
@@ -325,11 +325,11 @@ class RecordWalk:
     def chain(
         self, base: cython.p_uchar, offset: cython.longlong, limit: cython.longlong, count: cython.int
     ) -> cython.longlong:
-        """The end of ``count`` packets that could follow one another at ``offset`` (or that end with the memory); else -1.
+        """Return the end of ``count`` packets that could follow one another at ``offset`` (or end with the memory); else -1.
 
-        Stricter than reading: captured no longer than on the wire, times that can be, within a day of one another.
-        RESYNC_BLOCKS whole blocks in a row are accepted too, however few packets are among them: so each place costs a
-        bounded number of steps.
+        Stricter than reading: captured no longer than on the wire, possible times, within a day of one another. RESYNC_BLOCKS
+        whole blocks in a row are accepted too, even with few packets among them, so each offset takes a bounded number of
+        steps.
         """
         o: cython.longlong = offset
         n: cython.int = 0
