@@ -1,1 +1,1 @@
-"""Private: small modules that several packages use, each named for what it does."""
+"""Private modules that several packages use, each named for what it does."""

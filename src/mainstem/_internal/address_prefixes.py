@@ -1,4 +1,4 @@
-"""Which addresses count as one owner, wherever something is limited for each: an IPv4 address, an IPv6 /64 network."""
+"""Which addresses share a limit: an IPv4 address is on its own, and all addresses of an IPv6 /64 network count as one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from mainstem.errors import ConfigurationError
 
 
 class AddressPrefixes:
-    """Maps an address to the network that counts as one owner: by default a whole IPv4 address and an IPv6 /64.
+    """Maps an address to the prefix that shares a limit: by default a whole IPv4 address or an IPv6 /64.
 
-    In IPv6 a single subscriber has 2**64 addresses at least, so that a limit for one address has no effect.
+    An IPv6 subscriber has at least 2**64 addresses, so a limit on a single address has no effect.
     """
 
     def __init__(self, *, ipv4: int = 32, ipv6: int = 64) -> None:
@@ -22,13 +22,13 @@ class AddressPrefixes:
         self._lengths = {4: ipv4, 6: ipv6}
 
     def prefix_of(self, address: str) -> str:
-        """Return the prefix of an address; an IPv4 address mapped to IPv6 is IPv4.
+        """Return the prefix of an address; an IPv4-mapped IPv6 address counts as IPv4.
 
         Args:
             address: A numeric address; any other text is its own prefix.
 
         Returns:
-            A network, as ``192.0.2.7/32`` or ``2001:db8::/64``.
+            A network, such as ``192.0.2.7/32`` or ``2001:db8::/64``.
 
         Example:
             >>> AddressPrefixes().prefix_of("192.0.2.7")
@@ -45,12 +45,12 @@ _OWNERS = AddressPrefixes()
 
 
 def owner_of(peer_address: Any) -> str:
-    """Return what shares the limit for one address: an IPv4 address, an IPv6 network; empty for a Unix socket."""
+    """Return the prefix that shares a peer's limit: an IPv4 address or an IPv6 network; empty for a Unix socket."""
     return _OWNERS.prefix_of(str(peer_address[0]).partition("%")[0]) if isinstance(peer_address, tuple) else ""
 
 
 def unmapped(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Return the address; an IPv4 one that is mapped to IPv6 as itself. Raises ValueError."""
+    """Parse an address; return an IPv4-mapped IPv6 address as IPv4. Raises ValueError."""
     parsed = ipaddress.ip_address(address)
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
         return parsed.ipv4_mapped
@@ -58,7 +58,7 @@ def unmapped(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 def address_of(source_identity: str) -> str:
-    """Return the address in an image's ``ip:port`` or ``[ip]:port``; the whole of it when it is neither (``aeron:ipc``)."""
+    """Return the address in an image's ``ip:port`` or ``[ip]:port``; any other text (``aeron:ipc``) is returned unchanged."""
     host, colon, port = source_identity.rpartition(":")
     if not colon or not port.isdigit():
         return source_identity

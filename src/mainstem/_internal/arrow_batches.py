@@ -1,4 +1,4 @@
-"""Columns of frames as Arrow: a wrapper over ``_core.columns`` that copies nothing. Needs pyarrow (``mainstem[tables]``)."""
+"""Columns of frames as Arrow: a zero-copy wrapper over ``_core.log.columns``. Needs pyarrow (``mainstem[tables]``)."""
 
 from __future__ import annotations
 

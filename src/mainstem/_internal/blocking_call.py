@@ -2,19 +2,19 @@
 
 Theory of operation
 -------------------
-A signal handler may raise in the thread that waits, at any time and any exception: a ``TimeoutError`` of an alarm, a
-``KeyboardInterrupt``. The caller then has no result, whether there is one or not. So the call is taken back: its work is cancelled,
-and if it had come to a result, ``undo`` gets it, to put back what would be lost with it: bytes that were read, a stream that was
-accepted.
+A signal handler may raise in the waiting thread, at any time and any exception: a ``TimeoutError`` from an alarm, a
+``KeyboardInterrupt``. The caller then gets no result, even if there is one. So the call is rolled back: its work is cancelled, and
+if it already had a result, ``undo`` receives it and restores what would be lost with it, such as bytes that were read or a stream
+that was accepted.
 
-The thread that was interrupted does not wait for that. Calls that come later do, in the loop's thread, before their own work: a
-read that follows an interrupted one finds the stream as it was.
+The interrupted thread does not wait for the rollback. Later calls do, in the loop's thread, before their own work: a read that
+follows an interrupted one finds the stream as it was.
 
-What a call begins with is not taken back: ``begin`` is called, in the loop's thread and in the order of the calls, whether the
-call is interrupted or not. A ``write`` queues its bytes there.
+The first step of a call is not rolled back: ``begin`` runs in the loop's thread, in the order of the calls, whether or not the
+call is interrupted. A ``write`` queues its bytes there.
 
-The methods ``start`` and ``interrupt`` run in the loop's thread, once each (a second call does nothing), ``wait`` in the caller's.
-``value`` and ``error`` are final when ``wait`` has returned true.
+The methods ``start`` and ``interrupt`` run in the loop's thread, once each (a second call does nothing); ``wait`` runs in the
+caller's. ``value`` and ``error`` are final once ``wait`` has returned True.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ T = TypeVar("T")
 
 
 async def _limited(work: Coroutine[Any, Any, T], timeout: float | None, ending: set[asyncio.Task[Any]]) -> T:
-    """Run ``work`` after what is ending, with a time limit that is kept by the loop itself.
+    """Run ``work`` after the interrupted calls have ended, with a timeout that the loop itself enforces.
 
-    A caller that gave up by its own clock could lose what ``work`` returned in that moment, such as bytes that were read.
+    If the caller enforced the timeout, it could lose what ``work`` returned at that moment, such as bytes that were read.
     """
 
     async def run() -> T:
@@ -47,7 +47,7 @@ async def _limited(work: Coroutine[Any, Any, T], timeout: float | None, ending: 
 
 
 class Call(Generic[T]):
-    """One call. ``ending`` has the tasks of the calls that were interrupted and go on, for all calls of a loop."""
+    """One call. ``ending`` has the tasks of interrupted calls that are still running, for all calls of a loop."""
 
     __slots__ = (
         "_begin",
@@ -85,7 +85,7 @@ class Call(Generic[T]):
         self.error: BaseException | None = None
 
     def start(self) -> None:
-        """Begin the work."""
+        """Start the work."""
         if self._started:
             return
         self._started = True
@@ -99,7 +99,7 @@ class Call(Generic[T]):
         self._task.add_done_callback(self._on_done)
 
     def interrupt(self) -> None:
-        """Take the call back."""
+        """Roll the call back."""
         if self._interrupted:
             return
         self._interrupted = True
@@ -112,12 +112,12 @@ class Call(Generic[T]):
             self._task.cancel()
 
     def wait(self, timeout: float) -> bool:
-        """Wait until the work has ended, at most ``timeout`` seconds; returns whether it has."""
+        """Wait at most ``timeout`` seconds for the work to end; return whether it has."""
         return self._ended.acquire(timeout=timeout)
 
     def _on_done(self, task: asyncio.Task[T]) -> None:
         assert self._work is not None
-        self._work.close()  # never begun, if the task was cancelled before its first step
+        self._work.close()  # it was never started if the task was cancelled before its first step
         self._ending.discard(task)
         if task.cancelled():
             self._end(ClosedError("the connection was closed"))

@@ -1,4 +1,4 @@
-"""Connecting to a host that has several addresses, for callers that block; `eyeballs` says how."""
+"""Connecting to a host that has several addresses, for blocking callers; `eyeballs` explains how."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from collections import deque
 from mainstem._internal.clock import timeout_of
 from mainstem._internal.eyeballs import ATTEMPT_DELAY_S, HostAddress, interleaved
 
-LONGEST_WAIT_S = 3600.0  # what a selector takes at least
+LONGEST_WAIT_S = 3600.0  # every selector accepts at least this long
 IN_PROGRESS = (0, errno.EINPROGRESS)
 
 
 def connect_socket(host: str, port: int, timeout: float | None) -> socket.socket:
-    """Return a TCP socket that is connected to a host, by the first of its addresses that accepts, with that timeout.
+    """Return a TCP socket connected to the first of a host's addresses that accepts, with ``timeout`` as the socket's timeout.
 
-    Raises OSError, and TimeoutError after ``timeout`` seconds; None and infinity wait for as long as the system does.
+    Raises OSError, and TimeoutError after ``timeout`` seconds. With None or infinity, only the system's own timeout applies.
     """
     timeout = timeout_of(timeout)
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

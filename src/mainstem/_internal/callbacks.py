@@ -1,4 +1,4 @@
-"""Callbacks of an event loop, whose exceptions end the connection that they serve."""
+"""Event loop callbacks whose exceptions end the connection that they serve."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ P = ParamSpec("P")
 
 
 class FailsInternally(Protocol):
-    """A connection that can be ended for a fault on this side."""
+    """A connection that can be ended because of an error on this side."""
 
     def _fail_internally(self, error: Exception) -> None: ...
 
@@ -21,10 +21,10 @@ C = TypeVar("C", bound=FailsInternally)
 
 
 def ends_connection_on_error(callback: Callable[Concatenate[C, P], None]) -> Callable[Concatenate[C, P], None]:
-    """Wraps a callback of the transport or the event loop.
+    """Wrap a callback of the transport or the event loop.
 
-    The event loop would only log an exception and leave the peer waiting; in a loop over connections it would also skip
-    the connections that come next.
+    The event loop would only log an exception and leave the peer waiting; in a loop over connections, the exception would also
+    skip the remaining ones.
     """
 
     @functools.wraps(callback)

@@ -11,12 +11,12 @@ from mainstem.errors import Timeout
 NS_PER_US = 1_000
 NS_PER_MS = 1_000_000
 NS_PER_SECOND = 1_000_000_000
-NEVER_NS = layout.NEVER_NS  # a deadline that never comes: the largest int64
+NEVER_NS = layout.NEVER_NS  # a deadline that never comes: the maximum int64
 NOT_A_TIME = "NaN is not a number of seconds"
 
 
 def seconds_ns(seconds: float) -> int:
-    """Return a duration in nanoseconds, ``NEVER_NS`` at most: ``math.inf`` and ``sys.maxsize`` seconds never end.
+    """Return a duration in nanoseconds, at most ``NEVER_NS``: ``math.inf`` and ``sys.maxsize`` seconds never end.
 
     Raises ValueError for NaN.
     """
@@ -26,12 +26,12 @@ def seconds_ns(seconds: float) -> int:
 
 
 def timeout_of(seconds: float | None) -> float | None:
-    """Return a time limit in seconds; None for none, which infinity is too. Raises ValueError for NaN."""
+    """Return a timeout in seconds, or None if there is none (None or infinity). Raises ValueError for NaN."""
     return None if seconds is None or seconds_ns(seconds) == NEVER_NS else seconds
 
 
 class Deadline:
-    """The end of one wait, ``timeout`` seconds from its creation; never, if that is None."""
+    """The end of a wait, ``timeout`` seconds from its creation; never, if ``timeout`` is None."""
 
     def __init__(self, clock: Clock, timeout: float | None) -> None:
         timeout = timeout_of(timeout)
@@ -41,26 +41,26 @@ class Deadline:
 
     @property
     def expired(self) -> bool:
-        """Whether it has passed."""
+        """Whether the deadline has passed."""
         return self._clock.monotonic_ns() > self._end_ns
 
     @property
     def left(self) -> float | None:
-        """The seconds until it passes, at least 0; None if it never does."""
+        """The seconds until the deadline, at least 0; None if it never comes."""
         return None if self._end_ns == NEVER_NS else max(0, self._end_ns - self._clock.monotonic_ns()) / NS_PER_SECOND
 
     def check(self, what: str) -> float | None:
-        """Return ``left``. Raises Timeout if it has passed; the error says ``what`` took so long."""
+        """Return ``left``. Raises Timeout if the deadline has passed; the error says that ``what`` timed out."""
         if self.expired:
             raise Timeout(f"{what}: timed out after {self.timeout:g} s", timeout=self.timeout)
         return self.left
 
 
 class Clock(Protocol):
-    """A monotonic reading for durations, and the epoch's for what other programs read."""
+    """A monotonic clock for durations, and a time of day for timestamps that other programs read."""
 
     def monotonic_ns(self) -> int:
-        """Return nanoseconds that never go back."""
+        """Return nanoseconds that never go backwards."""
         ...
 
     def epoch_ms(self) -> int:
@@ -68,12 +68,12 @@ class Clock(Protocol):
         ...
 
     def epoch_ns(self) -> int:
-        """Return nanoseconds since 1970-01-01 UTC, for timestamps that other machines compare with theirs."""
+        """Return nanoseconds since 1970-01-01 UTC, for timestamps that other hosts compare with theirs."""
         ...
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The host's own clocks."""
 
     monotonic_ns = staticmethod(time.monotonic_ns)
 

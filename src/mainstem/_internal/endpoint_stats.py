@@ -1,8 +1,8 @@
-"""What a server or client of bymux, Jmux or Aqueduct has done, and what it has now: the figures behind ``stats()``.
+"""Counters and current state of a bymux, Jmux or Aqueduct server or client: the numbers behind ``stats()``.
 
-An endpoint is a server, or a client with however many connections it opens one after another. All connections of an endpoint
-count into one ``EndpointCounters``, so that its counters never fall when a connection ends. They count in the event loop's
-thread. ``stats`` may be called in any thread: it reads integers, and copies of collections.
+An endpoint is a server, or a client with any number of successive connections. All connections of an endpoint count into one
+``EndpointCounters``, so that its counters never fall when a connection ends. They count in the event loop's thread. Any thread
+may call ``stats``: it reads integers, and copies of collections.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class EndpointCounters:
     bytes_sent: int = 0
 
     def connection_ended(self, error: BaseException | None) -> None:
-        """Count the end of a connection that was open, by its cause: ``None`` and ``ClosedError`` are ends in order."""
+        """Count the end of an open connection by its cause: ``None`` and ``ClosedError`` are orderly ends."""
         if error is None or isinstance(error, ClosedError):
             self.connections_closed += 1
         elif isinstance(error, RemoteProtocolError):
@@ -51,29 +51,29 @@ class EndpointCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointStats:
-    """What a server or client of bymux, Jmux or Aqueduct has at one moment, and what it has counted since it began.
+    """The current state of a bymux, Jmux or Aqueduct server or client, and its counters since it started.
 
     Attributes:
         protocol: ``bymux``, ``jmux`` or ``aqueduct``.
         role: ``server`` or ``client``.
-        closed: Whether the endpoint has ended, so that its counters stay as they are.
+        closed: Whether the endpoint has ended, so that its counters are final.
         connections: Connections that are open now.
         streams: Streams that are open now: bymux's streams, Jmux's sessions, Aqueduct's channel halves.
-        unsent_bytes: Bytes that were written here and wait for the peer: its credit, its ration, its acknowledgment (Aqueduct).
-        unread_bytes: Bytes that have arrived and that the program has not read.
+        unsent_bytes: Bytes written here that wait for the peer: its credit, its ration, or its acknowledgment (Aqueduct).
+        unread_bytes: Bytes that have arrived and that the application has not read.
         connections_opened: Connections that were opened.
-        connections_closed: Of these, those that ended in order.
-        connections_lost: Those whose transport broke, or whose peer left.
-        connections_timed_out: Those whose peer was silent for too long.
-        protocol_errors: Those that ended because a rule of the protocol was broken.
-        connections_failed: Those that ended for another error, such as a handler's.
+        connections_closed: Opened connections that ended in an orderly way.
+        connections_lost: Opened connections whose transport broke, or whose peer left.
+        connections_timed_out: Opened connections whose peer was silent for too long.
+        protocol_errors: Opened connections that ended because a rule of the protocol was broken.
+        connections_failed: Opened connections that ended because of another error, such as a handler's.
         connections_unreached: Attempts that did not become a connection: no server, or no handshake.
-        connections_refused: Connections that a server did not take: one too many, in all or of one address.
+        connections_refused: Connections that a server refused because of its limits, in total or per address.
         connections_idle_closed: Connections that a server ended because they had sent nothing.
         streams_opened: Streams that were opened, by either end.
         handlers_failed: Handlers that raised.
-        bytes_received: Bytes that came from the transport: after TLS; of Aqueduct the UDP payloads.
-        bytes_sent: Bytes that were handed to the transport.
+        bytes_received: Bytes received from the transport: after TLS; for Aqueduct, the UDP payloads.
+        bytes_sent: Bytes passed to the transport.
 
     Example:
         >>> listener.stats().connections
@@ -103,5 +103,5 @@ class EndpointStats:
 
 
 def counters(traffic: EndpointCounters) -> dict[str, int]:
-    """Return the counters by their names, which are those of ``EndpointStats``."""
+    """Return the counters by name; ``EndpointStats`` uses the same names."""
     return {field.name: getattr(traffic, field.name) for field in fields(traffic)}

@@ -1,11 +1,12 @@
-"""Closes what a program leaves open, while the interpreter is still whole.
+"""Closes objects that a program leaves open, while the interpreter is still intact.
 
-A finaliser that runs while modules are being taken down finds half of them gone, and threads stopped with their locks held. So what
-needs threads, files or other modules to close registers here, and is finalised before that, the newest first: clients before
-their drivers.
+A finalizer that runs while the interpreter tears down modules finds half of them gone, and threads stopped with their locks held.
+So objects that need threads, files or other modules to close register here. They are finalized before the teardown, the newest
+first: clients before their drivers.
 
-A child made by ``os.fork`` has copies of these objects and maps the same shared memory, but their threads stayed behind. What it
-closed would be its parent's. So in the child each registered object is left to the parent as soon as the child begins.
+A child process created by ``os.fork`` has copies of these objects and maps the same shared memory, but their threads exist only in
+the parent. If the child closed them, it would close the parent's objects. So as soon as the child starts, it leaves each
+registered object to the parent.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _registered: MutableMapping[tuple[int, int], Any] = WeakValueDictionary()
 def close_at_exit(resource: Any) -> None:
     """Run ``resource.__del__`` at the end of this process, unless the object is gone by then.
 
-    In a forked child ``resource._leave_to_parent()`` runs at once instead, where it has that method.
+    In a forked child, ``resource._leave_to_parent()`` runs at once instead, if it has that method.
     """
     _registered[os.getpid(), next(_numbers)] = resource
 
@@ -44,12 +45,12 @@ def _close_all() -> None:
                     resource.__del__()
             except (
                 ResourceWarning
-            ) as warning:  # of a program that makes errors of them: the others are still to be closed
+            ) as warning:  # the program turns warnings into errors; the other objects must still be closed
                 sys.stderr.write(f"ResourceWarning: {warning}\n")
 
 
 def _leave_all_to_parent() -> None:
-    # Drivers last, as at the end: a client's memory is a driver's.
+    # Drivers last, as at exit, because a client's memory belongs to a driver.
     for _key, resource in sorted(_registered.items(), key=lambda item: item[0], reverse=True):
         leave = getattr(resource, "_leave_to_parent", None)
         if leave is not None:

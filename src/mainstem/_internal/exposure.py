@@ -1,4 +1,4 @@
-"""Which servers may listen beyond this machine, and how requests to those that do not may name it."""
+"""Which servers may listen beyond this host, and which host names requests to local servers may use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mainstem.errors import ConfigurationError
 def check_exposure(
     address: str, *, has_tls: bool, has_token: bool, insecure: bool, token_options: str = "--token-file"
 ) -> None:
-    """Refuse to listen where other machines could connect without a token, or read what is sent. Raises ConfigurationError."""
+    """Refuse to listen where other hosts could connect without a token, or read the traffic. Raises ConfigurationError."""
     if insecure or is_loopback(address) or (has_tls and has_token):
         return
     options = (("--tls-cert and --tls-key", has_tls), (token_options, has_token))
@@ -21,7 +21,7 @@ def check_exposure(
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Whether an address is reachable only from this host."""
     try:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
@@ -31,8 +31,8 @@ def is_loopback(address: str) -> bool:
 def is_literal_host(host: str | None) -> bool:
     """Whether a ``Host`` field is an address, or ``localhost``.
 
-    A page in a browser on this machine can make its own domain name resolve to 127.0.0.1 and send requests there. They have
-    that name as their host; programs that were started with the server's URL do not.
+    A page in a browser on this host can make its own domain name resolve to 127.0.0.1 and send requests there. Such requests have
+    that name as their host; those of programs that were started with the server's URL do not.
     """
     if not host:
         return True
@@ -47,6 +47,6 @@ def is_literal_host(host: str | None) -> bool:
 
 
 def host_name(host: str) -> str:
-    """Return the name or address in a ``Host`` field: lower case, without port, brackets and the last dot."""
+    """Return the name or address in a ``Host`` field, in lower case and without port, brackets and trailing dot."""
     name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
     return name.lower().rstrip(".")

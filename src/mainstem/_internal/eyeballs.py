@@ -1,11 +1,11 @@
-"""Connecting to a host that has several addresses: they are tried side by side (Happy Eyeballs, RFC 8305).
+"""Connecting to a host that has several addresses: they are tried in parallel (Happy Eyeballs, RFC 8305).
 
-An address may be dead without an error, as IPv6 is on many networks, so none of them may use up the time of the others. The first
-address has a quarter of a second for itself; then, or when it fails, the next attempt begins beside it. The first attempt that
-succeeds ends all others.
+An address may be dead without an error, as IPv6 is on many networks, so no address may use up the time of the others. The first
+address has a head start of a quarter of a second; after that, or when it fails, the next attempt starts in parallel. The first
+attempt that succeeds ends all others.
 
-An attempt may be in doubt: a UDP port that is closed now may be opened in a moment. The attempt goes on, but the next one need not
-wait, and when every other attempt has failed, nothing waits for this one.
+An attempt may be doubtful: a UDP port that is closed now may be opened in a moment. Such an attempt continues, but the next one
+need not wait, and when every other attempt has failed, nothing waits for the doubtful one.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ T = TypeVar("T")
 ATTEMPT_DELAY_S = 0.25  # RFC 8305, 5: the recommended time between two attempts
 
 HostAddress = tuple[int, tuple[Any, ...]]
-"""An address family, and the address as sockets of that family have it."""
+"""An address family, and the address in the form that sockets of that family use."""
 
 
 class NoneSucceededError(Exception):
-    """No address could be connected to. ``failures`` are those of attempts that ended, with their addresses."""
+    """No address could be connected to. ``failures`` has the errors of attempts that ended, with their addresses."""
 
     def __init__(self, failures: list[tuple[HostAddress, Exception]], *, timed_out: bool) -> None:
         self.failures = failures
@@ -45,7 +45,7 @@ class NoneSucceededError(Exception):
 
 
 def interleaved(addresses: Sequence[HostAddress]) -> list[HostAddress]:
-    """Return the addresses without repetition, the families taking turns (RFC 8305, 4)."""
+    """Return the addresses without duplicates, alternating between families (RFC 8305, 4)."""
     by_family: dict[int, list[HostAddress]] = {}
     for address in dict.fromkeys(addresses):
         by_family.setdefault(address[0], []).append(address)
@@ -53,16 +53,16 @@ def interleaved(addresses: Sequence[HostAddress]) -> list[HostAddress]:
 
 
 def look_up(host: str | None, port: int, kind: socket.SocketKind, flags: int = 0) -> list[Any]:
-    """Like `socket.getaddrinfo`, but a name that cannot be one raises ``gaierror`` too."""
+    """Like `socket.getaddrinfo`, but an impossible name raises ``gaierror`` too."""
     try:
         return socket.getaddrinfo(host, port, type=kind, flags=flags)
-    except (UnicodeError, ValueError) as error:  # an empty label, one above 63 characters, a null character
+    except (UnicodeError, ValueError) as error:  # an empty label, a label longer than 63 characters, a null character
         reason = error.__cause__ or error
         raise socket.gaierror(socket.EAI_NONAME, f"{host!r} is not a host name: {reason}") from None
 
 
 def check_port(port: int) -> None:
-    """Raise ConfigurationError for what is not a port number, which `getaddrinfo` would wrap around."""
+    """Raise ConfigurationError for an invalid port number, which `getaddrinfo` would wrap around."""
     if not isinstance(port, int) or not 0 <= port <= 65535:
         raise ConfigurationError(f"port must be an integer in 0..65535 (got {port!r})")
 
@@ -71,7 +71,7 @@ async def resolve(host: str, port: int, kind: socket.SocketKind) -> list[HostAdd
     """Return the addresses of a host in the order in which to try them. Raises OSError, and ConfigurationError for its port."""
     check_port(port)
     try:
-        # An address is not a name: it needs no thread to be looked up in.
+        # A numeric address needs no lookup in a thread.
         found = look_up(host, port, kind, socket.AI_NUMERICHOST)
     except socket.gaierror:
         found = await asyncio.get_running_loop().run_in_executor(None, look_up, host, port, kind)
@@ -86,9 +86,9 @@ async def race(
     timeout: float | None,
     delay: float = ATTEMPT_DELAY_S,
 ) -> T:
-    """Return the result of the first attempt that succeeds; no attempt is left then. Raises NoneSucceededError.
+    """Return the result of the first attempt that succeeds, after all others have ended. Raises NoneSucceededError.
 
-    ``attempt`` gets an address, and a function that starts the next attempt before ``delay`` has passed. ``discard`` takes back
+    ``attempt`` gets an address, and a function that starts the next attempt before ``delay`` has passed. ``discard`` disposes of
     the result of an attempt that succeeds too late.
     """
     running: dict[asyncio.Task[T], HostAddress] = {}
@@ -157,9 +157,9 @@ def _take_back(task: asyncio.Task[T], discard: Callable[[T], None]) -> None:
 
 
 async def open_socket(address: HostAddress) -> socket.socket:
-    """Return a TCP socket that is connected to the address, non-blocking. Raises OSError."""
+    """Return a non-blocking TCP socket that is connected to the address. Raises OSError."""
     family, where = address
-    # Of a socket without its protocol asyncio does not switch Nagle's algorithm off.
+    # asyncio does not turn off Nagle's algorithm for a socket created without its protocol.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setblocking(False)
@@ -171,7 +171,7 @@ async def open_socket(address: HostAddress) -> socket.socket:
 
 
 async def _connect(sock: socket.socket, where: tuple[Any, ...]) -> None:
-    """As ``loop.sock_connect``, which loses the scope of a link-local address in uvloop."""
+    """Like ``loop.sock_connect``, which loses the scope of a link-local address in uvloop."""
     try:
         sock.connect(where)
     except BlockingIOError:
@@ -191,7 +191,7 @@ async def _connect(sock: socket.socket, where: tuple[Any, ...]) -> None:
 
 
 async def connect_socket(host: str, port: int, *, timeout: float | None) -> socket.socket:
-    """Return a TCP socket that is connected to a host, by the first of its addresses that accepts.
+    """Return a TCP socket that is connected to the first of a host's addresses that accepts.
 
     Raises OSError, and TimeoutError after ``timeout`` seconds.
     """

@@ -1,7 +1,8 @@
-"""Objects that block, each standing for an asyncio object whose event loop has a thread (:mod:`mainstem._internal.loop_thread`).
+"""Blocking objects, each a wrapper of an asyncio object whose event loop has a thread (:mod:`mainstem._internal.loop_thread`).
 
-A blocking class names the asyncio methods that it takes over: ``read = waits(aio.Stream.read)``. Parameters and documentation stand
-once, at the asyncio method. Any thread may call them. Such a class has ``_inner``, the asyncio object, and ``_thread``.
+A blocking class names the asyncio methods that it wraps: ``read = waits(aio.Stream.read)``. Parameters and documentation are
+written once, in the asyncio method. Any thread may call the methods. Such a class has ``_inner``, the asyncio object, and
+``_thread``.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ def waits(
     *,
     undo: Callable[[Any, Any], object] | None = None,
 ) -> Callable[Concatenate[Any, P], R]:
-    """Make a method that blocks of a coroutine function.
+    """Make a blocking method from a coroutine function.
 
-    ``undo`` is called in the loop's thread, with the asyncio object and what it returned or raised, if an exception interrupts the
-    caller.
+    If an exception interrupts the caller, ``undo`` is called in the loop's thread, with the asyncio object and what the method
+    returned or raised.
     """
 
     @functools.wraps(method)
@@ -43,7 +44,7 @@ def waits(
 def runs(
     method: Callable[Concatenate[Any, P], R], *, undo: Callable[[Any, Any], object] | None = None
 ) -> Callable[Concatenate[Any, P], R]:
-    """Make a method of a plain one, which runs in the loop's thread; ``undo`` as of `waits`."""
+    """Make a blocking method from a plain one, which runs in the loop's thread; ``undo`` is as for `waits`."""
 
     @functools.wraps(method)
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
@@ -58,7 +59,7 @@ def runs(
 
 
 def asks(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Make a method of a plain one that may be called in any thread, such as one that reads numbers."""
+    """Make a method from a plain one that any thread may call, such as one that reads numbers."""
 
     @functools.wraps(method)
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:

@@ -1,8 +1,8 @@
 """Who may read and write the files that a driver or a recorder creates.
 
-A directory decides, once: files in it have its mode, without the right to search, and its group, whichever program creates them.
-So the umask counts where the directory is created without a mode, and ``chmod`` and ``chgrp`` of a directory hold for all that is
-created in it later. What is there already stays as it is.
+The directory decides: files in it have its group and its mode, without the search permission, whichever program creates them. So
+the umask applies when a directory is created without a mode, and a ``chmod`` or ``chgrp`` of a directory applies to everything
+created in it later. Existing files do not change.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE_BITS = 0o666
-# In a directory that all users share, as /tmp is, a file is its owner's to write and its group's to read.
+# In a directory that all users share, such as /tmp, the owner may write a file and the group may read it.
 SHARED_FILE_MODE = 0o640
 MAX_MODE = 0o777
-# Of a directory of recordings: not every user may read what was sent on a stream.
+# For a directory of recordings: not every user may read what was sent on a stream.
 RECORDINGS_MODE = 0o750
 ACCEPTED_MODE = "octal from 0700 to 0777, as in 0750"
 
 
 def wrong_mode(text: str) -> str | None:
-    """What is wrong with a text as the mode of a directory; None when nothing is."""
+    """Return the error in a text that should be the mode of a directory, or None."""
     try:
         mode = int(text, 8)
     except ValueError:
         return "is no octal number"
-    # A mode without the owner's own rights would shut out the driver and the recorder themselves.
+    # A mode without all of the owner's own permissions would lock out the driver and the recorder themselves.
     return None if 0o700 <= mode <= MAX_MODE else "is no mode that a directory's owner can use"
 
 
 def parse_mode(text: str, *, name: str = "mode") -> int | None:
-    """Read the mode of a directory, octal; None where the text is empty. Raises ConfigurationError."""
+    """Parse the octal mode of a directory; return None for an empty text. Raises ConfigurationError."""
     if not text:
         return None
     if wrong := wrong_mode(text):
@@ -48,7 +48,7 @@ def parse_mode(text: str, *, name: str = "mode") -> int | None:
 
 
 def group_id(name: str) -> int:
-    """The number of a group, given by its name or number. Raises ConfigurationError if there is none."""
+    """Return the id of a group, given its name or number. Raises ConfigurationError if there is no such group."""
     if name.isdecimal():
         return int(name)
     try:
@@ -58,11 +58,11 @@ def group_id(name: str) -> int:
 
 
 def make_directory(path: Path | str, *, default: int = MAX_MODE, mode: int | None = None, group: str = "") -> None:
-    """Create a directory and those above it; one that is there stays as it is, unless a mode or a group is given.
+    """Create a directory and its parents; an existing one does not change, unless a mode or a group is given.
 
     Raises ConfigurationError or OSError.
     """
-    # First, so that a wrong name creates nothing.
+    # Look the group up first, so that a wrong name creates nothing.
     number = group_id(group) if group else -1
     _make(os.path.abspath(path), default)
     try:
@@ -78,7 +78,7 @@ def make_directory(path: Path | str, *, default: int = MAX_MODE, mode: int | Non
 
 
 def private_directory(path: Path) -> None:
-    """Create a directory that only this user may enter, below one that others may write, such as ``/tmp``.
+    """Create a directory that only this user may enter, inside one that others may write to, such as ``/tmp``.
 
     Raises ConfigurationError or OSError.
     """
@@ -95,7 +95,7 @@ def private_directory(path: Path) -> None:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only this user may read, in place of whatever has its name. Raises OSError."""
+    """Write a file that only this user may read, replacing any file of that name. Raises OSError."""
     import tempfile
 
     fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -103,7 +103,7 @@ def write_private(path: Path, data: bytes) -> None:
         with open(fd, "wb") as file:
             file.write(data)
             file.flush()
-            # After a loss of power there is the old file or the new one, not an empty one.
+            # After a power failure there is the old file or the new one, not an empty one.
             os.fsync(file.fileno())
         os.replace(name, path)
     except BaseException:
@@ -112,7 +112,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def _make(path: str, mode: int) -> None:
-    """As ``os.makedirs``, which has no mode for those above."""
+    """Like ``os.makedirs``, but use ``mode`` for the parents too."""
     if not os.path.isdir(path):
         _make(os.path.dirname(path), mode)
         with suppress(FileExistsError):
@@ -122,14 +122,14 @@ def _make(path: str, mode: int) -> None:
 
 
 def create_file(path: Path | str, flags: int) -> int:
-    """Open a file, and create it if it is missing, with its directory's mode and group; an ``opener`` of ``open``.
+    """Open a file, or create it with its directory's mode and group if it is missing; an ``opener`` for ``open``.
 
-    A symbolic link in the file's place is refused: in a directory that others may write it could lead anywhere. Raises OSError.
+    A symbolic link in the file's place is refused: in a directory that others may write to, it could lead anywhere. Raises OSError.
     """
     flags |= os.O_CLOEXEC | os.O_NOFOLLOW
     above = os.stat(os.path.dirname(path) or ".")
     mode = SHARED_FILE_MODE if above.st_mode & stat.S_ISVTX else above.st_mode & FILE_BITS
-    # Never more than it is to be, and at once all of it where the umask leaves it: who waits for the file may open it.
+    # Never grant more than the final mode, but all of it at once if the umask allows: programs waiting for the file may open it.
     begin = mode if above.st_gid == os.getegid() else mode & ~0o070
     while True:
         try:
@@ -142,10 +142,10 @@ def create_file(path: Path | str, flags: int) -> int:
         try:
             return os.open(path, flags)
         except FileNotFoundError:
-            continue  # deleted in between
+            continue  # deleted in the meantime
     created = os.fstat(fd)
-    # As far as this user and the file system may: one who is not a member of the directory's group creates files of its own
-    # group, and where the mount decides about modes, nothing else does.
+    # Do what this user and the file system permit: a user who is not in the directory's group creates files of their own group,
+    # and on some mounts modes cannot be changed.
     with suppress(PermissionError):
         if created.st_gid != above.st_gid:
             os.fchown(fd, -1, above.st_gid)

@@ -1,9 +1,9 @@
-"""Records that cost next to nothing at import: to type checkers ``frozen`` makes frozen dataclasses with slots.
+"""Records that cost next to nothing at import; to type checkers, ``frozen`` makes frozen dataclasses with slots.
 
-``dataclasses`` loads the standard library's parser and disassembler, and compiles the text of six methods for each frozen class. A
-driver has a class for each command, response, frame and message, starts often, and uses few of them at once. So comparing,
-hashing and printing are the same functions for all records, and ``__init__`` is written when the first instance is made.
-``dataclasses.fields`` and ``replace`` work as ever. That no field is assigned to is held by the type checker alone.
+``dataclasses`` loads the standard library's parser and disassembler, and compiles the source of six methods for each frozen class.
+A driver has a class for each command, response, frame and message, starts often, and uses few of them at once. So all records
+share the functions for comparing, hashing and printing, and ``__init__`` is generated when the first instance is created.
+``dataclasses.fields`` and ``replace`` work as usual. Only the type checker prevents assignment to fields.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The default of a field that has none.
+# The default of a field without a default.
 MISSING: Any = object()
 
 
 def fields_of(cls: type[Any]) -> Mapping[str, Any]:
-    """The fields of a record in order, with their defaults or ``MISSING``."""
+    """Return the fields of a record in order, with their defaults or ``MISSING``."""
     fields: Mapping[str, Any] = cls.__record_fields__
     return fields
 
 
 def replaced(record: T, **changes: Any) -> T:
-    """A copy of a record with other values of some fields: ``dataclasses.replace`` without loading ``dataclasses``."""
+    """Return a copy of a record with some fields changed: ``dataclasses.replace`` without loading ``dataclasses``."""
     return type(record)(**{name: getattr(record, name) for name in fields_of(type(record))} | changes)
 
 
@@ -55,7 +55,7 @@ def frozen(cls: type[T]) -> type[T]:
 
 @dataclass_transform(eq_default=False, kw_only_default=True)
 def mutable(cls: type[T]) -> type[T]:
-    """Make a class whose annotations are its fields one with slots and a keyword for each; an instance equals only itself."""
+    """Give a class whose annotations are its fields slots and keyword-only fields; an instance equals only itself."""
     return _slotted(cls)
 
 
@@ -86,7 +86,7 @@ def _slotted(cls: type[T]) -> type[T]:
 
 
 def _initializer(cls: type[Any], fields: Mapping[str, Any]) -> Callable[..., None]:
-    """Write ``__init__`` with a keyword for each field."""
+    """Generate ``__init__`` with a keyword for each field."""
     keywords = [name if default is MISSING else f"{name}=fields[{name!r}]" for name, default in fields.items()]
     body = [f"self.{name} = {name}" for name in fields]
     if hasattr(cls, "__post_init__"):
@@ -102,7 +102,7 @@ def _initializer(cls: type[Any], fields: Mapping[str, Any]) -> Callable[..., Non
 
 
 class _DataclassFields:
-    """What ``dataclasses`` asks a class for, made when it asks."""
+    """The attributes that ``dataclasses`` expects of a class, created on first access."""
 
     def __get__(self, instance: object, owner: type[Any]) -> Any:
         from dataclasses import dataclass
@@ -124,5 +124,5 @@ class _DataclassFields:
 
 
 def _nothing(_: object) -> tuple[()]:
-    """The values of a record without fields."""
+    """Return the values of a record without fields."""
     return ()

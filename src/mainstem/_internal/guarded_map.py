@@ -1,4 +1,4 @@
-"""Mapped files that another process may cut short without ending this one."""
+"""Mapped files that another process may truncate without killing this one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from mainstem._core.memory.bus_guard import BusGuard
 
 
 class GuardedMap(mmap):
-    """The first ``length`` bytes of a file. What the file loses later reads as zeros, and ``was_cut`` says so.
+    """The first ``length`` bytes of a file. Bytes that the file loses later read as zeros, and ``was_cut`` reports it.
 
-    Ask it after the memory was read and before what was read is believed. Raises ValueError for a shorter file.
+    Check ``was_cut`` after reading and before trusting what was read. Raises ValueError for a shorter file.
     """
 
     _guard: BusGuard
@@ -23,10 +23,10 @@ class GuardedMap(mmap):
 
     @property
     def was_cut(self) -> bool:
-        """Whether the file lost bytes that were read or written since."""
+        """Whether the file lost bytes that were read or written after that."""
         return self._guard.was_cut
 
     def close(self) -> None:
-        """Unmaps the file. Raises BufferError while there are views of it; it stays guarded then."""
+        """Unmap the file. Raises BufferError while there are views of it; it then stays guarded."""
         super().close()
         self._guard.close()

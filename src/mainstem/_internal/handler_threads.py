@@ -1,19 +1,19 @@
-"""Handlers that block: each runs in a thread of its own, for servers whose event loop has a thread too.
+"""Blocking handlers, each in a thread of its own, for servers whose event loop has a thread too.
 
 Theory of operation
 -------------------
-The asyncio server calls an asyncio handler for each stream, as ever. Here that handler waits for a slot, starts a thread with the
-user's function, and waits for it: so whatever the server does with a handler's task (limits, errors that are logged, cancellation,
-the wait of ``close``) holds for the thread. Three things differ, since a thread cannot be cancelled:
+The asyncio server calls an asyncio handler for each stream. That handler waits for a slot, starts a thread with the user's
+function, and waits for it. So whatever the server does with a handler's task (limits, logging of errors, cancellation, the wait of
+``close``) also applies to the thread. Three things differ, since a thread cannot be cancelled:
 
-* A handler whose task is cancelled has its stream aborted. Whatever it waits for on that stream raises then. The task stays until
-  the thread has ended, and a thread that goes on counts against the limits: a peer that connects again does not get more.
-* A second cancellation, which only the end of the event loop brings, leaves the thread to itself.
+* A handler whose task is cancelled has its stream aborted. Anything it waits for on that stream then raises. The task stays until
+  the thread has ended, and a thread that is still running counts against the limits: a peer that reconnects does not get more.
+* A second cancellation, which happens only when the event loop ends, abandons the thread.
 * A handler may close the server that runs it. It does not wait for itself (``HANDLER_TASK``).
 
 Slots. At most ``max_handlers`` threads run, and of these at most ``max_handlers_per_address`` for one address (an IPv6 /64 network
-counts as one). Whoever finds no slot waits; a stream that waits is not read, so its peer runs out of credit. Free slots go to the
-addresses in turn. One client can therefore not keep all others out, whether its handlers wait or compute.
+counts as one). A handler without a slot waits. The server does not read a waiting stream, so its peer runs out of credit. Free
+slots go to the addresses in turn. So one client cannot lock out all others, whether its handlers wait or compute.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ logger = logging.getLogger("mainstem.handlers")
 
 # Handlers that run at once; each has a thread.
 MAX_HANDLERS = 512
-# Of these, for one address.
+# The part of these that one address may use.
 MAX_HANDLERS_PER_ADDRESS = 128
 
 
@@ -47,11 +47,11 @@ class Served(Protocol):
 
     @property
     def peer_address(self) -> Any:
-        """The peer's address as its socket names it."""
+        """The peer's address in its socket's form."""
         ...
 
     def abort(self) -> None:
-        """End it at once."""
+        """End the stream or connection at once."""
         ...
 
 
@@ -71,7 +71,7 @@ class HandlerThreads:
         self._numbers = itertools.count(1)
 
     def adapt(self, handler: Callable[[V], object], view: Callable[[S], V]) -> Callable[[S], Awaitable[None]]:
-        """Make an asyncio handler of one that blocks."""
+        """Make an asyncio handler from a blocking one."""
 
         async def serve(served: S) -> None:
             async with self._slots.slot(owner_of(served.peer_address)):
@@ -94,7 +94,7 @@ class HandlerThreads:
                 work()
             except BaseException as caught:
                 error = caught
-            with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody is waiting
                 loop.call_soon_threadsafe(finish, error)
 
         threading.Thread(target=run, name=f"mainstem-handler-{next(self._numbers)}", daemon=True).start()
@@ -119,7 +119,7 @@ class HandlerThreads:
 
 
 class Slots:
-    """Limits how many run at once, in total and per address. Addresses take turns."""
+    """Limits how many handlers run at once, in total and per address. Addresses take turns."""
 
     def __init__(self, most: int, most_per_address: int) -> None:
         self._free = most
@@ -129,7 +129,7 @@ class Slots:
 
     @contextlib.asynccontextmanager
     async def slot(self, address: str) -> AsyncIterator[None]:
-        """Wait for a slot, which is free again after the block."""
+        """Wait for a slot, and free it after the block."""
         if self._may_begin(address):
             self._begin(address)
         else:
@@ -171,7 +171,7 @@ class Slots:
                 return
 
     def _give(self, address: str) -> bool:
-        """Give a slot to whoever of an address has waited for longest, and has not been cancelled."""
+        """Give a slot to the handler of an address that has waited longest, skipping cancelled ones."""
         waiting = self._waiting.pop(address)
         while waiting:
             turn = next(iter(waiting))

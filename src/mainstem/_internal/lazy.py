@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used, so that a program pays only for what it needs."""
+"""Names of a package that are imported on first use, so that a program pays only for what it needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def lazy_names(
     module: str, homes: Mapping[str, str], submodules: Collection[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a module's ``__getattr__`` and ``__dir__``: names by the module that defines them, and submodules by their names."""
+    """Return a module's ``__getattr__`` and ``__dir__``, for names by their defining module and for submodules."""
     names = vars(sys.modules[module])
 
     def load(name: str) -> Any:

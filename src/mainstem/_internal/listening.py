@@ -1,4 +1,4 @@
-"""Sockets that listen: on every address of a host, all with the same port."""
+"""Listening sockets: on every address of a host, all with the same port."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from mainstem._internal.eyeballs import HostAddress
 
-# Ports that the system proposes for one family and that are taken in the other, before giving up.
+# Attempts to find a port that is free in all families, before giving up.
 PORT_ATTEMPTS = 16
 BACKLOG = 1024
 
@@ -23,7 +23,7 @@ BACKLOG = 1024
 async def find_listening_addresses(
     host: str | Sequence[str] | None, port: int, kind: socket.SocketKind
 ) -> list[HostAddress]:
-    """Like `listening_addresses`, but names are looked up in a thread of the event loop's."""
+    """Like `listening_addresses`, but look names up in a thread of the event loop's executor."""
     try:
         return listening_addresses(host, port, kind, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
@@ -33,7 +33,7 @@ async def find_listening_addresses(
 def listening_addresses(
     host: str | Sequence[str] | None, port: int, kind: socket.SocketKind, *, flags: int = 0
 ) -> list[HostAddress]:
-    """Return the addresses to listen on: of one host, of several, or with None of every interface. Raises OSError."""
+    """Return the addresses to listen on: of one host, of several, or of every interface (None). Raises OSError."""
     hosts = [host or None] if host is None or isinstance(host, str) else list(host)
     check_port(port)
     found: dict[HostAddress, None] = {}
@@ -47,9 +47,9 @@ def listening_addresses(
 def bind_sockets(
     addresses: Sequence[HostAddress], *, kind: socket.SocketKind, backlog: int = BACKLOG
 ) -> list[socket.socket]:
-    """Return a socket for each address. Those of TCP listen. Port 0 is one port, the same for all of them.
+    """Return a socket for each address. TCP sockets listen. Port 0 selects one free port, the same for all of them.
 
-    An address of a family that this machine does not have is left out, as long as another one remains. Raises OSError.
+    An address of a family that this host does not have is skipped, as long as another one remains. Raises OSError.
     """
     for attempt in range(PORT_ATTEMPTS):
         try:
@@ -62,9 +62,9 @@ def bind_sockets(
 
 
 def given_sockets(sock: socket.socket | Sequence[socket.socket], kind: socket.SocketKind) -> list[socket.socket]:
-    """Return sockets that a program bound itself, for socket activation or SO_REUSEPORT, ready for an event loop.
+    """Return sockets that the application bound itself, for socket activation or SO_REUSEPORT, ready for an event loop.
 
-    Those of TCP and Unix listen. Raises ConfigurationError where one is of another kind or not bound, and OSError.
+    TCP and Unix sockets listen. Raises ConfigurationError if one is of another kind or not bound, and OSError.
     """
     sockets = [sock] if isinstance(sock, socket.socket) else list(sock)
     if not sockets:
@@ -81,7 +81,7 @@ def given_sockets(sock: socket.socket | Sequence[socket.socket], kind: socket.So
 
 
 def name_of(address: Any) -> str:
-    """Return a socket's address as a text: ``host:port``, IPv6 in brackets, or a Unix path."""
+    """Return a socket's address as text: ``host:port``, IPv6 in brackets, or a Unix path."""
     if not isinstance(address, tuple):
         return str(address)
     host, port = address[:2]
@@ -89,7 +89,7 @@ def name_of(address: Any) -> str:
 
 
 def local_address_to(host: str, port: int) -> str:
-    """Return the address of this machine from which datagrams reach a host. Raises OSError."""
+    """Return the address of this host from which datagrams reach another one. Raises OSError."""
     (family, kind, _, _, address), *_ = look_up(host, port, socket.SOCK_DGRAM)
     with socket.socket(family, kind) as probe:
         probe.connect(address)  # sends nothing
@@ -98,7 +98,7 @@ def local_address_to(host: str, port: int) -> str:
 
 
 def url_of(sock: socket.socket, scheme: str) -> str:
-    """Return the URL of what is served at a socket's address."""
+    """Return the URL of a service at a socket's address."""
     return f"{scheme}://{name_of(sock.getsockname())}"
 
 
@@ -106,7 +106,7 @@ def _bind_all(addresses: Sequence[HostAddress], kind: socket.SocketKind, backlog
     sockets: list[socket.socket] = []
     missing: OSError | None = None
     chosen = 0
-    # UDP to an IPv6 wildcard alone takes IPv4 too; beside sockets of IPv4 it must leave that to them.
+    # A UDP socket on the IPv6 wildcard also receives IPv4, but must not if there are IPv4 sockets too.
     v6_only = kind == socket.SOCK_STREAM or any(family == socket.AF_INET for family, _ in addresses)
     try:
         for family, address in addresses:
@@ -133,7 +133,7 @@ def _bind_all(addresses: Sequence[HostAddress], kind: socket.SocketKind, backlog
 def _bind(
     family: int, address: tuple[object, ...], kind: socket.SocketKind, backlog: int, *, v6_only: bool
 ) -> socket.socket:
-    # Of sockets without their protocol asyncio does not switch Nagle's algorithm off.
+    # asyncio does not turn off Nagle's algorithm for sockets created without their protocol.
     sock = socket.socket(family, kind, socket.IPPROTO_TCP if kind == socket.SOCK_STREAM else 0)
     try:
         sock.setblocking(False)

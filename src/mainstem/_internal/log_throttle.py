@@ -1,13 +1,13 @@
-"""Repeated log messages as one line with a count: a peer, or a network, must not fill a log.
+"""Collapses repeated log messages into one line with a count, so that a peer or a network cannot fill a log.
 
 The first message of a kind is logged at once. Those that follow within the interval are only counted; the next one after it
-is logged with the count. `LogThrottle.flush` logs what is still only counted.
+is logged with the count. `LogThrottle.flush` logs messages that have only been counted.
 
-Kinds are bounded, in number and in rate: a full table forgets its oldest kind, with a line of its count, and where that one is
-younger than the interval the new message is counted with all others of which no kind is kept. Texts that differ each time
-cannot fill a log either.
+The number of kinds and their rate are limited too. When the table is full, it evicts its oldest kind, with a log line of its
+count. If the oldest kind is younger than the interval, the new message is instead counted under one common kind. So even texts
+that differ each time cannot fill a log.
 
-Peers and clients choose parts of the texts, so that characters that do not print are escaped.
+Peers and clients choose parts of the texts, so unprintable characters are escaped.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class _Repeated:
     count: int = 0
 
 
-# The kind of all messages for which the table has no room.
+# The common kind of all messages that do not fit in the table.
 _OTHERS = object()
 
 
 def kind_of(error: BaseException) -> tuple[type, str, int]:
-    """The kind of an error: its class, and the file and line that raised it, whatever its text says."""
+    """Return the kind of an error: its class, and the file and line that raised it, regardless of its text."""
     trace, file, line = error.__traceback__, "", 0
     while trace is not None:
         file, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
@@ -47,7 +47,7 @@ def kind_of(error: BaseException) -> tuple[type, str, int]:
 
 
 class LogThrottle:
-    """Logs messages of one logger; ``interval_ns`` is the least time between two lines of one kind."""
+    """Logs messages of one logger; ``interval_ns`` is the minimum time between two lines of one kind."""
 
     def __init__(self, logger: logging.Logger, *, interval_ns: int = DEFAULT_INTERVAL_NS) -> None:
         self._logger = logger
@@ -55,7 +55,7 @@ class LogThrottle:
         self._repeated: dict[object, _Repeated] = {}
 
     def log(self, level: int, kind: object, text: str, now_ns: int, *, error: BaseException | None = None) -> None:
-        """Log a message, or count it where one of its kind was logged within the interval.
+        """Log a message, or only count it if one of its kind was logged within the interval.
 
         ``error`` gives the first message of a kind its traceback; lines with a count have none.
         """
@@ -81,7 +81,7 @@ class LogThrottle:
         self._logger.log(level, "%s", printable(logged), exc_info=traceback)
 
     def flush(self, now_ns: int) -> None:
-        """Log every message that was only counted."""
+        """Log every message that has only been counted."""
         repeated, self._repeated = self._repeated, {}
         for kind, entry in repeated.items():
             self._flush(kind, entry, now_ns)

@@ -1,12 +1,12 @@
-"""An event loop in a thread of its own, for blocking APIs whose implementation is asyncio.
+"""An event loop in a thread of its own, for blocking APIs that are implemented with asyncio.
 
-Every object of such an API belongs to one :class:`LoopThread`. A call from any thread becomes a coroutine there, and the
-caller waits for its result; protocol state is only ever touched by the loop's thread. Calls of several threads on one
-object are therefore safe, and ordered as the loop receives them.
+Every object of such an API belongs to one :class:`LoopThread`. A call from any thread becomes a coroutine in the loop, and the
+caller waits for its result; only the loop's thread ever touches protocol state. So several threads may call one object safely,
+and their calls are ordered as the loop receives them.
 
-A call that an exception interrupts, as a signal handler raises it in the main thread, is taken back (:mod:`.blocking_call`).
-Nothing may come between the result of :meth:`LoopThread.run` and the caller's own code, where an exception would lose it: what is
-made of a result is made by the coroutine, in the loop's thread.
+A call that an exception interrupts, such as one that a signal handler raises in the main thread, is rolled back
+(:mod:`.blocking_call`). No other call may happen between the result of :meth:`LoopThread.run` and the caller's own code, because an
+exception there would lose the result. So the coroutine, in the loop's thread, does everything that is derived from a result.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ T = TypeVar("T")
 
 # How often a waiting caller checks that the loop's thread is alive.
 LIVENESS_S = 1.0
-# How long the tasks that are left may take to end when the loop is stopped.
+# How long the remaining tasks may take to end when the loop is stopped.
 END_TIMEOUT_S = 10.0
 
 
 class LoopThread:
-    """Runs coroutines for callers in other threads. A context manager; stopping twice is fine."""
+    """Runs coroutines for callers in other threads. A context manager; `stop` may be called twice."""
 
     def __init__(self, name: str = "mainstem-loop") -> None:
         self._ending: set[asyncio.Task[Any]] = set()
@@ -56,7 +56,7 @@ class LoopThread:
     def running(
         cls, start: Callable[[LoopThread], Coroutine[Any, Any, T]], undo: Callable[[T | BaseException], object]
     ) -> T:
-        """Return what ``start`` returned in the loop of a new thread."""
+        """Return the result of the coroutine that ``start`` returns, run in the loop of a new thread."""
         thread = cls()
         try:
             return thread.run(lambda: start(thread), undo=undo)
@@ -65,9 +65,9 @@ class LoopThread:
             raise
 
     def _run(self) -> None:
-        # Made here, where no signal handler runs in the middle of it.
+        # Create the loop here, where no signal handler can interrupt it.
         try:
-            # A loop needs three descriptors. One that finds too few is left half made, and reports that when it is collected.
+            # A loop needs three file descriptors. If it gets too few, it stays half initialized, and complains when collected.
             with contextlib.ExitStack() as probes:
                 for _ in range(3):
                     probes.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -80,7 +80,7 @@ class LoopThread:
         self._is_ready.set()
         if not self._is_given_up:
             self._loop.run_forever()
-        # Twice, since a task may wait for a thread when it is cancelled, and gives that up when it is cancelled again.
+        # Cancel twice: a cancelled task may wait for a thread, and gives up waiting when it is cancelled again.
         for _ in range(2):
             tasks = asyncio.all_tasks(self._loop)
             for task in tasks:
@@ -111,7 +111,7 @@ class LoopThread:
             if not self._insist(call.interrupt) and not callable(work):
                 work.close()
             raise
-        # From here on nothing is called, and signal handlers run where something is: a result reaches the caller.
+        # Nothing is called from here on, so no signal handler can run, and the result reaches the caller.
         if call.error is None:
             return call.value
         try:
@@ -122,7 +122,7 @@ class LoopThread:
     def call(
         self, function: Callable[..., T], *arguments: Any, undo: Callable[[T | BaseException], object] | None = None
     ) -> T:
-        """Return the result of ``function``, run between the loop's tasks. It is run even if an exception interrupts the call.
+        """Return the result of ``function``, run between the loop's tasks. It runs even if an exception interrupts the call.
 
         Raises ClosedError.
         """
@@ -133,7 +133,7 @@ class LoopThread:
         return self.run(work, undo=undo)
 
     def _post(self, function: Callable[[], object]) -> bool:
-        """Run a function in the loop's thread, without waiting; false where the loop is closed."""
+        """Run a function in the loop's thread, without waiting; return False if the loop is closed."""
         try:
             self._loop.call_soon_threadsafe(function)
         except RuntimeError:
@@ -143,7 +143,7 @@ class LoopThread:
         return True
 
     def _insist(self, function: Callable[[], object]) -> bool:
-        """Run a function as `_post` does, whatever signal handlers raise meanwhile; that is raised then."""
+        """Do the same as `_post`, even if signal handlers raise meanwhile; raise their exception afterwards."""
         interruption: BaseException | None = None
         while True:
             try:
@@ -156,14 +156,14 @@ class LoopThread:
         return is_posted
 
     def stop(self, last: Callable[[], object] | None = None) -> None:
-        """End the loop and its thread. Twice is fine. In a handler's thread it does not wait: the loop ends after the handler."""
+        """End the loop and its thread. May be called twice. In a handler's thread, return before the loop ends."""
         self._insist(lambda: self._end(last))
         serving = HANDLER_TASK.get()
         if serving is None or serving.get_loop() is not self._loop:
             self._thread.join()
 
     def stop_soon(self, last: Callable[[], object]) -> None:
-        """Do what `stop` does without waiting, from any thread."""
+        """Do the same as `stop` without waiting, from any thread."""
         self._post(lambda: self._end(last))
 
     def _end(self, last: Callable[[], object] | None) -> None:

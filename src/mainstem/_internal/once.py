@@ -1,4 +1,4 @@
-"""Warnings about files that are read again and again: one line each."""
+"""Warnings about files that are read repeatedly: one line each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many files this process may have open."""
+"""The number of files that this process may have open."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ logger = logging.getLogger(__name__)
 
 
 def raise_open_files_limit() -> int:
-    """Raise the limit of open files to its maximum, for programs whose descriptors peers use up. Returns the limit."""
+    """Raise the limit on open files to its maximum, for programs whose peers use up descriptors. Return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:

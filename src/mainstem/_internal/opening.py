@@ -1,4 +1,4 @@
-"""Opening: what an asyncio ``connect`` or ``serve`` returns, to be awaited or used with ``async with``."""
+"""The object that an asyncio ``connect`` or ``serve`` returns: await it, or use it with ``async with``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 class Opening(Generic[T]):
-    """Opens a resource once: ``await`` returns it, and ``async with`` closes it too.
+    """Opens a resource once: ``await`` returns it, and ``async with`` also closes it.
 
-    Nothing happens before. An opening that is dropped without either warns, like a coroutine that was never awaited.
+    Until then, nothing happens. An opening that is dropped without either warns, like a coroutine that was never awaited.
     """
 
     def __init__(self, open_resource: Callable[[], Awaitable[T]], name: str) -> None:
@@ -43,13 +43,13 @@ class Opening(Generic[T]):
         suppressed: bool | None = await opened.__aexit__(kind, error, trace)
         return suppressed
 
-    if not TYPE_CHECKING:  # a type checker refuses the attribute anyway
+    if not TYPE_CHECKING:  # a type checker rejects the attribute anyway
 
         def __getattr__(self, name: str) -> Any:
             raise AttributeError(f"{self._name} is not open yet, so it has no {name!r}: await it, or use 'async with'")
 
     def discard(self) -> None:
-        """Give the opening up: nothing is opened, and nothing warns."""
+        """Discard the opening: it opens nothing and does not warn."""
         self._open = None
 
     def __del__(self) -> None:

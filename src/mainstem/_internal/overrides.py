@@ -1,4 +1,4 @@
-"""Settings that an application gives by name, beside or in place of a settings object."""
+"""Settings that an application passes by name, in addition to or instead of a settings object."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ T = TypeVar("T")
 def apply_overrides(kind: type[T], settings: T | None, overrides: Mapping[str, Any]) -> T:
     """Return ``settings``, or the defaults of ``kind``, with some fields replaced.
 
-    Raises ConfigurationError, which suggests the nearest name, for a name that is not a field.
+    Raises ConfigurationError, which suggests the nearest name, for an unknown field name.
     """
-    import dataclasses  # not on the way of a driver's start, which needs only did_you_mean
+    import dataclasses  # not needed to start a driver, which only uses did_you_mean
 
     names = {field.name: field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for name in overrides:
@@ -30,7 +30,7 @@ def apply_overrides(kind: type[T], settings: T | None, overrides: Mapping[str, A
 
 def did_you_mean(name: str, names: Mapping[str, str]) -> str:
     """Return ``; did you mean X?`` for the value of the nearest key of ``names``; an empty text if none is near."""
-    import difflib  # only misspelt names need it
+    import difflib  # only misspelled names need it
 
     longer = [meant for meant in names.values() if meant.startswith(name + "_")]
     near = longer or [names[key] for key in difflib.get_close_matches(name, list(names), 1)]

@@ -1,4 +1,4 @@
-"""Where Mainstem runs: what needs Linux is refused elsewhere in one sentence."""
+"""Platform checks: features that need Linux raise one clear error elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mainstem.errors import ConfigurationError
 
 
 def require_linux(what: str, *, instead: str = "") -> None:
-    """Refuse elsewhere what uses calls that only Linux has. Raises ConfigurationError."""
-    name: str = sys.platform  # a variable of its own: a type checker knows which system it runs on
+    """Raise ConfigurationError for ``what``, which uses system calls that only Linux has, on other systems."""
+    name: str = sys.platform  # annotated, since a type checker assumes the system that it runs on
     if not name.startswith("linux"):
         raise ConfigurationError(f"{what} needs Linux, and this is {name}" + (f": {instead}" if instead else ""))

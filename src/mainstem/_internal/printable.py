@@ -1,7 +1,7 @@
 """Text from other programs and hosts, made safe to print.
 
-Error texts, labels, channels, client names and file names are chosen by whoever sends or writes them. A terminal obeys the control
-characters in them, and a log collector takes a line feed for the end of a record.
+Whoever sends or writes error texts, labels, channels, client names and file names chooses their content. A terminal obeys control
+characters in them, and a log collector treats a line feed as the end of a record.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    r"""Return ``text`` with every character that does not print as an escape, as in ``\x1b``; those in ``keep`` stay."""
+    r"""Return ``text`` with every unprintable character escaped, as in ``\x1b``, except those in ``keep``."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else _escaped(c) for c in text)
 
 
 def printable_json(value: object, *, indent: int | None = None) -> str:
-    """Return ``value`` as JSON in which every character prints and that UTF-8 can encode."""
+    """Return ``value`` as JSON of printable characters that UTF-8 can encode."""
     import json
 
     return _unprintable_in_json().sub(
@@ -35,7 +35,7 @@ def _escaped(character: str) -> str:
 
 @cache
 def _unprintable_in_json() -> re.Pattern[str]:
-    """Control and format characters that JSON leaves as they are, bidirectional overrides among them, and lone surrogates."""
+    """Match control and format characters that JSON does not escape, such as bidirectional overrides, and lone surrogates."""
     import re
 
     return re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]")

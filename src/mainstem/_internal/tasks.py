@@ -1,4 +1,4 @@
-"""Starting asyncio tasks from inside a step of a protocol, waiting for them with a timeout, and knowing those of handlers."""
+"""Starting asyncio tasks inside a protocol step, waiting for them with a timeout, and recognizing those of handlers."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 T = TypeVar("T")
 
-# The task that waits for the current thread, if that runs a handler of a blocking server: not one to wait for in the handler.
+# The task that waits for the current thread, if that thread runs a handler of a blocking server. The handler must not wait for it.
 HANDLER_TASK: ContextVar[asyncio.Task[Any] | None] = ContextVar("HANDLER_TASK", default=None)
 
 
 def start_task(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> asyncio.Task[T]:
     """Start a task whose first step runs after the caller's, even if the loop's task factory starts tasks eagerly.
 
-    An eager task (`asyncio.eager_task_factory`) runs inside the call that creates it. One that is created while a
-    connection dispatches its events would call back into that connection before the step is complete.
+    An eager task (`asyncio.eager_task_factory`) runs inside the call that creates it. If it is created while a connection
+    dispatches its events, it would call back into that connection before the step is complete.
     """
     return loop.create_task(work if loop.get_task_factory() is None else _after_this_step(work))
 
 
 def as_coroutine_function(handler: Callable[[A], Awaitable[object]]) -> Callable[[A], Awaitable[object]]:
-    """Return a program's handler. If it is a plain function, each call raises TypeError unless it returns something to await."""
+    """Return the application's handler. If it is a plain function, each call raises TypeError unless it returns an awaitable."""
     if inspect.iscoroutinefunction(handler):
         return handler
 
@@ -60,7 +60,7 @@ async def within(
 ) -> T:
     """Return the result of ``work``, or cancel it after ``timeout`` seconds and raise `Timeout`.
 
-    The error says ``what`` took so long, and what was delivered by then.
+    The error says that ``what`` timed out, and what was delivered by then.
     """
     try:
         timeout = timeout_of(timeout)

@@ -44,7 +44,7 @@ def format_size(value: int) -> str:
 def parse_duration_ns(text: str, *, name: str = "duration", plain_unit: str = "ns") -> int:
     """Return the nanoseconds of ``10us``, ``200ms``, ``1.5s``, ``5min``, ``24h`` or ``7d``. Raises ConfigurationError.
 
-    A number without a unit is in ``plain_unit``; where that is empty, a unit is required.
+    A number without a unit is in ``plain_unit``; if that is empty, a unit is required.
     """
     match = _DURATION.fullmatch(text.strip())
     unit = (match[2] or plain_unit).lower() if match is not None else ""
@@ -63,7 +63,7 @@ def format_duration_ns(value: int) -> str:
 
 
 def parse_pairs(texts: Iterable[str] | None, *, name: str) -> dict[str, str]:
-    """Return texts of the form ``name=value`` as a dictionary; of a name given twice, the last. Raises ConfigurationError."""
+    """Return texts of the form ``name=value`` as a dictionary; the last value of a name counts. Raises ConfigurationError."""
     pairs = {}
     for text in texts or ():
         key, equals, value = text.partition("=")

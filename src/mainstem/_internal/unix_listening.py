@@ -1,7 +1,8 @@
-"""Unix sockets that listen: a path that a server listens on is never taken over, and only the own one is removed.
+"""Listening Unix sockets: a server never takes over a path that another server listens on, and removes only its own.
 
-The file of a Unix socket outlives its server, so that a path in use and one that a killed server has left look alike. Connecting
-tells them apart. The check, the removal and the binding hold a lock on the directory, since another server might bind in between.
+The file of a Unix socket outlives its server, so a path in use looks like one that a killed server has left. Connecting to it tells
+which it is. A lock on the directory is held during the check, the removal and the binding, since another server might bind in
+between.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Anybody who may read the directory may lock it, so nobody waits for the lock longer than a second.
+# Anybody who can read the directory can lock it, so wait for the lock for at most a second.
 LOCK_ATTEMPTS = 100
 LOCK_PAUSE_S = 0.01
 
 
 class UnixListener:
-    """A listening socket at ``path``. Raises OSError where the path is in use, or cannot be used."""
+    """A listening socket at ``path``. Raises OSError if the path is in use, or cannot be used."""
 
     def __init__(self, path: str | os.PathLike[str], *, backlog: int) -> None:
         self.path = path = os.fspath(path)
@@ -35,7 +36,7 @@ class UnixListener:
         try:
             self.socket.setblocking(False)
             if path.startswith("\0"):
-                # A name of Linux's abstract namespace, without a file.
+                # A name in Linux's abstract namespace, without a file.
                 self.socket.bind(path)
             else:
                 with _locked(os.path.dirname(path) or "."):
@@ -49,9 +50,9 @@ class UnixListener:
             raise
 
     def remove(self) -> None:
-        """Remove the path if it is still this socket's; to be called before the socket is closed. Twice is fine.
+        """Remove the path if it is still this socket's; call this before closing the socket. May be called twice.
 
-        While the socket is open no other file can have its inode.
+        While the socket is open, no other file can have its inode.
         """
         file, self._file = self._file, None
         if file is not None and _identity(self.path) == file:
@@ -59,13 +60,13 @@ class UnixListener:
                 os.unlink(self.path)
 
     def close(self) -> None:
-        """Remove the path if it is still this socket's, and close the socket. Twice is fine."""
+        """Remove the path if it is still this socket's, and close the socket. May be called twice."""
         self.remove()
         self.socket.close()
 
 
 def _remove_dead(path: str) -> None:
-    """Remove the socket file of a server that has ended. Raises OSError where the path is something else."""
+    """Remove the socket file of a server that has ended. Raises OSError if the path is something else."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -81,7 +82,7 @@ def _remove_dead(path: str) -> None:
         except FileNotFoundError:
             return
         except BlockingIOError:
-            # Its queue of connections is full.
+            # The server's connection queue is full, so it exists.
             raise _in_use() from None
         else:
             raise _in_use()
@@ -103,7 +104,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 @contextlib.contextmanager
 def _locked(directory: str) -> Iterator[None]:
-    """Hold a lock on a directory, if it can be had: where it cannot, servers that start at once are not told apart."""
+    """Lock a directory, if possible; without the lock, servers that start at the same time cannot detect each other."""
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except PermissionError:
@@ -117,7 +118,7 @@ def _locked(directory: str) -> Iterator[None]:
             except BlockingIOError:
                 time.sleep(LOCK_PAUSE_S)
             except OSError:
-                break  # a file system without locks
+                break  # the file system has no locks
         yield
     finally:
         os.close(fd)

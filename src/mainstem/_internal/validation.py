@@ -1,4 +1,4 @@
-"""Checks of limits and times that an application sets: kept exactly, or refused by name."""
+"""Checks of limits and times that an application sets: valid ones are kept exactly, others rejected by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_int(values: Mapping[str, object], *, min_value: int, max_value: int = 
 
 
 def check_seconds(values: Mapping[str, object], *, may_be_zero: bool = False, may_be_none: bool = False) -> None:
-    """Raise ConfigurationError unless each value is a finite number of seconds above 0, or what else it may be."""
+    """Raise ConfigurationError unless each value is a finite number of seconds above 0, or 0 or None if allowed."""
     for name, value in values.items():
         if value is None and may_be_none:
             continue
