@@ -1,4 +1,4 @@
-"""Rows that compiled code wrote, as Arrow record batches. Needs pyarrow and numpy."""
+"""Rows written by compiled code, as Arrow record batches. Needs pyarrow and numpy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _INDEXES = {
 
 
 def column_mask(names: Sequence[str]) -> int:
-    """The bits of ``FrameRows`` for these columns."""
+    """Return the bits of ``FrameRows`` for these columns."""
     bits = 0
     for name in names:
         if name == "time":
@@ -51,7 +51,7 @@ def column_mask(names: Sequence[str]) -> int:
 
 @cache
 def kind_names() -> tuple[str, ...]:
-    """``frame_type`` by code (``layout.KIND_...``)."""
+    """Return ``frame_type`` by code (``layout.KIND_...``)."""
     names = [""] * 128
     groups = (
         (layout.KIND_AERON, list(AERON_TYPES.values())),
@@ -79,7 +79,7 @@ def _table(names: tuple[str, ...]) -> Any:
 
 @lru_cache(maxsize=65536)
 def address_text(packed: bytes) -> str:
-    """Format an address. A capture has few, so each is cached."""
+    """Format an address. A capture has few different addresses, so the results are cached."""
     if packed.startswith(b"\0" * 10 + b"\xff\xff"):
         return str(IPv4Address(packed[12:]))
     return str(IPv6Address(packed))
@@ -138,7 +138,7 @@ def _times(count: int, values: bytearray, validity: bytearray) -> Any:
 
 
 def _texts(count: int, rows: Any, text: bytearray) -> Any:
-    """The text of each row, or why it is a problem."""
+    """Return the text of each row, or the reason if the row is a problem."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

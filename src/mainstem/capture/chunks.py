@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mainstem.capture.formats import Format, Section
 
-# A stretch: small enough to be skipped for its buckets, large enough that 5 GiB have 5000 of them.
+# Target size of a chunk: small enough that chunks can be skipped by their buckets, large enough that 5 GiB have only 5000 of them.
 CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Whole records in ``[offset, end)``; ``packet`` packets came before, ``section`` is an index into the sections.
+    """Whole records in ``[offset, end)``; ``packet`` packets precede them, ``section`` is an index into the sections.
 
     Times are those of the first and the last packet, -1 if there is none. ``tcp`` and ``fragments`` have a bit for each bucket
     of flows with packets in the chunk.
@@ -59,5 +59,5 @@ class FrameIndex:
 
     @property
     def all_problems(self) -> list[Problem]:
-        """The problems of the file as it is now, including an unfinished record at its end."""
+        """The current problems of the file, including an unfinished record at its end."""
         return [*self.problems, self.tail] if self.tail is not None else self.problems

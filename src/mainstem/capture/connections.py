@@ -1,4 +1,4 @@
-"""TCP connections and fragmented IP packets: everything in a capture that needs history."""
+"""TCP connections and fragmented IP packets: the packets of a capture whose decoding depends on earlier packets."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from mainstem._core.capture.packets import Packet
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
-MAX_CONNECTIONS = 16384  # followed at a time; the oldest is dropped for one more
+MAX_CONNECTIONS = 16384  # connections followed at once; a new one replaces the oldest
 
 
 @dataclass
 class Segment:
-    """The packet of a segment, as rows name it, and its number of rows."""
+    """A segment's packet, as rows identify it, and its number of rows."""
 
     number: int
     time_ns: int
@@ -36,18 +36,18 @@ class Segment:
 
 @dataclass
 class Connection:
-    """Both directions of a connection, the one whose address and port sort first at index 0.
+    """Both directions of a connection; index 0 is the one whose address and port sort first.
 
-    ``last`` is each direction's last segment, to which events at the end of the capture belong.
+    ``last`` is each direction's last segment, to which events at the end of the capture are assigned.
     """
 
     streams: tuple[Stream, Stream]
     last: list[Segment | None] = field(default_factory=lambda: [None, None])
-    opened: tuple[int, int] | None = None  # (end, sequence number) of the SYN that began it
+    opened: tuple[int, int] | None = None  # (end, sequence number) of the SYN that opened it
 
 
 class Flows:
-    """Decodes packets that need history. Every method is a generator that yields whenever the rows are full."""
+    """Decodes packets that depend on earlier ones. Every method is a generator that yields whenever the rows are full."""
 
     def __init__(
         self, decoder: CaptureDecoder, *, bymux: Collection[int], jmux: Collection[int], tcp_buckets: int, keep: bool
@@ -66,7 +66,7 @@ class Flows:
         if packet.kind == layout.PACKET_TCP:
             yield from self._counted(packet, *packet.addresses(source), data)
             return
-        # Fragments of TCP come to every owner of buckets; one of them counts and reports them.
+        # Every part that owns TCP buckets reads the fragments of TCP; only one of them counts and reports them.
         is_tcp = packet.protocol == layout.PROTOCOL_NUMBER_TCP
         mine = self._tcp_buckets if is_tcp else ~0
         owned = bool((mine >> packet.bucket) & 1)
@@ -88,7 +88,7 @@ class Flows:
             data = whole[packet.payload : packet.payload + packet.available]
             yield from self._counted(packet, *packet.addresses(whole), data)
         elif kind != layout.PACKET_UDP and owned:
-            # Also a segment or a fragment that came in a tunnel's packet of fragments: the owner of its flow does not read it.
+            # A segment or fragment inside a fragmented tunnel packet comes here too: the owner of its flow does not read it.
             self._decoder.pass_over(layout.PASSED_FRAGMENT)
 
     def finish(self) -> Iterator[None]:
@@ -104,7 +104,7 @@ class Flows:
             yield from self._lost(partial)
 
     def _begin(self, segment: Segment) -> None:
-        """Make a segment's packet the one that rows are written for."""
+        """Make a segment's packet the current packet of the rows."""
         self._rows.begin(segment.number, segment.time_ns, segment.timed, segment.wire_length, layout.TRANSPORT_TCP)
         self._rows.flow(segment.addresses, segment.source_port, segment.destination_port)
         self._rows.frame_index = segment.rows
@@ -149,7 +149,7 @@ class Flows:
         flags, sequence = packet.tcp_flags, packet.sequence
         begins = flags & (SYN | ACK | RST) == SYN and (connection is None or connection.opened != (end, sequence))
         if connection is not None and begins:
-            # The ports are used again.
+            # The ports are being reused.
             yield from self._drop(key)
             connection = None
         if connection is None:
@@ -187,7 +187,7 @@ class Flows:
         return connection
 
     def _client_of(self, packet: Packet, end: int) -> int | None:
-        """The client of a connection without a SYN: the server has the named port, if only one end has."""
+        """Find the client of a connection without a SYN: if only one end has a named port, that end is the server."""
         named = self._bymux | self._jmux
         if packet.tcp_flags & (SYN | ACK) == SYN | ACK:
             return 1 - end

@@ -15,16 +15,16 @@ from mainstem.errors import CaptureError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# As dumpcap, tcpdump (which numbers its files after the suffix) and Wireshark name them; packed ones too,
-# so that they become a problem.
+# Names that dumpcap, tcpdump (which numbers its files after the suffix) and Wireshark use. Compressed files match too, so that
+# unsupported ones become a problem.
 _CAPTURE = re.compile(r"\.(pcap|pcapng|cap|ntar)\d*(\.(gz|zst|xz|bz2|lz4))?$", re.IGNORECASE)
 
 
 def captures(path: str, *, must_exist: bool = True, options: Mapping[str, str] | None = None) -> list[str]:
-    """The captures of a path, sorted by name. Raises CaptureError if there is none although ``must_exist``.
+    """Return the captures of a path, sorted by name. Raises CaptureError if there is none, unless ``must_exist`` is false.
 
-    A directory stands for its files that are named as captures; a pattern (``**`` too) for every file that it matches, except
-    indexes. The same holds for URLs, of which only the last part may be a pattern; ``options`` are their store's.
+    A directory stands for its files that are named like captures, a pattern (``**`` is supported) for every file that it matches,
+    except indexes. The same applies to URLs, in which only the last part may be a pattern; ``options`` are their store's.
     """
     paths: list[str]
     if is_remote(path):

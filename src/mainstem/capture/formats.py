@@ -18,13 +18,13 @@ _PCAP = {  # first four bytes: (byte order, nanoseconds)
 }
 _PCAPNG = b"\x0a\x0d\x0d\x0a"
 _ORDERS = {b"\x1a\x2b\x3c\x4d": ">", b"\x4d\x3c\x2b\x1a": "<"}
-_TRACE = b'{"t":'  # how FrameLog begins a line
+_TRACE = b'{"t":'  # the start of a FrameLog line
 _PACKED = {b"\xfd7": "xz", b"BZ": "bzip2", b"\x04\x22": "lz4"}
 
 
 @dataclass(frozen=True)
 class Section:
-    """The state for reading from the middle of a file: the byte order and, for pcapng, the interfaces so far.
+    """The state needed to read from the middle of a file: the byte order and, for pcapng, the interfaces so far.
 
     An interface is (link type, if_tsresol, if_tsoffset in seconds, snapshot length).
     """
@@ -47,7 +47,7 @@ class Format:
     packed: str = ""
 
     def walk(self, section: Section) -> RecordWalk:
-        """Step through records in the state ``section``."""
+        """Return a walk that steps through records in the state ``section``."""
         walk = RecordWalk(self.blocks)
         self.enter(walk, section)
         return walk
@@ -67,7 +67,7 @@ def section_of(walk: RecordWalk) -> Section:
 
 
 def recognize(head: bytes) -> Format:
-    """The format of a file that begins with ``head`` (24 bytes, or fewer in a short file). Raises CaptureError."""
+    """Return the format of a file that begins with ``head`` (24 bytes, or fewer in a short file). Raises CaptureError."""
     if head[:4] == _PCAPNG and len(head) >= 12:
         order = _ORDERS.get(head[8:12])
         if order is None:

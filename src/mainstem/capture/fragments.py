@@ -1,4 +1,4 @@
-"""Reassembles IP packets from fragments (RFC 791, 8200); the first copy of a byte is kept."""
+"""Reassembles IP packets from fragments (RFC 791, 8200); if fragments overlap, the first copy of a byte is kept."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from mainstem._core.capture.packets import Packet
 
 LINK_RAW = 101
-TIMEOUT_NS = 30_000_000_000  # how long a host waits for the rest (RFC 791: 15 s; Linux: 30 s)
-MAX_OPEN = 4096  # packets with fragments missing at a time; more of them is loss, not delay
-MAX_LENGTH = 65535  # bytes of one packet: no fragment ends beyond
+TIMEOUT_NS = 30_000_000_000  # how long a host waits for missing fragments (RFC 791: 15 s; Linux: 30 s)
+MAX_OPEN = 4096  # incomplete packets at a time; more of them means loss, not delay
+MAX_LENGTH = 65535  # bytes of one packet: no fragment ends beyond this
 _IPV4_MAPPED = b"\0" * 10 + b"\xff\xff"
 
 Key = tuple[bytes, int, int]
@@ -60,7 +60,7 @@ class Fragments:
             return None
         partial = self._open.get(key)
         if partial is not None and partial.parts.get(packet.fragment_offset, data) != data:
-            # Other bytes at the same place: the number is used again, and the packet before cannot be completed.
+            # Other bytes at the same offset: the identification is being reused, and the earlier packet cannot be completed.
             self._replaced.append(self._open.pop(key))
             partial = None
         if partial is None:
@@ -72,7 +72,7 @@ class Fragments:
         return _header(addresses, packet.protocol, len(content)) + content
 
     def expired(self, now_ns: int) -> Iterator[Partial]:
-        """Remove and yield the packets that cannot be completed any more."""
+        """Remove and yield the packets that can no longer be completed."""
         while self._replaced:
             yield self._replaced.pop()
         while self._open:
@@ -89,7 +89,7 @@ class Fragments:
 
 def _header(addresses: bytes, protocol: int, length: int) -> bytes:
     if addresses.startswith(_IPV4_MAPPED):
-        # 0 means "to the end", where the sum does not fit.
+        # If the total does not fit, write 0, which means "to the end".
         total = length + 20 if length + 20 <= MAX_LENGTH else 0
         return struct.pack(">BBHHHBBH", 0x45, 0, total, 0, 0, 64, protocol, 0) + addresses[12:16] + addresses[28:32]
     return struct.pack(">IHBB", 0x60000000, length, protocol, 64) + addresses

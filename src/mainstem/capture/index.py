@@ -1,6 +1,6 @@
 """The index of a capture: where its chunks begin, what each holds, and the problems of the file.
 
-It is built in one pass, kept beside the file, and used until the file's size or modification time changes. If the file has
+It is built in one pass, stored beside the file, and used until the file's size or modification time changes. If the file has
 grown, the pass continues where the index ended.
 """
 
@@ -23,14 +23,14 @@ from mainstem.errors import CaptureError
 if TYPE_CHECKING:
     from mainstem.capture.formats import Section
 
-RESYNC_PACKETS = 8  # records that must fit one after the other before a reader accepts a place as the next record
+RESYNC_PACKETS = 8  # consecutive valid records required before a reader accepts an offset as the next record
 RESYNC_WINDOW = 16 << 20  # bytes searched for them at a time
-RESYNC_STEP = 1 << 18  # places tried by one call, between which Ctrl-C is noticed
-PRINT_BYTES = 4096  # of the beginning and of the end of what was indexed: by these a file that has grown is recognized
+RESYNC_STEP = 1 << 18  # offsets tried per call, between which Ctrl-C is noticed
+PRINT_BYTES = 4096  # bytes at the beginning and at the end of the indexed part, by which a grown file is recognized
 
 
 def build(path: str, before: FrameIndex | None = None) -> FrameIndex:
-    """Index a file, continuing ``before`` if that still matches its beginning. Never raises for the file's contents.
+    """Index a file, continuing ``before`` if that still matches its beginning. Never raises because of the file's contents.
 
     Raises CaptureError if the file cannot be opened.
     """
@@ -61,7 +61,7 @@ def build(path: str, before: FrameIndex | None = None) -> FrameIndex:
 
 
 def identity(path: str, index: FrameIndex, before: str = "") -> str:
-    """Identifies a capture while it grows: a hash of its first bytes, as many as for ``before``.
+    """Return an id that stays the same while a capture grows: a hash of its first bytes, as many as in ``before``.
 
     Raises CaptureError if the file cannot be opened.
     """
@@ -75,7 +75,7 @@ def identity(path: str, index: FrameIndex, before: str = "") -> str:
 
 
 def _open(file: IO[bytes], index: FrameIndex, packed: str, fault: str) -> None:
-    # Fingerprints of its earlier content may have been compared.
+    # The position may have moved, because fingerprints of earlier content were compared.
     file.seek(0)
     try:
         index.format = replace(recognize(file.read(HEAD_LENGTH)), packed=packed)
@@ -116,8 +116,8 @@ class _Builder:
     def __init__(self, file: IO[bytes], index: FrameIndex, size: int) -> None:
         assert index.format is not None
         self._file, self._index, self._size = file, index, size
-        self._start, self._data = 0, b""  # the last read
-        # Chunks are added to copies: an index that was handed out does not change.
+        self._start, self._data = 0, b""  # offset and bytes of the last read
+        # Add chunks to copies, because an index that was returned must not change.
         index.sections, index.chunks = list(index.sections), list(index.chunks)
         index.problems, index.links = list(index.problems), list(index.links)
         self._walk = index.format.walk(index.sections[-1])
@@ -137,15 +137,15 @@ class _Builder:
                 if end - begin < size:
                     self._truncated(end - begin)
                     return
-                # A record longer than a stretch: its own length is how much to read.
+                # A record longer than a chunk: read as much as its own length says.
                 size = max(self._walk.needed, size + 1)
                 continue
             size = CHUNK_BYTES
 
     def _read(self, offset: int, size: int, *, at_least: int = 0) -> tuple[int, int]:
-        """Where in ``self._data`` up to ``size`` bytes at ``offset`` of the file are; returns early with ``at_least``.
+        """Return where in ``self._data`` up to ``size`` bytes at ``offset`` of the file are; return early with ``at_least``.
 
-        Bytes of the last read are reused, because a packed file would have to be unpacked from its beginning.
+        Bytes of the last read are reused, because a compressed file would have to be decompressed from its beginning.
         """
         buffered = self._start + len(self._data)
         if not self._start <= offset <= min(offset + (at_least or size), self._size) <= buffered:
@@ -201,14 +201,14 @@ class _Builder:
                 return True
             if end == begin:
                 break
-            # Search half a window again: the records may begin near its end.
+            # Search half of the window again, because the records may begin near its end.
             offset += max((end - begin) // 2, 1) if offset + end - begin < self._size else end - begin
         text = f"bytes {start} to {self._size} are not records, and none follow"
         index.tail = Problem(layout.PROBLEM_CORRUPT_FILE, index.packets, start, text)
         return False
 
     def _search(self, begin: int, end: int) -> int:
-        """The first place in ``self._data`` where records begin, or -1."""
+        """Return the first offset in ``self._data`` where records begin, or -1."""
         for at in range(begin, end, RESYNC_STEP):
             place = self._walk.resync(self._data, at, min(at + RESYNC_STEP, end), end, RESYNC_PACKETS)
             if place >= 0:

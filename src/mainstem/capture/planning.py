@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
     from mainstem.capture.chunks import Chunk, FrameIndex
 
-ROWS = 8192  # rows of a batch: enough that a batch costs little, few enough that its columns stay in the cache
-PART_BYTES = 32 << 20  # much smaller parts cost more to start than to read
-UNCUT = 1 << 62  # a packed file can be read only from its beginning: by one task
+ROWS = 8192  # rows per batch: enough to spread a batch's fixed cost, few enough that its columns stay in the cache
+PART_BYTES = 32 << 20  # much smaller parts take longer to start than to read
+UNCUT = 1 << 62  # one task reads a whole compressed file, since it can be read only from its beginning
 
 
 @dataclass(frozen=True, kw_only=True)
 class FrameSelection:
     """The columns of the rows, and the ports of each protocol.
 
-    ``aeron_ports`` are UDP ports that carry Aeron, where anything but a frame is a problem. None means every port on which a
-    whole datagram is valid Aeron; empty means none. bymux and Jmux cannot be recognized, so their TCP ports must be named.
-    ``count_skipped`` adds a last row, PASSED_OVER, with the number of packets without a row.
+    ``aeron_ports`` are UDP ports that carry Aeron; anything but a valid frame on them is a problem. None means every port on which
+    a whole datagram is valid Aeron; empty means none. bymux and Jmux cannot be recognized, so their TCP ports must be named.
+    ``count_skipped`` adds last rows (PASSED_OVER) with the number of packets without a row.
     """
 
     names: tuple[str, ...]
@@ -37,7 +37,7 @@ class FrameSelection:
 
     @property
     def reads_all(self) -> bool:
-        """Whether packets outside TCP's named ports are read."""
+        """Whether packets outside the named TCP ports are read."""
         return self.aeron_ports != () or self.count_skipped
 
     @property
@@ -49,7 +49,7 @@ class FrameSelection:
 class ChunkRange:
     """Whole records in ``[offset, end)``, with ``packet`` packets before them, and the section at their beginning.
 
-    Without a section the range continues the one before it.
+    Without a section, the range continues the previous one.
     """
 
     offset: int
@@ -60,9 +60,9 @@ class ChunkRange:
 
 @dataclass(frozen=True, kw_only=True)
 class CapturePartition:
-    """One task's share of one file. ``plain``: complete datagrams; the masks: flows, by bucket.
+    """One task's share of one file. ``plain``: decode complete datagrams; the masks select flows by bucket.
 
-    Ranges before ``begin`` are read for their history only, and their rows discarded. ``final``: nothing will follow.
+    Ranges before ``begin`` are read only for the state of their flows; their rows are discarded. ``final``: no data will follow.
     """
 
     path: str
@@ -79,9 +79,9 @@ class CapturePartition:
 def plan_new(
     path: str, index: FrameIndex, selection: FrameSelection, begin: int, end: int, *, part_bytes: int = PART_BYTES
 ) -> list[CapturePartition]:
-    """Parts that hold the rows of ``[begin, end)`` of a growing file; both are ends of records, as ``index.end`` is.
+    """Return parts with the rows of ``[begin, end)`` of a growing file; both must be ends of records, as ``index.end`` is.
 
-    Flows are read again from the beginning of the file, for their history only.
+    Flows are read again from the beginning of the file, to rebuild their state.
     """
     if index.format is None or begin >= end:
         return []
@@ -107,7 +107,7 @@ def plan_new(
 
 
 def _clipped(runs: Sequence[ChunkRange], begin: int, end: int) -> tuple[ChunkRange, ...]:
-    """Ranges up to ``end``; the one that contains ``begin`` is cut there, so that its first part can be skipped."""
+    """Return the ranges up to ``end``; the one that contains ``begin`` is split there, so that its first part can be skipped."""
     out: list[ChunkRange] = []
     for run in runs:
         stop = min(run.end, end)
@@ -121,7 +121,7 @@ def _clipped(runs: Sequence[ChunkRange], begin: int, end: int) -> tuple[ChunkRan
 def plan(
     path: str, index: FrameIndex, selection: FrameSelection, *, part_bytes: int = PART_BYTES, min_parts: int = 1
 ) -> list[CapturePartition]:
-    """Parts that together hold each row of a file once. The first has the problems of the file itself."""
+    """Return parts that together hold each row of a file once. The first has the problems of the file itself."""
     if index.format is None:
         return [_problems_only(path, index)]
     chunks = index.chunks
@@ -146,7 +146,7 @@ def plan(
 
 
 def unreadable(path: str, why: str) -> CapturePartition:
-    """The part for a file that cannot be opened: one problem."""
+    """Return the part for a file that cannot be opened: one problem."""
     problem = Problem(layout.PROBLEM_UNREADABLE_FILE, 0, 0, why)
     return CapturePartition(path=path, format=Format(False, Section(False)), runs=(), plain=False, problems=(problem,))
 
@@ -170,7 +170,7 @@ def _groups(chunks: Sequence[Chunk], size: int) -> Iterator[list[Chunk]]:
 
 
 def _runs(chunks: Sequence[Chunk], index: FrameIndex) -> tuple[ChunkRange, ...]:
-    """Join adjacent chunks, so that a walk carries its state along."""
+    """Join adjacent chunks, so that a walk can keep its state across them."""
     runs: list[ChunkRange] = []
     for chunk in chunks:
         if runs and runs[-1].end == chunk.offset:
@@ -183,7 +183,7 @@ def _runs(chunks: Sequence[Chunk], index: FrameIndex) -> tuple[ChunkRange, ...]:
 def _flow_parts(
     path: str, index: FrameIndex, selection: FrameSelection, chunks: Sequence[Chunk], size: int, begin: int = 0
 ) -> list[CapturePartition]:
-    """The parts for flows: each has some of the buckets, and the chunks with packets of them."""
+    """Return the parts for flows: each has some of the buckets, and the chunks with packets of those."""
     assert index.format is not None
     follow_tcp, follow_fragments = bool(selection.tcp_ports), selection.aeron_ports != ()
     tcp = fragments = held = 0

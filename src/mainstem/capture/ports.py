@@ -6,7 +6,7 @@ from mainstem.errors import ConfigurationError
 
 
 def parse_ports(text: str, name: str) -> tuple[int, ...]:
-    """Parse ports such as ``20121,20122``. Raises ConfigurationError that begins with the option's ``name``."""
+    """Parse ports such as ``20121,20122``. Raises ConfigurationError, whose message begins with the option's ``name``."""
     ports = []
     for part in (part.strip() for part in text.split(",")):
         if not part:
@@ -18,6 +18,6 @@ def parse_ports(text: str, name: str) -> tuple[int, ...]:
 
 
 def parse_aeron_ports(text: str, name: str = "aeronPorts") -> tuple[int, ...] | None:
-    """Parse Aeron's UDP ports; None for ``auto``, which is every port, and empty for ``none``."""
+    """Parse Aeron's UDP ports; return None for ``auto`` (every port) and an empty tuple for ``none``."""
     word = text.strip().lower()
     return None if word == "auto" else () if word == "none" else parse_ports(word, name)

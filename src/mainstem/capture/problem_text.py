@@ -1,4 +1,4 @@
-"""Texts for the problems that compiled code detects: the index is its REASON_ number."""
+"""Texts for the problems that compiled code detects, indexed by their REASON_ numbers."""
 
 PASSED = (
     "of a link type that is not known",
@@ -10,7 +10,7 @@ PASSED = (
     "TCP segments that completed no frame",
     "IP fragments that completed no packet",
 )
-"""Why packets have no row: the index is the PASSED_ number of ``_core.capture.layout``."""
+"""Why packets have no row, indexed by the PASSED_ numbers of ``_core.capture.layout``."""
 
 REASONS = (
     "",

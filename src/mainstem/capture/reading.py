@@ -3,35 +3,35 @@
 Theory of operation
 -------------------
 
-A file is read in two passes. ``capture.index`` goes over its records once and stores, for each stretch of about 1 MiB (a
-``Chunk``), where it begins, how many packets come before it, and its state (byte order, interfaces). ``capture.planning``
-groups chunks into parts, and ``read`` decodes one part. Parts share nothing: they may be read in any order and process, and
-reading one again gives the same rows.
+A file is read in two passes. ``capture.index`` walks its records once and stores, for each ``Chunk`` of about 1 MiB, where it
+begins, how many packets precede it, and the reading state there (byte order, interfaces). ``capture.planning`` groups chunks
+into parts, and ``read`` decodes one part. Parts share nothing: they may be read in any order and process, and reading one again
+gives the same rows.
 
-How a file can be cut depends on the history that a packet needs:
+How a file can be split depends on the earlier packets that are needed to decode a packet:
 
 * A complete datagram needs none. Its rows come from the one *plain* part whose ranges contain its record.
-* A TCP segment or an IP fragment needs what came before it in its flow. The addresses and ports of a flow (for a fragment:
-  addresses and identification) give one of 64 buckets, the same for both directions. The index has a bit per chunk for each
-  bucket with packets there. A *flow* part owns some of the buckets and reads all chunks with packets of them, from the
-  beginning of the file to its end. So reassembly is exact, and parallel by flow.
+* A TCP segment or an IP fragment needs the earlier packets of its flow. The addresses and ports of a flow (for a fragment:
+  addresses and identification) determine one of 64 buckets, the same for both directions. The index has a bit per chunk for each
+  bucket with packets there. A *flow* part owns some of the buckets and reads all chunks with packets of those, from the
+  beginning of the file to its end. So reassembly is exact, and flows are read in parallel.
 * The ports of a fragmented TCP segment are known only when it is complete. Each flow part reassembles all fragments of TCP, and
   keeps the segments in its buckets.
 
-Within a part, ``CaptureDecoder`` steps through the records of a read of 4 MiB without the GIL and writes rows. It stops when
-the rows are full, to hand out a batch and continue with the same packet, and at a packet that needs history, which ``Flows``
-handles in Python before the next is decoded. One thread does all of this.
+Within a part, ``CaptureDecoder`` steps through the records of each 4 MiB read without the GIL and writes rows. It stops when the
+rows are full, so that the reader can yield a batch and continue with the same packet. It also stops at a packet that depends on
+earlier ones, which ``Flows`` handles in Python before the decoder continues. One thread does all of this.
 
 Invariants:
 
 * Each row of a file is in exactly one part; the problems of the file itself are in the first part only.
 * Rows of one part are in the order of the packets that completed them. Rows of different parts are in no order.
-* Ranges of a part ascend, do not overlap, and begin and end between two records. A range without a section continues the one
-  before it; one after a hole brings its own section and packet number.
-* In a stream (``plan_new``), ranges that end at or before ``begin`` are decoded for their history and their rows discarded; the
-  range that contains ``begin`` is cut there. A part that is not ``final`` leaves open gaps open.
+* Ranges of a part ascend, do not overlap, and begin and end between two records. A range without a section continues the
+  previous one; a range after skipped chunks has its own section and packet number.
+* In a stream (``plan_new``), ranges that end at or before ``begin`` are decoded only for the state of their flows, and their
+  rows are discarded; the range that contains ``begin`` is split there. A part that is not ``final`` leaves open gaps open.
 * Memory is bounded by one read, one batch and the limits of ``capture.streams`` and ``capture.fragments``.
-* A file's contents never raise: a file that changed after it was indexed ends its part with a problem.
+* A file's contents never raise: if a file changed after it was indexed, its part ends with a problem.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ if TYPE_CHECKING:
     from mainstem.capture.chunks import FrameIndex
     from mainstem.capture.planning import CapturePartition, ChunkRange, FrameSelection
 
-READ_BYTES = 4 << 20  # read at a time; a part holds no more of the file than this
+READ_BYTES = 4 << 20  # read at a time; a part holds no more of the file than this in memory
 
 
 def read(part: CapturePartition, selection: FrameSelection) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a part, in order of packets. Never raises for the file's contents.
+    """Read the rows of a part, in order of packets. Never raises because of the file's contents.
 
     ``count_skipped`` counts this part; the counts of all parts add up to the file's.
     """
@@ -79,9 +79,9 @@ def frames(path: str, selection: FrameSelection, index: FrameIndex) -> Iterator[
 
 
 def _passed_over(path: str, selection: FrameSelection, readers: Sequence[_Reader]) -> Iterator[pa.RecordBatch]:
-    """For each reason, the number of packets without a row, under the number of the last of them.
+    """Yield, for each reason, the number of packets without a row, under the number of the last of them.
 
-    A packet is skipped once, so these rows have distinct numbers. In a stream a count may be negative: a fragment that an
+    A packet is skipped once, so these rows have distinct numbers. In a stream a count can be negative: a fragment that an
     earlier micro-batch counted is now part of a LOST_FRAGMENT row.
     """
     if not selection.count_skipped:
@@ -201,7 +201,7 @@ class _Reader:
                 self._problem(layout.PROBLEM_CORRUPT_FILE, decoder.number, text)
                 return
             if at == 0:
-                # A record longer than one read.
+                # The record is longer than one read.
                 data = bytearray(min(max(decoder.walk.needed, 2 * len(data)), run.end - offset))
                 if len(data) <= limit:
                     return

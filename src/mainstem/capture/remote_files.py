@@ -51,7 +51,7 @@ def open_file(path: str) -> IO[bytes]:
 
 
 def status_of(path: str) -> tuple[int, int]:
-    """Size and modification time in ns since 1970, 0 if the store does not say. Raises OSError."""
+    """Return size and modification time in ns since 1970 (0 if the store does not report it). Raises OSError."""
     if not is_url(path):
         status = os.stat(path)
         return status.st_size, status.st_mtime_ns
@@ -66,7 +66,7 @@ def status_of(path: str) -> tuple[int, int]:
 
 
 def listed(url: str, options: Mapping[str, str], is_capture: Callable[[str], bool]) -> Iterator[StoredPath]:
-    """The captures of a URL: the file itself, those of the directory, or those that match the pattern in its last part."""
+    """Yield the captures of a URL: the file itself, those in the directory, or those that match the pattern in its last part."""
     plain, mark, query = url.partition("?")
     store, name = _parent(StoredPath(url, options))
     try:

@@ -1,6 +1,6 @@
 """The columns of ``frames``: one row per protocol frame in a capture, and one per problem.
 
-Columns that a kind of frame does not have are null. ``KINDS`` has the values of ``protocol`` and ``frame_type``.
+Columns that do not apply to a kind of frame are null. ``KINDS`` has the values of ``protocol`` and ``frame_type``.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ COLUMNS = (
     Column("channel_id", "bigint", "aqueduct: the channel, as on the wire"),
     Column("message_number", "bigint", "aqueduct: of a Message; the count of SentUnreliable and FinishSender"),
 )
-"""Every column but ``payload``, in order. Unsigned 64-bit values above 2**63 - 1 come as negative numbers."""
+"""Every column except ``payload``, in order. Unsigned 64-bit values above 2**63 - 1 appear as negative numbers."""
 
 PAYLOAD = Column("payload", "binary", "the payload; only on request, as it costs the most to read")
 
@@ -114,13 +114,13 @@ JMUX_TYPES = {
 TCP_EVENTS = ("OPEN", "CLOSE", "RESET", "RETRANSMISSION", "OVERLAP", "OUT_OF_ORDER", "GAP")
 PROBLEMS = (
     "TRUNCATED_FILE",  # the file ends inside a record
-    "CORRUPT_FILE",  # a record or block that cannot be
-    "UNREADABLE_FILE",  # no capture at all, or it cannot be opened
-    "TRUNCATED_PACKET",  # captured shorter than what it holds
+    "CORRUPT_FILE",  # an impossible record or block
+    "UNREADABLE_FILE",  # not a capture, or it cannot be opened
+    "TRUNCATED_PACKET",  # not captured completely
     "MALFORMED_PACKET",  # headers that contradict one another
-    "MALFORMED_FRAME",  # a frame that breaks its protocol on a port that was named
-    "LOST_FRAGMENT",  # an IP packet whose fragments never came together
-    "UNSUPPORTED_LINK",  # a link type that is not known
+    "MALFORMED_FRAME",  # a frame on a named port that breaks its protocol
+    "LOST_FRAGMENT",  # an IP packet whose fragments did not all arrive
+    "UNSUPPORTED_LINK",  # an unknown link type
     "PASSED_OVER",  # packets without a row: ``length`` is how many
 )
 KINDS = {

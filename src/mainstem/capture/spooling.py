@@ -32,7 +32,7 @@ def is_read_once(path: str) -> bool:
 
 @contextmanager
 def spooled(path: str) -> Iterator[str]:
-    """Copy a pipe, or ``-`` for standard input, to a file, and return the path; other files are not copied.
+    """Copy a pipe, or ``-`` for standard input, to a file, and yield its path; other files are not copied.
 
     Raises CaptureError if it cannot be read.
     """

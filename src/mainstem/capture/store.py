@@ -22,7 +22,7 @@ _CHUNK = struct.Struct("<qqqqqqQQi")
 
 
 def location(path: str, directory: str | None) -> Path:
-    """The index's path: beside the capture, or in a directory under a unique name."""
+    """Return the index's path: beside the capture, or in a directory under a unique name."""
     if directory is None:
         return Path(path + SUFFIX)
     whole = path if is_remote(path) else os.path.abspath(path)
@@ -31,12 +31,12 @@ def location(path: str, directory: str | None) -> Path:
 
 
 def index_of(path: str, directory: str | None = None, *, keep: bool = True) -> FrameIndex:
-    """The stored index of a capture if the file is unchanged, else a new one, which is then stored.
+    """Return the stored index of a capture if the file is unchanged; otherwise build a new one and store it.
 
     If it cannot be stored, the index is built again next time. Raises CaptureError if the capture cannot be opened.
     """
     if is_remote(path) and directory is None:
-        # An index is beside its capture, and a store may not be written to.
+        # The index would go beside the capture, but the store may be read-only.
         return build(path)
     place = location(path, directory)
     before = _load(place)
@@ -74,13 +74,13 @@ def _save(place: Path, index: FrameIndex) -> None:
     )
     data = json.dumps(head).encode() + b"\n" + body
     place.parent.mkdir(parents=True, exist_ok=True)
-    # Written aside and renamed: another reader sees the old index or the whole new one.
+    # Write a temporary file and rename it, so that another reader sees either the old index or the complete new one.
     handle, name = tempfile.mkstemp(prefix=place.name, dir=place.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
-            # Of an index whose name outlived its pages in a loss of power, zeros would be read as chunks.
+            # Without this, a power failure can leave the new name with unwritten pages, whose zeros would be read as chunks.
             os.fsync(file.fileno())
         os.replace(name, place)
     except BaseException:

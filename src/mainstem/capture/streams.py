@@ -5,24 +5,24 @@ Theory of operation
 
 A ``Stream`` turns the segments of one direction, in the order of the capture, into bytes in the order of the stream, and feeds
 them to its protocol's parser. Positions count the direction's bytes from 0: the byte after the SYN, or, without a SYN, the
-first byte captured. A sequence number has 32 bits; its position is the one nearest to where the stream is.
+first byte captured. A sequence number has 32 bits; its position is the candidate nearest to the stream's current position.
 
-``position`` is the end of what was delivered or given up, and never goes back. A segment is compared with it:
+``position`` is the end of the bytes that were delivered or given up, and never goes back. A segment is compared with it:
 
-* It ends at or before ``position``: a retransmission, which is dropped.
+* It ends at or before ``position``: it is a retransmission, and dropped.
 * It begins at or before ``position`` and ends after it: the overlap is dropped, the rest is delivered. Then waiting segments
-  are delivered in turn, as far as they join.
+  are delivered in turn, as long as they join.
 * It begins after ``position``: it is out of order, and waits in ``_waiting``, sorted by position.
 
-A gap (the bytes from ``position`` to the first waiting segment are not in the capture) is given up when the other side has
-acknowledged the missing bytes and 32 segments arrived since without them; when more than 4 MiB or 1024 segments wait; on a
-reset; and at the end of the capture. The acknowledgment alone is not enough: a capture on several interfaces may have it before
-the bytes.
+A gap means that the bytes from ``position`` to the first waiting segment are not in the capture. It is given up when the other
+side has acknowledged the missing bytes and 32 segments have arrived since without them; when more than 4 MiB or 1024 segments
+wait; on a reset; and at the end of the capture. The acknowledgment alone is not enough: a capture on several interfaces may
+have it before the bytes.
 
-A gap, or a segment captured only in part, costs as little as the parser's state allows. Within the body of a packet of known
-length, the parser skips it and stays in step. Elsewhere the boundary of packets is unknown (``_lost``): bytes are counted and
-not decoded until a segment's bytes are whole packets from their first byte, or begin with several of them. A capture that
-begins in the middle of a connection is read in the same way.
+A gap, or a segment captured only in part, loses as little as the parser's state allows. Inside the body of a packet of known
+length, the parser skips it and stays in sync. Elsewhere the parser does not know where the next packet begins (``_lost``): bytes
+are counted and not decoded until a segment's bytes are whole packets from their first byte, or begin with several of them. A
+capture that begins in the middle of a connection is read in the same way.
 
 Every method that writes rows is a generator that yields when the rows are full; the caller takes the batch and resumes it. Rows
 are in the order of the packets that completed them, so events of the connection are between its frames.
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from mainstem._core.capture.frame_rows import FrameRows
     from mainstem._core.capture.mux_frames import MuxParser
 
-MAX_WAITING_BYTES = 4 << 20  # ahead of a gap: a window's worth; beyond it the bytes in between will not come
-MAX_WAITING = 1024  # segments ahead of a gap
-ACKED_PATIENCE = 32  # segments after which bytes that the other side has acknowledged are known to be missing here
+MAX_WAITING_BYTES = 4 << 20  # bytes behind a gap: about a window; if more wait, the missing bytes will not come
+MAX_WAITING = 1024  # segments behind a gap
+ACKED_PATIENCE = 32  # after this many segments, bytes that the other side has acknowledged are known to be missing here
 HALF = 1 << 31
 OPEN, CLOSE, RESET, RETRANSMISSION, OVERLAP, OUT_OF_ORDER, GAP = range(layout.KIND_TCP, layout.KIND_TCP + 7)
 
@@ -56,8 +56,8 @@ class Stream:
 
     def __init__(self, rows: FrameRows, parser: MuxParser) -> None:
         self._rows, self._parser = rows, parser
-        self._sequence: int | None = None  # of position 0, modulo 2**32
-        self._waiting: list[tuple[int, int, bytes]] = []  # (position, length on the wire, what was captured)
+        self._sequence: int | None = None  # sequence number of position 0, modulo 2**32
+        self._waiting: list[tuple[int, int, bytes]] = []  # (position, length on the wire, captured bytes)
         self._waiting_bytes = 0
         self._stalled = 0
         self._acked = 0
@@ -73,14 +73,14 @@ class Stream:
         self._parser.restart(0)
 
     def place(self, sequence: int) -> int:
-        """The position of a sequence number: the one nearest to where the stream is."""
+        """Return the position of a sequence number: the candidate nearest to the stream's current position."""
         if self._sequence is None:
             self._sequence = sequence
         here = (self._sequence + self.position) & 0xFFFFFFFF
         return self.position + ((sequence - here + HALF) & 0xFFFFFFFF) - HALF
 
     def acknowledged(self, sequence: int) -> None:
-        """Note that the other side has everything before ``sequence``."""
+        """Note that the other side has received everything before ``sequence``."""
         if self._sequence is not None:
             self._acked = max(self._acked, self.place(sequence))
 
@@ -91,7 +91,7 @@ class Stream:
             self._end = at + length
         if length:
             if at + length <= self.position:
-                # A keep-alive probe is one byte before the next.
+                # A keep-alive probe repeats the byte before the next one.
                 if length > 1 or at != self.position - 1:
                     yield from self._event(RETRANSMISSION, at, length)
             elif at > self.position:
@@ -105,7 +105,7 @@ class Stream:
             yield from self._event(CLOSE, self.position, 0)
 
     def finish(self) -> Iterator[None]:
-        """End the stream; segments after gaps are delivered."""
+        """End the stream; deliver the segments after gaps."""
         while self._waiting:
             yield from self._give_up()
 
@@ -170,12 +170,12 @@ class Stream:
             yield from self._gap(length - len(data))
 
     def _settle(self, data: bytes) -> None:
-        """Resume decoding where packets begin, after unknown bytes."""
+        """After unknown bytes, resume decoding where packets begin."""
         if self._parser.jmux and data.startswith(b"Jmux\1"):
             self._parser.restart(0)
             self._lost = False
         elif self._parser.settles(data, 0, len(data)):
-            # Not 0, where Jmux has its connection's header: this is not the beginning.
+            # Not at 0, where Jmux has its connection's header: this is not the beginning.
             self._parser.restart(max(self.position, 1))
             self._lost = False
 

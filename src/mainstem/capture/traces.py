@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from mainstem.capture.chunks import FrameIndex
     from mainstem.capture.planning import CapturePartition, FrameSelection
 
-MAX_TIME_NS = (1 << 63) - 1  # of a column
+MAX_TIME_NS = (1 << 63) - 1  # the maximum value of the column
 
-# Types by their tags, as in schema.KINDS.
+# Frame types by class name, with their tags, as in schema.KINDS.
 KINDS = {
     "ConnectionControl": ("CONNECTION_CONTROL", 1),
     "ChannelControl": ("CHANNEL_CONTROL", 2),
@@ -64,7 +64,7 @@ def add_chunks(file: IO[bytes], index: FrameIndex, size: int) -> None:
 
 
 def read_trace(part: CapturePartition, selection: FrameSelection, file: IO[bytes]) -> Iterator[pa.RecordBatch]:
-    """The rows of a part of a trace. A line that is not a trace's, or not a frame, is a problem."""
+    """Yield the rows of a part of a trace. A line that is not from a trace, or holds an invalid frame, is a problem."""
     import pyarrow as pa
 
     schema = arrow_schema(selection.names)
@@ -148,13 +148,13 @@ def _frame(frame: Frame) -> dict[str, Any]:
 
 
 def _signed(value: int) -> int:
-    """An unsigned 64-bit number as Spark's bigint."""
+    """Return an unsigned 64-bit number as Spark's bigint."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
 @cache
 def _limits() -> Limits:
-    """Unlimited: a trace is decoded without a connection's limits, because it records frames that were refused, too."""
+    """Return very high limits: a trace also records refused frames, so it is decoded without a connection's limits."""
     from mainstem.aqueduct.limits import DEFAULT_LIMITS
 
     return replace(DEFAULT_LIMITS, max_payload=1 << 30, max_attachments=1 << 20, max_header_bytes=1 << 30)

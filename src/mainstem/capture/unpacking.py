@@ -1,4 +1,4 @@
-"""Captures packed with gzip or zstd, as seekable files; only reading forward is fast."""
+"""Captures compressed with gzip or zstd, as seekable files; only reading forward is fast."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 BUFFER_BYTES = 1 << 16
 PIECE_BYTES = 4096
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-# A frame of zstd to be skipped begins with one of 16 numbers: pzstd puts one before each of its frames.
+# A skippable zstd frame begins with one of 16 magic numbers: pzstd writes one before each of its frames.
 _SKIPPED = b"\x2a\x4d\x18"
 
 
 class _Unpacked(io.RawIOBase):
-    """The unpacked bytes. If they end early or are corrupt, the file ends, and ``fault`` is why."""
+    """The decompressed bytes. If they end early or are corrupt, the file ends, and ``fault`` says why."""
 
     def __init__(self, path: str, packed: str) -> None:
         self._path, self._packed = path, packed
@@ -52,8 +52,8 @@ class _Unpacked(io.RawIOBase):
             if self._packed == "gzip":
                 data = self._source.read1(len(view))
             else:
-                # A read that fails hands out nothing: little is read at a time, and always to the same places, so that each
-                # pass over a corrupt file ends where the others do.
+                # A read that fails returns nothing, so read small blocks, always at the same offsets: each pass over a corrupt
+                # file then ends at the same place.
                 data = self._source.read(min(len(view), PIECE_BYTES - self._position % PIECE_BYTES))
         except (OSError, EOFError, zlib.error) as error:
             self.fault = f"the {self._packed} file is corrupt or cut off: {error}"
@@ -63,7 +63,7 @@ class _Unpacked(io.RawIOBase):
         return len(data)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Unpack up to a place; seeking back starts at the beginning."""
+        """Decompress up to an offset; seeking back starts at the beginning."""
         if whence != io.SEEK_SET:
             raise io.UnsupportedOperation("only places from the beginning")
         if offset < self._position:
@@ -81,7 +81,7 @@ class _Unpacked(io.RawIOBase):
 
 
 def packing_of(head: bytes) -> str:
-    """The compression of a file, by its first four bytes; empty if there is none."""
+    """Return the compression of a file, by its first four bytes; empty if there is none."""
     if head[:2] == _GZIP:
         return "gzip"
     return "zstd" if head[:4] == _ZSTD or (head[1:4] == _SKIPPED and head[0] >> 4 == 5) else ""
@@ -100,7 +100,7 @@ def open_capture(path: str, packed: str = "") -> IO[bytes]:
 
 
 def unpacked_size(path: str, packed: str) -> tuple[int, str]:
-    """The size of a packed capture, and what is wrong with it, if anything. Unpacks all of it."""
+    """Return the size of a compressed capture, and its problem, if any. Decompresses all of it."""
     with _Unpacked(path, packed) as file:
         spare = bytearray(BUFFER_BYTES * 16)
         while file.readinto(spare):
