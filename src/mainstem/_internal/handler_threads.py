@@ -43,7 +43,7 @@ MAX_HANDLERS_PER_ADDRESS = 128
 
 
 class Served(Protocol):
-    """What a handler serves: an asyncio stream or connection."""
+    """The object that a handler serves: an asyncio stream or connection."""
 
     @property
     def peer_address(self) -> Any:

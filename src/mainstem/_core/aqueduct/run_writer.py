@@ -32,7 +32,7 @@ MESSAGE = cython.declare(cython.longlong, 3)  # the type of a Message frame
 INTEGERS = cython.declare(cython.longlong, 1 << 2 | 1 << 4 | 1 << 7 | 1 << 9)
 RANGES = cython.declare(cython.longlong, 1 << 5 | 1 << 6 | 1 << 8)
 BUFFER = cython.declare(cython.longlong, 1 << 14)  # bytes joined into one piece
-LARGE = cython.declare(cython.longlong, 1 << 12)  # payloads of at least this size become pieces of their own, without a copy
+LARGE = cython.declare(cython.longlong, 1 << 12)  # payloads from this size on become separate pieces, without a copy
 ROOM_FOR_HEAD = cython.declare(cython.longlong, 48)  # a type, three integers and a zero
 ALLOWANCE = cython.declare(
     cython.longlong, 512

@@ -428,7 +428,7 @@ class Packet:
         return PACKET_UDP
 
     def vxlan(self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong) -> cython.int:
-        """Parse VXLAN (RFC 7348), with a group policy, or its generic form (GPE); return PACKET_UDP if it is none of them.
+        """Parse VXLAN (RFC 7348), with a group policy, or its generic form (GPE); return PACKET_UDP for anything else.
 
         A stream may use these ports too: the first four bytes would then be its frame's length.
         """

@@ -242,7 +242,7 @@ class ImageReader:
         term_end: cython.longlong = start + self.term_length - (position & (self.term_length - 1))
         end: cython.longlong = term_end
         length: cython.longlong
-        malformed: cython.longlong = 0  # the length of a frame that is not possible
+        malformed: cython.longlong = 0  # the impossible length of a frame
         count: cython.longlong = 0
         fragment: Fragment = self.fragment
         assembler: FragmentAssembler = None
@@ -385,7 +385,7 @@ class ImageReader:
                     raise self._corrupt_frame(position + p - start, length)
                 length = align_frame(length)
                 if get16(base, p + FRAME_TYPE_OFFSET) == TYPE_PAD:
-                    # A block of data never contains padding. Padding at the start is a block of its own: a recorder writes it as is.
+                    # A block of data contains no padding. Padding at the start is a block of its own; a recorder writes it as is.
                     if p == start:
                         p += length
                     break

@@ -273,7 +273,8 @@ def insert_frames(
     The payload goes first, then the header backwards, then its first word: a reader that sees that word sees all of the frame.
     """
     if ld64(base, at) != 0:
-        return False  # a repeat, or overlapping data: the existing frame was checked, and a subscriber may be reading it
+        # A repeat, or overlapping data: the existing frame was checked, and a subscriber may be reading it.
+        return False
     copy_bytes(base, at + DATA_HEADER_LENGTH, source, start + DATA_HEADER_LENGTH, length - DATA_HEADER_LENGTH)
     put64(base, at + 24, get64(source, start + 24))
     put64(base, at + 16, get64(source, start + 16))
