@@ -9,7 +9,7 @@ from mainstem.errors import ConfigurationError
 
 
 class AddressPrefixes:
-    """Maps an address to the prefix that shares a limit: by default a whole IPv4 address or an IPv6 /64.
+    """A mapping from an address to the prefix that shares a limit: by default a whole IPv4 address or an IPv6 /64.
 
     An IPv6 subscriber has at least 2**64 addresses, so a limit on a single address has no effect.
     """

@@ -60,7 +60,7 @@ V = TypeVar("V")
 
 
 class HandlerThreads:
-    """Runs the handlers of one server or connection."""
+    """The threads that run the handlers of one server or connection."""
 
     def __init__(
         self, max_handlers: int = MAX_HANDLERS, max_handlers_per_address: int = MAX_HANDLERS_PER_ADDRESS
@@ -119,7 +119,7 @@ class HandlerThreads:
 
 
 class Slots:
-    """Limits how many handlers run at once, in total and per address. Addresses take turns."""
+    """A limit on the handlers that run at once, in total and per address. Addresses take turns."""
 
     def __init__(self, most: int, most_per_address: int) -> None:
         self._free = most

@@ -47,7 +47,7 @@ def kind_of(error: BaseException) -> tuple[type, str, int]:
 
 
 class LogThrottle:
-    """Logs messages of one logger; ``interval_ns`` is the minimum time between two lines of one kind."""
+    """A throttle for the messages of one logger; ``interval_ns`` is the minimum time between two lines of one kind."""
 
     def __init__(self, logger: logging.Logger, *, interval_ns: int = DEFAULT_INTERVAL_NS) -> None:
         self._logger = logger

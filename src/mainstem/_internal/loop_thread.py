@@ -33,7 +33,7 @@ END_TIMEOUT_S = 10.0
 
 
 class LoopThread:
-    """Runs coroutines for callers in other threads. A context manager; `stop` may be called twice."""
+    """A thread whose event loop runs coroutines for other threads. A context manager; `stop` may be called twice."""
 
     def __init__(self, name: str = "mainstem-loop") -> None:
         self._ending: set[asyncio.Task[Any]] = set()

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Opening(Generic[T]):
-    """Opens a resource once: ``await`` returns it, and ``async with`` also closes it.
+    """A resource to open once: ``await`` returns it, and ``async with`` also closes it.
 
     Until then, nothing happens. An opening that is dropped without either warns, like a coroutine that was never awaited.
     """

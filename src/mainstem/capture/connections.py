@@ -47,7 +47,7 @@ class Connection:
 
 
 class Flows:
-    """Decodes packets that depend on earlier ones. Every method is a generator that yields whenever the rows are full."""
+    """A decoder of packets that depend on earlier ones. Every method is a generator that yields whenever the rows are full."""
 
     def __init__(
         self, decoder: CaptureDecoder, *, bymux: Collection[int], jmux: Collection[int], tcp_buckets: int, keep: bool

@@ -92,7 +92,7 @@ def message_head(prefix: bytes, number: cython.ulonglong, ids: tuple[int, ...], 
 
 @cython.cclass
 class RunReader:
-    """Takes runs of plain messages from a stream's bytes.
+    """A reader of runs of plain messages in a stream's bytes.
 
     ``position``, ``count`` and ``size`` describe the last run: where it ended, the number of its messages, and the bytes of
     their payloads.
@@ -313,7 +313,7 @@ class RunReader:
 
 @cython.cclass
 class MessageWriter:
-    """Encodes the ordered messages of a connection, and holds them until the transport takes them.
+    """An encoder of a connection's ordered messages, which it holds until the transport takes them.
 
     It holds the bytes of one stream at a time. It calls ``wake`` before the first message; ``allowance`` is how many more
     messages it accepts until the caller has sent its output (`renew`). ``unacknowledged`` counts the bytes of all ledgers.

@@ -43,7 +43,7 @@ TEXT_ROOM = cython.declare(cython.int, 2048)
 
 @cython.cclass
 class CaptureDecoder:
-    """Decodes ranges of a capture file into ``rows``.
+    """A decoder of ranges of a capture file into ``rows``.
 
     With ``plain``, unfragmented datagrams are decoded; with ``guess``, those on any port if every byte fits Aeron. ``number`` is
     the number of the last packet. A run stops at ``offset``; after DECODE_SEGMENT, ``packet`` is a fragment or segment in one of

@@ -33,7 +33,7 @@ ENOUGH = cython.declare(cython.int, 4)
 
 @cython.cclass
 class MuxParser:
-    """Parses one direction of a connection. ``position`` counts its bytes; ``reason`` is nonzero once parsing has failed.
+    """A parser of one direction of a connection. ``position`` counts its bytes; ``reason`` is nonzero once parsing has failed.
 
     ``connection`` and ``from_client`` (1, 0, or -1 if unknown) go into each row. ``keep``: also keep payloads and texts.
     """

@@ -25,7 +25,7 @@ EVERY_BUCKET = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 
 @cython.cclass
 class PacketIndex:
-    """Summarizes a range of records.
+    """A summary of a range of records.
 
     ``packets`` is their number, ``first_ns`` to ``last_ns`` their times (-1: none). ``tcp`` and ``fragments`` have a bit for each
     bucket that occurs. ``unknown_link`` is an unknown link type (-1: all are known). The run ended at ``offset``; ``stopped``

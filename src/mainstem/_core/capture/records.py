@@ -37,7 +37,7 @@ ORDINARY_PACKET = cython.declare(cython.longlong, 262144)
 
 @cython.cclass
 class RecordWalk:
-    """Steps through the records of pcap, or the blocks of pcapng (``blocks``), in memory.
+    """A walk through the records of pcap, or the blocks of pcapng (``blocks``), in memory.
 
     After a step that found a packet: ``data`` is where it starts, ``captured`` and ``original`` its length in the file and
     on the wire, ``time_ns`` its time since 1970 (``timed`` is false if it has none), ``link`` its link type. ``offset`` is

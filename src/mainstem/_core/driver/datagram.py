@@ -61,7 +61,7 @@ class Address:
 
 @cython.cclass
 class Transport:
-    """Sends and receives datagrams in batches; the compiled cycles call it without the GIL.
+    """A sender and receiver of datagrams in batches; the compiled cycles call it without the GIL.
 
     ``incoming`` and ``outgoing`` drop datagrams on purpose when they are received or sent. ``max_segments`` is how many equal
     datagrams one run may hold (1 if the kernel has no segmentation offload). ``last_error`` is the errno of the last failed call.

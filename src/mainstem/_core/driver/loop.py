@@ -89,7 +89,7 @@ class Cycle:
 
 @cython.cclass
 class Loop:
-    """Runs cycles in the calling thread, without the GIL, until Python is needed.
+    """A loop that runs cycles in the calling thread, without the GIL, until Python is needed.
 
     Idling: ``max_spins`` pauses, within a microsecond, then ``max_yields`` yields, then sleeps that double from ``min_park_ns``
     to ``max_park_ns``. A datagram that arrives at a socket given to ``wake_by`` ends a sleep. ``max_park_ns=0`` never sleeps

@@ -59,7 +59,7 @@ MAX_DOUBTS = cython.declare(cython.int, 4)
 
 @cython.cclass
 class LossDetector:
-    """Keeps a timer for each gap, a (position, length), that a scan of an image's log has found (docs/protocols/aeron.md, 16.1).
+    """The gaps, as (position, length), that scans of an image's log have found, each with a timer (docs/protocols/aeron.md, 16.1).
 
     Bytes that were missing before keep their timer, however their gap changes; others get a new one. At most 64 pieces are
     tracked. ``deadline_ns`` is when ``due`` has something to return, 2**63 - 1 while nothing is missing. ``response_ns`` is the

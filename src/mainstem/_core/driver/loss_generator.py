@@ -17,7 +17,7 @@ EVERY_TYPE = 0xFFFF
 
 @cython.cclass
 class LossGenerator:
-    """Decides which datagrams a transport drops on purpose; this base class drops none.
+    """A rule for which datagrams a transport drops on purpose; this base class drops none.
 
     ``mask`` has a bit for each frame type that may be dropped; a datagram's type is that of its first frame. ``then`` decides
     about the datagrams that this generator lets through. One generator serves one thread.
@@ -56,7 +56,7 @@ class LossGenerator:
 
 @cython.cclass
 class RandomLoss(LossGenerator):
-    """Drops with probability ``rate``; ``seed`` determines the sequence. Raises ValueError for a rate outside [0, 1]."""
+    """Loss with probability ``rate``; ``seed`` determines the sequence. Raises ValueError for a rate outside [0, 1]."""
 
     rate: readonly[cython.double]
     state: cython.ulonglong
@@ -92,7 +92,7 @@ class RandomLoss(LossGenerator):
 
 @cython.cclass
 class GapLoss(LossGenerator):
-    """Drops data that overlaps [first + i·radix, first + i·radix + gap_length), 0 ≤ i < total, of one term, once per stream.
+    """Loss of data that overlaps [first + i·radix, first + i·radix + gap_length), 0 ≤ i < total, of one term, once per stream.
 
     ``total=1`` is the fixed loss of the reference's interceptors; a larger value is its multi-gap loss. Raises ValueError for
     regions that overlap one another.

@@ -28,15 +28,15 @@ SECOND_NS = cython.declare(cython.longlong, 1_000_000_000)
 
 @cython.cclass
 class RetransmitHandler:
-    """Remembers recent requests, so that data in flight is not sent twice (docs/protocols/aeron.md, 16.4).
+    """A memory of recent requests, so that data in flight is not sent twice (docs/protocols/aeron.md, 16.4).
 
     Positions and lengths are in bytes. With ``group`` semantics (multicast, many destinations) a full pool of ``max_actions``
     refuses further requests and counts them in ``overflows``; otherwise a new action replaces the oldest. ``deadline_ns`` is when
     ``on_time`` has work.
 
     ``rate`` limits retransmission regardless of the requests: ``rate`` bytes per second plus FRESH_MULTIPLE times the new bytes
-    sent since. Unused allowance accumulates up to one second's worth or the publisher's window. Requests from sources that no
-    status message came from have a separate allowance, a sixteenth of the rate, so that they do not use up the receivers'.
+    sent since. Unused allowance accumulates up to one second's worth or half a term, whichever is more. Requests from sources that
+    no status message came from have a separate allowance, a sixteenth of the rate, so that they do not use up the receivers'.
     Requests refused by the limit count as overflows too. A rate of 0 means no limit.
     """
 

@@ -785,7 +785,7 @@ class Appender:
 
 @cython.cclass
 class ConcurrentAppender(Appender):
-    """Appends from any number of threads and processes to one log."""
+    """An appender for a log that any number of threads and processes append to."""
 
     @cython.exceptval(check=False)
     def next_offset(self, length: cython.longlong) -> cython.longlong:
@@ -843,7 +843,7 @@ class ConcurrentAppender(Appender):
 
 @cython.cclass
 class ExclusiveAppender(Appender):
-    """Appends as the only writer of its log: it keeps the tail itself and only publishes it."""
+    """An appender that is the only writer of its log: it keeps the tail itself and only publishes it."""
 
     term_count: cython.longlong
     term_offset: cython.longlong

@@ -73,7 +73,7 @@ def power_of_x(exponent: cython.int, polynomial: cython.uint) -> cython.ulonglon
 
 @cython.cclass
 class FrameChecksum:
-    """Computes one of the two checksums. ``offset`` is where the last ``check`` ended."""
+    """One of the two checksums. ``offset`` is where the last ``check`` ended."""
 
     table: cython.uint[2048]
     powers: cython.ulonglong[4]

@@ -93,7 +93,7 @@ class Region:
 
 @cython.cclass
 class FrameWalk:
-    """Walks frames without copying anything: counts them, and finds where the last whole message ends.
+    """A walk over frames that copies nothing: it counts them, and finds where the last whole message ends.
 
     After ``run``: ``offset`` is where the walk ended, ``boundary`` the end of the last whole message (including padding
     after it), ``frames`` and ``messages`` the number of DATA frames and of message ends passed, ``others`` the number of

@@ -38,7 +38,7 @@ if cython.compiled:
 @cython.no_gc
 @cython.cclass
 class BusGuard:
-    """Guards the pages of one mapping until ``close``, which must come before the mapping ends. Uncompiled it guards nothing."""
+    """A guard of one mapping's pages until ``close``, which must come before the mapping ends. Uncompiled it guards nothing."""
 
     place: cython.p_void
     cut: cython.bint

@@ -255,7 +255,7 @@ class CountersReader:
 
 @cython.cclass
 class CountersManager(CountersReader):
-    """Allocates, frees and reuses counters; for one thread of one process (the driver's conductor).
+    """The allocator of counters, for one thread of one process (the driver's conductor). It reuses freed ones.
 
     A freed id is not reused for ``reuse_delay_ms``, so that clients that still read it do not read another counter.
     """

@@ -17,7 +17,7 @@ _I64 = Struct("<q")
 
 
 class Memory:
-    """Replaces a base pointer: a writable byte view; offsets index it."""
+    """A writable byte view in place of a base pointer; offsets index it."""
 
     __slots__ = ("u8",)
 
@@ -26,11 +26,11 @@ class Memory:
 
 
 class readonly:
-    """Marks an attribute of a compiled class that Python may read: ``count: readonly[cython.int]``."""
+    """A marker for an attribute of a compiled class that Python may read: ``count: readonly[cython.int]``."""
 
 
 class public:
-    """Marks an attribute of a compiled class that Python may read and set: ``key: public[cython.int]``."""
+    """A marker for an attribute of a compiled class that Python may read and set: ``key: public[cython.int]``."""
 
 
 def get8(b: Memory, o: int) -> int:
