@@ -145,9 +145,15 @@ class LoopThread:
     def _insist(self, function: Callable[[], object]) -> bool:
         """Do the same as `_post`, even if signal handlers raise meanwhile; raise their exception afterwards."""
         interruption: BaseException | None = None
+        pending = [function]
+
+        def run_once() -> None:
+            if pending:
+                pending.pop()()
+
         while True:
             try:
-                is_posted = self._post(function)
+                is_posted = self._post(run_once)
                 break
             except BaseException as error:
                 interruption = error

@@ -834,7 +834,7 @@ class ReplayFeed:
         """Send a request to find out whether the archive still serves the session. Return why not; empty if it does."""
         calls, what, name = self._calls, f"replay of recording {self._recording_id}", "StartPositionRequest"
         if calls.closed:
-            return "the archive client was closed, and nobody knows whether the archive goes on"
+            return "the archive client was closed, so it is unknown whether the archive still serves the replay"
         if self.is_lost:
             return calls._loss
         deadline = Deadline(calls._clock, TIMEOUT)

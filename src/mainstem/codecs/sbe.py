@@ -211,12 +211,14 @@ class SbeSchema:
             block = self.messages.get(head["templateId"])
             if block is None:
                 return None
-            values, _ = self._read(block, data, self.header.size, head["blockLength"])
+            values, _ = self._read(block, data, self.header.size, head["blockLength"], [MAX_ENTRIES + len(data)])
         except struct.error as error:
             raise ValueError(f"the message of {len(data)} bytes is cut off: {error}") from None
         return block, values
 
-    def _read(self, block: Block, data: bytes, at: int, length: int) -> tuple[dict[str, Any], int]:
+    def _read(
+        self, block: Block, data: bytes, at: int, length: int, entries_left: list[int]
+    ) -> tuple[dict[str, Any], int]:
         # Writers with an older schema version have a shorter block. Fields past its end are missing.
         values: dict[str, Any] = {
             name: kind.read(data, at + offset, self.order) if offset + kind.size <= length else None
@@ -230,9 +232,15 @@ class SbeSchema:
             if not 0 <= size["numInGroup"] <= MAX_ENTRIES or size["blockLength"] < 0:
                 announced = f"{size['numInGroup']} entries of {size['blockLength']} bytes"
                 raise ValueError(f"group {group.name!r} announces {announced}")
+            # Entries of 0 bytes in nested groups would otherwise multiply.
+            entries_left[0] -= size["numInGroup"]
+            if entries_left[0] < 0:
+                raise ValueError(
+                    f"the groups of a message of {len(data)} bytes announce more than {MAX_ENTRIES + len(data)} entries"
+                )
             entries = values[group.name] = []
             for _ in range(size["numInGroup"]):
-                entry, at = self._read(group, data, at, size["blockLength"])
+                entry, at = self._read(group, data, at, size["blockLength"], entries_left)
                 entries.append(entry)
         for name, kind in block.data:
             count, size = self._announced(name, kind, data, at)

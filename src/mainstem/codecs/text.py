@@ -28,7 +28,8 @@ class Csv(RowCodec):
     def __init__(self, *, delimiter: str = ",", columns: str = "", **options: str) -> None:
         super().__init__(**options)
         self._delimiter = delimiter
-        self._names = [name.strip() for name in columns.split(",") if name.strip()]
+        self._given_names = [name.strip() for name in columns.split(",") if name.strip()]
+        self._names = self._given_names
 
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
         rows = []
@@ -42,7 +43,7 @@ class Csv(RowCodec):
         return rows
 
     def encode(self, row: dict[str, Any]) -> bytes:
-        names = self._names or list(row)
+        names = self._given_names or list(row)
         if surplus := sorted(set(row) - set(names)):
             raise ConfigurationError(f"{surplus[0]}: the option columns does not name it")
         line = io.StringIO()
@@ -53,17 +54,17 @@ class Csv(RowCodec):
         """Return, for each column, the first type that holds all values in the sample. String holds any value."""
         import pyarrow as pa
 
-        if not self._names or not sample:
+        if not self._given_names or not sample:
             raise ValueError("CSV needs a schema, or the option columns and a message to take the types from")
         rows: list[dict[str, Any]] = []
         for payload in sample:
             with suppress(Exception):
                 rows += self.decode(payload)
-        return pa.schema([(name, _type_of([row[name] for row in rows])) for name in self._names])
+        return pa.schema([(name, _type_of([row[name] for row in rows])) for name in self._given_names])
 
     def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Any:
         """Decode many messages. Without the option ``columns``, the names come from the schema."""
-        self._names = self._names or list(schema.names)
+        self._names = self._given_names or list(schema.names)
         return super().decode_batch(payloads, schema)
 
     def column(self, values: list[Any], kind: Any) -> Any:

@@ -111,11 +111,9 @@ def _stream(
     options: DemoOptions, result: Result, stages: _Stages, query: TableQuery, arrays: list[Any], recordings: Path
 ) -> None:
     listener, total = stages.listener, sum(map(len, arrays))
-    with stages("start the driver"):
-        traffic = Traffic(recordings, loss=options.loss, seed=options.seed)
-        traffic.__enter__()
     with ExitStack() as stack:
-        stack.push(traffic)
+        with stages("start the driver"):
+            traffic = stack.enter_context(Traffic(recordings, loss=options.loss, seed=options.seed))
         for name in ("publish", "record", "read into Parquet"):
             listener.stage(name, total)
         traffic.start(arrays)

@@ -130,6 +130,13 @@ def test_duplicate_column_names_are_refused() -> None:
         DecodedRows(find_codec("json"), pa.schema([("id", pa.int64())]), ["id"])
 
 
+def test_a_csv_codec_without_columns_follows_the_schema_of_each_call() -> None:
+    codec = find_codec("csv")
+    for name in ("a", "b"):
+        decoded = codec.decode_batch([b"1"], pa.schema([(name, pa.int64())]))
+        assert ([column.to_pylist() for column in decoded.columns], decoded.problems) == ([[1]], {})
+
+
 def test_a_csv_value_may_contain_line_breaks() -> None:
     codec = find_codec("csv", {"columns": "a,b"})
     assert codec.decode(b'1,"x\ny"\r\n2,z\xc2\x85\n') == [{"a": "1", "b": "x\ny"}, {"a": "2", "b": "z\x85"}]

@@ -56,6 +56,16 @@ def test_a_message_with_less_than_nothing_is_refused(types: str, messages: str, 
         schema(types, messages).decode(b"\0\0\1\0" + body)
 
 
+def test_nested_groups_of_empty_entries_are_limited() -> None:
+    group = '<group name="{}" id="1" dimensionType="size">{}</group>'
+    nested = schema(
+        HEADER + SIZE, '<message name="m" id="1">' + group.format("outer", group.format("inner", "")) + "</message>"
+    )
+    many = b"\0\0\xfe\x7f"
+    with pytest.raises(ValueError, match="announce more than 65550 entries"):
+        nested.decode(b"\0\0\1\0" + many * 3)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [

@@ -65,6 +65,7 @@ def delete_shipped(
     total = 0
     for descriptor, entry in recordings:
         segments = []
+        all_shipped = True
         bases = segments_of(directory, descriptor)
         for base in bases:
             path = directory / segment_name(descriptor.recording_id, base)
@@ -73,10 +74,9 @@ def delete_shipped(
             except FileNotFoundError:
                 continue
             total += status.st_blocks * 512
-            if base != bases[-1] and _is_shipped(descriptor, entry, base, pages):
+            all_shipped = all_shipped and base != bases[-1] and _is_shipped(descriptor, entry, base, pages)
+            if all_shipped:
                 segments.append(_Segment(path, status.st_mtime_ns, status.st_blocks * 512))
-            elif base != bases[-1]:
-                break
         candidates[descriptor.recording_id] = segments
     count = nbytes = 0
     # Delete the oldest of all recordings' first segments. If a reader uses it, skip that recording.

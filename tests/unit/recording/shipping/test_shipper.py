@@ -32,6 +32,7 @@ from mainstem.recording import Recorder, RecordingReader, open_recording, open_r
 from mainstem.recording.archive import IDENTITY_FILE, local_archive
 from mainstem.recording.index import index_file
 from mainstem.recording.segments import segment_name, segments_of
+from mainstem.recording.shipping import local_retention
 from mainstem.recording.shipping.layout import archive_ids
 from mainstem.recording.shipping.local_retention import LocalRetention
 from mainstem.recording.shipping.manifest import CommitConflictError, ManifestLog
@@ -375,6 +376,21 @@ def test_the_youngest_segments_stay_up_to_a_size(tmp_path: Path) -> None:
     assert left == bases[-len(left) :]
     assert sum((tmp_path / segment_name(0, base)).stat().st_blocks * 512 for base in left) <= 5 * TERM
     assert shipped(store) == station.sent
+
+
+def test_local_retention_counts_segments_that_are_not_shipped_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    station = Station(tmp_path, ManualClock())
+    station.send(payloads(800))
+    (descriptor,) = read_catalog(tmp_path)
+    bases = segments_of(tmp_path, descriptor)
+    sizes = [(tmp_path / segment_name(0, base)).stat().st_blocks * 512 for base in bases]
+    assert len(bases) > 5
+    monkeypatch.setattr(local_retention, "_is_shipped", lambda _, __, base, ___: base <= bases[2])
+    keep = LocalRetention(nbytes=sum(sizes[2:]))
+    deleted = local_retention.delete_shipped(tmp_path, [(descriptor, None)], keep, None, 0)  # type: ignore[list-item, arg-type]
+    assert deleted == (2, sum(sizes[:2]))
 
 
 def test_bandwidth_is_bounded(tmp_path: Path) -> None:
