@@ -1,21 +1,21 @@
-"""Who may have a connection to a server, and who has to prove first that it receives what is sent to its address.
+"""Admission control: decides which clients get a connection, and which must first prove that they own their address.
 
 Theory of operation
 -------------------
-A first packet costs the server a TLS handshake and memory, and its address may be forged. So places, which are few, go to proven
-addresses only:
+A first packet costs the server a TLS handshake and memory, and its source address may be forged. So the limited connection
+slots (*places*) go only to proven addresses:
 
     first packet ──► unproven ──handshake complete──► silent ──connection headers──► heard ... leaves
          │                                              ▲
          └── many are unproven ──► Retry ──its token────┘
 
-An address is proven by the end of its handshake, or by the token of a Retry, for which the server stores nothing. While
-`MAX_UNPROVEN` handshakes are under way, or as many were tried in the last second, first packets get a Retry. Nothing is stored
-for a packet that the library cannot decrypt.
+Completing the handshake proves an address, and so does returning the token of a Retry, for which the server stores nothing. While
+`MAX_UNPROVEN` handshakes are in progress, or as many were tried in the last second, first packets get a Retry. The server stores
+nothing for a packet that the library cannot decrypt.
 
-No address has more than its share of the places, and an IPv6 /64 network counts as one address. If there is no place for a proven
-one, in all or in its share, the oldest silent one there is dropped. A connection whose headers have come is never ended for
-another.
+No address can take more than its share of the places, and an IPv6 /64 network counts as one address. If there is no place left
+for a proven address, in total or in its share, the oldest silent connection there is dropped. A connection whose headers have
+arrived is never ended in favor of another.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.quic.adapter import Address, PacketHeader, QuicAdapter, ServerContext
 
 MAX_UNPROVEN = 64
-"""Handshakes of unproven addresses, at once and per second. Each takes up to a millisecond of CPU time and some 100 kB."""
+"""Maximum handshakes with unproven addresses, both at once and per second. Each takes up to 1 ms of CPU time and about 100 kB."""
 
 SMALLEST_FIRST = 1200
-"""Bytes of a datagram that may begin a connection (RFC 9000, 14.1). A smaller one gets no response, which could be larger."""
+"""Minimum size in bytes of a datagram that begins a connection (RFC 9000, 14.1). A response to a smaller one could be larger."""
 
 C = TypeVar("C", bound=Hashable)
 
 
 class Admission(Generic[C]):
-    """The places of a server, and the connections that have them.
+    """The connection places of a server, and the connections that hold them.
 
     Args:
-        max_connections: Places in all.
-        max_connections_per_address: Places of one address.
-        drop: Ends a silent connection whose place is needed.
+        max_connections: The total number of places.
+        max_connections_per_address: Maximum number of places for one address.
+        drop: Called to end a silent connection whose place is needed.
     """
 
     def __init__(self, *, max_connections: int, max_connections_per_address: int, drop: Callable[[C], None]) -> None:
@@ -56,39 +56,39 @@ class Admission(Generic[C]):
         self._unproven: set[C] = set()
         self._places: dict[C, str] = {}
         self._of_address: Counter[str] = Counter()
-        # Connections with places that have sent no headers, the oldest first.
+        # Connections with a place that have not sent headers, oldest first.
         self._silent: dict[C, None] = {}
         self._tried = 0
         self._tries_since = float("-inf")
 
     @property
     def taken(self) -> int:
-        """How many places are taken."""
+        """The number of places that are taken."""
         return len(self._places)
 
     def must_prove(self, now: float) -> bool:
-        """Whether a first packet without a token gets a Retry now."""
+        """Return whether a first packet without a token currently gets a Retry."""
         if now - self._tries_since >= 1.0:
             self._tries_since, self._tried = now, 0
         return len(self._unproven) >= MAX_UNPROVEN or self._tried >= MAX_UNPROVEN
 
     def try_unproven(self) -> None:
-        """A first packet from an unproven address is being processed."""
+        """Count a first packet from an unproven address that is being processed."""
         self._tried += 1
 
     def enter_unproven(self, connection: C) -> None:
-        """A handshake has begun; it takes no place yet."""
+        """Register a connection whose handshake has begun. It does not take a place yet."""
         self._unproven.add(connection)
 
     def has_room(self, address: str) -> bool:
-        """Whether there would be a place for a connection from an address, maybe that of a silent one."""
+        """Return whether a connection from an address would get a place, possibly that of a silent connection."""
         in_share = self._of_address[address] < self._max_per_address
         if in_share and len(self._places) < self._max:
             return True
         return self._longest_silent(address if not in_share else None) is not None
 
     def enter(self, connection: C, address: str) -> bool:
-        """Give a connection from a proven address a place unless it has one; False if all places are taken."""
+        """Give a connection from a proven address a place unless it has one; return False if all places are taken."""
         self._unproven.discard(connection)
         if connection in self._places:
             return True
@@ -102,11 +102,11 @@ class Admission(Generic[C]):
         return True
 
     def heard(self, connection: C) -> None:
-        """The headers of a connection have come: it keeps its place."""
+        """Let a connection keep its place, because its headers have arrived."""
         self._silent.pop(connection, None)
 
     def leave(self, connection: C) -> None:
-        """A connection is gone. May be called again."""
+        """Release the place of a connection that is gone. Calling it again has no effect."""
         self._unproven.discard(connection)
         self._silent.pop(connection, None)
         address = self._places.pop(connection, None)
@@ -124,13 +124,13 @@ class Admission(Generic[C]):
         return True
 
     def _longest_silent(self, address: str | None) -> C | None:
-        """The oldest silent connection, from an address or in all."""
+        """Return the oldest silent connection from an address, or from any address if it is None."""
         of_address = (connection for connection in self._silent if address in (None, self._places[connection]))
         return next(of_address, None)
 
 
 class FirstPackets:
-    """Responds to the packets that belong to no connection."""
+    """Handles packets that belong to no connection."""
 
     def __init__(self, context: ServerContext, admission: Admission[Any], *, always_retry: bool) -> None:
         self._context = context
@@ -139,7 +139,7 @@ class FirstPackets:
         self._tokens = RetryTokens()
 
     def response(self, data: bytes, header: PacketHeader, address: Address, now: float) -> bytes | None:
-        """Return the datagram that responds to a packet without storing anything: a version negotiation, or a Retry."""
+        """Return a version negotiation or Retry datagram in response to a packet, or None. Stores nothing."""
         if len(data) < SMALLEST_FIRST:
             return None
         negotiation = self._context.negotiate(header)
@@ -154,7 +154,7 @@ class FirstPackets:
         return self._context.retry(header, retried, token)
 
     def begin(self, data: bytes, header: PacketHeader, address: Address, now: float) -> tuple[QuicAdapter, bool] | None:
-        """Return the connection that a first packet begins, and whether its address is proven; None if it begins none."""
+        """Return the connection that a first packet begins and whether its address is proven, or None if it begins none."""
         if len(data) < SMALLEST_FIRST or not header.is_initial:
             return None
         original = self._original(header, address, now)
@@ -172,5 +172,5 @@ class FirstPackets:
         return adapter, original is not None
 
     def _original(self, header: PacketHeader, address: Address, now: float) -> bytes | None:
-        """The connection id that a client began with, from a valid token. An invalid token counts as none."""
+        """Return the connection id that a client began with, from a valid token; None if there is no valid token."""
         return self._tokens.original(header.token, address, header.destination_cid, now) if header.token else None

@@ -1,14 +1,16 @@
-"""Aqueduct without asyncio: the same connections, servers and channels, whose calls block.
+"""Aqueduct without asyncio: the same connections, servers and channels, with blocking calls.
 
 Theory of operation
 -------------------
-One event loop, in a thread that all of them share, runs the asyncio API; a channel may be made before it is known which connection
-it goes to. Each object here stands for the asyncio object in ``_inner`` (:mod:`mainstem._internal.facade`). Any thread may use it.
+One event loop, in a thread shared by all objects, runs the asyncio API. They share a loop because a channel can be made before it
+is known which connection it will travel over. Each object here stands for the asyncio object in ``_inner``
+(:mod:`mainstem._internal.facade`). Any thread can use it.
 
-A handle inside a message is replaced by its asyncio one when the message is encoded (`Handle._half`), and one that arrives by a
-handle of this module when the message is decoded (`Runner.present`). A message that an interrupted call had taken is put back.
+When a message is encoded, a handle in it is replaced by its asyncio handle (`Handle._half`). When a message is decoded, each
+asyncio handle is replaced by a handle of this module (`Runner.present`). If a call is interrupted after it took a message, the
+message is put back.
 
-Each handler of a server has a thread of its own (`HandlerThreads`).
+Each handler of a server runs in its own thread (`HandlerThreads`).
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ _loops: list[LoopThread] = []
 
 
 def _loop() -> LoopThread:
-    """The loop's thread, which the first call starts and which ends with the process."""
+    """Return the loop's thread, which the first call starts and which ends with the process."""
     with _lock:
         if not _loops:
             _loops.append(LoopThread("mainstem-aqueduct"))
@@ -58,7 +60,7 @@ def _loop() -> LoopThread:
 
 
 def _forget_loop() -> None:
-    """A forked child does not have this thread: it starts its own."""
+    """Forget the thread in a forked child, which does not have it and must start its own."""
     global _lock
     _lock = threading.Lock()
     for thread in _loops:
@@ -70,7 +72,7 @@ os.register_at_fork(after_in_child=_forget_loop)
 
 
 class Facade(Generic[I]):
-    """Wraps an asyncio object."""
+    """Base class of the objects that wrap an asyncio object."""
 
     __slots__ = ("__weakref__", "_inner")
 
@@ -83,12 +85,12 @@ class Facade(Generic[I]):
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended and can no longer be used."""
+        """Whether this object has ended and can no longer be used."""
         return bool(self._inner.closed)
 
     @property
     def error(self) -> Exception | None:
-        """Why it failed; None while it is open, and after an orderly end."""
+        """The error with which this object failed; None while it is open, and after an orderly end."""
         error: Exception | None = self._inner.error
         return error
 
@@ -99,7 +101,7 @@ class Facade(Generic[I]):
 class Sender(Facade["aio.Sender[M]"], Handle, Generic[M]):
     """The sending half of a channel, made by `channel` or `oneshot`, or received in a message.
 
-    Like :class:`mainstem.aqueduct.aio.Sender`, but its calls block. Any thread may use it.
+    Like :class:`mainstem.aqueduct.aio.Sender`, but calls block. Any thread can use it.
 
     Example:
         >>> sender, receiver = channel()
@@ -130,7 +132,7 @@ class Sender(Facade["aio.Sender[M]"], Handle, Generic[M]):
 
     @property
     def is_networked(self) -> bool:
-        """Whether messages go over a connection."""
+        """Whether messages travel over a connection."""
         return self._inner.is_networked
 
     def __enter__(self) -> Sender[M]:
@@ -153,9 +155,9 @@ def _put_back_if_any(receiver: aio.Receiver[Any], outcome: Any) -> None:
 
 
 class Receiver(Facade["aio.Receiver[M]"], Handle, Generic[M]):
-    """The receiving half of a channel: iterate over it, or `receive`.
+    """The receiving half of a channel: iterate over it, or call `receive`.
 
-    Like :class:`mainstem.aqueduct.aio.Receiver`, but its calls block. Any thread may use it.
+    Like :class:`mainstem.aqueduct.aio.Receiver`, but calls block. Any thread can use it.
 
     Example:
         >>> for message in receiver:
@@ -176,13 +178,13 @@ class Receiver(Facade["aio.Receiver[M]"], Handle, Generic[M]):
 
     @property
     def is_networked(self) -> bool:
-        """Whether messages come over a connection."""
+        """Whether messages travel over a connection."""
         return self._inner.is_networked
 
     def __iter__(self) -> Iterator[M]:
-        """Iterate over messages until the sender closes the channel. Raises what `receive` raises."""
+        """Iterate over messages until the sender finishes the channel. Raises the same errors as `receive`."""
         while True:
-            # Keep no reference to a message here: dropping a handle in it must end its channel.
+            # Keep no reference to a message here, so that dropping a handle in it ends the handle's channel.
             try:
                 messages = [self.receive()]
             except ClosedError:
@@ -201,10 +203,10 @@ def _present(half: aio.Sender[Any] | aio.Receiver[Any]) -> Sender[Any] | Receive
 
 
 class Connection(Facade["aio.Connection"]):
-    """One connection, from either side: what `connect` returns and what a server's handler gets.
+    """One connection, from either side. `connect` returns it, and a server's handler receives it.
 
-    A client has `sender`, a server `receiver`: the two halves of the entrypoint channel. As a context manager it is closed at the
-    end of the block, and aborted if an exception leaves the block.
+    A client has `sender` and a server has `receiver`, the two halves of the entrypoint channel. A ``with`` block closes the
+    connection at its end, or aborts it if an exception leaves the block.
 
     Example:
         >>> with connect("localhost", 4433, ca="ca.pem") as connection:
@@ -241,7 +243,7 @@ class Connection(Facade["aio.Connection"]):
 
     @property
     def peer_address(self) -> Address:
-        """The peer's address as `socket` has it: host and port first."""
+        """The peer's address in the form that `socket` uses: host and port first."""
         return self._inner.peer_address
 
     @property
@@ -251,12 +253,12 @@ class Connection(Facade["aio.Connection"]):
 
     @property
     def peer_certificate_der(self) -> bytes | None:
-        """The peer's TLS certificate in DER; None if it presented none."""
+        """The peer's TLS certificate in DER form; None if it presented none."""
         return self._inner.peer_certificate_der
 
     @property
     def early_data_accepted(self) -> bool:
-        """Whether the server accepted what was sent before the handshake was complete."""
+        """Whether the server accepted the data sent before the handshake was complete."""
         return self._inner.early_data_accepted
 
     def __enter__(self) -> Connection:
@@ -269,7 +271,7 @@ class Connection(Facade["aio.Connection"]):
 
 
 class Server(Facade["aio.Server"]):
-    """A listening server, made by `serve`. As a context manager it is closed at the end of the block.
+    """A listening server, made by `serve`. A ``with`` block closes it at its end.
 
     Example:
         >>> with serve(handler, "0.0.0.0", 4433, certificate=certificate, key=key) as server:
@@ -286,12 +288,12 @@ class Server(Facade["aio.Server"]):
 
     @property
     def port(self) -> int:
-        """The UDP port on which it listens, at every address."""
+        """The UDP port on which the server listens, at every address."""
         return self._inner.port
 
     @property
     def connections(self) -> int:
-        """Connections that are open, in their handshake, or closing."""
+        """The number of connections that are open, in their handshake, or closing."""
         return self._inner.connections
 
     def __enter__(self) -> Server:
@@ -307,12 +309,12 @@ def channel(
     max_messages: int = DEFAULT_LIMITS.send_messages,
     max_bytes: int = DEFAULT_LIMITS.send_bytes,
 ) -> tuple[Sender[Any], Receiver[Any]]:
-    """Make a channel. The mode and limits apply once it is networked; within the process messages keep their order.
+    """Make a channel. Within the process, messages always keep their order; ``mode`` applies once the channel is networked.
 
     Args:
         mode: How messages travel.
-        max_messages: Messages that may be queued and unacknowledged before `Sender.send` waits.
-        max_bytes: Bytes that may be queued and unacknowledged before `Sender.send` waits.
+        max_messages: Maximum number of queued and unacknowledged messages before `Sender.send` waits.
+        max_bytes: Maximum bytes of queued and unacknowledged messages before `Sender.send` waits, once the channel is networked.
 
     Returns:
         The channel's sender and its receiver.
@@ -361,21 +363,21 @@ def connect(
     instrument: Instrument = NULL_INSTRUMENT,
     **overrides: Any,
 ) -> Connection:
-    """Connect to a server; returns when the handshake is complete.
+    """Connect to a server, and return once the handshake is complete.
 
-    If the host has several addresses, each is tried a quarter of a second after the previous one, or as soon as that fails. The
-    first handshake to complete wins, and the other attempts are closed.
+    If the host has several addresses, each is tried 250 ms after the previous one, or as soon as that one fails. The first
+    handshake to complete wins, and the other attempts are closed.
 
     Args:
         host: The server's name or address.
-        port: Its UDP port.
+        port: The server's UDP port.
         headers: Connection headers for the server's handler.
-        serializers: Serializers for messages, the preferred one first. With more than one, connecting waits for the server's
-            choice.
+        serializers: Serializers for messages, the preferred one first. If there is more than one, connecting waits for the
+            server's choice.
         sessions: Storage for session tickets.
-        early: With a ticket in ``sessions``, return at once: what is sent goes out in the first flight (0-RTT), to the address
+        early: If ``sessions`` has a ticket, return immediately. Messages then travel in the first flight (0-RTT), to the address
             of the previous connection.
-        timeout: Seconds to wait; None waits for as long as QUIC does.
+        timeout: Seconds to wait; None waits as long as QUIC does.
         settings: The settings; None for the defaults.
         instrument: What observes frames and state changes.
         **overrides: Fields of `Settings` by name, instead of those in ``settings``.
@@ -426,22 +428,23 @@ def serve(
     instrument: Instrument = NULL_INSTRUMENT,
     **overrides: Any,
 ) -> Server:
-    """Listen, and run a handler for each connection, in a thread of its own.
+    """Listen for connections, and run a handler for each in its own thread.
 
-    When the handler has returned and every channel has ended, or after ``drain_timeout``, the connection is closed. If the
-    connection or the server ends first, the handler's calls raise; if the client had finished the entrypoint, the handler first has
-    ``drain_timeout`` to process what it received. An exception of a handler is logged, and its connection ends with an error.
+    Once the handler has returned and every channel has ended, or after ``drain_timeout``, the connection is closed. If the
+    connection or the server ends first, the handler's calls raise; if the client had finished the entrypoint, the handler first
+    has ``drain_timeout`` to process what it received. If a handler raises an exception, the exception is logged and the
+    connection ends with an error.
 
     Args:
-        handler: A function that is called with a `Connection`.
+        handler: A function that takes a `Connection`.
         host: One or more addresses or names to listen on.
-        port: The UDP port of every address; 0 for any.
-        sock: One or more bound UDP sockets to listen on instead, such as those of socket activation, or with ``SO_REUSEPORT``. The
-            server closes them.
-        headers: Connection headers, or a function of the client's headers that returns them and does not block.
+        port: The UDP port, the same for every address; 0 picks a free port.
+        sock: One or more bound UDP sockets to listen on instead, for example from socket activation or with ``SO_REUSEPORT``.
+            The server closes them.
+        headers: Connection headers, or a function that takes the client's headers, returns the server's, and does not block.
         serializers: Serializers for messages; the client's preference decides.
-        tickets: Storage for session tickets. With it, clients may send in their first flight; that data is processed at once,
-            because each ticket is used only once, so nothing can be replayed. Without it there is no early data.
+        tickets: Storage for session tickets. With it, clients can send early data in their first flight. Early data is processed
+            immediately: each ticket is used only once, so it cannot be a replay. Without storage there is no early data.
         defer_early_data: Whether to process early data only after the handshake is complete.
         settings: The settings; None for the defaults. ``max_handlers`` limits the threads; further connections wait for one.
         instrument: What observes frames and state changes.

@@ -1,4 +1,4 @@
-"""Certificates for development: an authority, and certificates for a server and clients that it signed."""
+"""Certificates for development: an authority, and certificates for a server and clients signed by it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ DEFAULT_DAYS = 30
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateFiles:
-    """The paths of the files.
+    """The paths of the files that `make_certificates` wrote.
 
-    ``ca`` is for clients, and for a server that asks for their certificates; ``certificate`` and ``key`` are the server's;
-    ``clients`` has the certificate and the key of each client by name.
+    ``ca`` is for clients, and for servers that ask clients for certificates. ``certificate`` and ``key`` are for the server.
+    ``clients`` maps the name of each client to its certificate and key.
     """
 
     ca: Path
@@ -69,7 +69,7 @@ class _Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(hours=1))
             .not_valid_after(now + self._valid)
-            # RFC 5280, 4.2.1: since Python 3.13 `ssl` refuses chains without them.
+            # RFC 5280, 4.2.1: since Python 3.13, `ssl` rejects chains without these extensions.
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
@@ -85,23 +85,23 @@ def make_certificates(
     days: int = DEFAULT_DAYS,
     clients: Sequence[str] = (),
 ) -> CertificateFiles:
-    """Make ``ca.pem``, ``cert.pem`` and ``key.pem`` in a directory, and a pair for each client.
+    """Make ``ca.pem``, ``cert.pem`` and ``key.pem`` in a directory, and a certificate and key for each client.
 
     A client's files are ``NAME-cert.pem`` and ``NAME-key.pem``. Existing files are overwritten. The authority's own key is not
-    kept, so it signs nothing but these certificates.
+    saved, so it never signs any other certificate.
 
     Args:
         directory: The directory for the files, created if it is missing.
-        names: Host names and addresses of the server.
-        days: How many days the certificates are valid.
-        clients: Names of clients, which become the common names of their certificates.
+        names: The server's host names and addresses.
+        days: Number of days for which the certificates are valid.
+        clients: Names of clients, used as the common names of their certificates.
 
     Returns:
         The paths of all files.
 
     Raises:
         MissingExtraError: cryptography is not installed.
-        ConfigurationError: A client's name is not a file name.
+        ConfigurationError: A client's name is not a valid file name.
 
     Example:
         >>> files = make_certificates("certs")
@@ -187,7 +187,7 @@ def _write_pair(certificate_file: Path, key_file: Path, certificate: x509.Certif
 
 
 def _key_usage(*, is_authority: bool) -> x509.KeyUsage:
-    """An authority's key signs certificates, all others handshakes."""
+    """Return the key usage: an authority's key signs certificates, any other key signs handshakes."""
     from cryptography.x509 import KeyUsage
 
     return KeyUsage(

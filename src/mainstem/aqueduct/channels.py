@@ -1,19 +1,20 @@
-"""Channels as an application sees them: a `Sender` and a `Receiver`, like the two ends of an asyncio queue.
+"""The `Sender` and `Receiver` that applications use, like the two ends of an asyncio queue.
 
-``sender, receiver = channel()`` works within the process. Sending one half inside a message of another channel, over a
-connection, makes the channel a networked one: what was queued goes with it, and the code that holds the other half
-sees no difference. A half can be sent once, and only from where it was made.
+``sender, receiver = channel()`` makes a channel within the process. Sending one half in a message of another channel, over
+a connection, turns the channel into a networked one. Messages that are already queued travel with the half, and the code
+that holds the other half sees no difference. A half can be sent only once, and only by the process that made it.
 
 A handle that is garbage-collected ends its channel: a sender is aborted, a receiver closed.
 
 How it works. Both handles of a channel share one `Pipe`. While both are in this process, the pipe's queue is the channel.
-Once one of them has been sent away, ``pipe.half`` is the engine's half that stays here, and messages go to it, or come from
-it; it is never unset. Everything runs in one event loop, except that ``__del__`` may run in any thread: finalizers only set a
-flag and schedule the rest in the loop.
+Once one of them has been sent away, ``pipe.half`` is the engine's half for the handle that stays here, and messages pass
+through it. ``pipe.half`` is never unset. Everything runs in one event loop, except ``__del__``, which can run in any thread:
+finalizers only set a flag and schedule the rest in the loop.
 
-Two fast paths bypass most of this for bytes. ``pipe.fast`` takes plain bytes straight to the compiled framing while nothing is
-in the way (``put`` returns False as soon as something is), and iterating a receiver empties runs of messages that were taken
-from the engine together. Both are dropped the moment the channel ends, so that neither can return a message after its end.
+Two fast paths bypass most of this for bytes. ``pipe.fast`` passes plain bytes straight to the compiled framing while nothing
+is in the way (``put`` returns False as soon as something is). Iterating over a receiver empties runs of messages that were
+taken from the engine together. Both fast paths are discarded the moment the channel ends, so that neither can return a
+message after its end.
 """
 
 from __future__ import annotations
@@ -58,10 +59,10 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 
 YIELD_EVERY = 256
-"""Sends that go through at once before the event loop gets a turn, so that a tight loop does not starve the rest."""
+"""Number of sends that complete immediately before the sender yields to the event loop, so that a tight loop starves no task."""
 
 _NOTHING: Any = object()
-"""What polling returns if there is no message."""
+"""Returned by polling when there is no message."""
 
 
 def _detach_nothing(index: int) -> Any:
@@ -69,7 +70,7 @@ def _detach_nothing(index: int) -> Any:
 
 
 class Pipe:
-    """What the two handles of a channel share, and what the engine's half reports to once the channel is networked."""
+    """The state that the two handles of a channel share. The engine's half reports to it once the channel is networked."""
 
     __slots__ = (
         "_lost",
@@ -97,19 +98,19 @@ class Pipe:
         self.finished = self.aborted = self.closed = False
         self.sent = 0
         self._waiters: list[asyncio.Future[None]] = []
-        # Of a networked channel: the half that stays here, how it ended, and the fast path for plain bytes.
+        # If the channel is networked: the half that stays here, how it ended, and the fast path for plain bytes.
         self.half: Half | None = None
         self.runner: Runner
         self.end: SenderState | ReceiverState | None = None
         self.fast: PlainSender | None = None
         # Messages without attachments that were taken from the engine together.
         self.batch: deque[bytes] = deque()
-        # Of an ended sender: what errors say about messages that were not delivered.
+        # For a sender that has ended: the part of error messages that describes undelivered messages, and its final progress.
         self._lost = ""
         self._progress = NO_PROGRESS
 
     def configure(self, mode: Mode, max_messages: int, max_bytes: int) -> None:
-        """Set how messages travel and how many may wait. Raises ConfigurationError, and then sets nothing."""
+        """Set how messages travel and how many can wait. Raises ConfigurationError without changing anything."""
         if not isinstance(mode, Mode):
             raise _not_a_mode(mode)
         check_int({"max_messages": max_messages, "max_bytes": max_bytes}, min_value=1)
@@ -118,13 +119,13 @@ class Pipe:
             self.fast = None
             self.half.ledger.max_messages, self.half.ledger.max_bytes = max_messages, max_bytes
 
-    # Tasks that wait for something to change. Each reads the state again when it is woken: a wake-up carries nothing, so
-    # cancelling a waiting task loses nothing.
+    # Tasks that wait for a change. Each task rereads the state when it wakes. A wake-up carries no data, so cancelling a
+    # waiting task loses nothing.
 
     def wait(self) -> asyncio.Future[None]:
         """Return a future that is done when something changes."""
         if self._waiters:
-            # Those of tasks that were cancelled are done.
+            # The futures of cancelled tasks are done.
             self._waiters = [waiter for waiter in self._waiters if not waiter.done()]
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
@@ -139,7 +140,7 @@ class Pipe:
                     waiter.set_result(None)
 
     def wake_from_any_thread(self) -> None:
-        """Wake every waiting task, from a finalizer."""
+        """Wake every waiting task; for finalizers, which can run in any thread."""
         if self._waiters:
             # The loop may have been closed.
             with contextlib.suppress(RuntimeError):
@@ -148,7 +149,7 @@ class Pipe:
     # A networked channel.
 
     def connect(self, runner: Runner, half: Half) -> None:
-        """The channel becomes a networked one, of which this half stays here."""
+        """Make the channel a networked one; ``half`` is the half that stays here."""
         self.runner, self.half, half.owner = runner, half, self
         if isinstance(half, SenderHalf):
             half.ledger.max_messages, half.ledger.max_bytes = self.max_messages, self.max_bytes
@@ -159,12 +160,12 @@ class Pipe:
 
     @property
     def name(self) -> str:
-        """The networked channel's name in errors."""
+        """The name of the networked channel in error messages."""
         assert self.half is not None
         return f"channel {describe(self.half.channel_id)}"
 
     def error(self) -> MainstemError | None:
-        """The sticky error of a networked channel; None while it goes on, or has something to receive."""
+        """Return the sticky error of a networked channel; None while it is open or still has messages to receive."""
         end, half = self.end, self.half
         if end is None or self.batch or (isinstance(half, ReceiverHalf) and half.queue):
             return None
@@ -186,19 +187,19 @@ class Pipe:
         return ClosedError(f"{self.name} {'was' if is_sender else 'has'} finished")
 
     def check(self) -> None:
-        """Raise the sticky error, if the channel is over."""
+        """Raise the sticky error if the channel has ended."""
         error = self.error()
         if error is not None:
             self.reported()
             raise error
 
     def reported(self) -> None:
-        """A call raises what became of the channel."""
+        """Note that a call has raised the channel's error."""
         if self.half is not None:
             self.runner.reported(self)
 
     def send(self, message: Any, tag: object = None) -> bool:
-        """Encode and send one message and the handles in it; False if there is no room."""
+        """Encode and send one message and the handles in it; return False if there is no room."""
         runner, half = self.runner, self.half
         assert isinstance(half, SenderHalf)
         if not has_room(half, self.mode):
@@ -222,15 +223,15 @@ class Pipe:
             for handle, kept in zip(handles, runner.engine.send_on(half, payload, self.mode, kinds, tag), strict=True):
                 _send_away(runner, handle, kept)
         if self.oneshot:
-            # The engine finishes it with its message.
+            # The engine finishes a oneshot when it sends its message.
             self.finished = True
         elif self.fast is None and is_raw and self.end is None:
-            # From here on, plain bytes bypass this method while nothing is in the way.
+            # Later messages of plain bytes can bypass this method while nothing is in the way.
             self.fast = runner.engine.plain_sender(half.channel_id, self.mode)
         return True
 
     def drain(self) -> None:
-        """Send what was queued while both halves were here, and carry out the end that was asked for meanwhile."""
+        """Send the messages that were queued while both halves were here, then abort or finish if the application asked for it."""
         assert self.half is not None
         queue = self.queue
         try:
@@ -239,7 +240,7 @@ class Pipe:
                     return
                 queue.popleft()
         except MainstemError as error:
-            # It cannot be sent, and no caller waits: the channel is cancelled.
+            # The message cannot be sent, and no caller is waiting to be told, so cancel the channel.
             self.runner.log_error(f"{self.name}: a queued message cannot be sent: {error}")
             queue.clear()
             self.aborted = True
@@ -251,11 +252,11 @@ class Pipe:
 
     @property
     def has_unread(self) -> bool:
-        """Whether messages that were taken from the engine wait to be read."""
+        """Whether messages that were taken from the engine are still unread."""
         return bool(self.batch)
 
     def writable(self) -> None:
-        """There is room again."""
+        """Resume sending: the engine has room again."""
         if self.queue or self.finished:
             self.drain()
         self.wake()
@@ -263,12 +264,12 @@ class Pipe:
     def sender_ended(
         self, state: SenderState, messages: int = 0, size: int = 0, progress: SendProgress = NO_PROGRESS
     ) -> None:
-        """The sender ceased to exist with this many messages, of ``size`` bytes, undelivered."""
+        """Note that the sender has ended, with ``messages`` messages of ``size`` bytes undelivered."""
         queued = len(self.queue)
         self.end = state
         self._progress = progress + SendProgress(queued=queued) if queued else progress
         if messages + queued and state in (SenderState.NO_RECEIVERS, SenderState.LOST, SenderState.DISCONNECTED):
-            # The acknowledgment of what was delivered may have been lost with the connection.
+            # If the connection was lost, some of these messages may have been delivered and only their acknowledgment lost.
             what = "acknowledged" if state is SenderState.DISCONNECTED else "delivered"
             self._lost = f"; {messages + queued} messages of {size} bytes were not {what}"
             self.runner.not_delivered(self)
@@ -276,7 +277,7 @@ class Pipe:
         self._ended()
 
     def receiver_ended(self, state: ReceiverState) -> None:
-        """The receiver ceased to exist on the wire; what is queued can still be read after a graceful end."""
+        """Note that the receiver has ended on the wire. After a graceful end, queued messages can still be read."""
         self.end = state
         if state is not ReceiverState.FINISHED:
             self.batch.clear()
@@ -284,13 +285,13 @@ class Pipe:
 
     def _ended(self) -> None:
         self.fast = None
-        # Without the reference back, what has ended is freed at once.
+        # Break the reference cycle, so that a channel that has ended is freed immediately.
         assert self.half is not None
         self.half.owner = None
         self.wake()
 
     def decode(self, incoming: Incoming) -> Any:
-        """Return what the application gets for a message that may have attachments."""
+        """Decode a message that may have attachments, and return the object that the application receives."""
         runner, attachments, present = self.runner, incoming.attachments, self.runner.present
         if not attachments:
             return self.decode_plain(incoming.payload)
@@ -310,30 +311,30 @@ class Pipe:
         try:
             return self.decode_plain(incoming.payload, detach)
         except MainstemError:
-            # The error's traceback would keep them.
+            # The error's traceback would keep the handles alive.
             for handle in handles.values():
                 handle.abort()
             raise
         finally:
-            # What the message carried and the serializer did not take.
+            # Drop the attachments that the serializer did not take.
             for index, attachment in enumerate(attachments):
                 if index not in handles:
                     runner.engine.drop(attachment)
 
     def decode_plain(self, payload: bytes, detach: DetachFunction = _detach_nothing) -> Any:
-        """Return what the serializer makes of a payload. Raises RemoteProtocolError."""
+        """Decode a payload with the serializer. Raises RemoteProtocolError."""
         try:
             return self.runner.serializer.decode(payload, detach)
         except MainstemError:
             raise
         except Exception as error:
-            # Any exception of a serializer's library: the peer chose the bytes.
+            # The serializer's library can raise any exception, because the peer chose the bytes.
             text = f"{self.name}: a message cannot be decoded: {error}"
             raise RemoteProtocolError(text, rule="serialization") from error
 
 
 class _Half(Handle):
-    """What both handles are: one end of a pipe, until it is sent away."""
+    """Base class of both handles: one end of a pipe, until it is sent away."""
 
     __slots__ = ("__weakref__", "_moved", "_pipe")
 
@@ -358,30 +359,30 @@ class _Half(Handle):
 
     @property
     def closed(self) -> bool:
-        """Whether the half can no longer be used: its channel has ended, or it was sent away."""
+        """Whether this half can no longer be used, because its channel has ended or it was sent away."""
         return self._end() is not None
 
     @property
     def error(self) -> Exception | None:
-        """The error that every later call raises; None while the channel is open, and after it ended in order."""
+        """The error that every later call raises; None while the channel is open, and after it has ended gracefully."""
         end = self._end()
         return None if isinstance(end, ClosedError) else end
 
     @property
     def is_networked(self) -> bool:
-        """Whether messages go over a connection."""
+        """Whether messages travel over a connection."""
         return not self._moved and self._pipe.half is not None
 
     def _end(self) -> MainstemError | None:
-        """What a call would raise because the channel is over, or this half was sent away."""
+        """Return the error that a call would raise because the channel has ended or this half was sent away; None if neither."""
         raise NotImplementedError
 
 
 class Sender(_Half, Generic[M]):
     """The sending half of a channel, made by `channel` or `oneshot`, or received in a message.
 
-    Once the channel has ended its error is sticky: `Aborted`, `NoReceivers`, `LostInTransit`, `ConnectionLost`, or
-    ClosedError after `finish`. As an asynchronous context manager it is closed at the end of the block, and aborted if an
+    Once the channel has ended, its error is sticky: every call raises `Aborted`, `NoReceivers`, `LostInTransit`,
+    `ConnectionLost`, or, after `finish`, ClosedError. An ``async with`` block closes the sender at its end, or aborts it if an
     exception leaves the block.
 
     Example:
@@ -394,13 +395,13 @@ class Sender(_Half, Generic[M]):
     is_sender: ClassVar[bool] = True
 
     async def send(self, message: M, timeout: float | None = None) -> None:
-        """Send one message; wait while the limit on queued and unacknowledged messages is reached.
+        """Send one message, waiting while the channel is at its limit of queued and unacknowledged messages.
 
-        In mode UNRELIABLE it never waits: if there is no room, a message is dropped. A call that is cancelled, or times out,
-        has sent nothing.
+        In mode UNRELIABLE this never waits: if there is no room, a message is dropped. If the call is cancelled or times out,
+        nothing was sent.
 
         Args:
-            message: What the connection's serializer encodes; bytes or `Message` without one.
+            message: An object that the connection's serializer can encode; without a serializer, bytes or a `Message`.
             timeout: Seconds to wait; None waits forever.
 
         Raises:
@@ -422,7 +423,7 @@ class Sender(_Half, Generic[M]):
         await within(timeout, self._send_slowly(message), "sending a message", delivery=Delivery.NONE)
 
     async def _send_slowly(self, message: M) -> None:
-        # Every wait is before the message is sent: a call that is cancelled has sent nothing.
+        # Every wait comes before the message is sent, so a cancelled call has sent nothing.
         pipe = self._pipe
         await asyncio.sleep(0)
         if pipe.fast is not None and pipe.fast.put(message):
@@ -431,10 +432,10 @@ class Sender(_Half, Generic[M]):
             await pipe.wait()
 
     def try_send(self, message: M) -> None:
-        """Send one message now.
+        """Send one message without waiting.
 
         Args:
-            message: What the connection's serializer encodes; bytes or `Message` without one.
+            message: An object that the connection's serializer can encode; without a serializer, bytes or a `Message`.
 
         Raises:
             BackPressured: `send` would wait.
@@ -453,14 +454,14 @@ class Sender(_Half, Generic[M]):
             )
 
     def _send_now(self, message: M) -> bool:
-        """Send one message; False if there is no room."""
+        """Send one message; return False if there is no room."""
         pipe = self._require_open()
         queue = pipe.queue
         if pipe.half is not None and not queue:
             if not pipe.send(message):
                 return False
         else:
-            # After what was queued while both halves were here.
+            # Queue the message: the channel is local, or messages from when it was local are still queued.
             if len(queue) >= pipe.max_messages:
                 if pipe.mode is not Mode.UNRELIABLE:
                     return False
@@ -474,17 +475,17 @@ class Sender(_Half, Generic[M]):
     async def send_acknowledged(self, message: M, timeout: float | None = None) -> None:
         """Send one message and wait until a receiver that the peer's application can reach has processed it.
 
-        Returns at once for a channel within the process. A call that is cancelled, or times out, while it waits for the
-        acknowledgment has sent the message.
+        For a channel within the process, this returns immediately. If the call is cancelled or times out while it waits for the
+        acknowledgment, the message has been sent.
 
         Args:
             message: As for `send`.
             timeout: Seconds to wait; None waits forever.
 
         Raises:
-            Timeout: It was not acknowledged in time; ``delivery`` is ``none`` if it was not even sent.
+            Timeout: The message was not acknowledged in time; ``delivery`` is ``none`` if it was never sent.
             LostInTransit: The message will never be delivered.
-            ConnectionLost: The connection ended first; whether the message arrived is not known.
+            ConnectionLost: The connection ended first, and it is unknown whether the message arrived.
             LocalProtocolError: The message cannot be sent, or this handle was sent away.
             ClosedError: The channel was finished.
             Aborted: The channel was aborted.
@@ -503,7 +504,7 @@ class Sender(_Half, Generic[M]):
             raise
 
     async def _send_tagged(self, message: M) -> asyncio.Future[None] | None:
-        """Send a message; return the future of its acknowledgment, or None within the process."""
+        """Send a message; return a future for its acknowledgment, or None if the channel is within the process."""
         pipe = self._require_open()
         while isinstance(pipe.half, SenderHalf) and (pipe.queue or not has_room(pipe.half, pipe.mode)):
             await pipe.wait()
@@ -519,7 +520,7 @@ class Sender(_Half, Generic[M]):
         return outcome
 
     def _require_open(self) -> Pipe:
-        """Return the pipe if another message may be sent, and raise the sticky error otherwise."""
+        """Return the pipe if another message can be sent; otherwise raise the sticky error."""
         pipe = self._pipe
         if self._moved or pipe.finished or pipe.aborted or pipe.closed or pipe.end is not None:
             end = self._end()
@@ -544,7 +545,7 @@ class Sender(_Half, Generic[M]):
         return None
 
     def finish(self) -> None:
-        """End the channel gracefully: all that was sent is still delivered. May be called again."""
+        """End the channel gracefully: everything sent so far is still delivered. Calling it again has no effect."""
         pipe = self._pipe
         if self._moved or pipe.finished or pipe.aborted:
             return
@@ -555,16 +556,16 @@ class Sender(_Half, Generic[M]):
         pipe.wake()
 
     async def close(self, timeout: float | None = None) -> None:
-        """Finish the channel, and wait until all was received. May be called again.
+        """Finish the channel and wait until the receiver has received everything. Can be called more than once.
 
-        Does nothing after `abort`, or if it was sent away.
+        Does nothing after `abort`, or if this handle was sent away.
 
         Args:
             timeout: Seconds to wait; None waits forever.
 
         Raises:
-            Timeout: The receiver did not have everything in time.
-            NoReceivers: The receiver was closed before it had everything.
+            Timeout: The receiver did not receive everything in time.
+            NoReceivers: The receiver was closed before it had received everything.
             LostInTransit: The receiver was lost on its way to the peer.
             ConnectionLost: The connection under the channel ended.
         """
@@ -573,9 +574,9 @@ class Sender(_Half, Generic[M]):
             await self.wait_closed(timeout)
 
     def abort(self) -> None:
-        """Abandon the channel as soon as possible, with all that was not received. The receiver gets `Aborted`.
+        """Abandon the channel as soon as possible and drop everything not yet received. The receiver gets `Aborted`.
 
-        Has no effect once the last frame of `finish` has gone out. May be called again.
+        Has no effect once the last frame of `finish` has been sent, or if called again.
         """
         pipe = self._pipe
         if self._moved or pipe.aborted:
@@ -591,7 +592,7 @@ class Sender(_Half, Generic[M]):
         pipe.wake()
 
     async def wait_closed(self, timeout: float | None = None) -> None:
-        """Wait until the channel is over.
+        """Wait until the channel has ended.
 
         Args:
             timeout: Seconds to wait; None waits forever.
@@ -624,12 +625,12 @@ class Sender(_Half, Generic[M]):
     def configure(
         self, *, mode: Mode | None = None, max_messages: int | None = None, max_bytes: int | None = None
     ) -> None:
-        """Choose how messages travel, and how many may be queued and unacknowledged.
+        """Choose how messages travel and how many can be queued or unacknowledged.
 
         Args:
-            mode: How messages travel; None leaves it.
-            max_messages: Messages that may be queued and unacknowledged; None leaves it.
-            max_bytes: Bytes that may be queued and unacknowledged; None leaves it.
+            mode: How messages travel; None leaves it unchanged.
+            max_messages: Maximum number of queued and unacknowledged messages; None leaves it unchanged.
+            max_bytes: Maximum bytes of queued and unacknowledged messages; None leaves it unchanged.
 
         Raises:
             LocalProtocolError: This handle was sent away.
@@ -657,7 +658,7 @@ class Sender(_Half, Generic[M]):
             await self.close()
 
     def __del__(self) -> None:
-        # Without `finish` the receiver still expects messages, and none can come any more.
+        # Without `finish`, the receiver would keep waiting for messages that can never come.
         pipe = getattr(self, "_pipe", None)
         if pipe is None or self._moved or pipe.finished or pipe.aborted:
             return
@@ -670,11 +671,11 @@ class Sender(_Half, Generic[M]):
 
 
 class Receiver(_Half, Generic[M]):
-    """The receiving half of a channel: ``async for`` over it, or `receive`.
+    """The receiving half of a channel: iterate over it with ``async for``, or call `receive`.
 
     Iteration ends when the sender has finished. Every other end is a sticky error: `Aborted`, `LostInTransit`,
-    `ConnectionLost`, and ClosedError after `close`. ``async with`` closes it. ``await receiver`` is
-    ``await receiver.receive()``: the one message of a oneshot.
+    `ConnectionLost`, or, after `close`, ClosedError. ``async with`` closes the receiver. ``await receiver`` is short for
+    ``await receiver.receive()``, which suits the single message of a oneshot.
 
     Example:
         >>> async for message in receiver:
@@ -685,13 +686,13 @@ class Receiver(_Half, Generic[M]):
     is_sender: ClassVar[bool] = False
 
     async def receive(self, timeout: float | None = None) -> M:
-        """Receive the next message. A call that times out, is cancelled, or is interrupted by an exception, has taken nothing.
+        """Receive the next message. A call that times out, is cancelled, or is interrupted by an exception takes no message.
 
         Args:
             timeout: Seconds to wait; None waits forever.
 
         Returns:
-            The oldest message that was not received, as decoded by the connection's serializer.
+            The oldest unread message, as decoded by the connection's serializer.
 
         Raises:
             Timeout: No message came in time.
@@ -699,7 +700,7 @@ class Receiver(_Half, Generic[M]):
             Aborted: The sender aborted the channel.
             LostInTransit: The sender was lost on its way to the peer.
             ConnectionLost: The connection under the channel ended.
-            RemoteProtocolError: The message cannot be decoded; the next call receives the one after it.
+            RemoteProtocolError: The message cannot be decoded; the next call receives the message after it.
             LocalProtocolError: This handle was sent away.
 
         Example:
@@ -716,10 +717,10 @@ class Receiver(_Half, Generic[M]):
         return message  # type: ignore[no-any-return]
 
     def try_receive(self) -> M | None:
-        """Receive the next message if one is there.
+        """Receive the next message if one is available.
 
         Returns:
-            The oldest message that was not received; None if there is none now.
+            The oldest unread message, or None if there is none yet.
 
         Raises:
             ClosedError: The sender finished and all was received, or this receiver was closed.
@@ -733,14 +734,14 @@ class Receiver(_Half, Generic[M]):
         return None if message is _NOTHING else message
 
     def _put_back(self, outcome: M | BaseException) -> None:
-        """Undo a call that took a message, if it did: the message is the next one again."""
+        """Undo a call: if it took a message, make that message the next one again."""
         pipe = self._pipe
         if not isinstance(outcome, BaseException) and not pipe.closed:
             pipe.queue.appendleft(outcome)
             pipe.wake()
 
     def _poll(self) -> Any:
-        """Take the next message, if there is one. Raises the sticky error, or ClosedError at the end of the channel."""
+        """Take the next message, or return ``_NOTHING``. Raises the sticky error, or ClosedError at the end of the channel."""
         pipe = self._pipe
         if self._moved:
             raise self._moved_error()
@@ -760,7 +761,7 @@ class Receiver(_Half, Generic[M]):
             assert isinstance(half, ReceiverHalf)
             taken = runner.engine.receive_from(half)
             if pipe.end is not None:
-                # It may have been read to its end.
+                # The channel may have been read to its end.
                 runner.look_again()
                 if taken is None:
                     pipe.check()
@@ -789,11 +790,11 @@ class Receiver(_Half, Generic[M]):
         return None
 
     async def close(self) -> None:
-        """Close the receiver: what was not received is dropped, and the sender gets `NoReceivers`. May be called again."""
+        """Close the receiver, dropping unread messages. The sender gets `NoReceivers`. Calling it again has no effect."""
         self.abort()
 
     def abort(self) -> None:
-        """Like `close`, which has nothing to wait for, but a plain call."""
+        """Close the receiver like `close`, which waits for nothing either, but without ``await``."""
         pipe = self._pipe
         if not self._moved and not pipe.closed:
             pipe.closed = True
@@ -803,7 +804,7 @@ class Receiver(_Half, Generic[M]):
             pipe.wake()
 
     def __aiter__(self) -> AsyncIterator[M]:
-        """Iterate over messages until the sender closes the channel. Raises what `receive` raises."""
+        """Iterate over messages until the sender finishes the channel. Raises the same errors as `receive`."""
         return self._messages()
 
     async def _messages(self) -> AsyncIterator[M]:
@@ -817,10 +818,10 @@ class Receiver(_Half, Generic[M]):
                 await pipe.wait()
                 continue
             yield message
-            # A handle in it that the program has dropped must not live until the next message.
+            # Drop the reference: a handle in the message must not live until the next message once the application drops it.
             message = None
             if pipe.batch and type(pipe.runner.serializer) is RawSerializer:
-                # An end that drops what is unread empties it.
+                # If the channel ends in a way that drops unread messages, the batch is emptied meanwhile.
                 batch = pipe.batch
                 while batch:
                     yield batch.popleft()  # type: ignore[misc]
@@ -847,7 +848,7 @@ class Receiver(_Half, Generic[M]):
 
 
 def _close_networked(pipe: Pipe) -> None:
-    """The receiver of a networked channel was closed."""
+    """Close the receiver of a networked channel."""
     assert pipe.half is not None
     pipe.batch.clear()
     pipe.half.owner = None
@@ -855,7 +856,7 @@ def _close_networked(pipe: Pipe) -> None:
 
 
 def _check_attachable(handle: Any, others: list[Sender[Any] | Receiver[Any]]) -> None:
-    """Check that a handle can go with a message that carries the ``others``. Raises LocalProtocolError."""
+    """Check that a handle can be attached to a message beside ``others``. Raises LocalProtocolError."""
     if not isinstance(handle, Sender | Receiver):
         raise LocalProtocolError(f"a {type(handle).__name__} is not a Sender or Receiver", rule="attachment")
     if handle._moved or handle in others:
@@ -871,7 +872,7 @@ def _check_attachable(handle: Any, others: list[Sender[Any] | Receiver[Any]]) ->
 
 
 def make_handle(runner: Runner, half: Half) -> Sender[Any] | Receiver[Any]:
-    """Return a handle for a half that came attached to a message, or for the entrypoint's."""
+    """Return a handle for a half that came attached to a message, or for the entrypoint's half."""
     limits = runner.engine.limits
     mode = Mode.UNORDERED if half.oneshot else Mode.ORDERED
     pipe = Pipe(mode, limits.send_messages, limits.send_bytes, oneshot=half.oneshot)
@@ -880,7 +881,7 @@ def make_handle(runner: Runner, half: Half) -> Sender[Any] | Receiver[Any]:
 
 
 def _send_away(runner: Runner, handle: Sender[Any] | Receiver[Any], half: Half) -> None:
-    """A handle left with a message: the half that stays here now leads over the connection."""
+    """Mark a handle as sent with a message, and connect its pipe to ``half``, the half that stays here."""
     handle._moved = True
     pipe = handle._pipe
     pipe.connect(runner, half)
@@ -899,14 +900,14 @@ def channel(
     max_messages: int = DEFAULT_LIMITS.send_messages,
     max_bytes: int = DEFAULT_LIMITS.send_bytes,
 ) -> tuple[Sender[Any], Receiver[Any]]:
-    """Make a channel, as :func:`mainstem.aqueduct.channel` does."""
+    """Make a channel; see :func:`mainstem.aqueduct.channel`."""
     pipe = Pipe(mode, max_messages, max_bytes)
     pipe.configure(mode, max_messages, max_bytes)
     return Sender(pipe), Receiver(pipe)
 
 
 def oneshot(*, mode: Mode = Mode.UNORDERED) -> tuple[Sender[Any], Receiver[Any]]:
-    """Make a channel for one message, as :func:`mainstem.aqueduct.oneshot` does.
+    """Make a channel for one message; see :func:`mainstem.aqueduct.oneshot`.
 
     ``await receiver`` receives it.
     """

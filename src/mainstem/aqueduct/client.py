@@ -1,4 +1,4 @@
-"""`connect`: a client's connection."""
+"""`connect`, which opens a client's connection."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def connect(
     instrument: Instrument = NULL_INSTRUMENT,
     **overrides: Any,
 ) -> Opening[Connection]:
-    """Connect as :func:`mainstem.aqueduct.connect` does; await it, or use it with ``async with``.
+    """Connect to a server; see :func:`mainstem.aqueduct.connect`. Await the result, or use it with ``async with``.
 
-    With ``early`` it does not wait for the handshake.
+    With ``early``, connecting does not wait for the handshake.
     """
     chosen = apply_overrides(Settings, settings, overrides)
     if not host:
@@ -57,7 +57,7 @@ def connect(
 
 
 class _ClientEndpoint(UdpEndpoint):
-    """A client's socket. ``on_refused`` is called if ICMP reports, during the handshake, that nobody listens at the address."""
+    """A client's socket. It calls ``on_refused`` if ICMP reports during the handshake that nobody listens at the address."""
 
     runner: Runner
 
@@ -69,7 +69,7 @@ class _ClientEndpoint(UdpEndpoint):
             self._loop.add_reader(udp.fileno(), self._readable_or_refused, on_refused)
 
     def close_soon(self) -> None:
-        """Close the socket when the close may have been sent often enough, if it is not closed until then."""
+        """Close the socket after ``DRAIN_S`` seconds, by when the close has been sent often enough, unless it is closed earlier."""
         self._closing = self._loop.call_later(DRAIN_S, self._close_sockets)
 
     def _close_sockets(self) -> None:
@@ -91,7 +91,7 @@ class _ClientEndpoint(UdpEndpoint):
 
 @dataclass
 class _Attempt:
-    """One call to `connect`, which may try several addresses at once, each with a runner of its own."""
+    """One call to `connect`, which can try several addresses at once, each with its own runner."""
 
     host: str
     port: int
@@ -109,7 +109,7 @@ class _Attempt:
         sessions = self.sessions
         adapter = self._adapter()
         if early and sessions is not None and adapter.quic.configuration.session_ticket is not None:
-            # The first flight goes out at once, to the address at which the server was met before.
+            # Send the first flight immediately, to the address at which the server was last reached.
             known = sessions.known_address(self.origin)
             addresses = await self._resolve()
             address = next((each for each in addresses if each[1][0] == known), addresses[0])
@@ -134,7 +134,7 @@ class _Attempt:
         return backend.client(self.settings, server_name=self.host, sessions=self.sessions, origin=self.origin)
 
     async def _race(self, adapter: QuicAdapter, timeout: float | None) -> Runner:
-        """Return the runner whose handshake is complete first. Raises the error of the first attempt if all fail."""
+        """Return the runner whose handshake completes first. If all attempts fail, raise the error of the first."""
         addresses = await self._resolve()
         adapters = [adapter]
 
@@ -163,7 +163,7 @@ class _Attempt:
             raise ConnectionLost(f"{self.host}: {error.strerror}", delivery=Delivery.NONE) from error
 
     def _begin(self, address: HostAddress, adapter: QuicAdapter, on_refused: Callable[[], None] | None) -> Runner:
-        """Send the first packets, through a socket that is closed with the runner."""
+        """Start a runner and send its first packets, through a socket that is closed with the runner."""
         family, where = address
         engine = AqueductEngine(
             is_client=True,
@@ -184,7 +184,7 @@ class _Attempt:
         return runner
 
     def _keep_address(self, runner: Runner, established: asyncio.Future[None]) -> None:
-        """Keep the address for the next connection with early data, which cannot try several."""
+        """Store the address for the next connection with early data, which cannot try several addresses."""
         if self.sessions is not None and not established.cancelled() and established.exception() is None:
             self.sessions.keep_address(self.origin, runner.address[0])
 
@@ -199,6 +199,6 @@ class _Attempt:
 
 
 def _close_now(runner: Runner) -> None:
-    """Close a runner, and its socket as soon as the close is sent."""
+    """Close a runner, and close its socket as soon as the close has been sent."""
     runner.close()
     runner.give_up()

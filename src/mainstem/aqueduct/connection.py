@@ -26,21 +26,20 @@ HeaderSource = Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]] | N
 """Connection headers to send: a mapping, or pairs if a name repeats. Text is encoded as UTF-8."""
 
 LINGER_S = 10.0
-"""Maximum number of seconds to wait for channels, and for the handlers of a server that closes."""
+"""Maximum number of seconds to wait for channels to end, and for handlers when a server closes."""
 
 DRAIN_S = 0.25
-"""Seconds that a socket is kept after its connections have ended, to send the close again."""
+"""Seconds to keep a socket open after its connections have ended, to send the close again."""
 
 CLOSE_TIMEOUT_S = 10.0
 """Seconds that closing a connection waits until every message is acknowledged."""
 
 
 class Connection:
-    """One connection, from either side: what `connect` returns and what a server's handler gets.
+    """One connection, from either side. `connect` returns it, and a server's handler receives it.
 
-    A client has `sender`, a server `receiver`: the two halves of the entrypoint channel. Other channels are sent through it.
-
-    As an asynchronous context manager it is closed at the end of the block, and aborted if an exception leaves the block.
+    A client has `sender` and a server has `receiver`, the two halves of the entrypoint channel. Other channels are sent through
+    it. An ``async with`` block closes the connection at its end, or aborts it if an exception leaves the block.
 
     Example:
         >>> async with connect("localhost", 4433, ca="ca.pem") as connection:
@@ -77,35 +76,35 @@ class Connection:
             Pairs of a key and a value, in the peer's order.
 
         Raises:
-            Timeout: They did not come in time.
-            ConnectionLost: The connection ended before they came.
-            RemoteProtocolError: The peer broke the protocol before they came.
+            Timeout: The headers did not arrive in time.
+            ConnectionLost: The connection ended before the headers arrived.
+            RemoteProtocolError: The peer broke the protocol before its headers arrived.
         """
         return await within(timeout, asyncio.shield(self._runner.peer_headers), "waiting for the peer's headers")
 
     @property
     def peer_address(self) -> Address:
-        """The peer's address as `socket` has it: host and port first."""
+        """The peer's address in the form that `socket` uses: host and port first."""
         return self._runner.address
 
     @property
     def peer_certificate(self) -> dict[str, Any] | None:
         """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it.
 
-        None if the peer presented none, or the session was resumed. A server with ``client_ca`` has one, and has verified it.
-        A client has the server's even if it does not ``verify`` it.
+        None if the peer presented no certificate, or the session was resumed. On a server with ``client_ca``, it is always present
+        and verified. On a client, it is the server's certificate, even if the client does not ``verify`` it.
         """
         der = self.peer_certificate_der
         return None if der is None else describe_certificate(der)
 
     @property
     def peer_certificate_der(self) -> bytes | None:
-        """The peer's TLS certificate in DER; None if it presented none, or the session was resumed."""
+        """The peer's TLS certificate in DER form; None if it presented none, or the session was resumed."""
         return self._runner.adapter.peer_certificate
 
     @property
     def early_data_accepted(self) -> bool:
-        """Whether the server accepted what was sent before the handshake was complete."""
+        """Whether the server accepted the data sent before the handshake was complete."""
         return self._runner.adapter.early_data_accepted
 
     @property
@@ -115,23 +114,23 @@ class Connection:
 
     @property
     def error(self) -> Exception | None:
-        """Why the connection failed; None while it is open, and after an orderly close by either side."""
+        """The error with which the connection failed; None while it is open, and after an orderly close by either side."""
         return self._runner.error
 
     def stats(self) -> AqueductStats:
-        """Return the connection's current state and counters. May be called in any thread.
+        """Return the connection's current state and counters. Can be called from any thread.
 
-        A server's connections share the counters of bytes and of connections.
+        The counters of bytes and connections are shared by all connections of a server.
 
         Returns:
-            The figures.
+            The statistics.
         """
         runner = self._runner
         role = "client" if self._is_client else "server"
         return connection_stats((runner,), runner.traffic, ConnectionCounters(), role=role, closed=self.closed)
 
     async def wait_closed(self, timeout: float | None = None) -> None:
-        """Wait until the connection is over. Returns after an orderly close by either side.
+        """Wait until the connection has ended. Returns after an orderly close by either side.
 
         Args:
             timeout: Seconds to wait; None waits forever.
@@ -146,7 +145,7 @@ class Connection:
             raise self._runner.error.with_traceback(None)
 
     async def wait_channels_closed(self, timeout: float | None = LINGER_S) -> None:
-        """Wait until every channel has ended and the peer has what was sent, or until the timeout. Does not raise Timeout.
+        """Wait until every channel has ended and the peer has everything that was sent. Does not raise Timeout.
 
         Args:
             timeout: Maximum number of seconds to wait; None waits forever.
@@ -154,12 +153,11 @@ class Connection:
         await self._runner.wait_channels_closed(timeout)
 
     async def close(self, reason: str = "", timeout: float | None = CLOSE_TIMEOUT_S) -> None:
-        """Close the connection in order. May be called again.
+        """Close the connection gracefully. Can be called more than once.
 
-        Finish the entrypoint, wait until every message is acknowledged and until the server has seen the entrypoint's end,
-        or the client has the acknowledgments of what was received (at most one second, or 20 round trips), then close.
-        Channels that are still open end with `ConnectionLost`. The connection is also closed if the call fails or is
-        cancelled.
+        Finishes the entrypoint and waits until every message is acknowledged. Then waits until the server has seen the end of the
+        entrypoint, or the client has received the acknowledgments (at most one second, or 20 round trips), and closes. Channels
+        that are still open end with `ConnectionLost`. The connection is also closed if the call fails or is cancelled.
 
         Args:
             reason: A text for the peer.
@@ -167,8 +165,8 @@ class Connection:
 
         Raises:
             Timeout: Messages were not acknowledged in time.
-            ConnectionLost: The connection ended, and messages were not acknowledged.
-            NoReceivers: A receiver was closed before it had all messages.
+            ConnectionLost: The connection ended before all messages were acknowledged.
+            NoReceivers: A receiver was closed before it had received all messages.
             LostInTransit: A receiver was lost on its way to the peer, with its messages.
         """
         try:
@@ -181,11 +179,11 @@ class Connection:
         finally:
             self.abort(reason)
             if self._is_client:
-                # A server's socket stays, and sends the close again without this.
+                # On a server, the socket stays open and repeats the close without waiting here.
                 await self._runner.wait_over(DRAIN_S)
 
     def abort(self, reason: str = "") -> None:
-        """Close the connection and all its channels at once. What is not acknowledged may be lost. May be called again.
+        """Close the connection and all its channels immediately. Unacknowledged messages may be lost. Can be called more than once.
 
         Args:
             reason: A text for the peer.
@@ -195,7 +193,7 @@ class Connection:
 
     @property
     def _has_all(self) -> bool:
-        """On a server: whether the client has finished the entrypoint."""
+        """Whether the client has finished the entrypoint, on a server."""
         return self._entrypoint._pipe.end is ReceiverState.FINISHED
 
     def __repr__(self) -> str:
@@ -212,10 +210,10 @@ class Connection:
         await self.close()
 
     async def _hand_over_end(self) -> None:
-        """Wait until the peer has what a close must not overtake.
+        """Wait until the peer has received everything that a close must not overtake.
 
-        A client's close that overtakes the entrypoint's end would cancel the handler at once. A server's that overtakes its
-        acknowledgments would make its client report messages as lost that the handler has received.
+        If a client's close overtook the end of the entrypoint, the server would cancel the handler immediately. If a server's close
+        overtook its acknowledgments, its client would report messages as lost that the handler has received.
         """
         if not self._is_client:
             await self._runner.hand_over()

@@ -1,27 +1,27 @@
-"""The state that the parts of a connection share: its halves, its filters, its output, its events and its work lists.
+"""The state that the parts of a connection share: halves, filters, output, events and work lists.
 
-One instance belongs to one connection, and one thread uses it:
+Each instance belongs to one connection and is used by one thread:
 
-* ``senders``, ``receivers`` hold the live halves by channel id, ``drained`` the receivers that ceased on the wire and still
-  have something for the application. ``streams`` holds every QUIC stream of which either direction is open.
-* ``lost``, ``dropped``, ``unblocked`` are work lists: any step may fill them, and `Streams.settle` empties them before the
-  engine returns to its caller. Nothing recurses, however deep channels depend on one another.
+* ``senders`` and ``receivers`` hold the live halves by channel id. ``drained`` holds receivers that have ended on the wire but
+  still have something for the application. ``streams`` holds every QUIC stream that is open in either direction.
+* ``lost``, ``dropped`` and ``unblocked`` are work lists. Any step can fill them, and `Streams.settle` empties them before the
+  engine returns to its caller. Nothing recurses, however deeply channels depend on one another.
 * ``waiting`` (senders with messages for which the transport had no room), ``awaiting_control`` (halves without a stream) and
-  ``notices`` wait for the transport and are served by ``data_to_send``, in the order in which they came.
+  ``notices`` wait for the transport. ``data_to_send`` serves each of them in order of arrival.
 * ``ack_list``, ``declare_list`` and ``nack_heap`` belong to the three timers.
-* ``events`` and ``commands`` are the two queues to the outside. What is written to streams is joined, stream by stream, until
-  the transport asks for it. Stream ids are minted here, in QUIC's own order (bit 0 is set for streams that the server opened,
-  bit 1 for those of one direction), so that the engine never waits for its transport.
+* ``events`` and ``commands`` are the two output queues. Writes to a stream are joined until the transport asks for output.
+  Stream ids are minted here, in QUIC's own order (bit 0 is set for streams that the server opened, bit 1 for unidirectional
+  streams), so that the engine never waits for its transport.
 
-Two filters remember, as exact sets of ranges, the ids that the peer minted: those that were attached to a message (once is
-allowed), and those whose half ceased here (late frames for them are dropped, instead of making ghost receivers). They are
-limited; forgetting an old range costs a ghost receiver one round trip and nothing else.
+Two filters store ids that the peer minted, as exact sets of ranges: ids that have been attached to a message (allowed only
+once), and ids whose half has ended here (late frames for them are dropped instead of creating ghost receivers). The filters
+are limited in size; forgetting an old range costs only one round trip for a ghost receiver.
 
-``buffered_bytes`` is the sum of everything that waits here: unread messages, held streams, partial frames. Above
-``Limits.max_buffered_bytes`` the whole connection stops being read, and at twice as much, which only a peer that ignores flow
-control can reach, it ends. A connection must not stop forever because of channels that are never read while the application
-waits at another one: while a reader waits at an empty receiver (``awaited``) the limit is half as much again. Invariant:
-``paused`` is True exactly while the transport was asked to stop reading.
+``buffered_bytes`` is the total size of all buffered data: unread messages, held streams and datagrams, partial frames. Above
+``Limits.max_buffered_bytes`` the engine stops reading the whole connection. At twice that limit, which only a peer that
+ignores flow control can reach, the connection ends. Channels that nobody reads must not stop the connection forever while the
+application waits for another channel. Therefore the limit is half as much again while a reader waits at an empty receiver
+(``awaited``). Invariant: ``paused`` is True exactly while the transport has been asked to stop reading.
 """
 
 from __future__ import annotations
@@ -67,40 +67,40 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.halves import Half
 
 LARGE_PIECE = 1 << 12
-"""Bytes from which on a piece is handed to the transport by itself: joining it with others would copy it once more."""
+"""Minimum size in bytes at which a piece is passed to the transport by itself: joining it with others would copy it again."""
 
 UNREAD_BYTES = 1 << 14
-"""Bytes that a receiver may hold although nobody reads it and much is buffered already."""
+"""Number of bytes that an unread receiver can always hold, even if much is buffered already."""
 
 UNREAD_SHARES = 16
-"""The part of what is free that one receiver which nobody reads may hold."""
+"""Divisor of the free buffer space: one unread receiver can hold this fraction of it."""
 
 UNLIMITED = 1 << 60
-"""Room if the transport has set no limit."""
+"""The room assumed when the transport has set no limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """The protocol's own delays, in nanoseconds. Each stays below what the specification calls reasonable."""
+    """The protocol's own delays, in nanoseconds. Each is below what the specification calls reasonable."""
 
     ack_delay_ns: int = 5_000_000
-    """From processing a message to its acknowledgment, at most (the specification asks for less than 1 s)."""
+    """Maximum delay from processing a message to acknowledging it (the specification asks for less than 1 s)."""
 
     declare_delay_ns: int = 100_000_000
-    """From sending a datagram to declaring it, at most; half the round trip if that is less."""
+    """Maximum delay from sending a datagram to declaring it; half the round-trip time if that is less."""
 
     declare_floor_ns: int = 10_000_000
-    """The shortest delay of a declaration, so that short round trips do not make a frame for each message."""
+    """Minimum delay of a declaration, so that short round trips do not cause one frame per message."""
 
     grace_ns: int = 1_000_000_000
-    """From a declaration to giving up what it declared, at least; twice the round trip if that is more."""
+    """Minimum time from a declaration to giving up the messages it declared; twice the round-trip time if that is more."""
 
     ack_messages: int = 256
-    """Messages after which an acknowledgment goes out at once: a quarter of any sensible sender's limit, or less."""
+    """Number of messages after which an acknowledgment is sent immediately: at most a quarter of any reasonable sender's limit."""
 
     ack_bytes: int = 256 << 10
-    """Bytes after which an acknowledgment goes out at once: a sixteenth of a sender's default limit. Each one costs the
-    sender a packet to read and one to send."""
+    """Number of bytes after which an acknowledgment is sent immediately: a sixteenth of a sender's default limit. Each
+    acknowledgment costs the sender one packet to read and one to send."""
 
 
 DEFAULT_TIMING = Timing()
@@ -108,19 +108,19 @@ DEFAULT_TIMING = Timing()
 
 @dataclass(slots=True)
 class ConnectionCounters:
-    """What a connection counts."""
+    """The counters of a connection."""
 
     halves_created: int = 0
-    """Channel halves, of either kind and from either side."""
+    """Channel halves created, both senders and receivers, minted by either side."""
     messages_received: int = 0
     messages_discarded: int = 0
-    """Messages for a receiver that does not exist, or no longer."""
+    """Messages for a receiver that does not exist or has ended."""
     ghosts_refused: int = 0
-    """Control streams for a half that does not exist: the peer made a ghost receiver."""
+    """Control streams refused because their half does not exist: the peer created a ghost receiver."""
     unreliable_evicted: int = 0
-    """Unreliable messages dropped because newer ones came before the application had taken them."""
+    """Unreliable messages dropped because newer ones arrived before the application had taken them."""
     unreliable_late: int = 0
-    """Unreliable messages that came after they had been given up."""
+    """Unreliable messages that arrived after they had been given up."""
     unreliable_dropped: int = 0
     """Unreliable messages dropped here because there was no room to send them."""
 
@@ -150,9 +150,9 @@ class ConnectionState:
         self.events: deque[Event] = deque()
         self._instrument = instrument
         self.is_observed = instrument is not NULL_INSTRUMENT
-        # What may be processed (`streams`). The handshake is not complete, and what comes could be a replay:
+        # The gates of `streams`. True while the handshake is incomplete, so that incoming data could be a replay:
         self.is_early = early_data and not is_client
-        # The client: the server's ConnectionControl came. The server: the application accepted.
+        # True once the server's ConnectionControl has arrived (client) or the application has accepted (server).
         self.is_ready = False
         self.peer_headers_seen = False
         self.control_id: int | None = None
@@ -161,16 +161,16 @@ class ConnectionState:
         # Halves and streams.
         self.senders: dict[int, SenderHalf] = {}
         self.receivers: dict[int, ReceiverHalf] = {}
-        # Receivers that ceased on the wire and that the application still has to read, or has yet to get.
+        # Receivers that have ended on the wire, and that the application has not read to the end or not received yet.
         self.drained: dict[int, ReceiverHalf] = {}
         self.streams: dict[int, Stream] = {}
-        # Of the senders that have ended.
+        # Total progress of the senders that have ended.
         self.progress = NO_PROGRESS
         self._next_index = dict.fromkeys(range(SPACE_MASK + 1), 0)
-        # Exact filters over the ids that the peer minted, for each index space.
+        # Exact filters of the ids that the peer minted, by index space.
         self._closed_ids: dict[int, RangeSet] = {}
         self._taken_ids: dict[int, RangeSet] = {}
-        # Memory. Receivers at which the application waits, with nothing to read:
+        # Memory. ``awaited`` holds the receivers at which the application waits with nothing to read.
         self.buffered_bytes = 0
         self.paused = False
         self.awaited: dict[ReceiverHalf, None] = {}
@@ -178,35 +178,35 @@ class ConnectionState:
         self.lost: list[Half] = []
         self.dropped: list[tuple[Half, bool]] = []
         self.unblocked: deque[Stream] = deque()
-        # What waits for the transport: halves without a control stream, senders with messages, ClosedChannelLost frames.
+        # Waiting for the transport: halves without a control stream, senders with messages, ClosedChannelLost frames.
         self.awaiting_control: deque[Half] = deque()
         self.waiting: dict[SenderHalf, None] = {}
         self.notices: deque[bytes] = deque()
-        # Timers: acknowledgments and declarations are due together, each list at one time.
+        # Timers. All entries of ``ack_list`` are due at one time, and so are all entries of ``declare_list``.
         self.ack_list: list[ReceiverHalf] = []
         self.ack_due_ns: int | None = None
         self.declare_list: dict[SenderHalf, None] = {}
         self.declare_due_ns: int | None = None
         self.nack_heap: list[tuple[int, int, ReceiverHalf]] = []
         self.nack_sequence = 0
-        # Output. Plain messages are encoded as they are sent; the writer also counts what there is room for.
+        # Output. Plain messages are encoded as they are sent. The writer also tracks how much room the transport has.
         self.runs = RunReader()
         self.plain = MessageWriter()
         self.plain.stream_room = self.bidi_room = UNLIMITED
         self.commands: list[Command] = []
         self._writes: dict[int, list[bytes]] = {}
         self._fins: set[int] = set()
-        # By the bit of unidirectional streams: the next id, and the first that the transport was not given yet.
+        # Keyed by the bit of unidirectional streams: the next id, and the first id not yet passed to the transport.
         initiator = 0 if is_client else OPENED_BY_SERVER
         self._next_id = {0: initiator, UNIDIRECTIONAL: initiator | UNIDIRECTIONAL}
         self._first_new = self._next_id.copy()
-        # Called when the application left something to be sent.
+        # Called when the application has left something to send.
         self.wake: Callable[[], None] = _nothing
         self.entrypoint: Half
         if is_client:
             # The entrypoint has used the first index of the client's own outgoing space.
             self._next_index[ENTRYPOINT] = 1
-            # Everything that the client sends before the server has responded begins with a Version frame.
+            # Everything the client sends before the server has responded begins with a Version frame.
             self.plain.opening = VERSION_BYTES
             self.counts.halves_created = 1
             self.entrypoint = self.senders[ENTRYPOINT] = self.make_sender(ENTRYPOINT, minted_here=True)
@@ -218,7 +218,7 @@ class ConnectionState:
     # Channel ids.
 
     def mint(self, *, outgoing: bool, oneshot: bool) -> int:
-        """Mint a channel id, sequentially in each index space; ``outgoing`` for a channel whose sender stays here."""
+        """Mint the next channel id of an index space; ``outgoing`` means that the channel's sender stays here."""
         space = (0 if self.is_client else MINTED_BY_SERVER) | (ONESHOT if oneshot else 0)
         if outgoing != self.is_client:
             space |= TO_CLIENT
@@ -233,7 +233,7 @@ class ConnectionState:
         return bool(channel_id & TO_CLIENT) == self.is_client
 
     def _note(self, table: dict[int, RangeSet], channel_id: int) -> bool:
-        """Add a peer-minted id to a filter; False if it was there. Late frames for an id in ``_closed_ids`` are dropped."""
+        """Add a peer-minted id to a filter; return False if the filter already had it."""
         ranges = table.get(channel_id & SPACE_MASK)
         if ranges is None:
             ranges = table[channel_id & SPACE_MASK] = RangeSet()
@@ -243,16 +243,16 @@ class ConnectionState:
         return added
 
     def was_closed(self, channel_id: int) -> bool:
-        """Whether a peer-minted half ceased here."""
+        """Return whether a peer-minted half has ended here."""
         ranges = self._closed_ids.get(channel_id & SPACE_MASK)
         return ranges is not None and channel_id >> INDEX_SHIFT in ranges
 
     @property
     def filter_ranges(self) -> int:
-        """Ranges in all filters together."""
+        """The number of ranges in all filters together."""
         return sum(map(len, (*self._closed_ids.values(), *self._taken_ids.values())))
 
-    # Halves. One that the peer minted is reachable, and its control stream is to be opened here.
+    # Halves. A half that the peer minted is reachable, and this side opens its control stream.
 
     def make_sender(self, channel_id: int, *, minted_here: bool) -> SenderHalf:
         limits, prefix, oneshot = self.limits, integer_frame(MESSAGE, channel_id), bool(channel_id & ONESHOT)
@@ -266,12 +266,12 @@ class ConnectionState:
         return ReceiverHalf(channel_id, minted_here, not minted_here, oneshot, prefix, handed_over)
 
     def check_channel_count(self) -> None:
-        """Refuse another peer-minted half beyond the limit. Raises RemoteProtocolError."""
+        """Check that the channel limit allows another peer-minted half. Raises RemoteProtocolError."""
         if len(self.senders) + len(self.receivers) + len(self.drained) >= self.limits.max_channels:
             raise protocol_error("channel limit", f"more than {self.limits.max_channels} channels at once")
 
     def move(self, half: Half, happened: Any) -> None:
-        """Change a half's state. An impossible step is a KeyError here, not a wrong state."""
+        """Change a half's state. An impossible transition raises KeyError instead of leading to a wrong state."""
         old = half.state
         half.state = TABLE[old, happened]
         if isinstance(half, SenderHalf):
@@ -281,7 +281,7 @@ class ConnectionState:
             self._instrument.state_change(subject, old.name, half.state.name, self.now_ns)
 
     def saw_frame(self, tag: int, value: Any) -> None:
-        """Report a frame to the instrument; called only if there is one."""
+        """Report a received frame to the instrument; called only if there is one."""
         self._instrument.frame_in(self.peer, encode_frame(tag, value), self.now_ns)
 
     def sent_frame(self, data: bytes) -> None:
@@ -291,7 +291,7 @@ class ConnectionState:
     # Memory.
 
     def account(self, change: int) -> None:
-        """Note that bytes began or ceased to be buffered; pause or resume reading. Raises RemoteProtocolError."""
+        """Add ``change`` to the number of buffered bytes, and pause or resume reading. Raises RemoteProtocolError."""
         self.buffered_bytes += change
         if change > 0:
             limit = self.limits.max_buffered_bytes
@@ -306,10 +306,11 @@ class ConnectionState:
             self.resume_reading()
 
     def is_full(self, receiver: ReceiverHalf) -> bool:
-        """Whether the application is behind by as much as it may be.
+        """Return whether a receiver holds as many unread messages as it is allowed to.
 
-        If it waited at the receiver, that is the receiver's own limit. Otherwise maybe nobody reads it, and then it may only take
-        a share of what is free: however many are unread, together they take no more than half of what may be buffered.
+        If the application is waiting at the receiver, the receiver's own limit applies. Otherwise it may be that nobody reads it,
+        so it can take only a share of the free space. Together, unread receivers take at most half of the buffer limit, however
+        many there are.
         """
         limits, size = self.limits, receiver.queued_bytes
         if receiver.queued >= limits.receive_messages or size >= limits.receive_bytes:
@@ -318,22 +319,22 @@ class ConnectionState:
         return size >= UNREAD_BYTES and size >= free // UNREAD_SHARES and receiver not in self.awaited
 
     def _pause_limit(self) -> int:
-        """How many bytes may be buffered before reading stops: half as many again while a reader waits at an empty receiver.
+        """Return how many bytes can be buffered before reading pauses; half as many again while a reader waits for messages.
 
-        What it waits for may be behind the messages of other channels, and those may never be read.
+        The message that the reader waits for may be behind messages of other channels that are never read.
         """
         limit = self.limits.max_buffered_bytes
         return limit + limit // 2 if any(not receiver.queued for receiver in self.awaited) else limit
 
     def resume_reading(self) -> None:
-        """Resume reading if little enough is buffered; or, if a reader has nothing to read, as soon as there is any room."""
+        """Resume reading once less than half the limit is buffered or, if a reader is waiting, as soon as there is room."""
         limit, most = self.limits.max_buffered_bytes, self._pause_limit()
         if self.buffered_bytes < limit // 2 or (most > limit and self.buffered_bytes < most - limit // 16):
             self.paused = False
             self.commands.append(PauseConnection(paused=False))
 
     def account_stream(self, stream: Stream) -> None:
-        """Note how many bytes of a stream are buffered now. Raises RemoteProtocolError."""
+        """Update how many bytes of a stream are accounted as buffered. Raises RemoteProtocolError."""
         buffered = stream.buffered
         if buffered != stream.accounted:
             change, stream.accounted = buffered - stream.accounted, buffered
@@ -342,7 +343,7 @@ class ConnectionState:
     # Streams.
 
     def open_stream(self, *, unidirectional: bool) -> int:
-        """Return a new stream's id. The caller has checked that there is room, and writes a frame at once."""
+        """Return a new stream's id. The caller has checked that there is room, and must write a frame immediately."""
         plain = self.plain
         if plain.has_alone:
             self._gather_alone()
@@ -358,12 +359,12 @@ class ConnectionState:
         return stream_id
 
     def _is_new(self, stream_id: int) -> bool:
-        """Whether a stream was opened here and the transport was not given any of it yet."""
+        """Return whether a stream was opened here and none of its data has been passed to the transport yet."""
         first_new = self._first_new[stream_id & UNIDIRECTIONAL]
         return stream_id >= first_new and not (stream_id ^ first_new) & OPENED_BY_SERVER
 
     def write(self, stream_id: int, data: bytes, *, fin: bool = False) -> None:
-        """Write to a stream, and end it after that if ``fin``."""
+        """Write to a stream; if ``fin``, end this side's direction."""
         if self.plain.stream_id >= 0:
             self._gather()
         pieces = self._writes.get(stream_id)
@@ -375,7 +376,7 @@ class ConnectionState:
             self._fins.add(stream_id)
 
     def write_control(self, half: Half, data: bytes, *, fin: bool = False) -> None:
-        """Send a frame on a half's control stream, and end this side's direction after that if ``fin``."""
+        """Send a frame on a half's control stream; if ``fin``, end this side's direction."""
         stream = half.control
         assert stream is not None
         self.write(stream.stream_id, data, fin=fin)
@@ -387,16 +388,16 @@ class ConnectionState:
                 self.forget_if_done(stream)
 
     def reset(self, stream_id: int, code: int) -> None:
-        """End a stream abruptly; what the transport has not been given yet is dropped."""
+        """End a stream abruptly, dropping data that has not been passed to the transport."""
         self._gather()
         if self._is_new(stream_id):
-            # A stream is never opened without a frame on it, and streams are opened in the order of their ids.
+            # Every stream opens with a frame, and streams open in the order of their ids.
             self._flush()
         self.forget_writes(stream_id)
         self.commands.append(ResetStream(stream_id, code))
 
     def forget_writes(self, stream_id: int) -> None:
-        """Drop what was written to a stream and not given to the transport."""
+        """Drop data written to a stream that has not been passed to the transport."""
         self._gather()
         if not self._is_new(stream_id):
             self._writes.pop(stream_id, None)
@@ -405,8 +406,8 @@ class ConnectionState:
     def reset_stream(self, stream: Stream, code: int) -> None:
         """Reset this side's direction, but never before the peer can determine which channel the stream belongs to.
 
-        A reset may overtake the bytes before it, and a stream that is reset before its first frame was read belongs to no
-        channel. So the side that opened the stream waits until its ChannelControl has been delivered.
+        A reset can overtake the bytes before it, and a stream that is reset before its first frame was read belongs to no channel.
+        So the side that opened the stream waits until its ChannelControl has been delivered.
         """
         if stream.out_done:
             return
@@ -420,7 +421,7 @@ class ConnectionState:
             self.commands.append(WatchDelivery(stream.stream_id))
 
     def heard(self, stream: Stream) -> None:
-        """The peer is known to have seen this stream: a reset that waited for that goes out."""
+        """Note that the peer has seen this stream, and send a reset that was waiting for that."""
         if not stream.heard:
             stream.heard = True
             if stream.reset_pending is not None:
@@ -428,7 +429,7 @@ class ConnectionState:
                 self.reset_stream(stream, code)
 
     def abandon(self, stream: Stream) -> None:
-        """Drop whatever still comes on this stream."""
+        """Ignore everything that still arrives on this stream."""
         if stream.blocked_on is not None:
             stream.blocked_on.blocked.pop(stream, None)
         stream.role = Role.ABANDONED
@@ -441,11 +442,11 @@ class ConnectionState:
             self.forget_if_done(stream)
 
     def forget_if_done(self, stream: Stream) -> None:
-        """If both directions have ended, nothing more can happen on this stream."""
+        """Forget a stream once both its directions have ended."""
         if stream.in_done and stream.out_done:
             self.streams.pop(stream.stream_id, None)
 
-    # What goes out.
+    # Output.
 
     def transport_state(
         self,
@@ -455,7 +456,7 @@ class ConnectionState:
         max_datagram: int | None = None,
         rtt_ns: int = 0,
     ) -> None:
-        """Note what the QUIC connection has room for; None leaves a value alone. New streams are counted here."""
+        """Record how much room the QUIC connection has, minus streams it does not know yet; None leaves a value unchanged."""
         plain = self.plain
         if bidi_streams is not None:
             self.bidi_room = bidi_streams - (self._next_id[0] - self._first_new[0]) // 4
@@ -475,16 +476,16 @@ class ConnectionState:
         self.commands.append(SendDatagram(self.plain.opening + data))
 
     def _gather(self) -> None:
-        """Put the plain messages where the other writes of their stream are."""
+        """Append the pending plain messages to the other writes of their stream."""
         if self.plain.stream_id >= 0:
             stream_id, pieces = self.plain.take()
             self._writes.setdefault(stream_id, []).extend(pieces)
 
     def _gather_alone(self) -> None:
-        """Put the messages that travel alone where the other commands are. Their streams get their ids here."""
+        """Append the messages that travel alone to the commands, assigning ids to their streams."""
         singles, datagrams = self.plain.take_alone()
         if singles:
-            # Streams are opened in the order of their ids.
+            # Streams must open in the order of their ids.
             self._flush()
             stream_id = self._next_id[UNIDIRECTIONAL]
             for data in singles:
@@ -518,12 +519,12 @@ class ConnectionState:
 
     @property
     def has_output(self) -> bool:
-        """Whether there are commands, or may be once the transport has room."""
+        """Whether there are commands, or could be once the transport has room."""
         waiting = self._writes or self.commands or self.awaiting_control or self.waiting or self.notices
         return bool(waiting) or self.plain.has_output
 
     def drop_output(self) -> None:
-        """Forget what has not gone out."""
+        """Discard all output that has not been sent."""
         self._gather()
         self.plain.take_alone()
         self._writes.clear()
@@ -531,7 +532,7 @@ class ConnectionState:
         self.commands.clear()
 
     def forget(self) -> None:
-        """The connection ended: forget everything that only it could need. What was kept to be read stays."""
+        """Forget everything that only a live connection needs. Messages kept for the application to read stay."""
         for table in (
             *(self.senders, self.receivers, self.streams, self.held_streams, self.held_datagrams),
             *(self.lost, self.dropped, self.unblocked, self.awaited),

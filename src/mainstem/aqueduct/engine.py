@@ -1,34 +1,36 @@
 """An Aqueduct connection without I/O: streams, datagrams and resets go in, commands and events come out.
 
-Methods are named by who calls them. ``receive_*`` is what the QUIC connection reports; ``data_to_send`` returns what it is asked to
-do; ``next_event`` returns what the application is to be notified of; everything else is called by the application. Time is
-an argument, in nanoseconds of any monotonic clock. Nothing here knows a socket, a clock, a thread or a QUIC library.
+Methods are named by their caller. The QUIC connection reports through ``receive_*``; ``data_to_send`` returns the commands for
+it; ``next_event`` returns notifications for the application; everything else is called by the application. Time is an argument,
+in nanoseconds of any monotonic clock. The engine uses no socket, clock, thread or QUIC library.
 
-One thread calls everything. A call changes the state and appends to two queues, the commands and the events. Halves that have
-an ``owner`` report to it directly; otherwise the application is never called back, but for `call_on_output`, which only
-schedules. So a caller may take its time, may drain the queues as often as it likes, and may call again from an event.
+One thread makes all calls. A call changes the state and appends to two queues, the commands and the events. Halves that have an
+``owner`` report to it directly; otherwise the only callback to the application is the function passed to `call_on_output`, which
+only schedules work. So a caller can take its time, drain the queues as often as it likes, and call the engine while handling an
+event.
 
 The engine is one class in five files, each of which adds to the one before:
 
-* `connection_state` is what the others share: halves, filters, memory, streams on their way out.
-* `send` and `receive` have everything about one half: its messages, what is reported about them, its end.
-* `streams` decides what may be processed now and what is held, reads frames from streams, decides which may stand where, gives
-  halves their control streams, and runs loss as work lists.
-* `engine` is what is left of what a QUIC connection and the application call.
+* `connection_state` holds what the others share: halves, filters, memory, outgoing streams.
+* `send` and `receive` handle a single half: its messages, the reports about them, its end.
+* `streams` decides which data is processed now and which is held, reads frames from streams, checks that each frame is allowed
+  where it appears, attaches halves to their control streams, and processes loss through work lists.
+* `engine` has the remaining methods for the QUIC connection and the application.
 
-`halves` is what is known of one half and of one stream.
+`halves` has the data of one half and of one stream.
 
-Three paths lead in. Most messages without attachments travel alone, on a stream or in a datagram of their own, and come in
-batches: `receive_alone` processes as many as it can at once. The middle of a large message only feeds a reader. Everything else
-goes through the frames of its stream. The first two decide nothing that the third would decide otherwise; they return if they
+Received data takes one of three paths. Most messages without attachments travel alone, on a stream or in a datagram of their own,
+and arrive in batches: `receive_alone` processes as many as it can at once. The middle of a large message is only fed to a reader.
+Everything else is processed frame by frame. The first two paths make the same decisions as the third; they return if they
 cannot be sure.
 
-Invariants. A rule that the peer broke ends the connection with a `ConnectionEnded` event and a close command; it is never
-raised here. After `ConnectionEnded` every half has reported its end, no command follows but the close, and only channels that
-had finished before can still be read. Work lists are empty between two calls: each step that fills them ends with `settle`.
+Invariants. If the peer breaks a rule, the connection ends with a `ConnectionEnded` event and a close command; the engine does not
+raise the error. After `ConnectionEnded` every half has reported its end, no command follows except the close, and only channels
+that had finished before can still be read to their end. Work lists are empty between calls: each step that fills them ends with
+`settle`.
 
-Messages of one sender in mode ORDERED are never reordered. All else (channels, modes, a channel and the message that it came
-attached to) may arrive in any order, and QUIC may let a reset overtake the bytes before it.
+Messages of one sender in mode ORDERED are never reordered. There is no ordering between channels, between modes, or between a
+channel and the message that it came attached to, and QUIC can let a reset overtake the bytes before it.
 """
 
 from __future__ import annotations
@@ -53,13 +55,13 @@ class AqueductEngine(Streams):
     """One side of a connection, as a state machine (docs/protocols/aqueduct.md).
 
     Args:
-        is_client: Which side this is.
-        headers: A client's connection headers. A server passes its own to `accept`.
+        is_client: Whether this side is the client.
+        headers: The connection headers of a client. A server passes its own to `accept`.
         limits: The limits of the connection.
         timing: The protocol's delays.
-        instrument: What observes frames and state changes.
-        peer: The other side's name, in errors.
-        early_data: A server's: hold what comes until `handshake_completed`, as it could be a replay.
+        instrument: Observer of frames and state changes.
+        peer: The name of the peer in error messages.
+        early_data: For a server, hold all incoming data until `handshake_completed`, because it could be a replay.
 
     Raises:
         LocalProtocolError: A header cannot be sent.
@@ -73,7 +75,7 @@ class AqueductEngine(Streams):
     # Opening.
 
     def start(self, now_ns: int) -> None:
-        """Client: open the connection control stream. Messages may follow at once. Raises LocalProtocolError."""
+        """Open the connection control stream of a client. Messages can follow immediately. Raises LocalProtocolError."""
         self.now_ns = now_ns
         if not self.is_client or self.control_id is not None:
             raise LocalProtocolError("only a client starts a connection, and only once", rule="start")
@@ -86,7 +88,7 @@ class AqueductEngine(Streams):
     def accept(
         self, headers: Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]] | None, now_ns: int
     ) -> None:
-        """Server: respond to the client's headers. What has arrived meanwhile is processed now. Raises LocalProtocolError."""
+        """Respond to the client's headers as a server, and process everything held until now. Raises LocalProtocolError."""
         self.now_ns = now_ns
         if self.is_client or not self.peer_headers_seen or self.is_ready:
             raise LocalProtocolError("a server accepts once, after the client's headers came", rule="accept")
@@ -99,10 +101,10 @@ class AqueductEngine(Streams):
         self.awaiting_control.append(self.entrypoint)
         self.step(self.release)
 
-    # What the application calls; also `send`, `send_on`, `finish`, `has_room` and `plain_sender`.
+    # Methods that the application calls. It also calls `send`, `send_on`, `finish`, `has_room` and `plain_sender`.
 
     def cancel(self, channel_id: int) -> None:
-        """Abandon a channel as soon as possible: what is on its way, or unread at the peer, is dropped.
+        """Abandon a channel as soon as possible: messages that are in flight, or unread at the peer, are dropped.
 
         Has no effect once the channel has finished.
         """
@@ -113,7 +115,7 @@ class AqueductEngine(Streams):
             self.wake()
 
     def close_receiver(self, channel_id: int) -> None:
-        """Close a receiver: its unread messages are dropped, and its sender is notified."""
+        """Close a receiver, dropping its unread messages and notifying its sender."""
         receiver = self.receivers.get(channel_id)
         if receiver is not None:
             self.close_by_application(receiver)
@@ -125,14 +127,14 @@ class AqueductEngine(Streams):
         self.wake()
 
     def drop(self, half: Half) -> None:
-        """Give up a half that came with a message: a sender is cancelled, a receiver closed."""
+        """Give up a half that came attached to a message: cancel a sender, close a receiver."""
         if half.is_sender:
             self.cancel(half.channel_id)
         else:
             self.close_receiver(half.channel_id)
 
     def receive(self, channel_id: int) -> Incoming | None:
-        """Take the oldest unread message of a receiver. The halves attached to it belong to the application then."""
+        """Take the oldest unread message of a receiver, or return None. The application then owns the halves attached to it."""
         receiver = self.receivers.get(channel_id) or self.drained.get(channel_id)
         if receiver is None or not receiver.queue or not receiver.handed_over:
             return None
@@ -154,10 +156,10 @@ class AqueductEngine(Streams):
         return None if receiver is None else self.receive_from(receiver)
 
     def receive_from(self, receiver: ReceiverHalf) -> deque[bytes] | Incoming | None:
-        """Take the oldest unread messages as far as they carry no attachments, or else one that does.
+        """Take the oldest unread messages up to the first that has attachments, or that one alone if it is the oldest.
 
-        Return None if there are none. The application then counts as waiting: unread messages of other channels must not
-        stop it, so the connection may buffer half as much again.
+        Returns None if there are none. The application then counts as waiting. Unread messages of other channels must not block it,
+        so the connection can buffer half as much again.
         """
         if not receiver.queue:
             if not receiver.state.is_final:
@@ -175,7 +177,7 @@ class AqueductEngine(Streams):
         return head
 
     def _taken(self, receiver: ReceiverHalf, count: int, size: int) -> None:
-        """Messages of ``size`` bytes were taken: streams that waited for room resume."""
+        """Account for ``count`` messages of ``size`` bytes that were taken, and resume streams that were waiting for room."""
         size += count * QUEUED_MESSAGE_OVERHEAD
         receiver.queued -= count
         receiver.queued_bytes -= size
@@ -191,19 +193,19 @@ class AqueductEngine(Streams):
             self.wake()
 
     def call_on_output(self, wake: Callable[[], None]) -> None:
-        """Have a function called when the application's calls may have left something to send. It must not call the engine."""
+        """Set the function to call when the application's calls may have left something to send. It must not call the engine."""
         self.wake = self.plain.wake = wake
 
     def acknowledge_taken(self) -> None:
-        """Have everything acknowledged that the application has taken: done before `close`, which overtakes what waits."""
+        """Acknowledge everything the application has taken. Call this before `close`, which overtakes pending acknowledgments."""
         if not self.is_ended:
-            # Of channels that came in this very turn.
+            # Channels that arrived in this turn do not have a control stream yet.
             self.open_control_streams()
             self.flush_taken()
             self.wake()
 
     def close(self, *, reason: str = "") -> None:
-        """Close the connection, with all its channels. May be called again."""
+        """Close the connection and all its channels. Calling it again has no effect."""
         if not self.is_ended:
             self.commands.append(CloseConnection(EXPLICIT_CLOSE, reason))
             self.end(None)
@@ -212,52 +214,52 @@ class AqueductEngine(Streams):
 
     @property
     def live_halves(self) -> int:
-        """Halves that exist here, including those that wait to be read."""
+        """The number of halves that exist here, including receivers that have ended but still have unread messages."""
         return len(self.senders) + len(self.receivers) + len(self.drained)
 
     @property
     def unacknowledged(self) -> tuple[int, int]:
-        """Reliable messages of all senders that were sent and not acknowledged, and their bytes."""
+        """The number of reliable messages of all senders that are not acknowledged, and their bytes."""
         counts = [sender.unacknowledged for sender in list(self.senders.values())]
         return sum(messages for messages, _ in counts), sum(size for _, size in counts)
 
     @property
     def open_streams(self) -> int:
-        """QUIC streams that this side still has a record of."""
+        """The number of QUIC streams that this side still tracks."""
         return len(self.streams)
 
     def sender_state(self, channel_id: int) -> SenderState | None:
-        """The state of a sender."""
+        """Return the state of a sender; None if it does not exist."""
         sender = self.senders.get(channel_id)
         return None if sender is None else sender.state
 
     def receiver_state(self, channel_id: int) -> ReceiverState | None:
-        """The state of a receiver."""
+        """Return the state of a receiver; None if it does not exist."""
         receiver = self.receivers.get(channel_id) or self.drained.get(channel_id)
         return None if receiver is None else receiver.state
 
-    # What the QUIC connection reports; also `receive_stream` and `transport_state`.
+    # Methods that the QUIC connection calls. It also calls `receive_stream` and `transport_state`.
 
     def receive_reset(self, stream_id: int, code: int, now_ns: int) -> None:
-        """The peer reset its direction of a stream."""
+        """Process the peer's reset of its direction of a stream."""
         self.now_ns = now_ns
         if not self.is_ended:
             self.step(self.reset_came, stream_id, code)
 
     def receive_stop_sending(self, stream_id: int, now_ns: int) -> None:
-        """The peer reads no more of a stream; the QUIC connection has reset it."""
+        """Note that the peer stopped reading a stream, which the QUIC connection has reset."""
         self.now_ns = now_ns
         if not self.is_ended:
             self.step(self.stream_stopped, stream_id)
 
     def receive_datagram(self, data: bytes, now_ns: int) -> None:
-        """A datagram came."""
+        """Process a datagram."""
         self.now_ns = now_ns
         if not self.is_ended:
             self.step(self.take_datagram, data)
 
     def receive_stream_ends(self, stream_ids: Sequence[int], pieces: list[bytes], now_ns: int) -> None:
-        """The last bytes of several unidirectional streams came. For most they are the first as well."""
+        """Process the last bytes of several unidirectional streams. For most of these streams they are also the first bytes."""
         self.now_ns = now_ns
         index = 0
         are_new = self.streams.keys().isdisjoint(stream_ids)
@@ -268,7 +270,7 @@ class AqueductEngine(Streams):
             index += count or 1
 
     def receive_datagrams(self, datagrams: list[bytes], now_ns: int) -> None:
-        """Several datagrams came."""
+        """Process several datagrams."""
         self.now_ns = now_ns
         index = 0
         while index < len(datagrams) and not self.is_ended:
@@ -278,28 +280,28 @@ class AqueductEngine(Streams):
             index += count or 1
 
     def stream_delivered(self, stream_id: int, now_ns: int) -> None:
-        """All that was written to a stream has reached the peer; the response to a `WatchDelivery` command."""
+        """Note that everything written to a stream has reached the peer; the response to a `WatchDelivery` command."""
         self.now_ns = now_ns
         stream = self.streams.get(stream_id)
         if stream is not None:
             self.heard(stream)
 
     def connection_lost(self, error: Exception | None, now_ns: int) -> None:
-        """The QUIC connection is gone."""
+        """End the connection because the QUIC connection is gone."""
         self.now_ns = now_ns
         self.end(error)
 
     def handshake_completed(self, now_ns: int) -> None:
-        """The TLS handshake is complete, so that nothing can be a replay: what was held is processed now."""
+        """Process held early data: the TLS handshake is complete, so nothing can be a replay any longer."""
         self.now_ns = now_ns
         if self.is_early:
             self.is_early = False
             self.step(self.release)
 
-    # What the QUIC connection is asked to do.
+    # Output for the QUIC connection and the application, and timers.
 
     def data_to_send(self, now_ns: int) -> list[Command]:
-        """Take the commands that are due."""
+        """Return the commands for the QUIC connection, and clear them."""
         self.now_ns = now_ns
         if not self.is_ended:
             if self.awaiting_control:
@@ -318,11 +320,11 @@ class AqueductEngine(Streams):
         return commands
 
     def next_event(self) -> Event | None:
-        """Take the next event."""
+        """Remove and return the next event; None if there is none."""
         return self.events.popleft() if self.events else None
 
     def next_timeout_ns(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """Return the time at which `handle_timeout` is due; None if no timer is set."""
         timing = self.timing
         if self.ack_due_ns is None and self.ack_list:
             self.ack_due_ns = self.now_ns + timing.ack_delay_ns
@@ -337,7 +339,7 @@ class AqueductEngine(Streams):
         return due
 
     def handle_timeout(self, now_ns: int) -> None:
-        """Send the acknowledgments, the declarations and the given-up messages that are due."""
+        """Send the acknowledgments, declarations and nacks that are due."""
         self.now_ns = now_ns
         if self.is_ended:
             return

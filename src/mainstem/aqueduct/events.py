@@ -1,4 +1,4 @@
-"""What an `AqueductEngine` tells its application (events) and asks of its QUIC connection (commands)."""
+"""The events of an `AqueductEngine` for the application, and its commands for the QUIC connection."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ class Mode(Enum):
     """
 
     ORDERED = "ordered"
-    """One QUIC stream: reliable, in order."""
+    """Messages travel on one QUIC stream, reliably and in order."""
     UNORDERED = "unordered"
-    """A QUIC stream for each message: reliable, no message waits for another."""
+    """Each message travels on its own QUIC stream, reliably; no message waits for another."""
     UNRELIABLE = "unreliable"
-    """Datagrams: a message may be lost. One that is too large for a datagram goes on a stream, and is then reliable."""
+    """Messages travel in datagrams and can be lost. A message too large for a datagram travels on a stream, reliably."""
 
 
 @direct
 class Attach(Enum):
-    """Which half of a new channel goes with the message."""
+    """The half of a new channel that travels with the message."""
 
     SENDER = "sender"
-    """The peer sends, the receiver stays here."""
+    """The peer gets the sender; the receiver stays here."""
     RECEIVER = "receiver"
-    """The peer receives, the sender stays here."""
+    """The peer gets the receiver; the sender stays here."""
 
 
 class SendProgress(NamedTuple):
-    """How many messages of one sender, or of a whole connection, were sent, acknowledged, and are still queued here."""
+    """The numbers of messages of a sender or connection that were sent, were acknowledged, and are still queued here."""
 
     sent: int = 0
     acknowledged: int = 0
@@ -52,7 +52,7 @@ class SendProgress(NamedTuple):
 
     @property
     def delivery(self) -> Delivery:
-        """What may have become of them if the connection is lost now."""
+        """Whether the messages were delivered, as far as is known, if the connection is lost now."""
         if not self.sent:
             return Delivery.NONE
         if self.queued or 0 < self.acknowledged < self.sent:
@@ -65,14 +65,14 @@ NO_PROGRESS = SendProgress()
 
 @dataclass(slots=True)
 class PeerHeaders:
-    """The peer's connection headers came. A server responds with ``accept``."""
+    """The peer's connection headers arrived. A server responds with ``accept``."""
 
     headers: Headers
 
 
 @dataclass(slots=True)
 class Writable:
-    """A sender that had refused a message has room again. ``owner`` is who it belongs to."""
+    """A sender that had refused a message has room again. ``owner`` is the sender's owner."""
 
     channel_id: int
     owner: Any = field(default=None, compare=False)
@@ -80,7 +80,7 @@ class Writable:
 
 @dataclass(slots=True)
 class SenderEnded:
-    """A sender without an owner ceased to exist; ``state`` is its last.
+    """A sender without an owner has ended; ``state`` is its final state.
 
     ``messages`` and ``size`` (in bytes) count its reliable messages that were never acknowledged. If the connection ended,
     ``progress`` counts all of its messages.
@@ -95,7 +95,7 @@ class SenderEnded:
 
 @dataclass(slots=True)
 class ReceiverEnded:
-    """A receiver without an owner ceased to exist. After ``FINISHED``, queued messages can still be received."""
+    """A receiver without an owner has ended on the wire. After ``FINISHED``, queued messages can still be received."""
 
     channel_id: int
     state: ReceiverState
@@ -103,7 +103,7 @@ class ReceiverEnded:
 
 @dataclass(slots=True)
 class Acknowledged:
-    """The message that was sent with ``tag`` was taken by a receiver that the peer's application can reach."""
+    """A receiver that the peer's application can reach has processed the message sent with ``tag``."""
 
     channel_id: int
     tag: object
@@ -111,7 +111,7 @@ class Acknowledged:
 
 @dataclass(slots=True)
 class Lost:
-    """The message that was sent with ``tag`` will never be delivered."""
+    """The message sent with ``tag`` will never be delivered."""
 
     channel_id: int
     tag: object
@@ -119,9 +119,9 @@ class Lost:
 
 @dataclass(slots=True)
 class ConnectionEnded:
-    """The connection is over. ``error`` is None after an orderly close by either side.
+    """The connection has ended. ``error`` is None after an orderly close by either side.
 
-    ``progress`` counts all of its messages, and ``unsent`` has the tags of those that were never sent.
+    ``progress`` counts all messages of the connection, and ``unsent`` holds the tags of those that were never sent.
     """
 
     error: Exception | None
@@ -134,7 +134,7 @@ Event = PeerHeaders | Writable | SenderEnded | ReceiverEnded | Acknowledged | Lo
 
 @dataclass(slots=True)
 class SendStream:
-    """Write to a stream, which this opens if it is new. Ids are minted by the engine, in the order that QUIC demands."""
+    """Write to a stream, opening it if it is new. The engine mints the ids, in the order that QUIC requires."""
 
     stream_id: int
     data: bytes
@@ -158,7 +158,7 @@ class SendDatagram:
 
 @dataclass(slots=True)
 class WatchDelivery:
-    """Call ``stream_delivered`` once all that was written to the stream so far has reached the peer."""
+    """Call ``stream_delivered`` once everything written to the stream so far has reached the peer."""
 
     stream_id: int
 

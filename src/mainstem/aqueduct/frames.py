@@ -1,24 +1,24 @@
 """The wire format: integers, byte arrays, headers, ranges, channel ids, and the ten frames made of them.
 
-A frame is one type byte and the fields of that type; frames follow one another without further framing. Here a frame is a
+A frame is a type byte followed by the fields of that type. Frames follow one another without further framing. Here a frame is a
 tuple of its type and its value:
 
-    VERSION_TAG          the version's text
+    VERSION_TAG          the version string
     CONNECTION_CONTROL   the headers, as pairs of key and value
     CHANNEL_CONTROL      the channel whose control stream this is
     MESSAGE              channel, number, attached channels, payload
-    SENT_UNRELIABLE      how many more messages of this channel have gone into datagrams
+    SENT_UNRELIABLE      how many more messages of this channel were sent in datagrams
     ACK_RELIABLE         run lengths from the lowest number not yet acknowledged: acknowledged, not yet, acknowledged, ...
     ACK_NACK_UNRELIABLE  run lengths from where the last one ended: acknowledged, given up forever, acknowledged, ...
-    FINISH_SENDER        how many reliable messages the channel has had
+    FINISH_SENDER        how many reliable messages the channel carried in total
     CLOSE_RECEIVER       run lengths as in ACK_RELIABLE; whatever is not acknowledged by then never will be
     CLOSED_CHANNEL_LOST  a channel that was lost in transit after its minter had closed it
 
-`streams` checks where a frame may stand. Decoders take ``(data, position, end)`` and return ``(value, next position)``. They
-raise `Incomplete` if the bytes end too early, and RemoteProtocolError, with the name of the rule, if they cannot be right.
+`streams` checks where each frame is allowed. Decoders take ``(data, position, end)`` and return ``(value, next position)``. They
+raise `Incomplete` if the bytes end too early, and RemoteProtocolError with the name of the rule if the bytes are malformed.
 
-A channel id is an integer of 64 bits. Bit 0: 0 flows to the server, 1 to the client. Bit 1: 0 minted by the client, 1 by the
-server. Bit 2: 1 for a oneshot. The other 61 bits are the index.
+A channel id is a 64-bit integer. Bit 0 is 0 if messages flow to the server, 1 if they flow to the client. Bit 1 is 0 if the
+client minted the id, 1 if the server did. Bit 2 is 1 for a oneshot. The other 61 bits are the index.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ _INTEGER_FRAMES = (CHANNEL_CONTROL, SENT_UNRELIABLE, FINISH_SENDER, CLOSED_CHANN
 RANGE_FRAMES = (ACK_RELIABLE, ACK_NACK_UNRELIABLE, CLOSE_RECEIVER)
 
 RESET_CANCELLED = 1
-"""Reset code of a sender that was cancelled."""
+"""Reset code for a cancelled sender."""
 
 RESET_LOST = 2
-"""Reset code of a half that was lost in transit, or of a stream for a channel that does not exist."""
+"""Reset code for a half that was lost in transit, or for a control stream whose channel does not exist."""
 
 # QUIC application close codes.
 PROTOCOL_ERROR = 1
@@ -78,7 +78,7 @@ HANDSHAKE_TIMED_OUT = 5
 NO_PLACE = 6
 
 ENTRYPOINT = 0
-"""The entrypoint channel: from the client to the server, not minted, there from the start."""
+"""The entrypoint channel, from the client to the server. It is not minted; it exists from the start."""
 
 TO_CLIENT = 1
 MINTED_BY_SERVER = 2
@@ -88,7 +88,7 @@ INDEX_SHIFT = 3
 
 
 class Incomplete(Exception):
-    """The bytes end within a value. ``needed`` is how many more are known to be missing, at least 1."""
+    """The bytes end within a value. ``needed`` is how many more bytes are known to be missing, at least 1."""
 
     def __init__(self, needed: int = 1) -> None:
         self.needed = needed
@@ -116,7 +116,7 @@ _SHORT = tuple(bytes((value,)) for value in range(0x80))
 
 
 def encode_uint(value: int) -> bytes:
-    """Encode an integer canonically: seven bits a byte, lowest first, the high bit set on all bytes but the last."""
+    """Encode an integer canonically: seven bits per byte, lowest first, with the high bit set on all bytes but the last."""
     if 0 <= value < 0x80:
         return _SHORT[value]
     if 0x80 <= value < 0x4000:
@@ -132,7 +132,7 @@ def encode_uint(value: int) -> bytes:
 
 
 def decode_uint(data: Bytes, position: int, end: int) -> tuple[int, int]:
-    """Decode an integer, of at most 64 bits in as few bytes as possible."""
+    """Decode an integer, which must have at most 64 bits and be encoded in as few bytes as possible."""
     if position >= end:
         raise Incomplete
     byte = data[position]
@@ -144,7 +144,7 @@ def decode_uint(data: Bytes, position: int, end: int) -> tuple[int, int]:
         if position >= end:
             raise Incomplete
         byte = data[position]
-        # The tenth byte holds the last of 64 bits.
+        # The tenth byte holds the last of the 64 bits.
         if byte == 0 or (shift == 63 and byte != 1):
             raise protocol_error(
                 "canonical integer", "an integer of more than 64 bits, or in more bytes than necessary"
@@ -156,12 +156,12 @@ def decode_uint(data: Bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def encode_bytes(value: Bytes) -> bytes:
-    """Encode a byte array: its length, then itself."""
+    """Encode a byte array: its length, then its bytes."""
     return encode_uint(len(value)) + bytes(value)
 
 
 def decode_bytes(data: Bytes, position: int, end: int, limit: int, name: str) -> tuple[bytes, int]:
-    """Decode a byte array of at most ``limit`` bytes, which errors call ``name``."""
+    """Decode a byte array of at most ``limit`` bytes. Errors refer to it by ``name``."""
     length, position = decode_uint(data, position, end)
     if length > limit:
         raise protocol_error("size limit", f"{name} of {length} bytes; the limit is {limit}")
@@ -172,7 +172,7 @@ def decode_bytes(data: Bytes, position: int, end: int, limit: int, name: str) ->
 
 
 def _decode_uints(body: bytes, rule: str, text: str) -> tuple[int, ...]:
-    """Decode integers that fill ``body``."""
+    """Decode the integers that make up ``body``."""
     out = []
     at, stop = 0, len(body)
     try:
@@ -188,7 +188,7 @@ def _decode_uints(body: bytes, rule: str, text: str) -> tuple[int, ...]:
 
 
 def as_headers(headers: Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]] | None) -> Headers:
-    """Return headers as the protocol has them: an ordered multimap of ASCII keys and byte values.
+    """Return headers in the protocol's form, an ordered multimap of ASCII keys and byte values.
 
     Text values are encoded as UTF-8. Raises LocalProtocolError for a key that is empty or not ASCII.
     """
@@ -228,12 +228,12 @@ def decode_headers(data: Bytes, position: int, end: int, limit: int) -> tuple[He
 
 
 def encode_range_data(counts: Sequence[int]) -> bytes:
-    """Encode run lengths, positive first, then negative, in turn."""
+    """Encode run lengths, alternately positive and negative, positive first."""
     return encode_bytes(b"".join(map(encode_uint, counts)))
 
 
 def decode_range_data(data: Bytes, position: int, end: int, limit: int) -> tuple[tuple[int, ...], int]:
-    """Decode run lengths, positive first. A zero may only be the first of several; empty data means no ranges."""
+    """Decode run lengths, positive first. Only the first of several can be zero; empty data means no ranges."""
     body, position = decode_bytes(data, position, end, limit, "range data")
     counts = _decode_uints(body, "range data", "range data ends within an integer")
     if 0 in counts[1:] or counts == (0,):
@@ -246,7 +246,7 @@ def decode_range_data(data: Bytes, position: int, end: int, limit: int) -> tuple
 # Frames.
 
 _READER = RunReader()
-"""Decodes whole, usual frames; `decode_frame` decodes any, and says what is wrong."""
+"""Decodes complete frames of the common types. `decode_frame` decodes any frame and reports what is wrong with it."""
 
 VERSION = b"0.0.0-AFTER"
 _SHIBBOLETH = bytes((VERSION_TAG, 80, 95, 166, 96, 15, 64, 142)) + b"AQUEDUCT"
@@ -254,7 +254,7 @@ VERSION_BYTES = _SHIBBOLETH + encode_bytes(VERSION)
 
 
 def encode_frame(tag: int, value: Any) -> bytes:
-    """Encode any frame."""
+    """Encode a frame of any type."""
     if tag == MESSAGE:
         channel_id, number, attachments, payload = value
         return message_head(integer_frame(MESSAGE, channel_id), number, attachments, len(payload)) + bytes(payload)
@@ -296,7 +296,7 @@ def _decode_message(
     size, position = decode_uint(data, position, end)
     attachments: tuple[int, ...] = ()
     if size:
-        # An id is at most ten bytes, so this bounds the bytes before they are awaited.
+        # An id is at most ten bytes, so this limits how many bytes are buffered.
         if size > 10 * limits.max_attachments:
             raise protocol_error("attachment limit", f"{size} bytes of attachments")
         stop = position + size
@@ -317,7 +317,7 @@ def _decode_version(data: Bytes, start: int, end: int) -> tuple[bytes, int]:
         text = "a Version frame with other magic bytes: the peer does not speak Aqueduct"
         raise protocol_error("version magic", text)
     if len(have) < len(_SHIBBOLETH):
-        # One byte more may already be the wrong one.
+        # Ask for one byte only: the next one may already be wrong.
         raise Incomplete
     version, position = decode_bytes(data, start + len(_SHIBBOLETH), end, MAX_VERSION_LENGTH, "a version")
     if version != VERSION:
@@ -331,9 +331,9 @@ def _unknown(tag: int) -> RemoteProtocolError:
 
 @dataclass(slots=True, eq=False)
 class FrameReader:
-    """Takes the bytes of one stream as they come and returns whole frames.
+    """A reader that takes the bytes of one stream as they arrive and returns complete frames.
 
-    A frame that spans many pieces is put together once, when its last byte is there: reading is linear in the bytes.
+    A frame that spans many pieces is joined once, when its last byte has arrived, so reading takes linear time.
     """
 
     limits: Limits = DEFAULT_LIMITS
@@ -353,11 +353,11 @@ class FrameReader:
             self.pieces_size += len(data)
 
     def awaits_more_than(self, size: int) -> bool:
-        """Whether this many more bytes do not complete a frame."""
+        """Return whether ``size`` more bytes would still not complete a frame."""
         return self.needed > self.pieces_size + size
 
     def next_frame(self) -> Frame | None:
-        """Take the next whole frame, or None if there is none yet. Raises RemoteProtocolError."""
+        """Take and return the next complete frame, or None if there is none yet. Raises RemoteProtocolError."""
         if self.pieces:
             if self.pieces_size < self.needed:
                 return None
@@ -383,7 +383,7 @@ class FrameReader:
         return frame
 
     def next_tag(self) -> int | None:
-        """The type of the next frame, or None if not even its first byte has come. Raises RemoteProtocolError."""
+        """Return the type of the next frame, or None if its first byte has not arrived yet. Raises RemoteProtocolError."""
         if self.position < len(self.data):
             tag = self.data[self.position]
         elif self.pieces:
@@ -396,11 +396,11 @@ class FrameReader:
 
     @property
     def buffered(self) -> int:
-        """Bytes that were fed and not yet taken as frames."""
+        """The number of bytes that were fed but not yet taken as frames."""
         return len(self.data) - self.position + self.pieces_size
 
     def clear(self) -> None:
-        """Forget all bytes."""
+        """Discard all bytes."""
         self.data = b""
         self.position = self.pieces_size = self.needed = 0
         self.pieces.clear()

@@ -1,34 +1,34 @@
-"""What one side knows of the sender and of the receiver of a channel: numbers, acknowledgments, queues, links.
+"""The sender and receiver halves of a channel as one side tracks them: numbers, acknowledgments, queues, links.
 
-Nothing here decides what happens next; that is for `send`, `receive` and `streams`. A half is data with the arithmetic that
-keeps it consistent.
+The halves make no decisions; `send`, `receive` and `streams` do. A half is data plus the arithmetic that keeps it consistent.
 
 A sender numbers its messages in two sequences from 0, one for messages on streams (reliable) and one for datagrams
-(unreliable). A message gets its number when it is given to the transport, so numbers have no gaps.
+(unreliable). A message gets its number when it is passed to the transport, so numbers have no gaps.
 
-* Reliable: the compiled `Ledger` keeps the size of each unacknowledged message; ``ledger.first`` is the lowest of them and
-  ``ledger.next`` the next number. Only a message that something depends on (attachments, or the application's tag) has a
-  `Sent` entry, so plain messages cost one integer each.
-* Unreliable: ``next_unreliable`` is the next number, ``declared`` counts those that were declared, ``mark`` is where the last
-  AckNackUnreliable ended: all below is decided. ``mark <= next_unreliable`` and ``declared <= next_unreliable`` always.
-* ``pending`` holds messages that wait for room in the transport; they have no number, and dropping one leaves no gap.
+* Reliable: the compiled `Ledger` keeps the size of each unacknowledged message. ``ledger.first`` is the lowest unacknowledged
+  number and ``ledger.next`` the next number to assign. Only a message that something depends on (attachments, or the
+  application's tag) has a `Sent` entry, so a plain message costs one integer.
+* Unreliable: ``next_unreliable`` is the next number, ``declared`` counts the declared messages, and ``mark`` is where the last
+  AckNackUnreliable ended: everything below it is decided. ``mark <= next_unreliable`` and ``declared <= next_unreliable``
+  always hold.
+* ``pending`` holds messages waiting for room in the transport. They have no number yet, so dropping one leaves no gap.
 
-A receiver keeps what it has processed as ranges, never as single numbers:
+A receiver stores the numbers it has processed as ranges, never one by one:
 
 * Reliable: ``unacked`` (processed, not acknowledged) and ``acked`` are disjoint; ``reliable_count`` is the size of both, and
   ``top`` is one more than the highest number in them.
-* Unreliable: ``received`` holds what was processed at or above ``mark``; below ``mark`` all is decided, and is never
-  processed (a nack binds). ``declared`` counts what the sender declared; the grace period of all below ``expired`` is over.
-* ``queue`` holds what the application has not taken: runs of plain payloads, or one `Incoming` with its attachments.
-  ``queued`` and ``queued_bytes`` count it; a message costs `QUEUED_MESSAGE_OVERHEAD` beside its payload.
+* Unreliable: ``received`` holds the numbers processed at or above ``mark``. Everything below ``mark`` is decided and never
+  processed again (a nack is final). ``declared`` counts the messages the sender has declared. The grace period of all numbers
+  below ``expired`` is over.
+* ``queue`` holds messages that the application has not taken: runs of plain payloads, or single `Incoming` messages with their
+  attachments. ``queued`` and ``queued_bytes`` count them; a message counts as its payload plus `QUEUED_MESSAGE_OVERHEAD`.
 
-Ranges from the peer are checked against what was really sent before any number in them is visited, so that the work is
-bounded by the messages sent and not by what the peer writes. A set with more than ``Limits.max_gaps`` ranges ends the
-connection.
+Ranges from the peer are checked against the numbers actually sent before any number in them is visited, so that the work is
+bounded by the messages sent, not by what the peer writes. A set with more than ``Limits.max_gaps`` ranges ends the connection.
 
-Messages of different streams and datagrams come in any order, and a channel's messages may come before the message that the
-channel was attached to. So a receiver can exist, be acknowledged and even finish before the application can have it
-(``handed_over``). The state tables (`state`) hold which input is possible when.
+Messages on different streams and in datagrams arrive in any order, and a channel's messages can arrive before the message that
+the channel was attached to. So a receiver can exist, be acknowledged and even finish before the application can get it
+(``handed_over``). The tables in `state` define which inputs are possible in each state.
 """
 
 from __future__ import annotations
@@ -54,37 +54,37 @@ OPENED_BY_SERVER = 1
 UNIDIRECTIONAL = 2
 
 RANGES_A_FRAME = 256
-"""Ranges in one acknowledgment frame: two integers each, at most 20 bytes, so that any frame stays a few kilobytes."""
+"""Maximum number of ranges in an acknowledgment frame, so that a frame is a few kilobytes: a range takes at most 20 bytes."""
 
 DECLARATION_GRAIN_NS = 50_000_000
-"""Declarations that come closer together than this share one deadline, so that a flood of them is a few entries."""
+"""Declarations that arrive closer together than this share one deadline, so that a flood of them creates few entries."""
 
 
 class SenderOwner(Protocol):
     """The application's side of a sender."""
 
     def writable(self) -> None:
-        """There is room again. Called outside of the engine's steps."""
+        """Note that there is room again. Called outside the engine's steps."""
 
     def check(self) -> None:
-        """Raise the error by which the sender ended."""
+        """Raise the error with which the sender ended."""
 
     def sender_ended(self, state: SenderState, messages: int, size: int, progress: SendProgress) -> None:
-        """The sender ceased to exist with this many messages, of ``size`` bytes, undelivered."""
+        """Note that the sender has ended, with ``messages`` messages of ``size`` bytes undelivered."""
 
 
 class ReceiverOwner(Protocol):
     """The application's side of a receiver."""
 
     def wake(self) -> None:
-        """There may be something to receive."""
+        """Note that there may be something to receive."""
 
     @property
     def has_unread(self) -> bool:
-        """Whether it holds messages that it took from the receiver and that nobody has read."""
+        """Whether the owner holds messages that it took from the receiver and that nobody has read."""
 
     def receiver_ended(self, state: ReceiverState) -> None:
-        """The receiver ceased to exist on the wire."""
+        """Note that the receiver has ended on the wire."""
 
 
 class Sent(NamedTuple):
@@ -95,7 +95,7 @@ class Sent(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """A message that waits for a stream or for room for a datagram. It has no number yet."""
+    """A message that is waiting for a stream or for room for a datagram. It has no number yet."""
 
     payload: bytes
     mode: Mode
@@ -104,7 +104,7 @@ class Pending(NamedTuple):
 
 
 class Incoming(NamedTuple):
-    """A received message. ``attachments`` are the halves that came with it, in the order in which they were attached."""
+    """A received message. ``attachments`` holds the halves that came with it, in the order they were attached."""
 
     channel_id: int
     payload: bytes
@@ -114,7 +114,7 @@ class Incoming(NamedTuple):
 
 
 class UnreliableRun(deque[bytes]):
-    """Unreliable messages without attachments that wait for the application, and their numbers."""
+    """Unreliable messages without attachments that the application has not taken, and their numbers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,16 +123,16 @@ class UnreliableRun(deque[bytes]):
 
 @direct
 class Role(Enum):
-    """What a stream is for, which its first frames determine."""
+    """The purpose of a stream, as determined by its first frames."""
 
     NEW = auto()
     CONNECTION = auto()
     CONTROL = auto()
     MESSAGES = auto()
     NOTICE = auto()
-    """A ClosedChannelLost, alone."""
+    """A single ClosedChannelLost frame."""
     ABANDONED = auto()
-    """Whatever still comes on it is dropped."""
+    """Everything that still arrives on the stream is dropped."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -142,24 +142,24 @@ class Stream(FrameReader):
     stream_id: int
     role: Role
     opened_here: bool
-    # The half that it controls, or the receiver that its last message was for.
+    # The half that the stream controls, or the receiver of its last message.
     half: Half | None = None
     # Bytes of this stream that the connection counts as buffered.
     accounted: int = 0
     frames: int = 0
     versioned: bool = False
     must_begin_with_version: bool = False
-    # The frame came that must be the last of its direction: FinishSender or CloseReceiver.
+    # Whether FinishSender or CloseReceiver has arrived, which must be the last frame of its direction.
     last_seen: bool = False
-    # The receiver whose full queue this stream waits for, and the frame that did not fit.
+    # The receiver with a full queue that this stream is waiting for, and the frame that did not fit.
     blocked_on: ReceiverHalf | None = None
     held_frame: Frame | None = None
-    # The code of a reset that came while the stream was held.
+    # The code of a reset that arrived while the stream was held.
     held_reset: int | None = None
     fin: bool = False
     in_done: bool = False
     out_done: bool = False
-    # The peer is known to have seen this stream; the code of a reset that waits for that.
+    # Whether the peer is known to have seen this stream, and the code of a reset that is waiting for that.
     heard: bool = False
     reset_pending: int | None = None
 
@@ -178,7 +178,7 @@ class SenderHalf:
     minted_here: bool
     reachable: bool
     oneshot: bool
-    # What each of its Message frames begins with, and what is reliable and not acknowledged.
+    # The first bytes of each Message frame, and the ledger of reliable messages that are not acknowledged.
     prefix: bytes
     ledger: Ledger
     state: SenderState = SenderState.OPEN
@@ -188,9 +188,9 @@ class SenderHalf:
     next_unreliable: int = 0
     declared: int = 0
     mark: int = 0
-    # Of the undecided unreliable messages: those that something depends on.
+    # The undecided unreliable messages that something depends on, by number.
     unreliable: dict[int, Sent] = field(default_factory=dict)
-    # Acknowledged while the sender was not reachable: their links must stay.
+    # Messages acknowledged while the sender was not reachable. Their links must be kept.
     acked: list[Sent] = field(default_factory=list)
     pending: deque[Pending] = field(default_factory=deque)
     pending_bytes: int = 0
@@ -198,7 +198,7 @@ class SenderHalf:
 
     @property
     def has_room(self) -> bool:
-        """Whether another reliable message is within the limits."""
+        """Whether the limits allow another reliable message."""
         ledger, pending = self.ledger, self.pending
         if not pending:
             return ledger.has_room()
@@ -215,7 +215,7 @@ class SenderHalf:
 
     @property
     def unacknowledged(self) -> tuple[int, int]:
-        """The reliable messages that were sent or queued and not acknowledged, and their bytes."""
+        """The number of reliable messages that are queued, or sent and not acknowledged, and their bytes."""
         if not self.pending:
             return self.ledger.count, self.ledger.size
         waiting = [len(item.payload) for item in self.pending if item.mode is not Mode.UNRELIABLE]
@@ -223,12 +223,12 @@ class SenderHalf:
 
     @property
     def progress(self) -> SendProgress:
-        """How many messages were sent, acknowledged and queued."""
+        """The numbers of messages sent, acknowledged and queued."""
         ledger = self.ledger
         return SendProgress(ledger.next + self.next_unreliable, ledger.next - ledger.count, len(self.pending))
 
     def take_ack_reliable(self, counts: tuple[int, ...]) -> list[Sent]:
-        """Note acknowledged numbers; return the messages among them that something depends on."""
+        """Process acknowledged numbers; return the messages among them that something depends on."""
         ledger = self.ledger
         position = ledger.first
         out: list[Sent] = []
@@ -246,7 +246,7 @@ class SenderHalf:
         return out
 
     def take_ack_nack(self, counts: tuple[int, ...]) -> tuple[list[Sent], list[Sent]]:
-        """Note acknowledged and given-up numbers; return those of either kind that something depends on."""
+        """Process acknowledged and given-up numbers; return the messages of each kind that something depends on."""
         position, stop = self.mark, self.mark + sum(counts)
         if stop > self.next_unreliable:
             text = f"response to unreliable message {stop - 1}, which was never sent"
@@ -261,7 +261,7 @@ class SenderHalf:
         return out
 
     def take_outstanding(self) -> list[Sent]:
-        """Take out every undecided message that something depends on; nothing is outstanding afterwards."""
+        """Remove all undecided messages; return those that something depends on."""
         entries: list[Sent] = self.ledger.clear()
         entries += self.unreliable.values()
         entries += self.take_pending()
@@ -269,7 +269,7 @@ class SenderHalf:
         return entries
 
     def take_pending(self) -> list[Sent]:
-        """Take out the messages that wait, as `Sent` if something depends on them."""
+        """Remove all waiting messages; return those that something depends on, as `Sent`."""
         entries = [Sent(item.links, item.tag) for item in self.pending if item.links or item.tag is not None]
         self.pending.clear()
         self.pending_bytes = 0
@@ -286,9 +286,9 @@ class ReceiverHalf:
     minted_here: bool
     reachable: bool
     oneshot: bool
-    # What each of its Message frames begins with.
+    # The first bytes of each Message frame of the channel.
     prefix: bytes
-    # Whether the message that the receiver was attached to has come: only then can the application get at it.
+    # Whether the message that the receiver was attached to has arrived. Only then can the application get the receiver.
     handed_over: bool
     state: ReceiverState = ReceiverState.OPEN
     control: Stream | None = None
@@ -296,7 +296,7 @@ class ReceiverHalf:
     queue: deque[Incoming | deque[bytes]] = field(default_factory=deque)
     queued: int = 0
     queued_bytes: int = 0
-    # Streams that wait for room in the queue.
+    # Streams that are waiting for room in the queue.
     blocked: dict[Stream, None] = field(default_factory=dict)
     acked: RangeSet = field(default_factory=RangeSet)
     unacked: RangeSet = field(default_factory=RangeSet)
@@ -315,11 +315,11 @@ class ReceiverHalf:
 
     @property
     def has_had_a_message(self) -> bool:
-        """Whether any message was processed or given up."""
+        """Whether any message has been processed or given up."""
         return bool(self.reliable_count or self.mark or self.received)
 
     def put(self, payloads: Iterable[bytes], numbers: range | None = None) -> None:
-        """Queue plain messages; ``numbers`` are those of unreliable ones."""
+        """Queue plain messages; ``numbers`` holds their numbers if they are unreliable."""
         queue = self.queue
         run = queue[-1] if queue else None
         if numbers is None:
@@ -335,18 +335,18 @@ class ReceiverHalf:
             run.numbers.extend(numbers)
 
     def take_queue(self) -> list[Incoming]:
-        """Take out everything that the application has not received; return what has attachments."""
+        """Remove all messages that the application has not received; return those with attachments."""
         out = [entry for entry in self.queue if isinstance(entry, Incoming)]
         self.queue.clear()
         self.queued = self.queued_bytes = 0
         return out
 
-    # What has come.
+    # Received messages and reports from the sender.
 
     def note_reliable(self, first: int, count: int, size: int, limits: Limits) -> None:
-        """Note that ``count`` reliable messages of ``size`` bytes, numbered from ``first`` on, are being processed.
+        """Record ``count`` reliable messages of ``size`` bytes, numbered from ``first`` on, as processed.
 
-        Raises RemoteProtocolError if they cannot be.
+        Raises RemoteProtocolError if they are not allowed.
         """
         stop = first + count
         if self.finish_count is not None and stop > self.finish_count:
@@ -368,9 +368,9 @@ class ReceiverHalf:
         self.unacked_bytes += size
 
     def note_unreliable(self, first: int, count: int, limits: Limits) -> bool:
-        """Note ``count`` unreliable messages, numbered from ``first`` on.
+        """Record ``count`` unreliable messages, numbered from ``first`` on, as processed.
 
-        False if the first was given up before, and none must be processed.
+        Returns False if the first was already given up; none of them may be processed then. Raises RemoteProtocolError.
         """
         stop, received = first + count, self.received
         if first < self.mark:
@@ -391,7 +391,7 @@ class ReceiverHalf:
         return True
 
     def declare(self, count: int, now_ns: int, grace_ns: int) -> None:
-        """The sender declares ``count`` more unreliable messages."""
+        """Record that the sender declared ``count`` more unreliable messages. Raises RemoteProtocolError."""
         if count == 0:
             raise protocol_error("empty declaration", "a SentUnreliable of nothing")
         if self.declared + count > MAX_UINT:
@@ -403,7 +403,7 @@ class ReceiverHalf:
         expiries.append((self.declared, created, now_ns + grace_ns))
 
     def finish(self, count: int) -> None:
-        """The sender has finished, after ``count`` reliable messages."""
+        """Record that the sender finished after ``count`` reliable messages. Raises RemoteProtocolError."""
         if self.top > count:
             text = f"finished at {count} reliable messages, although a later one came"
             raise protocol_error("message after finish", text)
@@ -419,7 +419,7 @@ class ReceiverHalf:
         )
 
     def take_ack_reliable(self) -> tuple[int, ...]:
-        """Run lengths of an AckReliable frame, empty if there is nothing to acknowledge. Counts as sent."""
+        """Return the run lengths for an AckReliable frame and mark them as sent; empty if there is nothing to acknowledge."""
         unacked, acked = self.unacked, self.acked
         if not unacked:
             return ()
@@ -437,10 +437,10 @@ class ReceiverHalf:
         return tuple(counts)
 
     def take_ack_nack(self, *, final: bool = False) -> tuple[int, ...]:
-        """Run lengths of an AckNackUnreliable frame, empty if there is nothing to report. Counts as sent.
+        """Return the run lengths for an AckNackUnreliable frame and mark them as sent; empty if there is nothing to report.
 
-        A gap is given up only after its grace period; ``final`` gives up every gap below the last message received,
-        because the receiver is about to cease.
+        A gap is given up only after its grace period. ``final`` gives up every gap below the last message received, because the
+        receiver is about to end.
         """
         position = self.mark
         counts: list[int] = []

@@ -1,6 +1,6 @@
-"""Every limit of an Aqueduct connection, with its reason.
+"""The limits of an Aqueduct connection, with their reasons.
 
-A peer that exceeds one loses the connection, is paused, or is not read; nothing grows without one of these in its way.
+A peer that exceeds a limit loses the connection, is paused, or is not read. Nothing grows without one of these limits.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from dataclasses import dataclass, fields
 from mainstem._internal.validation import check_int
 
 MAX_VERSION_LENGTH = 64
-"""Bytes of a version's text: versions are short, and this is read first of all."""
+"""Maximum length of a version string in bytes: versions are short, and they are read before anything else."""
 
 MAX_UINT = (1 << 64) - 1
 """The largest variable-length integer."""
 
 QUEUED_MESSAGE_OVERHEAD = 128
-"""What a queued message costs beside its payload, in bytes: so that a flood of empty messages is a flood of bytes too."""
+"""Bytes that a queued message counts in addition to its payload, so that a flood of empty messages reaches a limit too."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The limits of one connection, which are part of the `Settings`. Sizes are in bytes.
+    """The limits of one connection, which are part of `Settings`. Sizes are in bytes.
 
     Raise ``max_channels`` together with ``Settings.max_streams``: each live channel owns one QUIC stream.
 

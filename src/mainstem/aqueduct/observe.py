@@ -1,4 +1,4 @@
-"""An Instrument that logs the frames and state changes of a connection, and frames as text."""
+"""An Instrument that logs the frames and state changes of a connection, and functions that print frames as text."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHOWN_PAYLOAD = 32
-"""Bytes of a payload that are printed."""
+"""Number of payload bytes to print."""
 
 
 class FrameLog:
-    """An Instrument that writes every frame and every state change of a connection to a file, one JSON object a line.
+    """An Instrument that writes every frame and state change of a connection to a file, one JSON object per line.
 
-    `mainstem aqueduct dump` reads it. It contains payloads, so it is for development only.
+    `mainstem aqueduct dump` reads the file. The file contains payloads, so use it only for development.
     """
 
     def __init__(self, path: str | Path) -> None:
         self._file: IO[str] = open(path, "a")  # noqa: SIM115 - closed by `close`
 
     def frame_in(self, source: str, frame: bytes, now_ns: int) -> None:
-        """A frame arrived."""
+        """Log a frame that arrived."""
         self._write({"t": now_ns, "in": frame.hex(), "peer": source})
 
     def frame_out(self, destination: str, frame: bytes, now_ns: int) -> None:
-        """A frame is about to leave."""
+        """Log a frame that is about to be sent."""
         self._write({"t": now_ns, "out": frame.hex(), "peer": destination})
 
     def command(self, name: str, detail: str, now_ns: int) -> None:
-        """Not used by Aqueduct."""
+        """Do nothing; Aqueduct does not use this."""
 
     def state_change(self, subject: str, old: str, new: str, now_ns: int) -> None:
-        """A half moved on."""
+        """Log a half's change of state."""
         self._write({"t": now_ns, "subject": subject, "old": old, "new": new})
 
     def _write(self, entry: dict[str, object]) -> None:
@@ -62,7 +62,7 @@ class FrameLog:
 
 
 def describe_frame(frame: Frame) -> str:
-    """Return one frame as text."""
+    """Return a frame as text."""
     tag, value = frame
     if tag == MESSAGE:
         channel_id, number, attachments, payload = value
@@ -84,7 +84,7 @@ def describe_frame(frame: Frame) -> str:
 
 
 def dump_frames(data: bytes) -> Iterator[str]:
-    """Return the frames of one stream or datagram as lines. If reading ends early, the last line says where and why."""
+    """Yield the frames of one stream or datagram as lines. If decoding stops early, the last line says where and why."""
     position, end = 0, len(data)
     while position < end:
         try:
@@ -100,7 +100,7 @@ def dump_frames(data: bytes) -> Iterator[str]:
 
 
 def dump_log(lines: Iterator[str]) -> Iterator[str]:
-    """Return the content of a `FrameLog` file as lines. Raises ConfigurationError for a line that it would not write."""
+    """Yield the content of a `FrameLog` file as lines. Raises ConfigurationError if a line is not in its format."""
     first: int | None = None
     for number, line in enumerate(lines, 1):
         try:

@@ -1,23 +1,25 @@
-"""Messages on their way in: routing, ghost receivers, queues, acknowledgments, giving up, and a receiver's end.
+"""Receive messages: routing, ghost receivers, queues, acknowledgments, giving up, and the end of a receiver.
 
-A message is *processed* when it has passed every check, its halves exist and it is in its receiver's queue: from then on it
-may be acknowledged, and it is delivered exactly once unless the channel is cancelled or lost. A message that does not fit
-into the queue is not processed, and so not acknowledged. Its stream is held where it is (``Stream.held_frame``), and the
-sender's limit on unacknowledged messages stops the sender: that is the protocol's back pressure. A datagram cannot be held;
-the oldest unreliable message makes way for it.
+A message is *processed* when it has passed every check, its halves exist, and it is in its receiver's queue. From then on it
+can be acknowledged, and it is delivered exactly once unless the channel is cancelled or lost. A message that does not fit into
+the queue is not processed and therefore not acknowledged. Its stream is held (``Stream.held_frame``), and the sender's limit on
+unacknowledged messages eventually stops the sender: this is the protocol's back pressure. A datagram cannot be held; the oldest
+unreliable message is dropped to make room for it.
 
-A message may arrive before the message that its channel was attached to. If the peer minted the channel and it is not
-known to be over, a receiver is created for it at once; it is not ``handed_over`` until the creating message arrives, and the
-application cannot have it before. If that message never comes (a *ghost receiver*), the peer refuses the control stream that
-was opened for it, and the receiver ceases.
+A message can arrive before the message that its channel was attached to. If the peer minted the channel and it is not known to
+have ended, a receiver is created immediately. It is not ``handed_over`` until the creating message arrives, and the application
+cannot get it before. If the creating message never arrives (a *ghost receiver*), the peer refuses the control stream that was
+opened for the receiver, and the receiver ends.
 
-Three functions process messages, and all agree: `receive_message` takes any message; `receive_run` the plain messages that
-follow one another on a stream, without decoding frames one by one; `receive_alone` those that were alone on their streams or in
-their datagrams. The last two only handle what `receive_message` would accept, and leave everything else to it.
+Three functions process messages, and all make the same decisions. `receive_message` takes any message. `receive_run` takes
+plain messages that follow one another on a stream, without decoding each frame. `receive_alone` takes messages that were alone
+on their streams or in their datagrams. The last two handle only messages that `receive_message` would accept, and leave
+everything else to it.
 
-Giving up (nacks): what a SentUnreliable declares has a grace period (``Timing.grace_ns``, or two round trips) in which to
-arrive; `nacks_due` then gives up what has not. A nack binds: ``ReceiverHalf.mark`` moves past it, and a message below the mark
-is dropped however it comes. Reliable messages are never nacked one by one, only all together when a receiver closes.
+Giving up (nacks): messages declared by a SentUnreliable frame have a grace period (``Timing.grace_ns``, or two round trips) to
+arrive; `nacks_due` then gives up those that have not. A nack is final: ``ReceiverHalf.mark`` moves past it, and a message below
+the mark is dropped no matter how it arrives. Reliable messages are never nacked individually, only all together when a receiver
+closes.
 """
 
 from __future__ import annotations
@@ -41,13 +43,13 @@ from mainstem.aqueduct.send import Sending
 from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderState
 
 RUN_LIMIT = 1024
-"""Plain messages taken from a stream at once; a run is within one piece of a stream, so it is limited in bytes too."""
+"""Maximum number of plain messages taken from a stream at once. A run lies within one piece of a stream, which limits its bytes."""
 
 MAX_RUN_START = (1 << 63) - 1 - RUN_LIMIT
-"""The compiled reader of runs counts in signed integers of 64 bits; larger numbers go through `receive_message`."""
+"""The compiled run reader counts in signed 64-bit integers; larger numbers go through `receive_message`."""
 
 ALONE_LIMIT = 64
-"""Messages that travelled alone, processed at once: what cannot be is parsed again with the next."""
+"""Maximum number of messages that traveled alone to parse at once. Those that are not processed are parsed again."""
 
 EMPTY_CLOSE = ranges_frame(CLOSE_RECEIVER, ())
 
@@ -58,13 +60,13 @@ class Receiving(Sending):
     """The receivers of a connection."""
 
     def receive_message(self, message: MessageFields, stream: Stream | None) -> bool:
-        """Process a message from a stream, or from a datagram (``stream`` None); False if the stream must be held."""
+        """Process a message from a stream, or from a datagram if ``stream`` is None; return False if the stream must be held."""
         channel_id, number, attachments, payload = message
         receiver = self.receivers.get(channel_id)
         if receiver is None:
             receiver = self._missing_receiver(channel_id)
         if receiver is None or receiver.state is ReceiverState.CLOSE_PENDING:
-            # Never acknowledged, so given up with the receiver's last frame.
+            # The message is never acknowledged, so the receiver's last frame gives it up.
             self.counts.messages_discarded += 1
             return True
         if receiver.queue and self.is_full(receiver):
@@ -80,7 +82,7 @@ class Receiving(Sending):
             raise protocol_error("oneshot", f"a second message on the oneshot {describe(channel_id)}")
         if stream is not None:
             receiver.note_reliable(number, 1, len(payload), self.limits)
-            # What follows on this stream is most likely for the same receiver.
+            # The next messages on this stream are most likely for the same receiver.
             stream.half = None if receiver.oneshot else receiver
         elif not receiver.note_unreliable(number, 1, self.limits):
             self.counts.unreliable_late += 1
@@ -94,7 +96,7 @@ class Receiving(Sending):
         return True
 
     def _processed(self, receiver: ReceiverHalf, count: int, size: int) -> None:
-        """Messages of ``size`` bytes are in the queue: account for them, tell the application, acknowledge soon."""
+        """Account for ``count`` queued messages of ``size`` bytes, wake the application, and schedule an acknowledgment."""
         was_empty = not receiver.queued
         size += count * QUEUED_MESSAGE_OVERHEAD
         receiver.queued += count
@@ -109,10 +111,10 @@ class Receiving(Sending):
             self.schedule_ack(receiver)
 
     def receive_alone(self, items: list[bytes], start: int, unreliable: bool) -> int:
-        """Process plain messages of one channel, numbered one after the other, each alone on its stream or in its datagram.
+        """Process consecutive plain messages of one channel, each alone on its stream or in its datagram.
 
-        Returns how many of those from ``items[start]`` on were processed; the next has to go through `receive_message`, which
-        decides as this would. Raises RemoteProtocolError.
+        Returns how many messages from ``items[start]`` on were processed. The next one must go through `receive_message`, which
+        makes the same decisions. Raises RemoteProtocolError.
         """
         runs, limits = self.runs, self.limits
         payloads = runs.gather(items, start, ALONE_LIMIT, limits.max_payload)
@@ -128,7 +130,7 @@ class Receiving(Sending):
                 and receiver.queued_bytes + size + count * QUEUED_MESSAGE_OVERHEAD <= limits.receive_bytes
             )
             if receiver.oneshot or not has_room or (unreliable and first < receiver.mark):
-                # Some may have been given up, and some may not find room: then one at a time.
+                # Some messages may have been given up or may not fit, so process only one.
                 del payloads[1:]
                 count, size = 1, len(payloads[0])
         if not unreliable:
@@ -145,7 +147,7 @@ class Receiving(Sending):
     def receive_run(self, stream: Stream, receiver: ReceiverHalf) -> None:
         """Process the plain messages that come next on a stream, in order and without a gap.
 
-        It decides nothing that `receive_message` would decide otherwise: what is not plain is left to that.
+        Makes the same decisions as `receive_message`, and leaves everything that is not plain to it.
         """
         limits, runs = self.limits, self.runs
         if receiver.state.is_final or receiver.state is ReceiverState.CLOSE_PENDING or self.is_observed:
@@ -167,18 +169,18 @@ class Receiving(Sending):
             self._processed(receiver, count, runs.size)
 
     def _missing_receiver(self, channel_id: int) -> ReceiverHalf | None:
-        """The receiver for a message that found none: created now if the peer minted the channel and it is not over."""
+        """Return a new receiver for a message without one, or None if the peer did not mint the channel or it has ended."""
         if not self.flows_here(channel_id):
             text = f"a message on {describe(channel_id)}, which flows the other way"
             raise protocol_error("channel direction", text)
         if self.is_minted_here(channel_id) or self.was_closed(channel_id):
             return None
         self.check_channel_count()
-        # The message that it is attached to has not come yet.
+        # The message that this channel is attached to has not arrived yet.
         return self._add_receiver(channel_id, handed_over=False)
 
     def _add_receiver(self, channel_id: int, *, handed_over: bool) -> ReceiverHalf:
-        """Create the receiver of a channel that the peer minted; its control stream is to be opened here."""
+        """Create the receiver of a channel that the peer minted. This side opens its control stream."""
         receiver = self.make_receiver(channel_id, minted_here=False, handed_over=handed_over)
         self.receivers[channel_id] = receiver
         self.counts.halves_created += 1
@@ -186,7 +188,7 @@ class Receiving(Sending):
         return receiver
 
     def _evict(self, receiver: ReceiverHalf) -> bool:
-        """Make room for a newer unreliable message by dropping the oldest, if that is unreliable too."""
+        """Make room for a newer unreliable message by dropping the oldest message, if that is unreliable; return whether it was."""
         queue = receiver.queue
         head = queue[0]
         if isinstance(head, UnreliableRun):
@@ -205,7 +207,7 @@ class Receiving(Sending):
         self.account(-size)
         self.counts.unreliable_evicted += 1
         if number >= receiver.mark:
-            # Not acknowledged yet: it will be given up, as it was never delivered.
+            # The message is not acknowledged yet. It was never delivered, so it will be given up.
             receiver.received.remove(number)
         return True
 
@@ -216,7 +218,7 @@ class Receiving(Sending):
             raise protocol_error("attachment minter", text)
         if not self._note(self._taken_ids, channel_id):
             raise protocol_error("attached twice", f"channel {describe(channel_id)} was attached to two messages")
-        # Beyond the filter's limit an id may have been forgotten.
+        # The filter forgets ids beyond its limit, so check the halves as well.
         receiver = self.receivers.get(channel_id) or self.drained.get(channel_id)
         if channel_id in self.senders or (receiver is not None and receiver.handed_over):
             raise protocol_error("attached twice", f"{describe(channel_id)} was attached to two messages")
@@ -226,7 +228,7 @@ class Receiving(Sending):
                 del self.drained[channel_id]
             return receiver
         self.check_channel_count()
-        # What was closed was lost while its creating message was on the way, and the channel of that message is being lost too.
+        # A closed half was lost while its creating message was in flight, and that message's channel is being lost as well.
         was_closed = self.was_closed(channel_id)
         if self.flows_here(channel_id):
             if not was_closed:
@@ -244,7 +246,7 @@ class Receiving(Sending):
         return sender
 
     def closed_channel_lost(self, channel_id: int) -> None:
-        """The peer reports that a channel which it had minted, and closed, was lost in transit."""
+        """Process a ClosedChannelLost frame: a channel that the peer minted, and that had closed, was lost in transit."""
         if self.is_minted_here(channel_id) or channel_id == ENTRYPOINT:
             text = f"ClosedChannelLost for {describe(channel_id)}, which the peer did not mint"
             raise protocol_error("notice minter", text)
@@ -253,15 +255,15 @@ class Receiving(Sending):
         if half is not None:
             self.lost.append(half)
         elif kept is not None and not kept.handed_over:
-            # It had ended before the application could have it.
+            # The receiver ended before the application could get it.
             del self.drained[channel_id]
             self.move(kept, ReceiverInput.LOSE)
             self.drop_queue(kept, as_lost=True)
-        # It can never be used any more: late messages need not make a ghost.
+        # The channel can never be used again, so late messages must not create a ghost receiver.
         self._note(self._closed_ids, channel_id)
 
     def unblock(self, receiver: ReceiverHalf) -> None:
-        """Have the streams read again that waited for room in this receiver."""
+        """Schedule the streams that were waiting for room in this receiver to be read again."""
         for stream in receiver.blocked:
             stream.blocked_on = None
             self.unblocked.append(stream)
@@ -270,7 +272,7 @@ class Receiving(Sending):
     # Acknowledgments, declarations and giving up.
 
     def schedule_ack(self, receiver: ReceiverHalf) -> None:
-        """Something is to be acknowledged on the control stream: soon, or at once if it is much."""
+        """Schedule an acknowledgment on the control stream, or send it immediately if much is unacknowledged."""
         timing = self.timing
         if receiver.unacked_count >= timing.ack_messages or receiver.unacked_bytes >= timing.ack_bytes:
             self.flush_acks(receiver)
@@ -279,7 +281,7 @@ class Receiving(Sending):
             self.ack_list.append(receiver)
 
     def flush_acks(self, receiver: ReceiverHalf, *, final: bool = False) -> None:
-        """Send what can be acknowledged or given up now."""
+        """Send the acknowledgments and nacks that can be sent now."""
         while receiver.unacked_count and (counts := receiver.take_ack_reliable()):
             self.write_control(receiver, ranges_frame(ACK_RELIABLE, counts))
         if receiver.received or receiver.declared:
@@ -287,7 +289,7 @@ class Receiving(Sending):
                 self.write_control(receiver, ranges_frame(ACK_NACK_UNRELIABLE, counts))
 
     def acks_due(self) -> None:
-        """The delay of acknowledgments is over."""
+        """Send the delayed acknowledgments."""
         receivers, self.ack_list = self.ack_list, []
         self.ack_due_ns = None
         for receiver in receivers:
@@ -296,9 +298,9 @@ class Receiving(Sending):
                 self.flush_acks(receiver)
 
     def flush_taken(self) -> None:
-        """Acknowledge now what the application has taken, as far as that was delayed: the connection is about to be closed.
+        """Send delayed acknowledgments for messages that the application has taken, before the connection is closed.
 
-        A receiver with unread messages is left alone: nobody will ever read them, and their sender is to learn of it.
+        Receivers with unread messages are skipped: nobody will ever read those messages, and their sender must find out.
         """
         for receiver in list(self.receivers.values()):
             has_unread = receiver.queue or (receiver.owner is not None and receiver.owner.has_unread)
@@ -306,7 +308,7 @@ class Receiving(Sending):
                 self.flush_acks(receiver)
 
     def declared(self, receiver: ReceiverHalf, count: int) -> None:
-        """Process a SentUnreliable frame: what it declares has a grace period in which to arrive."""
+        """Process a SentUnreliable frame: start the grace period of the messages it declares."""
         if receiver.oneshot and receiver.declared + count > 1:
             raise protocol_error("oneshot", f"{receiver.declared + count} messages declared on a oneshot")
         receiver.declare(count, self.now_ns, max(self.timing.grace_ns, 2 * self.rtt_ns))
@@ -320,7 +322,7 @@ class Receiving(Sending):
             heappush(self.nack_heap, (receiver.expiries[0][2], self.nack_sequence, receiver))
 
     def nacks_due(self) -> None:
-        """Give up what was declared and has not arrived within its grace period."""
+        """Give up declared messages that have not arrived within their grace period."""
         heap = self.nack_heap
         while heap and heap[0][0] <= self.now_ns:
             receiver = heappop(heap)[2]
@@ -335,10 +337,10 @@ class Receiving(Sending):
             else:
                 self._schedule_nack(receiver)
 
-    # A receiver's end.
+    # The end of a receiver.
 
     def finished(self, receiver: ReceiverHalf, count: int) -> None:
-        """Process a FinishSender frame: the receiver ends when all is accounted for, which may be now."""
+        """Process a FinishSender frame. The receiver ends once all messages are accounted for, possibly now."""
         if receiver.oneshot and count + receiver.declared > 1:
             raise protocol_error("oneshot", f"{count + receiver.declared} messages on a oneshot")
         receiver.finish(count)
@@ -347,12 +349,12 @@ class Receiving(Sending):
             self.complete(receiver)
 
     def complete(self, receiver: ReceiverHalf) -> None:
-        """The sender has finished and all is accounted for."""
+        """End a receiver whose sender has finished and whose messages are all accounted for."""
         if receiver.control is not None:
             self.end_in_order(receiver, ReceiverInput.COMPLETE)
 
     def close_by_application(self, receiver: ReceiverHalf) -> None:
-        """The application reads no more. What is queued was acknowledged; what is attached to it is dropped like any handle."""
+        """Close a receiver for the application. Attachments of queued messages end like dropped handles."""
         if receiver.control is not None:
             self.end_in_order(receiver, ReceiverInput.CLOSE)
         else:
@@ -361,16 +363,16 @@ class Receiving(Sending):
             self.unblock(receiver)
 
     def end_in_order(self, receiver: ReceiverHalf, happened: ReceiverInput) -> None:
-        """Send the last frames and cease: every outstanding acknowledgment first, then a CloseReceiver without ranges.
+        """Send every outstanding acknowledgment and then a CloseReceiver without ranges, and end the receiver.
 
-        Empty ranges mean the same under both readings of where they would start.
+        Empty ranges mean the same under both readings of where ranges would start.
         """
         self.flush_acks(receiver, final=True)
         self.write_control(receiver, EMPTY_CLOSE, fin=True)
         self.end_receiver(receiver, happened)
 
     def end_receiver(self, receiver: ReceiverHalf, happened: ReceiverInput) -> None:
-        """A receiver ceases to exist on the wire. After a graceful end the application can still drain its queue."""
+        """End a receiver on the wire. After a graceful end, the application can still drain its queue."""
         self.move(receiver, happened)
         channel_id = receiver.channel_id
         self.receivers.pop(channel_id, None)
@@ -391,16 +393,16 @@ class Receiving(Sending):
             self.report_receiver_end(receiver)
 
     def report_receiver_end(self, receiver: ReceiverHalf) -> None:
-        """Tell the application that a receiver which it can have ceased to exist on the wire."""
+        """Tell the application that a receiver handed over to it has ended on the wire."""
         if receiver.owner is None:
             self.events.append(ReceiverEnded(receiver.channel_id, receiver.state))
         else:
             receiver.owner.receiver_ended(receiver.state)
 
     def drop_queue(self, receiver: ReceiverHalf, *, as_lost: bool) -> None:
-        """Drop what the application has not received, with what is attached to it."""
+        """Drop unread messages together with their attachments."""
         if receiver.queue:
             self.account(-receiver.queued_bytes)
             for incoming in receiver.take_queue():
-                # Halves that the application never held: lost in transit, or ended like dropped handles.
+                # The application never held these halves. They are lost in transit, or end like dropped handles.
                 self.dropped.extend((half, as_lost) for half in incoming.attachments)

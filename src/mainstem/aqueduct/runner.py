@@ -1,15 +1,17 @@
-"""Runs one connection in asyncio: the protocol engine, its QUIC adapter, their timers, and the handles that use them.
+"""Run one connection in asyncio: the protocol engine, its QUIC adapter, their timers, and the handles that use them.
 
-Everything runs in the event loop's thread, except `Runner.drop_later`, which finalizers call from any thread. The order of one
-round: datagrams go into the adapter; the adapter's events go into the engine; the engine's events wake handles (``_deliver``).
-Those run in the loop's next turn, and at its end `flush` carries out the engine's commands, sends packets and sets the timer. So a
-message is responded to within two turns, and whatever the application sends in one turn goes out together.
+Everything runs in the event loop's thread, except `Runner.drop_later`, which finalizers call from any thread. One round goes as
+follows: datagrams go into the adapter; the adapter's events go into the engine; the engine's events wake handles
+(``_deliver``). The tasks that use the handles run in the loop's next turn. At its end `flush` carries out the engine's commands,
+sends packets and sets the timer. So a message gets its response within two turns, and everything the application sends in one
+turn goes out together.
 
-Handles never wait inside the engine. They wait on futures of their own, which events complete, and then read the engine's
-state again; so a task may be cancelled at any wait without losing a message.
+Handles never wait inside the engine. They wait on futures of their own, which events complete, and then reread the engine's
+state. So a task can be cancelled at any wait without losing a message.
 
-The end: the engine ends first (``ended``: every handle has its error), the QUIC connection some time later (``over``: it has
-notified the peer and forgotten the connection), and only then the socket is released. ``error`` is the first reason.
+A connection ends in steps. The engine ends first (``ended``: every handle has its error). The QUIC connection ends some time
+later (``over``: it has notified the peer and forgotten the connection). Only then is the socket released. ``error`` is the
+first error that occurred.
 """
 
 from __future__ import annotations
@@ -49,21 +51,21 @@ logger = logging.getLogger("mainstem.aqueduct")
 
 
 MAX_UNDELIVERED = 64
-"""Senders with undelivered messages that are remembered until a call raises that."""
+"""Maximum number of senders with undelivered messages that are remembered until a call raises their error."""
 
 TIMER_GRANULARITY = 0.001
-"""Seconds by which a timer may fire early: an event loop may count in milliseconds, as uvloop does (RFC 9002, 6.1.2)."""
+"""Seconds by which a timer can fire early, because event loops such as uvloop count in milliseconds (RFC 9002, 6.1.2)."""
 
 FLUSH_TIME = 1.0
-"""Minimum number of seconds that a close waits for the peer to acknowledge what was sent before: a close overtakes what is
-paced or lost. A peer that has gone does not respond."""
+"""Lower bound, in seconds, of how long a close waits for the peer to acknowledge earlier data: a close overtakes data that is
+paced or lost. The wait is limited because a peer that is gone does not respond."""
 
 FLUSH_ROUND_TRIPS = 20
-"""Minimum number of round trips that it waits: QUIC sends something that was lost three times in about as many."""
+"""Lower bound, in round trips, of the same wait: QUIC needs about that many to retransmit data that was lost three times."""
 
 
 class Runner:
-    """What a connection's handles share. Everything but `drop_later` runs in the event loop's thread."""
+    """The state that a connection's handles share. All methods except `drop_later` run in the event loop's thread."""
 
     def __init__(
         self, engine: AqueductEngine, adapter: QuicAdapter, udp: UdpSocket, address: Address, *, serializer: Serializer
@@ -77,13 +79,13 @@ class Runner:
         self.reason = "the connection ended"
         self.peer_headers: asyncio.Future[Headers] = self.loop.create_future()
         self.ended: asyncio.Future[None] = self.loop.create_future()
-        # Of messages whose sender waits for their acknowledgment.
+        # The futures of messages whose sender waits for an acknowledgment.
         self.outcomes: set[asyncio.Future[None]] = set()
-        # Those of messages that were never sent.
+        # The futures of messages that were never sent.
         self._unsent: frozenset[object] = frozenset()
         self.over: asyncio.Future[None] = self.loop.create_future()
         self.established: asyncio.Future[None] = self.loop.create_future()
-        # Senders with undelivered messages, until a call has raised that.
+        # Senders with undelivered messages, until a call has raised their error.
         self._undelivered: dict[SenderOwner, None] = {}
         self._handshake_timer: asyncio.TimerHandle | None = None
         self.traffic = EndpointCounters()
@@ -91,7 +93,7 @@ class Runner:
         self._is_faulty = False
         self.on_headers: Callable[[Headers], object] = lambda _: None
         self.on_over: Callable[[], None] = lambda: None
-        # What the application gets for a handle that came in a message.
+        # Converts a handle that arrived in a message into the object that the application receives.
         self.present: Callable[[Any], Any] | None = None
         self._udp = udp
         self._scheduled = False
@@ -110,11 +112,11 @@ class Runner:
         return int(self._now() * 1e9)
 
     def _now(self) -> float:
-        """The loop's time, but not before the time of the last timer."""
+        """Return the loop's time, but never a time before that of the last timer."""
         return max(self.loop.time(), self._timer_came_for)
 
     def datagrams_received(self, datagrams: list[bytes], address: Address) -> None:
-        """A batch of UDP payloads from the peer."""
+        """Process a batch of UDP payloads from the peer."""
         try:
             self.address = address
             self.traffic.bytes_received += sum(map(len, datagrams))
@@ -131,7 +133,7 @@ class Runner:
             self._fail_internally(error)
 
     def wake(self) -> None:
-        """Have `flush` called at the end of this turn of the event loop."""
+        """Schedule `flush` for the end of this turn of the event loop."""
         if not self._scheduled:
             self._scheduled = True
             self.loop.call_soon(self.flush)
@@ -140,7 +142,7 @@ class Runner:
         """Carry out the engine's commands, send packets, and set the timer."""
         self._scheduled = False
         if self._changed is not None:
-            # Tasks that wait check again when this turn is over.
+            # Waiting tasks check again when this turn is over.
             self._changed.set_result(None)
             self._changed = None
         if self._is_faulty and self.over.done():
@@ -160,7 +162,7 @@ class Runner:
                     except ConnectionLost as error:
                         self.fail(error)
             self._transmit(now)
-            # What waits for room must not keep the loop awake for as long as something is watched.
+            # Output that is waiting for room must not keep the loop awake while a stream is watched.
             if (
                 adapter.watched
                 and not adapter.terminated
@@ -190,7 +192,7 @@ class Runner:
             self._udp.send(datagrams)
 
     def _deliver(self, now_ns: int) -> bool:
-        """Pass the library's events to the engine, and the engine's to the handles; False if the library had none."""
+        """Pass the library's events to the engine and the engine's events to the handles; return False if the library had none."""
         adapter = self.adapter
         has_events = adapter.deliver(self.engine, now_ns)
         if adapter.handshake_done and not self.established.done():
@@ -215,12 +217,12 @@ class Runner:
             due = self._last_sent + keep_alive
         if self._timer is not None:
             if self._timer_due <= due < math.inf:
-                # The due time moves with every packet. A timer that fires too early costs less than many timers.
+                # The due time moves with every packet. A timer that fires too early costs less than setting many timers.
                 return
             self._timer.cancel()
             self._timer = None
         if due < math.inf and not adapter.terminated:
-            # Kept here, because a timer that is due at once has no time in uvloop.
+            # Store the time here, because in uvloop a timer that is due immediately does not have one.
             self._timer_due = due
             self._timer = self.loop.call_at(due, self._on_timer)
 
@@ -262,7 +264,7 @@ class Runner:
         elif isinstance(event, PeerHeaders):
             if self._handshake_timer is not None:
                 self._handshake_timer.cancel()
-            # First, as it may refuse them, and then connecting fails.
+            # Call this first: it can refuse the headers, and then connecting fails.
             self.on_headers(event.headers)
             if not self.peer_headers.done():
                 self.peer_headers.set_result(event.headers)
@@ -277,7 +279,7 @@ class Runner:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether the connection was lost before the peer can have processed anything from this side."""
+        """Whether the connection was lost before the peer could have processed anything from this side."""
         return isinstance(self.error, ConnectionLost) and self.error.delivery is Delivery.NONE
 
     def _ended(self, error: Exception | None, progress: SendProgress) -> None:
@@ -306,7 +308,7 @@ class Runner:
         return ConnectionLost(f"the message may or may not have been delivered: {self.reason}")
 
     def give_up(self) -> None:
-        """The QUIC connection is over, or nobody waits for it any longer."""
+        """Stop running the connection: the QUIC connection has ended, or nobody waits for it any longer."""
         _resolve(self.over)
         self.adapter.end_trace()
         if self._timer is not None:
@@ -314,14 +316,14 @@ class Runner:
             self._timer = None
         self.on_over()
 
-    # What handles call.
+    # Methods that handles call.
 
     def drop_later(self, half: Half) -> None:
-        """A handle was dropped; called from a finalizer, in any thread."""
+        """Drop a half whose handle was garbage-collected. Finalizers call this from any thread."""
         half.owner = None
         self._dropped.append(half)
         with contextlib.suppress(RuntimeError):
-            # Waking the loop through its pipe is only needed from another thread.
+            # Only another thread has to wake the loop through its self-pipe.
             if _running_loop() is self.loop:
                 self.wake()
             else:
@@ -333,12 +335,12 @@ class Runner:
     # The end.
 
     def not_delivered(self, sender: SenderOwner) -> None:
-        """Messages of a sender were not delivered, and the application is to be notified."""
+        """Remember a sender with undelivered messages, so that the application is notified."""
         if len(self._undelivered) < MAX_UNDELIVERED:
             self._undelivered[sender] = None
 
     def reported(self, sender: SenderOwner) -> None:
-        """A call has raised the error of a sender."""
+        """Forget a sender, because a call has raised its error."""
         self._undelivered.pop(sender, None)
 
     async def flush_messages(self, timeout: float | None) -> None:
@@ -356,12 +358,12 @@ class Runner:
             sender.check()
 
     def look_again(self) -> None:
-        """Have `_wait_until` check again."""
+        """Make `_wait_until` check again."""
         if self._changed is not None:
             self.wake()
 
     async def _wait_until(self, is_done: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until ``is_done``, or the connection has ended; False after ``timeout`` seconds.
+        """Wait until ``is_done`` or the connection has ended; return False after ``timeout`` seconds.
 
         The state of the engine and of the QUIC connection changes in rounds, each of which ends with `flush`.
         """
@@ -375,7 +377,7 @@ class Runner:
         return True
 
     def expect_headers(self, timeout: float) -> None:
-        """End the connection if the peer's headers have not come within ``timeout`` seconds."""
+        """End the connection if the peer's headers do not arrive within ``timeout`` seconds."""
         self._handshake_timer = self.loop.call_later(timeout, self._headers_are_due, timeout)
 
     def _headers_are_due(self, timeout: float) -> None:
@@ -384,9 +386,9 @@ class Runner:
             self.fail(ConnectionLost(text), code=HANDSHAKE_TIMED_OUT)
 
     def close(self, reason: str = "") -> None:
-        """Close the connection; what was not acknowledged may be lost."""
+        """Close the connection. Unacknowledged messages may be lost."""
         if not self.engine.is_ended:
-            # Send what waits first, and what the peer must know of: a close would overtake it.
+            # First send waiting messages and acknowledgments, which the close would overtake.
             self.engine.acknowledge_taken()
             self.flush()
             self.engine.close(reason=reason)
@@ -394,31 +396,31 @@ class Runner:
 
     @property
     def flush_time(self) -> float:
-        """Seconds that a close waits for what was sent before."""
+        """Seconds that a close waits for earlier data to be acknowledged."""
         return max(FLUSH_TIME, FLUSH_ROUND_TRIPS * (self.adapter.round_trip or 0.0))
 
     async def wait_channels_closed(self, timeout: float | None) -> None:
-        """Wait until no channel is left, or for ``timeout`` seconds; then until the peer has what was sent."""
+        """Wait until no channel is left or ``timeout`` has passed, and then until the peer has everything that was sent."""
         until = math.inf if timeout is None else self.loop.time() + timeout
         await self._wait_until(lambda: not self.engine.live_halves, timeout)
         await self.hand_over(until - self.loop.time())
 
     async def hand_over(self, timeout: float = math.inf) -> None:
-        """Acknowledge what the application has taken, and wait until the peer has that and all that was sent.
+        """Acknowledge the messages the application has taken, and wait until the peer has received everything that was sent.
 
-        It waits for at most ``timeout`` seconds, and no longer than `flush_time`.
+        Waits for at most ``timeout`` seconds, and no longer than `flush_time`.
         """
         self.engine.acknowledge_taken()
         left = min(timeout, self.flush_time)
         await self._wait_until(lambda: not (self._scheduled or self.adapter.is_in_flight), left)
 
     def _library_failed(self, error: Exception) -> None:
-        """The QUIC library failed: this connection is lost, and nothing else."""
+        """End this connection, and no other, because the QUIC library failed."""
         if not self.engine.is_ended:
             self.fail(ConnectionLost(f"the QUIC library failed: {error}"))
 
     def _fail_internally(self, error: Exception) -> None:
-        """End the connection because of a bug on this side: in order the first time, at once if that fails too."""
+        """End the connection because of a bug on this side: in an orderly way at first, abruptly if that fails too."""
         host, port, *_ = self.address
         text = f"the connection to {host}:{port} failed: {type(error).__name__}: {error}"
         self.warnings.log(logging.ERROR, kind_of(error), text, self.now_ns, error=error)
@@ -434,7 +436,7 @@ class Runner:
         if not self.ended.done():
             self._ended(failure, SendProgress(sent=1))
         with contextlib.suppress(Exception):
-            # Notify the peer, if the QUIC connection can still send.
+            # Notify the peer if the QUIC connection can still send.
             self._transmit(self._now())
         self.give_up()
 
@@ -454,7 +456,7 @@ class Runner:
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop that runs in this thread."""
+    """Return the event loop that runs in this thread; None if there is none."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -462,13 +464,13 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:
-    """Mark a future's exception as retrieved: it is raised elsewhere too."""
+    """Mark a future's exception as retrieved, because it is raised elsewhere too."""
     if not future.cancelled():
         future.exception()
 
 
 def _resolve(future: Any, error: Exception | None = None) -> None:
-    """Set the result of a future, or its exception, unless it is done. Maybe no task waits for it."""
+    """Set the result or exception of a future unless it is done. It may be that no task waits for it."""
     if not future.done():
         if error is None:
             future.set_result(None)

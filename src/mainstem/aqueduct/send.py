@@ -1,20 +1,20 @@
-"""Messages on their way out: numbering, the three carriers, what acknowledgments set free, and a sender's end.
+"""Send messages: numbering, the three carriers, the effects of acknowledgments, and the end of a sender.
 
-A message goes out at once if it can: a reliable one needs a stream (ORDERED keeps one open for all of a sender's messages,
-UNORDERED opens one for each), an unreliable one a datagram. If the transport has no room it waits in ``SenderHalf.pending``,
-and everything sent after it on the same channel waits behind it; `pump` sends what waits, sender by sender in turn, when the
-transport has room again. A message gets its number when it is given to the transport, never earlier: dropping one that waits
-leaves no gap.
+A message is sent immediately if possible. A reliable message needs a stream (ORDERED keeps one open for all of a sender's
+messages, UNORDERED opens one per message); an unreliable message needs a datagram. If the transport has no room, the message
+waits in ``SenderHalf.pending``, and everything sent after it on the same channel waits behind it. When the transport has room
+again, `pump` sends waiting messages, sender by sender in turn. A message gets its number when it is passed to the transport,
+never earlier, so dropping a waiting message leaves no gap.
 
-Limits apply to a sender. Reliable messages that are queued or unacknowledged are limited by the application's ``max_messages``
-and ``max_bytes``, and by what the receiver has acknowledged so far (`Ledger.byte_limit`). Beyond them `send` raises
-BackPressured, and one `Writable` event follows when a quarter is free again. An unreliable message never waits for the
-application: if too many wait, the oldest of them is dropped.
+Limits apply per sender. Reliable messages that are queued or unacknowledged are limited by the application's ``max_messages``
+and ``max_bytes``, and by what the receiver has acknowledged so far (`Ledger.byte_limit`). Beyond these limits `send` raises
+BackPressured, and a single `Writable` event follows once a quarter is free again. An unreliable message never makes the
+application wait: if too many are waiting, the oldest of them is dropped.
 
-The fast path. Most messages are bytes without attachments, and what Python does for each is most of their cost. While nothing
-is in the way (the sender is OPEN, nothing is pending, its ordered stream is open, no instrument observes) `Ledger.put` and
-`QuickSender.put` write frames in compiled code, into the connection's `MessageWriter`, and count them in the same ledger.
-``ledger.close()`` ends that; every change of a sender's state does, and so does anything that has to wait.
+The fast path. Most messages are bytes without attachments, and the Python code that runs for each is most of their cost. While
+nothing is in the way (the sender is OPEN, nothing is pending, its ordered stream is open, no instrument observes) `Ledger.put`
+and `QuickSender.put` write frames in compiled code, into the connection's `MessageWriter`, and count them in the same ledger.
+``ledger.close()`` ends the fast path. Every change of a sender's state calls it, and so does every message that has to wait.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def has_room(sender: SenderHalf, mode: Mode) -> bool:
-    """Whether another message may be sent; if not, a `Writable` event will follow."""
+    """Return whether another message can be sent; if not, a `Writable` event will follow."""
     if mode is Mode.UNRELIABLE or (sender.ledger.has_room() if not sender.pending else sender.has_room):
         return True
     sender.wants_room = True
@@ -49,7 +49,7 @@ def has_room(sender: SenderHalf, mode: Mode) -> bool:
 class Sending(ConnectionState):
     """The senders of a connection."""
 
-    # What the application calls. If something is to be sent afterwards, the function of `call_on_output` is called.
+    # Methods that the application calls. If they leave something to send, they call the function passed to `call_on_output`.
 
     def send(
         self,
@@ -62,8 +62,8 @@ class Sending(ConnectionState):
     ) -> tuple[int, ...]:
         """Send one message; return the ids of the new channels, in the order of ``attach``.
 
-        ``attach`` has which half of each new channel goes with the message, and whether it is a oneshot. With a ``tag``, an
-        `Acknowledged` or a `Lost` event reports later what became of the message.
+        Each item of ``attach`` says which half of a new channel travels with the message, and whether the channel is a oneshot. If
+        ``tag`` is not None, an `Acknowledged` or `Lost` event later reports what happened to the message.
 
         Raises LocalProtocolError, BackPressured (a `Writable` event will follow) or ConnectionLost.
         """
@@ -81,10 +81,10 @@ class Sending(ConnectionState):
     def send_on(
         self, sender: SenderHalf, payload: bytes, mode: Mode, attach: Sequence[tuple[Attach, bool]], tag: object
     ) -> tuple[Half, ...]:
-        """Like `send`, but by half, which has room; return the halves of the new channels that stay here.
+        """Send one message on ``sender``, which must have room; return the halves of the new channels that stay here.
 
-        If there is no room for an unreliable message, the oldest one in the queue is dropped, or the new one if there is none.
-        Raises LocalProtocolError for what the channel or the limits forbid.
+        If there is no room for an unreliable message, the oldest one in the queue is dropped, or else the new one. Raises
+        LocalProtocolError if the channel or the limits forbid the message.
         """
         limits, ledger = self.limits, sender.ledger
         if sender.state is not SenderState.OPEN:
@@ -121,7 +121,7 @@ class Sending(ConnectionState):
             if mode is Mode.UNRELIABLE:
                 self._make_room(sender, full=full)
         elif sender.ordered_stream is not None and not sender.oneshot and not self.is_observed:
-            # Nothing is in the way of the ones that follow.
+            # Nothing is in the way of the messages that follow, so they can take the fast path.
             ledger.open(sender.ordered_stream)
         if sender.oneshot:
             self.finish_sender(sender)
@@ -129,7 +129,7 @@ class Sending(ConnectionState):
         return links
 
     def plain_sender(self, channel_id: int, mode: Mode) -> PlainSender | None:
-        """The compiled fast path for a sender's plain messages: ``put`` returns False if `send` must be used."""
+        """Return the compiled fast path for plain messages, or None. Its ``put`` returns False if `send` must be used."""
         sender = self.senders.get(channel_id)
         if sender is None:
             return None
@@ -147,21 +147,21 @@ class Sending(ConnectionState):
         )
 
     def has_room(self, channel_id: int) -> bool:
-        """Whether another reliable message may be sent; if not, a `Writable` event will follow."""
+        """Return whether another reliable message can be sent; if not, a `Writable` event will follow."""
         sender = self.senders.get(channel_id)
         return sender is not None and has_room(sender, Mode.ORDERED)
 
     def finish(self, channel_id: int) -> None:
-        """End a channel gracefully: everything sent is still delivered, nothing more can be sent."""
+        """End a channel gracefully: everything sent is still delivered, and nothing more can be sent."""
         sender = self.senders.get(channel_id)
         if sender is not None and not self.is_ended:
             self.finish_sender(sender)
             self.wake()
 
-    # On the way out.
+    # Sending.
 
     def _make_room(self, sender: SenderHalf, *, full: bool) -> None:
-        """Keep the unreliable messages that wait within the sender's limits by dropping the oldest of them."""
+        """Drop the oldest waiting unreliable messages until the waiting messages are within the sender's limits."""
         pending, ledger = sender.pending, sender.ledger
         while (
             full
@@ -180,7 +180,7 @@ class Sending(ConnectionState):
                 return
 
     def _transmit(self, sender: SenderHalf, payload: bytes, mode: Mode, links: tuple[Half, ...], tag: object) -> bool:
-        """Give a message to the transport, with its number; False if there is no room for it now."""
+        """Number a message and pass it to the transport; return False if there is no room for it now."""
         plain, ledger = self.plain, sender.ledger
         ids = tuple([half.channel_id for half in links]) if links else ()
         entry = Sent(links, tag) if links or tag is not None else None
@@ -197,7 +197,7 @@ class Sending(ConnectionState):
                 self.sent_frame(frame)
                 self.declare_list[sender] = None
                 return True
-            # Too large: it goes on a stream, is reliable, and counts against the reliable limits.
+            # Too large for a datagram: the message goes on a stream, so it is reliable and counts against the reliable limits.
             if ledger.count >= ledger.max_messages:
                 return False
         stream_id = sender.ordered_stream if mode is Mode.ORDERED else None
@@ -219,7 +219,7 @@ class Sending(ConnectionState):
         return True
 
     def pump(self) -> None:
-        """The transport has room: send what waits, sender by sender in turn."""
+        """Send waiting messages as far as the transport has room, sender by sender in turn."""
         waiting = self.waiting
         for _ in range(len(waiting)):
             sender = next(iter(waiting))
@@ -233,12 +233,12 @@ class Sending(ConnectionState):
             self.offer_room(sender)
 
     def offer_room(self, sender: SenderHalf) -> None:
-        """Notify the application that a sender which had refused a message has room again."""
+        """Notify the application if a sender that had refused a message has room again."""
         if sender.wants_room and sender.has_much_room:
             sender.wants_room = False
             self.events.append(Writable(sender.channel_id, sender.owner))
 
-    # What the receiver reports.
+    # Reports from the receiver.
 
     def acknowledged_reliable(self, sender: SenderHalf, counts: tuple[int, ...]) -> None:
         """Process an AckReliable frame."""
@@ -255,7 +255,7 @@ class Sending(ConnectionState):
         self.lose_messages(sender, nacked)
 
     def receiver_closed(self, sender: SenderHalf, counts: tuple[int, ...]) -> None:
-        """Process a CloseReceiver frame: its ranges first, then everything that is left is given up."""
+        """Process a CloseReceiver frame: acknowledge its ranges, then give up every other message."""
         if counts:
             self.acknowledged_reliable(sender, counts)
         assert sender.control is not None
@@ -265,11 +265,11 @@ class Sending(ConnectionState):
         self.end_sender(sender, SenderInput.CLOSED_EARLY if early else SenderInput.CLOSED_COMPLETE)
 
     def resolve_acked(self, sender: SenderHalf, entries: list[Sent]) -> None:
-        """Messages were acknowledged: what is attached to them is reachable as soon as their sender is."""
+        """Process acknowledged messages: their attachments become reachable as soon as their sender is."""
         if not sender.reachable:
             sender.acked.extend(entries)
             return
-        # As deep as channels depend on one another, without recursion.
+        # Follow chains of attachments without recursion, however deep they are.
         found = [(sender.channel_id, entries)]
         while found:
             channel_id, entries = found.pop()
@@ -284,7 +284,7 @@ class Sending(ConnectionState):
                             half.acked = []
 
     def lose_messages(self, sender: SenderHalf, entries: Iterable[Sent]) -> None:
-        """Messages were given up: what is attached to them is lost."""
+        """Give up messages: their attachments are lost."""
         for entry in entries:
             self.lost.extend(entry.links)
             if entry.tag is not None:
@@ -293,22 +293,22 @@ class Sending(ConnectionState):
     # Declarations.
 
     def declare(self, sender: SenderHalf) -> None:
-        """Declare the unreliable messages that are not declared yet, if there is a control stream."""
+        """Declare the unreliable messages that have not been declared yet, if there is a control stream."""
         count = sender.next_unreliable - sender.declared
         if count and sender.control is not None and not sender.control.out_done:
             sender.declared = sender.next_unreliable
             self.write_control(sender, integer_frame(SENT_UNRELIABLE, count))
 
     def declare_due(self) -> None:
-        """The delay of declarations is over."""
+        """Send the delayed declarations."""
         senders, self.declare_list = self.declare_list, {}
         self.declare_due_ns = None
         for sender in senders:
-            # Without a control stream it is done when the stream is attached.
+            # Without a control stream, this happens when the stream is attached.
             if not sender.state.is_final:
                 self.declare(sender)
 
-    # A sender's end.
+    # The end of a sender.
 
     def finish_sender(self, sender: SenderHalf) -> None:
         """End the channel gracefully."""
@@ -316,7 +316,7 @@ class Sending(ConnectionState):
         self.try_finish(sender)
 
     def try_finish(self, sender: SenderHalf) -> None:
-        """Send the last frame, once there is a control stream and no message waits for its number."""
+        """Send the last frame once there is a control stream and no message is waiting for a number."""
         if sender.state is not SenderState.FINISH_PENDING or sender.pending:
             return
         if sender.ordered_stream is not None:
@@ -329,7 +329,7 @@ class Sending(ConnectionState):
             self.write_control(sender, integer_frame(FINISH_SENDER, sender.ledger.next), fin=True)
 
     def cancel_sender(self, sender: SenderHalf) -> None:
-        """Give up what is queued and on its way, as soon as possible."""
+        """Cancel a sender: give up its queued messages, and notify the receiver once there is a control stream."""
         before = sender.state
         self.move(sender, SenderInput.CANCEL)
         if sender.state is not SenderState.CANCEL_PENDING or before is SenderState.CANCEL_PENDING:
@@ -341,7 +341,7 @@ class Sending(ConnectionState):
             self.reset_cancelled(sender)
 
     def reset_cancelled(self, sender: SenderHalf) -> None:
-        """Notify the receiver by resetting the control stream. Its acknowledgments still count until its last frame."""
+        """Notify the receiver by resetting the control stream. The receiver's acknowledgments count until its last frame."""
         assert sender.control is not None
         self.move(sender, SenderInput.ATTACHED)
         self.reset_stream(sender.control, RESET_CANCELLED)
@@ -353,12 +353,12 @@ class Sending(ConnectionState):
             sender.ordered_stream = None
 
     def sender_lost(self, sender: SenderHalf) -> None:
-        """A sender is lost in transit."""
+        """End a sender that was lost in transit."""
         self.stop_message_stream(sender, RESET_LOST)
         self.end_sender(sender, SenderInput.LOSE)
 
     def end_sender(self, sender: SenderHalf, happened: SenderInput) -> None:
-        """A sender ceases to exist. Its unacknowledged messages are given up, with everything attached to them."""
+        """End a sender, giving up its unacknowledged messages and everything attached to them."""
         self.move(sender, happened)
         self.senders.pop(sender.channel_id, None)
         self.waiting.pop(sender, None)
@@ -376,7 +376,7 @@ class Sending(ConnectionState):
         self.report_end(sender, unacknowledged, NO_PROGRESS)
 
     def report_end(self, sender: SenderHalf, unacknowledged: tuple[int, int], progress: SendProgress) -> None:
-        """Tell the application that a sender ceased to exist."""
+        """Tell the application that a sender has ended."""
         if sender.owner is None:
             self.events.append(SenderEnded(sender.channel_id, sender.state, *unacknowledged, progress))
         else:

@@ -1,8 +1,8 @@
-"""How a message with handles in it becomes a payload with attachments, and back.
+"""Convert messages with handles in them to payloads with attachments, and back.
 
-A `Serializer` encodes a message and calls ``attach`` with each handle that it finds, which returns an index to write in
-the handle's place. When decoding, it calls ``detach`` with an index, which returns the handle. Both sides agree through
-connection headers: the client offers the header of each of its serializers, the server responds with the one it chose.
+A `Serializer` encodes a message and calls ``attach`` with each handle it finds, which returns an index to write in place of the
+handle. When decoding, it calls ``detach`` with an index, which returns the handle. The two sides agree on a serializer through
+connection headers: the client offers the header of each of its serializers, and the server responds with the one it chose.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from mainstem.errors import LocalProtocolError, needs_extras
 
 
 class Handle:
-    """How a serializer recognizes a channel half: the base of `Sender` and `Receiver`."""
+    """Base class of `Sender` and `Receiver`, by which serializers recognize channel halves."""
 
     __slots__ = ()
     is_sender: ClassVar[bool]
 
     @property
     def _half(self) -> Any:
-        """The asyncio handle, which a blocking handle wraps."""
+        """The asyncio handle: this object, or the one that a blocking handle wraps."""
         return self
 
 
 AttachFunction = Callable[[Any], int]
-"""Adds a sender or receiver to the message that is being encoded. Returns its number in the message."""
+"""Adds a sender or receiver to the message that is being encoded, and returns its index in the message."""
 DetachFunction = Callable[[int], Any]
-"""Returns the sender or receiver with a number in the message that is being decoded."""
+"""Returns the sender or receiver with the given index in the message that is being decoded."""
 
 
 class Serializer(Protocol):
     """A way to encode messages.
 
     Attributes:
-        header: Its name in the connection headers; empty if no agreement is needed.
+        header: The serializer's name in connection headers; empty if the two sides do not need to agree on it.
 
     Example:
         >>> class Text:
@@ -53,7 +53,7 @@ class Serializer(Protocol):
         """Encode a message.
 
         Args:
-            message: What the application sends.
+            message: The object that the application sends.
             attach: Called with each handle in the message; returns the handle's index.
 
         Returns:
@@ -65,14 +65,14 @@ class Serializer(Protocol):
         ...
 
     def decode(self, payload: bytes, detach: DetachFunction) -> Any:
-        """Decode a message. Any exception becomes a RemoteProtocolError of the receive call.
+        """Decode a message. The receive call turns any exception into a RemoteProtocolError.
 
         Args:
-            payload: What `encode` returned at the peer.
-            detach: Called with an index; returns the handle. Each index may be used once.
+            payload: The bytes that `encode` returned on the peer's side.
+            detach: Called with an index; returns the handle. Each index can be used only once.
 
         Returns:
-            What the application receives.
+            The object that the application receives.
 
         Example:
             >>> message = serializer.decode(payload, detach)
@@ -82,11 +82,11 @@ class Serializer(Protocol):
 
 @dataclass(slots=True)
 class Message:
-    """A message without a serializer: bytes, and handles beside them.
+    """A message for connections without a serializer: bytes, with handles beside them.
 
     Attributes:
         payload: The bytes.
-        attachments: Senders and receivers that go with them, in order.
+        attachments: The senders and receivers that travel with the payload, in order.
 
     Example:
         >>> sender, receiver = channel()
@@ -98,7 +98,7 @@ class Message:
 
 
 class RawSerializer(Serializer):
-    """Messages are bytes, or a `Message` if handles go with them. The default.
+    """The default serializer: messages are bytes, or a `Message` if handles travel with them.
 
     Example:
         >>> connection = connect("gauges.example", 4433, ca=ca, serializers=[RawSerializer()])
@@ -133,9 +133,9 @@ _RECEIVER_EXTENSION = 2
 
 
 class MsgspecSerializer(Serializer):
-    """MessagePack by msgspec: any value that msgspec encodes, with handles anywhere in it.
+    """Encodes messages as MessagePack with msgspec: any value that msgspec can encode, with handles anywhere in it.
 
-    A handle is an extension value: type 1 for a sender, 2 for a receiver, holding the index as four bytes, big-endian.
+    A handle becomes an extension value of type 1 for a sender or 2 for a receiver, holding the index as four big-endian bytes.
 
     Args:
         type: The type that messages are decoded to.
@@ -190,7 +190,7 @@ _RECEIVER_TAG = 40_962
 
 
 class CborSerializer(Serializer):
-    """CBOR by cbor2: a handle is its index under tag 40961 for a sender, 40962 for a receiver.
+    """Encodes messages as CBOR with cbor2. A handle becomes its index, with tag 40961 for a sender or 40962 for a receiver.
 
     Raises:
         ConfigurationError: cbor2 is not installed.
@@ -241,14 +241,14 @@ RAW = RawSerializer()
 
 
 def offer_headers(serializers: Sequence[Serializer]) -> list[tuple[str, bytes]]:
-    """Return the connection headers by which a client offers its serializers, the preferred one first."""
+    """Return the connection headers with which a client offers its serializers, the preferred one first."""
     return [(serializer.header, b"") for serializer in serializers if serializer.header]
 
 
 def choose(serializers: Sequence[Serializer], headers: Sequence[tuple[str, bytes]]) -> Serializer | None:
-    """Choose the serializer that the first matching header of the peer names, or return None.
+    """Return the serializer that the peer's first matching header names, or None.
 
-    If none matches, the serializer without a header is the fallback, if there is one.
+    If no header matches, fall back to the serializer without a header, if there is one.
     """
     by_header = {serializer.header: serializer for serializer in serializers}
     for key, _ in headers:

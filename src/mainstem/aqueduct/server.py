@@ -1,4 +1,4 @@
-"""`serve`: a server, which routes datagrams to its connections by connection id."""
+"""`serve`, which starts a server. The server routes datagrams to its connections by connection id."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 
 
 Handler = Callable[[Connection], Awaitable[None]]
-"""Handles one connection. `serve` says what happens when it returns."""
+"""Handles one connection. The documentation of `serve` describes what happens when it returns."""
 
 
 def _is_of_peer(error: BaseException) -> bool:
-    """Whether a handler's exception only means that its peer finished, went away, cancelled, or broke a rule."""
+    """Return whether a handler's exception only means that its peer finished, went away, cancelled, or broke a rule."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(_is_of_peer, error.exceptions))
     return isinstance(error, ChannelError | ClosedError | RemoteProtocolError)
 
 
 class Server(UdpEndpoint):
-    """A listening server, made by `serve`. As an asynchronous context manager it is closed at the end of the block.
+    """A listening server, made by `serve`. An ``async with`` block closes it at its end.
 
     Example:
         >>> async with serve(handler, "0.0.0.0", 4433, certificate=certificate, key=key) as server:
@@ -85,17 +85,17 @@ class Server(UdpEndpoint):
         self._by_cid: dict[bytes, Runner] = {}
         self._runners: dict[Runner, set[bytes]] = {}
         self._tasks: dict[asyncio.Task[None], Connection] = {}
-        # Those with a running handler.
+        # Connections with a running handler.
         self._handled: set[Runner] = set()
         self._closing = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._traffic = EndpointCounters()
-        # Of connections that are gone.
+        # Counters of connections that are gone.
         self._ended_counts = ConnectionCounters()
 
     @property
     def port(self) -> int:
-        """The UDP port on which it listens, at every address."""
+        """The UDP port on which the server listens, at every address."""
         return int(self._udp.address[1])
 
     @property
@@ -110,22 +110,22 @@ class Server(UdpEndpoint):
 
     @property
     def connections(self) -> int:
-        """Connections that are open, in their handshake, or closing."""
+        """The number of connections that are open, in their handshake, or closing."""
         return len(self._runners)
 
     def stats(self) -> AqueductStats:
-        """Return the server's current state and counters. May be called in any thread.
+        """Return the server's current state and counters. Can be called from any thread.
 
         Returns:
-            The figures of all its connections, including those that have ended.
+            The statistics of all connections, including those that have ended.
         """
         runners = tuple(self._runners)
         return connection_stats(runners, self._traffic, self._ended_counts, role="server", closed=self.closed)
 
     def _route(self, data: bytes, address: Address, udp: UdpSocket) -> Runner | None:
-        """The runner that a datagram belongs to, or None. A first packet creates one."""
+        """Return the runner that a datagram belongs to, or None. A first packet creates a runner."""
         if data and data[0] < LONG_HEADER:
-            # Most packets: one byte, then a connection id that this server has issued.
+            # The common case: one byte, then a connection id that this server has issued.
             return self._by_cid.get(data[1 : 1 + CID_LENGTH])
         header = self._context.parse(data)
         if header is None:
@@ -155,7 +155,7 @@ class Server(UdpEndpoint):
                 self._take_place(runner)
             else:
                 self._admission.enter_unproven(runner)
-            # The packet is in the adapter already.
+            # The adapter has already received the packet.
             runner.datagrams_received([], address)
 
     def _refuse(self, address: Address) -> None:
@@ -166,7 +166,7 @@ class Server(UdpEndpoint):
         self._warnings.log(logging.WARNING, "connection limit", text, self._now_ns)
 
     def _take_place(self, runner: Runner) -> bool:
-        """Give the connection of a client with a proven address a place, or end it."""
+        """Give a connection from a proven address a place, or end it if there is none; return whether it has a place."""
         if self._admission.enter(runner, owner_of(runner.address)):
             return True
         self._traffic.connections_refused += 1
@@ -174,7 +174,7 @@ class Server(UdpEndpoint):
         return False
 
     def _drop_silent(self, runner: Runner) -> None:
-        """End a connection whose headers have not come: another client needs its place."""
+        """End a connection whose headers have not arrived, because another client needs its place."""
         if not runner.engine.is_ended:
             error = ConnectionLost(
                 "no connection headers had come, and the server needed the place for another client",
@@ -217,7 +217,7 @@ class Server(UdpEndpoint):
         return runner
 
     def _log_broken_rule(self, runner: Runner) -> None:
-        """Log the rule that a client broke, if that is how its connection ended."""
+        """Log the rule that a client broke, if its connection ended because of that."""
         error = runner.error
         if isinstance(error, RemoteProtocolError) and error.rule != PEERS_COMPLAINT:
             host, port, *_ = runner.address
@@ -250,11 +250,11 @@ class Server(UdpEndpoint):
         runner.ended.add_done_callback(lambda _: self._cancel_handler(runner, connection, task))
 
     def _cancel_handler(self, runner: Runner, connection: Connection, task: asyncio.Task[None]) -> None:
-        """A connection ended: cancel its handler.
+        """Cancel the handler of a connection that has ended.
 
-        A handler that closed the connection itself continues. After an orderly close by a client that had finished the
-        entrypoint, the handler has ``drain_timeout`` to process what it has not received, or not processed, yet: it was
-        acknowledged, and nobody else has it. Whether the handler still works on it cannot be known.
+        A handler that closed the connection itself keeps running. After an orderly close by a client that had finished the
+        entrypoint, the handler has ``drain_timeout`` to process messages that it has not received or finished processing: they
+        were acknowledged, and nobody else has them. The server cannot tell whether the handler is still working on them.
         """
         if connection._closed_here or task.done():
             return
@@ -265,7 +265,7 @@ class Server(UdpEndpoint):
             task.cancel()
 
     async def _run(self, runner: Runner, connection: Connection) -> None:
-        """Run a connection's handler, and close the connection when it has returned and the channels are over."""
+        """Run a connection's handler, and close the connection once it has returned and the channels have ended."""
         try:
             await self._handler(connection)
             connection.receiver.abort()
@@ -315,12 +315,13 @@ class Server(UdpEndpoint):
         await self.close()
 
     async def close(self, timeout: float | None = LINGER_S) -> None:
-        """Close every connection at once, cancel the handlers and wait for them, and close the sockets. May be called again.
+        """Close all connections immediately, cancel the handlers and wait for them, and close the sockets.
 
-        Clients that are still connected are told up to three times, because what tells them may be lost.
+        Clients that are still connected are sent up to three notifications, because a notification can be lost. This method can be
+        called more than once.
 
         Args:
-            timeout: Seconds to wait for the cancelled handlers; one that is still running then is logged and left behind.
+            timeout: Seconds to wait for the cancelled handlers. A handler that is still running then is logged and left running.
                 None waits forever.
         """
         handlers = self._close_connections()
@@ -337,12 +338,12 @@ class Server(UdpEndpoint):
             self._release()
 
     def abort(self) -> None:
-        """Close every connection and the sockets at once, and cancel the handlers without waiting for them."""
+        """Close all connections and the sockets immediately, and cancel the handlers without waiting for them."""
         self._close_connections()
         self._release()
 
     def _close_connections(self) -> list[asyncio.Task[None]]:
-        """Close every connection; return the handlers' tasks, which are cancelled."""
+        """Close all connections and cancel the handlers; return the handlers' tasks."""
         self._closing = True
         handlers = self._handlers()
         for runner in list(self._runners):
@@ -364,7 +365,7 @@ class Server(UdpEndpoint):
         return int(self._loop.time() * 1e9)
 
     def _handlers(self) -> list[asyncio.Task[None]]:
-        """The tasks of all handlers except the calling one."""
+        """Return the tasks of all handlers except the calling one."""
         return [task for task in self._tasks if task not in (asyncio.current_task(), HANDLER_TASK.get())]
 
     async def wait(self, timeout: float | None = None) -> None:
@@ -403,10 +404,10 @@ def serve(
     instrument: Instrument = NULL_INSTRUMENT,
     **overrides: Any,
 ) -> Opening[Server]:
-    """Listen as :func:`mainstem.aqueduct.serve` does; await it, or use it with ``async with``.
+    """Listen for connections; see :func:`mainstem.aqueduct.serve`. Await the result, or use it with ``async with``.
 
-    The handler is a coroutine function, which is called in a task of its own, and is cancelled where the blocking variant's calls
-    raise. ``headers`` may be a function, too; it is called in the event loop.
+    The handler is a coroutine function that runs in its own task. It is cancelled in the situations in which the blocking
+    variant's calls raise. If ``headers`` is a function, it is called in the event loop.
     """
     chosen = apply_overrides(Settings, settings, overrides)
 

@@ -1,4 +1,4 @@
-"""The settings of one side: those of QUIC, whichever library is used, and the limits of a connection."""
+"""The settings of a client or server: QUIC settings, independent of the library, and the limits of a connection."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 DEFAULT_BACKEND = "qh3"
 DEFAULT_ALPN = "aqueduct"
-"""The application protocol that both sides must name; the specification does not define one."""
+"""The application protocol (ALPN) that both sides must name; the specification does not define one."""
 
 DATAGRAM_SIZES = (1200, 65_527)
-"""The smallest UDP payload that QUIC may rely on (RFC 9000, 14), and the largest possible one."""
+"""The smallest UDP payload that QUIC can rely on (RFC 9000, 14), and the largest possible one."""
 
 CID_LENGTH = 8
-"""Length of the connection ids that are issued here, by which a server finds the connection of a packet."""
+"""Length in bytes of the connection ids issued here, by which a server finds the connection of a packet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Limits):
     """The settings of a client or a server. Sizes are in bytes, times in seconds.
 
-    `connect` and `serve` take them as ``settings=``, and each field as a keyword that overrides it.
+    `connect` and `serve` take an instance as ``settings=``. They also take each field as a keyword argument that overrides it.
 
     Raises:
-        ConfigurationError: A number is outside of its range.
+        ConfigurationError: A value is out of range.
 
     Example:
         >>> settings = Settings(certificate="cert.pem", key="key.pem")

@@ -1,7 +1,7 @@
-"""The life of a sender and of a receiver as tables: ``(state, input) -> next state``.
+"""The lifecycles of senders and receivers as tables: ``(state, input) -> next state``.
 
-A pair that is not in its table cannot happen: before the table is read, the application is refused with LocalProtocolError
-and the peer with RemoteProtocolError. docs/aqueduct.md has drawings of both tables.
+A pair that is not in its table cannot occur: invalid calls and frames are rejected earlier, the application's with
+LocalProtocolError and the peer's with RemoteProtocolError. docs/aqueduct.md has drawings of both tables.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ E = TypeVar("E", bound=Enum)
 
 
 def direct(kind: type[E]) -> type[E]:
-    """Decorate an Enum: its members become plain attributes of the class, and are hashed by identity.
+    """Decorate an Enum so that its members are plain attributes of the class and are hashed by identity.
 
-    Python 3.11 looks a member up through a descriptor written in Python, ten times slower than an attribute, and every
-    version hashes it by its name. Nothing else changes: each member exists once.
+    Python 3.11 looks a member up through a descriptor written in Python, ten times slower than an attribute, and every version
+    hashes a member by its name. Nothing else changes, because each member exists only once.
     """
     for name, member in kind.__members__.items():
         type.__setattr__(kind, name, member)
@@ -26,13 +26,13 @@ def direct(kind: type[E]) -> type[E]:
 
 @direct
 class SenderState(Enum):
-    """Where a sender is in its life. From ``FINISHED`` on it has ceased to exist (``is_final``)."""
+    """The states of a sender. From ``FINISHED`` on, the sender has ended (``is_final``)."""
 
     is_final: bool
 
     OPEN = auto()
     FINISH_PENDING = auto()
-    """Finish was called; there is no control stream yet."""
+    """Finish was called, but FinishSender could not be sent yet."""
     FINISHING = auto()
     """FinishSender was sent; waiting for the receiver's last frame."""
     CANCEL_PENDING = auto()
@@ -60,26 +60,26 @@ class SenderInput(Enum):
     ATTACHED = auto()
     """The control stream exists; the pending end can be carried out."""
     CLOSED_COMPLETE = auto()
-    """CloseReceiver came, with every reliable message acknowledged."""
+    """CloseReceiver arrived after every reliable message was acknowledged."""
     CLOSED_EARLY = auto()
-    """CloseReceiver came before every message was acknowledged."""
+    """CloseReceiver arrived before every reliable message was acknowledged."""
     LOSE = auto()
     DISCONNECT = auto()
 
 
 @direct
 class ReceiverState(Enum):
-    """Where a receiver is in its life. From ``FINISHED`` on it has ceased to exist on the wire (``is_final``)."""
+    """The states of a receiver. From ``FINISHED`` on, the receiver has ended on the wire (``is_final``)."""
 
     is_final: bool
 
     OPEN = auto()
     FINISHING = auto()
-    """FinishSender came; not every message is accounted for."""
+    """FinishSender arrived, but not every message is accounted for."""
     CLOSE_PENDING = auto()
-    """The application closed it; there is no control stream yet."""
+    """The application closed the receiver; there is no control stream yet."""
     FINISHED = auto()
-    """All is accounted for. What is queued can still be received."""
+    """Every message is accounted for. Queued messages can still be received."""
     CLOSED = auto()
     CANCELLED = auto()
     LOST = auto()
@@ -98,9 +98,9 @@ class ReceiverInput(Enum):
     COMPLETE = auto()
     """Every declared message was received or given up."""
     CLOSE = auto()
-    """The application closes it, and there is a control stream."""
+    """The application closes the receiver, which has a control stream."""
     CLOSE_UNATTACHED = auto()
-    """The application closes it before there is a control stream."""
+    """The application closes the receiver, which has no control stream yet."""
     ATTACHED = auto()
     CANCEL = auto()
     LOSE = auto()
@@ -117,11 +117,11 @@ SENDER_TABLE: dict[tuple[SenderState, SenderInput], SenderState] = {
     (_S.FINISH_PENDING, _I.FINISH): _S.FINISH_PENDING,
     (_S.FINISH_PENDING, _I.CANCEL): _S.CANCEL_PENDING,
     (_S.FINISH_PENDING, _I.ATTACHED): _S.FINISHING,
-    # It waits for queued messages too, so the control stream may exist and its last frame come.
+    # The sender also waits for queued messages, so it can have a control stream on which the last frame arrives.
     (_S.FINISH_PENDING, _I.CLOSED_COMPLETE): _S.NO_RECEIVERS,
     (_S.FINISH_PENDING, _I.CLOSED_EARLY): _S.NO_RECEIVERS,
     (_S.FINISHING, _I.FINISH): _S.FINISHING,
-    # The last frame is out and its direction is closed: there is nothing left to cancel with.
+    # The last frame has been sent and its direction is closed, so it is too late to cancel.
     (_S.FINISHING, _I.CANCEL): _S.FINISHING,
     (_S.FINISHING, _I.CLOSED_COMPLETE): _S.FINISHED,
     (_S.FINISHING, _I.CLOSED_EARLY): _S.NO_RECEIVERS,
@@ -151,7 +151,7 @@ RECEIVER_TABLE: dict[tuple[ReceiverState, ReceiverInput], ReceiverState] = {
     (_R.FINISHING, _J.CANCEL): _R.CANCELLED,
     (_R.CLOSE_PENDING, _J.CLOSE_UNATTACHED): _R.CLOSE_PENDING,
     (_R.CLOSE_PENDING, _J.ATTACHED): _R.CLOSED,
-    # A closed receiver whose creating message has not come yet may still be lost with it.
+    # A receiver that has ended can still be lost with its creating message, if that has not arrived yet.
     (_R.FINISHED, _J.LOSE): _R.LOST,
     (_R.CANCELLED, _J.LOSE): _R.LOST,
 }
@@ -162,4 +162,4 @@ for _receiver_state in ReceiverState:
         RECEIVER_TABLE[_receiver_state, _J.DISCONNECT] = _R.DISCONNECTED
 
 TABLE: dict[tuple[Any, Any], Any] = {**SENDER_TABLE, **RECEIVER_TABLE}
-"""Both."""
+"""Both tables combined."""

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AqueductStats(EndpointStats):
-    """The state and the counters of an Aqueduct server or connection: those of `EndpointStats`, and messages.
+    """The state and counters of an Aqueduct server or connection: those of `EndpointStats` and counters of messages.
 
     Attributes:
-        messages_received: Messages that came, including discarded ones.
-        messages_discarded: Messages for a receiver that does not exist, or no longer.
-        ghosts_refused: Control streams for a channel half that does not exist.
-        unreliable_evicted: Unreliable messages dropped because newer ones came before the program had taken them.
-        unreliable_late: Unreliable messages that came after they had been given up.
+        messages_received: Messages received, without those that were discarded.
+        messages_discarded: Messages for a receiver that does not exist or has ended.
+        ghosts_refused: Control streams refused because their channel half does not exist.
+        unreliable_evicted: Unreliable messages dropped because newer ones arrived before the application had taken them.
+        unreliable_late: Unreliable messages that arrived after they had been given up.
         unreliable_dropped: Unreliable messages dropped here because there was no room to send them.
 
     Example:
@@ -48,14 +48,14 @@ def add_counts(total: ConnectionCounters, other: ConnectionCounters) -> None:
 def connection_stats(
     runners: Iterable[Runner], traffic: EndpointCounters, ended: ConnectionCounters, *, role: str, closed: bool
 ) -> AqueductStats:
-    """Return the statistics of an endpoint; ``ended`` has the counters of runners that are gone."""
+    """Return the statistics of an endpoint; ``ended`` holds the counters of runners that are gone."""
     runners = tuple(runners)
     open_runners = [runner for runner in runners if runner.is_open]
     counts = replace(ended)
     for runner in runners:
         add_counts(counts, runner.engine.counts)
     values = counters(traffic) | asdict(counts)
-    # The engine counts channel halves, as the runner does not see all of them.
+    # The engine counts channel halves, because the runner does not see all of them.
     values["streams_opened"] = values.pop("halves_created")
     return AqueductStats(
         protocol="aqueduct",

@@ -1,35 +1,36 @@
-"""Streams and datagrams on their way in, and how halves get their control streams and lose them.
+"""Receive streams and datagrams, attach halves to their control streams, and detach them.
 
-Which are processed as they come, and which are held. Two gates hold what the peer sends. Early data (0-RTT) could be a
-replay until the handshake is complete; with ``early_data`` nothing of it is processed before. And nothing but the connection
-control stream is processed before both sides have sent their headers: at a server that is when the application has accepted,
-at a client when the server's ConnectionControl has come. What is held counts against ``Limits.max_buffered_bytes`` like
-everything else that waits.
+What is processed on arrival and what is held. Two gates hold what the peer sends. Early data (0-RTT) could be a replay until
+the handshake is complete; with ``early_data``, none of it is processed before that. And only the connection control stream is
+processed before both sides have sent their headers. For a server, this gate opens when the application accepts; for a client,
+when the server's ConnectionControl arrives. Held data counts against ``Limits.max_buffered_bytes`` like all other buffered
+data.
 
-Opening the last gate processes streams first and datagrams after them, each in the order in which they came. Between
-streams nothing is promised anyway: QUIC may deliver them in any order. Within a stream the order is kept, whether it was
-held or not, and a reset of a held stream is processed after the first frame of that stream, as the peer relies on the
-first frame (a ChannelControl) to count. Until the server has responded, whatever the client sends begins with a Version
-frame. A server therefore notes on each stream and datagram whether it came before the response.
+When the last gate opens, streams are processed first and datagrams after them, each in order of arrival. There is no ordering
+guarantee between streams anyway, because QUIC can deliver them in any order. Within a stream, order is kept whether or not the
+stream was held. A reset of a held stream is processed after the stream's first frame, because the peer relies on that frame (a
+ChannelControl) to take effect. Until the server has responded, everything the client sends begins with a Version frame. A
+server therefore records for each stream and datagram whether it arrived before the response.
 
 A channel has a sender on one side and a receiver on the other. The side that minted its id created one half and attached
 the other to a message; the peer creates its half when that message arrives, or when a message *on* the channel does:
 
-* A half whose id the peer minted opens a control stream at once; one minted here waits for the peer to open it.
-* Finish, cancel and close wait for the control stream. Ceasing by loss does not.
-* A message that is acknowledged makes what was attached to it reachable, once its sender is. Until then the links stay
+* A half whose id the peer minted opens a control stream immediately; one minted here waits for the peer to open it.
+* Finish, cancel and close wait for the control stream. Loss does not.
+* Acknowledging a message makes its attachments reachable, once its sender is reachable. Until then the links stay
   with the sender (``SenderHalf.acked``).
-* A message that is given up loses what was attached to it, and what was attached to the messages sent on that, and so on.
-* A half that ceased before it was reachable is kept by the link to it, and by nothing else. When the link is lost, the
-  peer is notified by a ClosedChannelLost on a stream of its own, because the control stream is gone.
+* Giving up a message loses its attachments, then the attachments of the messages sent on those, and so on.
+* A half that ended before it was reachable is kept only by the link to it. When the link is lost, the engine notifies the
+  peer with a ClosedChannelLost on a stream of its own, because the control stream is gone.
 
-Cascades run as work lists, not as recursion. Whatever loses or drops a half appends it to ``lost`` or ``dropped``, and
-`Streams.settle` empties the lists, one half at a time; what is acknowledged is reachable before anything is lost. A chain of 10,000
-channels or a tree of 100,000 takes linear time and constant stack. Every public step of the engine ends in `Streams.settle`.
+Cascades run as work lists, not as recursion. Code that loses or drops a half appends it to ``lost`` or ``dropped``, and
+`Streams.settle` empties the lists, one half at a time. Acknowledged halves become reachable before anything is lost. A chain of
+10,000 channels or a tree of 100,000 takes linear time and constant stack. Every public step of the engine ends in
+`Streams.settle`.
 
-Loss and drops differ in what the peer receives. A lost half never was: its control stream is reset with "lost". A half that
-the application dropped, or never took out of its message, ends as if its handle had been dropped: a sender is cancelled, a
-receiver closed.
+Loss and drops differ in what the peer receives. A lost half is treated as if it had never existed: its control stream is reset
+with "lost". A half that the application dropped, or never took out of its message, ends as if its handle had been dropped: a
+sender is cancelled, a receiver closed.
 
 Invariants: a stream is in ``held_streams`` only while a gate is shut; ``control_id`` never changes once it is set; a stream
 that is blocked on a full receiver (``Stream.blocked_on``) is not read until `Streams.resume`.
@@ -70,12 +71,12 @@ if TYPE_CHECKING:
 
 
 class Streams(Receiving):
-    """What comes on streams and in datagrams, and control streams."""
+    """Incoming streams and datagrams, and control streams."""
 
     # Steps.
 
     def step(self, step: Callable[..., Any], *arguments: Any) -> Any:
-        """Run a step of the protocol and what it sets in motion; a rule that the peer broke ends the connection."""
+        """Run a protocol step and everything it sets in motion; if the peer broke a rule, end the connection."""
         try:
             result = step(*arguments)
             if self.lost or self.dropped or self.unblocked:
@@ -86,7 +87,7 @@ class Streams(Receiving):
             return None
 
     def fail(self, error: RemoteProtocolError) -> None:
-        """The peer broke a rule."""
+        """End the connection because the peer broke a rule."""
         error.peer = self.peer
         if not self.is_ended:
             self.drop_output()
@@ -94,7 +95,7 @@ class Streams(Receiving):
             self.end(error)
 
     def end(self, error: Exception | None) -> None:
-        """The connection ended: every half ends. Only channels that had finished before can still be read to their end."""
+        """End every half because the connection ended. Only channels that had already finished can still be read to their end."""
         if self.is_ended:
             return
         self.is_ended = True
@@ -115,7 +116,7 @@ class Streams(Receiving):
             del self.drained[receiver.channel_id]
             unread += receiver.take_queue()
         while unread:
-            # What is attached to these can be received no more, nor what is attached to that.
+            # The attachments of these messages can no longer be received, nor can the attachments of messages on those channels.
             for half in unread.pop().attachments:
                 if isinstance(half, ReceiverHalf) and self.drained.pop(half.channel_id, None) is not None:
                     unread += half.take_queue()
@@ -127,7 +128,7 @@ class Streams(Receiving):
         self.events.append(ConnectionEnded(error, self.progress, frozenset(unsent)))
 
     def settle(self) -> None:
-        """Complete everything that one step set in motion, one half at a time."""
+        """Process everything that a step set in motion, one half at a time."""
         while True:
             if self.lost:
                 self._lose(self.lost.pop())
@@ -149,9 +150,9 @@ class Streams(Receiving):
                 return
 
     def _lose(self, half: Half) -> None:
-        """A half is lost, with its creating message or by the peer's notice. The other side is notified."""
+        """End a half that was lost with its creating message, or that the peer reported lost, and notify the other side."""
         if half.state.is_final:
-            # Its control stream is gone.
+            # The half's control stream is already gone.
             ends = (SenderState.LOST, SenderState.DISCONNECTED, ReceiverState.LOST, ReceiverState.DISCONNECTED)
             if half.state not in ends and not half.reachable:
                 self._notify_lost(half)
@@ -161,7 +162,7 @@ class Streams(Receiving):
             return
         if half.control is not None:
             if half.is_sender and half.control.out_done:
-                # It has finished: its direction cannot be reset any more.
+                # The sender has finished its direction of the stream, so that direction can no longer be reset.
                 self._notify_lost(half)
             self.reset_stream(half.control, RESET_LOST)
         if isinstance(half, SenderHalf):
@@ -174,27 +175,27 @@ class Streams(Receiving):
         self.send_notices()
 
     def send_notices(self) -> None:
-        """Send the ClosedChannelLost frames that wait for a stream."""
+        """Send the ClosedChannelLost frames that are waiting for a stream."""
         while self.notices and self.plain.stream_room > 0:
             data = self.notices.popleft()
             self.write(self.open_stream(unidirectional=True), data, fin=True)
             self.sent_frame(data)
 
-    # What the QUIC connection reports of streams.
+    # Stream events from the QUIC connection.
 
     def receive_stream(self, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
-        """Bytes of a stream came."""
+        """Process bytes that arrived on a stream."""
         self.now_ns = now_ns
         if self.is_ended:
             return
         stream = self.streams.get(stream_id)
         if stream is None and fin and stream_id & UNIDIRECTIONAL and self.receive_run_alone([data], 0, False):
-            # Most often one message without attachments, and all there is on the stream.
+            # The common case: the stream carried a single message without attachments.
             return
         try:
             if stream is None:
                 if bool(stream_id & OPENED_BY_SERVER) != self.is_client:
-                    # It was opened here and is over.
+                    # This side opened the stream, and both its directions have ended.
                     return
                 stream = self._new_stream(stream_id)
             elif not stream.heard:
@@ -219,7 +220,7 @@ class Streams(Receiving):
             if (self.is_early or not self.is_ready) and stream_id != self.control_id:
                 self._hold_stream(stream)
             elif stream.blocked_on is not None or (stream.needed > stream.pieces_size and not stream.fin):
-                # It waits for room, or for more of a large message.
+                # The stream is waiting for room, or for the rest of a large message.
                 self.account_stream(stream)
             else:
                 self._read(stream)
@@ -229,9 +230,9 @@ class Streams(Receiving):
             self.fail(error)
 
     def receive_run_alone(self, items: list[bytes], start: int, unreliable: bool) -> int:
-        """Process the plain messages from ``items[start]`` on, which travelled alone, as far as that can be done at once.
+        """Process as many plain messages as possible, from ``items[start]`` on. Each traveled alone.
 
-        Returns how many there were; the next has to be processed by itself.
+        Returns how many were processed; the caller must process the next one by itself.
         """
         if self.is_early or not self.is_ready:
             return 0
@@ -239,7 +240,7 @@ class Streams(Receiving):
         return len(items) if count is None else count
 
     def _new_stream(self, stream_id: int) -> Stream:
-        """A stream that the peer opened."""
+        """Register a stream that the peer opened. Raises RemoteProtocolError."""
         if len(self.streams) >= self.limits.max_open_streams:
             raise protocol_error("stream limit", f"more than {self.limits.max_open_streams} streams at once")
         stream = self.make_stream(stream_id, Role.NEW, opened_here=False)
@@ -248,7 +249,7 @@ class Streams(Receiving):
         return stream
 
     def make_stream(self, stream_id: int, role: Role, *, opened_here: bool) -> Stream:
-        """Note a stream."""
+        """Register a stream."""
         stream = self.streams[stream_id] = Stream(
             self.limits,
             stream_id=stream_id,
@@ -260,7 +261,7 @@ class Streams(Receiving):
         return stream
 
     def reset_came(self, stream_id: int, code: int) -> None:
-        """The peer reset its direction of a stream. Raises RemoteProtocolError."""
+        """Process the peer's reset of its direction of a stream, or hold it. Raises RemoteProtocolError."""
         stream = self.streams.get(stream_id)
         if stream is None:
             if bool(stream_id & OPENED_BY_SERVER) != self.is_client:
@@ -271,7 +272,7 @@ class Streams(Receiving):
             return
         if stream in self.held_streams:
             if stream.is_bidirectional:
-                # Its first frame, which names its channel, counts as read: the peer relies on that.
+                # The first frame names the stream's channel and still has to be processed: the peer relies on that.
                 stream.held_reset = code
                 return
             del self.held_streams[stream]
@@ -279,7 +280,7 @@ class Streams(Receiving):
         self._reset_arrived(stream, code)
 
     def stream_stopped(self, stream_id: int) -> None:
-        """The peer reads no more of a stream, and the QUIC connection has reset it. Raises RemoteProtocolError."""
+        """Stop writing to a stream that the peer stopped reading and QUIC has reset. Raises RemoteProtocolError."""
         stream = self.streams.get(stream_id)
         if stream is not None and stream.role is Role.CONNECTION:
             raise protocol_error("connection control lasts", "the peer stopped reading the connection control stream")
@@ -296,7 +297,7 @@ class Streams(Receiving):
     # Reading.
 
     def _read(self, stream: Stream) -> None:
-        """Process the frames that are there, until the stream is held, abandoned or read dry."""
+        """Process the frames that have arrived, until the stream is held, abandoned or empty."""
         while True:
             if stream.role is Role.MESSAGES and stream.half is not None:
                 self.receive_run(stream, stream.half)  # type: ignore[arg-type]
@@ -317,7 +318,7 @@ class Streams(Receiving):
             self._end_of_stream(stream)
 
     def resume(self, stream: Stream) -> None:
-        """A held stream goes on: first with the message that had not fitted."""
+        """Resume a held stream, starting with the message that did not fit."""
         if stream.role is Role.ABANDONED or stream.in_done or self.is_ended:
             return
         frame, stream.held_frame = stream.held_frame, None
@@ -328,7 +329,7 @@ class Streams(Receiving):
         self._read(stream)
 
     def _process(self, stream: Stream, tag: int, value: Any) -> None:
-        """Process one frame of a stream. Raises RemoteProtocolError if it may not stand there."""
+        """Process one frame of a stream. Raises RemoteProtocolError if it is not allowed there."""
         if self.is_observed:
             self.saw_frame(tag, value)
         role = stream.role
@@ -394,7 +395,7 @@ class Streams(Receiving):
             raise _misplaced(tag, half, "sender-to-receiver")
 
     def _end_of_stream(self, stream: Stream) -> None:
-        """A stream ended after whole frames, or not. Raises RemoteProtocolError."""
+        """Check that a stream ended where it is allowed to end. Raises RemoteProtocolError."""
         if stream.buffered:
             raise protocol_error("partial frame", "a stream that ends within a frame")
         if stream.frames == 0:
@@ -409,13 +410,13 @@ class Streams(Receiving):
         self.forget_if_done(stream)
 
     def _reset_arrived(self, stream: Stream, code: int) -> None:
-        """The peer reset its direction of a stream. Raises RemoteProtocolError."""
+        """Process a reset that is not, or no longer, held. Raises RemoteProtocolError."""
         stream.in_done = True
         half = stream.half
         if stream.role is Role.CONNECTION:
             raise protocol_error("connection control lasts", "the connection control stream was reset")
         if stream.role is not Role.CONTROL or half is None:
-            # A stream of messages, whatever the code; or one whose purpose is not known and now never will be.
+            # This is a stream of messages, for which the code does not matter, or one whose purpose will never be known.
             if stream.role is not Role.ABANDONED:
                 self.abandon(stream)
             if stream.is_bidirectional:
@@ -428,16 +429,16 @@ class Streams(Receiving):
             else:
                 self.end_receiver(half, ReceiverInput.LOSE)
         elif code == RESET_CANCELLED and isinstance(half, ReceiverHalf):
-            # The receiver closes at once and drops what was not received.
+            # The receiver closes immediately and drops unread messages.
             self.end_in_order(half, ReceiverInput.CANCEL)
         else:
             text = f"the control stream of {describe(half.channel_id)} was reset with code {code}"
             raise protocol_error("reset code", text)
 
-    # The greeting, and what comes before its time.
+    # The exchange of headers, and data that arrives before it is complete.
 
     def _connection_control(self, stream: Stream, headers: Any) -> None:
-        """Process a ConnectionControl frame. Raises RemoteProtocolError if it may not stand there."""
+        """Process a ConnectionControl frame. Raises RemoteProtocolError if it is not allowed there."""
         is_second = self.peer_headers_seen
         is_right = stream.stream_id == self.control_id if self.is_client else stream.is_bidirectional
         is_first_frame = stream.versioned and stream.frames == 1 and is_right
@@ -459,10 +460,10 @@ class Streams(Receiving):
             self.release()
 
     def _hold_stream(self, stream: Stream) -> None:
-        """Keep a stream for later; at a server, check whether it is the connection control stream.
+        """Hold a stream; on a server, check whether it is the connection control stream.
 
-        What can be wrong with its first frames is found at once: a client that never sends its headers must not be able to have
-        nonsense kept for it.
+        Errors in its first frames are detected immediately, so that a client that never sends its headers cannot make the server
+        keep invalid data.
         """
         self.held_streams[stream] = None
         if not (self.is_early or self.is_client or self.peer_headers_seen or stream.held_frame is not None):
@@ -485,13 +486,13 @@ class Streams(Receiving):
                     _check_first(stream, frame[0])
                     stream.held_frame = frame
         else:
-            # A message may be large, and a frame that is kept is not counted: it stays in the reader.
+            # A message can be large, and a frame in ``held_frame`` is not counted as buffered, so the message stays in the reader.
             tag = stream.next_tag()
             if tag is not None:
                 _check_first(stream, tag)
 
     def release(self) -> None:
-        """A gate opened: process what it held, in the order in which it came. Raises RemoteProtocolError."""
+        """Process what was held, in order of arrival, if both gates are open. Raises RemoteProtocolError."""
         if not self.is_early and not self.is_client and not self.peer_headers_seen:
             for stream in list(self.held_streams):
                 self._hold_stream(stream)
@@ -533,7 +534,7 @@ class Streams(Receiving):
             self.receive_message(message, None)
 
     def _messages_of(self, data: bytes, *, must_begin_with_version: bool) -> Iterator[Any]:
-        """The messages in a datagram. Raises RemoteProtocolError if another frame, or part of one, is in it."""
+        """Yield the messages in a datagram. Raises RemoteProtocolError if it contains any other frame or a partial one."""
         position, end = 0, len(data)
         first = True
         while position < end or first:
@@ -556,7 +557,7 @@ class Streams(Receiving):
     # Control streams.
 
     def _attach_control(self, stream: Stream, channel_id: int) -> None:
-        """Attach a stream that the peer opened to its half; reset it if that half does not exist, or has one."""
+        """Attach a control stream that the peer opened to its half, or reset it if the half is missing or already has one."""
         if not self.is_minted_here(channel_id):
             text = f"ChannelControl for {describe(channel_id)}, which its sender minted"
             raise protocol_error("control minter", text)
@@ -564,13 +565,13 @@ class Streams(Receiving):
         if half is not None and half.control is None:
             self._attach(half, stream)
         else:
-            # A ghost receiver's, or one that raced with the channel's end: the peer discards its half.
+            # The stream belongs to a ghost receiver, or raced with the channel's end. The reset makes the peer discard its half.
             self.counts.ghosts_refused += 1
             self.reset_stream(stream, RESET_LOST)
             self.abandon(stream)
 
     def open_control_streams(self) -> None:
-        """Open the control streams that wait, as far as the transport has credit."""
+        """Open control streams for the halves that are waiting for one, as far as the transport has credit."""
         while self.awaiting_control and self.bidi_room > 0:
             half = self.awaiting_control.popleft()
             stream_id = self.open_stream(unidirectional=False)
@@ -580,14 +581,14 @@ class Streams(Receiving):
             if self.is_observed:
                 self.sent_frame(data)
             if half.state.is_final:
-                # It was lost before its control stream could be opened: its minter still has to be notified.
+                # The half was lost before its control stream could be opened. The side that minted it must still be notified.
                 self.reset_stream(stream, RESET_LOST)
                 self.abandon(stream)
             else:
                 self._attach(half, stream)
 
     def _attach(self, half: Half, stream: Stream) -> None:
-        """Give a half its control stream, and do what waited for it."""
+        """Give a half its control stream, and carry out what was waiting for it."""
         half.control = stream
         stream.half = half
         if isinstance(half, SenderHalf):
@@ -615,7 +616,7 @@ def _misplaced(tag: int, half: Half, direction: str) -> RemoteProtocolError:
 
 
 def _check_first(stream: Stream, tag: int) -> None:
-    """Check that a frame may be the first on its stream after Version. Raises RemoteProtocolError."""
+    """Check that a frame can be the first on its stream after Version. Raises RemoteProtocolError."""
     name = FRAME_NAMES[tag]
     if tag == VERSION_TAG:
         raise protocol_error("version place", "a Version frame that is not the first in its stream")

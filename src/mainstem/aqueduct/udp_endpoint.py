@@ -1,7 +1,7 @@
 """UDP sockets in the event loop, and the connections that use them.
 
-A server has a socket for each of its addresses, and routes datagrams to runners by connection id. A client has a single socket.
-Sockets are read in batches, and all datagrams of one connection in a batch are processed together.
+A server has one socket per address and routes datagrams to runners by connection id. A client has a single socket. Sockets are
+read in batches, and all datagrams of one connection in a batch are processed together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.runner import Runner
 
 LONG_HEADER = 0x80
-"""The first bit of a packet is set in long headers, which only handshakes use."""
+"""The first bit of a packet. It is set in long headers, which only handshakes use."""
 
 
 class UdpEndpoint:
@@ -50,7 +50,7 @@ class UdpEndpoint:
             try:
                 runner = self._route(data, address, udp)
             except Exception as error:
-                # Go on with the datagrams of others.
+                # Continue with the datagrams of other connections.
                 text = f"a datagram from {address[0]}:{address[1]} was dropped: {type(error).__name__}: {error}"
                 self._warnings.log(logging.ERROR, kind_of(error), text, int(self._loop.time() * 1e9), error=error)
                 continue
@@ -74,11 +74,11 @@ class UdpEndpoint:
             self._loop.remove_writer(udp.fileno())
 
     def _route(self, data: bytes, address: Address, udp: UdpSocket) -> Runner | None:
-        """The runner that a datagram is for, or None."""
+        """Return the runner that a datagram is for, or None."""
         raise NotImplementedError
 
     def _close_sockets(self) -> None:
-        """Close the sockets. May be called again."""
+        """Close the sockets. Calling it again has no effect."""
         if self._open:
             self._open = False
             for udp in self._sockets:

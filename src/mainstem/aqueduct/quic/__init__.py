@@ -1,7 +1,7 @@
-"""Private: the QUIC libraries behind one interface. A `QuicAdapter` connects one to the engine.
+"""Private: the supported QUIC libraries behind one interface. A `QuicAdapter` connects a library to the engine.
 
-Two libraries are supported: ``qh3`` (the default: its core is compiled and several times faster) and ``aioquic`` (the
-reference in Python). Both sides of a connection may use either.
+The two libraries are ``qh3`` (the default: its core is compiled and several times faster) and ``aioquic`` (the reference,
+written in Python). Each side of a connection can use either.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BACKENDS = {"qh3": "quic", "aioquic": "quic-aioquic"}
 
 
 def load_backend(name: str) -> Backend:
-    """Return a backend. Raises ConfigurationError if it is unknown, MissingExtraError if it is not installed."""
+    """Return a backend by name. Raises ConfigurationError if it is unknown, or MissingExtraError if it is not installed."""
     if name not in BACKENDS:
         raise ConfigurationError(f"unknown backend {name!r}; choose one of {', '.join(BACKENDS)}")
     try:

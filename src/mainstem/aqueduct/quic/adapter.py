@@ -1,8 +1,8 @@
-"""The boundary to QUIC, as far as both libraries share it: their sans-I/O connections have the same shape.
+"""The QUIC code that both libraries share: their sans-I/O connections have the same shape.
 
 A `QuicAdapter` owns one QUIC connection. It passes the content of datagrams to an `AqueductEngine`, carries out that engine's
-commands, and reports what room there is. It handles the errors of the library. Both libraries are used through undocumented
-attributes; what differs between them is in the subclasses.
+commands, reports how much room there is, and handles the library's errors. Both libraries are used through undocumented
+attributes. The subclasses implement what differs between them.
 """
 
 from __future__ import annotations
@@ -37,41 +37,40 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.settings import Settings
 
 Address = tuple[Any, ...]
-"""The address of a peer as `socket` has it: host and port first."""
+"""A peer's address in the form that `socket` uses: host and port first."""
 
 EARLY_STREAMS = 16
-"""Streams of each kind that a client may open before it knows the server's limits."""
+"""Maximum streams of each kind that a client opens before it knows the server's limits."""
 
 DATAGRAM_BACKLOG = 256
-"""Datagrams that may wait in the library: more would only get stale."""
+"""Maximum number of datagrams waiting in the library: more would only become stale."""
 
 DATAGRAM_OVERHEAD = 30
-"""Packet and frame bytes around a datagram's payload: header, connection id, packet number, frame, authentication
-tag."""
+"""Bytes of packet and frame around a datagram's payload: header, connection id, packet number, frame, authentication tag."""
 
 BULK = 1 << 12
-"""Bytes written to a stream at once from which on they are not a short message."""
+"""Number of bytes written to a stream at once from which a write counts as bulk, not as a short message."""
 
 NO_VERIFICATION = 0
-"""`ssl.CERT_NONE`, which both libraries take as a number."""
+"""`ssl.CERT_NONE`, which both libraries accept as a number."""
 
 PEERS_COMPLAINT = "peer's complaint"
-"""The rule of the error if the peer closed the connection because of a broken rule."""
+"""The ``rule`` of the error if the peer closed the connection because it detected a protocol error."""
 
 SUCCESS_CODES = (0, EXPLICIT_CLOSE)
 """Close codes that are not errors."""
 
-CRYPTO_ERROR = 0x100  # plus the TLS alert: QUIC's error codes of a failed handshake (RFC 9001, 4.8)
+CRYPTO_ERROR = 0x100  # plus the TLS alert: QUIC's error codes for a failed handshake (RFC 9001, 4.8)
 ALERTS = range(256)
 CERTIFICATE_ALERTS = (42, 45, 46, 48)  # bad, expired or unknown certificate, unknown authority
 
 REFUSALS = (SERIALIZATION_ERROR, HANDSHAKE_TIMED_OUT, NO_PLACE)
-"""Close codes by which a peer ends a connection before its application has received anything."""
+"""Close codes with which a peer ends a connection before its application has received anything."""
 
 
 @dataclass(slots=True)
 class PacketHeader:
-    """The header of a packet, which a server reads before it knows the connection."""
+    """The header of a packet, which a server reads before it knows which connection the packet belongs to."""
 
     version: int | None
     is_initial: bool
@@ -82,7 +81,7 @@ class PacketHeader:
 
 
 def read_pem(path: str | Path | None, what: str) -> str:
-    """Return a PEM file's path as text. Raises ConfigurationError."""
+    """Return the path of a PEM file as text. Raises ConfigurationError."""
     if path is None:
         raise ConfigurationError(f"a server needs a {what}; make one for development with `mainstem cert`")
     if not Path(path).is_file():
@@ -91,7 +90,7 @@ def read_pem(path: str | Path | None, what: str) -> str:
 
 
 def read_authority(path: str | Path | None, what: str) -> str:
-    """Return the path of a file with certificates of authorities as text. Raises ConfigurationError."""
+    """Return the path of a file of authority certificates as text. Raises ConfigurationError."""
     text = read_pem(path, what)
     if not _has_certificates(Path(text).read_bytes()):
         raise ConfigurationError(f"{what} {text!r} has no certificate in PEM")
@@ -100,7 +99,7 @@ def read_authority(path: str | Path | None, what: str) -> str:
 
 @lru_cache(maxsize=64)
 def _has_certificates(pem: bytes) -> bool:
-    """Whether the content of a file can be parsed: found out once, and not for each connection."""
+    """Return whether PEM text contains certificates. The result is cached, so that it is not parsed for each connection."""
     try:
         SSLContext(PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem.decode("ascii", "replace"))
     except (OSError, ValueError):
@@ -119,7 +118,7 @@ def read_chain(certificate: str | Path | None, key: str | Path | None) -> tuple[
 
 
 class QuicAdapter:
-    """One QUIC connection; the subclasses read and set what differs between the libraries."""
+    """One QUIC connection. Subclasses implement what differs between the libraries."""
 
     library_errors: tuple[type[Exception], ...] = (RuntimeError, ValueError, AssertionError)
 
@@ -131,21 +130,21 @@ class QuicAdapter:
         self.early_data_accepted = False
         self.terminated = False
         self.closing = False
-        # Called with each connection id that this side has issued, and with each that the peer has retired.
+        # Called with each connection id that this side issues, and with each that the peer retires.
         self.on_cid_issued: Callable[[bytes], None] = _ignore
         self.on_cid_retired: Callable[[bytes], None] = _ignore
-        # Streams whose bytes the engine waits to arrive, which `check_watched` looks for.
+        # Streams for which the engine waits until their bytes are delivered; see `check_watched`.
         self.watched: dict[int, object] = {}
-        # The stream of the bulk that was sent last; and whether, since packets were sent, a short message was sent beside it.
+        # The stream of the last bulk write, and whether the last commands included a short message on another stream.
         self._bulk_stream: int | None = None
         self.has_short = False
-        # Streams that the peer stopped, for which commands may still come.
+        # Streams that the peer stopped reading, for which the engine may still issue commands.
         self._stopped: set[int] = set()
         self._error: Exception | None = None
-        # What takes the bytes of streams, and datagrams.
+        # The library's functions for sending stream data and datagrams.
         self.send_stream: Callable[[int, bytes, bool], None] = quic and quic.send_stream_data
         self.send_datagram: Callable[[bytes], None] = quic and quic.send_datagram_frame
-        # Set once this side's close has gone out.
+        # Set once this side's close has been sent.
         self._farewell: Farewell | None = None
         self._is_drained = False
         self._handlers = {
@@ -163,7 +162,7 @@ class QuicAdapter:
         self.quic.connect(address, now=now)
 
     def receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
-        """UDP payloads that arrived from one address."""
+        """Process UDP payloads that arrived from one address."""
         if self.closing:
             if self._farewell is not None:
                 self._farewell.received(datagrams)
@@ -173,21 +172,21 @@ class QuicAdapter:
                 self.quic.receive_datagram(data, address, now=now)
 
     def transmit(self, now: float) -> list[tuple[bytes, Address]]:
-        """UDP payloads to send."""
+        """Return the UDP payloads to send."""
         if self._farewell is not None:
             return self._farewell.take()
         datagrams: list[tuple[bytes, Address]] = self.quic.datagrams_to_send(now=now)
         if self.closing:
-            # An unproven address gets it only once.
+            # Do not repeat the close to an unproven address.
             is_proven = self.is_client or self.handshake_done
             self._farewell = Farewell(
                 datagrams if is_proven else [], now, self.round_trip or 0.0, self.reset_token or b""
             )
-        # The connection is closed and nothing is left to send. The library reports it only after its closing or draining period,
-        # which takes seconds in the handshake.
+        # Note that the connection is closed and nothing is left to send. The library reports that only after its closing or
+        # draining period, which takes seconds during the handshake.
         was_drained, self._is_drained = self._is_drained, not datagrams and self.quic._close_event is not None
         if self._is_drained and not (was_drained or self.is_client) and self.is_draining and self.reset_token:
-            # The peer has closed it. Once it hears that the connection is forgotten, it need not repeat that.
+            # The peer has closed the connection. Once it learns that the connection is forgotten, it need not repeat the close.
             return [(stateless_reset(self.reset_token), self.active_address)]
         return datagrams
 
@@ -208,7 +207,7 @@ class QuicAdapter:
     def _end_farewell(self, now: float) -> None:
         """End the connection if its closing period is over."""
         if self._farewell is not None and self._farewell.is_over and not self.terminated:
-            # The library's own closing period may be over already: qh3 counts it from the last packet.
+            # The library's own closing period may already have ended, because qh3 counts it from the last packet.
             self.quic.handle_timer(now=max(now, self.quic.get_timer() or now))
             self.terminated = True
 
@@ -222,12 +221,12 @@ class QuicAdapter:
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """The peer's certificate in DER, None if it presented none."""
+        """The peer's certificate in DER form; None if it presented none."""
         raise NotImplementedError
 
     @property
     def active_address(self) -> Address:
-        """The address to which packets go, as the library names it."""
+        """The address to which packets are sent, under the name that the library knows it by."""
         raise NotImplementedError
 
     @property
@@ -237,28 +236,28 @@ class QuicAdapter:
 
     @property
     def reset_token(self) -> bytes | None:
-        """The token of the server's stateless resets for this connection, None or empty if it is not known."""
+        """The token of the server's stateless resets for this connection; None or empty if unknown."""
         raise NotImplementedError
 
     @property
     def round_trip(self) -> float | None:
-        """The smoothed round-trip time in seconds, None before it was measured."""
+        """The smoothed round-trip time in seconds; None until it has been measured."""
         raise NotImplementedError
 
     @property
     def has_begun(self) -> bool:
-        """Whether an authentic packet has come for this connection."""
+        """Whether an authentic packet has arrived for this connection."""
         raise NotImplementedError
 
     def discard(self) -> None:
-        """Forget a connection that has not begun, without writing a qlog file."""
+        """Discard a connection that has not begun, without writing a qlog file."""
         trace = self.quic._quic_logger
         if trace is not None:
             self.quic._quic_logger = None
             self.quic.configuration.quic_logger._traces.remove(trace)
 
     def end_trace(self) -> None:
-        """Write the qlog file, if one is kept and the library has not done so."""
+        """Write the qlog file, if there is one and the library has not written it."""
         trace = self.quic._quic_logger
         if trace is not None:
             self.quic._quic_logger = None
@@ -271,11 +270,11 @@ class QuicAdapter:
         return bool(self.quic._events)
 
     def deliver(self, engine: AqueductEngine, now_ns: int) -> bool:
-        """Pass on every event of the library; False if there is none."""
+        """Pass all events of the library to the engine; return False if there are none."""
         events = self.quic._events
         if not events:
             return False
-        # Each packet is one event: join the bytes of one stream that come together.
+        # Each packet produces an event. Join consecutive bytes of one stream.
         stream_id, pieces, fin = -1, [], False
         datagrams: list[bytes] = []
         while events:
@@ -302,7 +301,7 @@ class QuicAdapter:
         return True
 
     def _hand_over(self, engine: AqueductEngine, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
-        """Bytes of one stream."""
+        """Pass bytes of one stream to the engine."""
         engine.receive_stream(stream_id, data, fin, now_ns)
 
     def _stream_reset(self, event: Any, engine: AqueductEngine, now_ns: int) -> None:
@@ -359,7 +358,7 @@ class QuicAdapter:
                     send_stream(command.stream_id, command.data, command.fin)  # type: ignore[union-attr]
                     stream_id = command.stream_id  # type: ignore[union-attr]
                     if len(command.data) >= BULK:  # type: ignore[union-attr]
-                        # What came before it on its stream was the head of its message.
+                        # The write before it on the same stream was the head of its message, not a short message.
                         shorts -= stream_id == last_short
                         self._bulk_stream = stream_id
                     elif stream_id != self._bulk_stream:
@@ -379,9 +378,9 @@ class QuicAdapter:
                     self.close(command.code, command.reason)  # type: ignore[union-attr]
             except self.library_errors as error:
                 if self.quic._close_event is not None:
-                    # The connection is over, and an event with the reason will follow.
+                    # The connection has ended, and an event with the reason will follow.
                     return
-                # The peer asked the library to stop this stream, and the library did before the engine was notified.
+                # The peer asked the library to stop this stream, and the library did so before the engine was notified.
                 if kind not in (SendStream, ResetStream) or command.stream_id not in self._stopped:  # type: ignore[union-attr]
                     raise ConnectionLost(f"the QUIC library failed: {error}") from error
 
@@ -389,16 +388,16 @@ class QuicAdapter:
         self.has_short = shorts > 0 and self._bulk_stream is not None
 
     def room(self) -> tuple[int, int, int, int, int, float | None]:
-        """The peer's limits on streams of two directions and of one, how many were opened, room for datagrams, round-trip time."""
+        """Return room and round-trip time: bidirectional and unidirectional stream limits, streams opened of each, datagrams."""
         raise NotImplementedError
 
     def update(self, engine: AqueductEngine) -> None:
-        """Report to the engine what room there is."""
+        """Report to the engine how much room there is."""
         bidi_limit, uni_limit, bidi_opened, uni_opened, datagrams, round_trip = self.room()
         if not self.handshake_done:
             bidi_limit = min(bidi_limit or EARLY_STREAMS, EARLY_STREAMS)
             uni_limit = min(uni_limit or EARLY_STREAMS, EARLY_STREAMS)
-        # It is 0 if the peer takes no datagrams or is not known.
+        # This is 0 if the peer accepts no datagrams or its parameters are not known yet.
         largest = self.quic._remote_max_datagram_frame_size or 0
         if largest:
             largest = min(largest, self.settings.max_datagram_size) - DATAGRAM_OVERHEAD
@@ -407,51 +406,54 @@ class QuicAdapter:
             engine.rtt_ns = int(round_trip * 1e9)
 
     def check_watched(self, engine: AqueductEngine, now_ns: int) -> bool:
-        """Report to the engine which streams' bytes have arrived; return whether any have. Called after sending."""
+        """Report to the engine the watched streams whose bytes have been delivered; return whether there were any.
+
+        Called after sending.
+        """
         raise NotImplementedError
 
     def pause_stream(self, stream_id: int, paused: bool) -> None:
-        """Stop granting credit to one stream, or resume, if the library can."""
+        """Stop or resume granting credit to one stream, if the library can."""
 
     def pause_connection(self, paused: bool) -> None:
-        """Stop granting credit to the connection, or resume."""
+        """Stop or resume granting credit to the connection."""
         raise NotImplementedError
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether anything is unacknowledged or waits to be sent, as far as the library reports it."""
+        """Whether any data is unacknowledged or waiting to be sent, as far as the library reports it."""
         return False
 
 
 class Backend:
-    """One QUIC library. Both name their modules, and what these take, alike; the subclasses have what differs."""
+    """One QUIC library. Both use the same module names and arguments; the subclasses implement what differs."""
 
     name: str
     adapter: type[QuicAdapter]
     has_address_tokens = False
 
     def connection_class(self, settings: Settings) -> Callable[..., Any]:
-        """What makes the library's connections with these settings."""
+        """Return the class or factory of the library's connections with these settings."""
         raise NotImplementedError
 
     def parse(self, data: bytes) -> PacketHeader | None:
-        """Return the header of a packet; None if it is not one."""
+        """Return the header of a packet; None if ``data`` is not a packet."""
         raise NotImplementedError
 
     def check_server(self, settings: Settings, tickets: ServerTickets | None) -> None:
-        """Check that a server with these settings can be run. Raises ConfigurationError."""
+        """Check that the library supports a server with these settings. Raises ConfigurationError."""
         raise NotImplementedError
 
     def module(self, name: str) -> Any:
         return import_module(f"{self.name}.{name}")
 
     def make_ticket(self, **fields: Any) -> Any:
-        """Make a session ticket of the library from its fields."""
+        """Make one of the library's session tickets from its fields."""
         tls = self.module("tls")
         return tls.SessionTicket(**{**fields, "cipher_suite": tls.CipherSuite(fields["cipher_suite"])})
 
     def configuration(self, settings: Settings, **options: Any) -> Any:
-        """Return a filled configuration of the library. Raises ConfigurationError."""
+        """Return a configuration of the library, filled from the settings. Raises ConfigurationError."""
         configuration = self.module("quic.configuration").QuicConfiguration(**options)
         configuration.connection_id_length = CID_LENGTH
         configuration.alpn_protocols = [settings.alpn]
@@ -480,7 +482,7 @@ class Backend:
     def client(
         self, settings: Settings, *, server_name: str, sessions: SessionCache | None, origin: str
     ) -> QuicAdapter:
-        """Return a client's connection, not yet begun."""
+        """Return a client's connection, which has not begun yet."""
         configuration = self.configuration(settings, is_client=True, server_name=settings.server_name or server_name)
         options: dict[str, Any] = {}
         if sessions is not None:
@@ -493,13 +495,13 @@ class Backend:
         return self.adapter(quic, settings, is_client=True)
 
     def server_context(self, settings: Settings, tickets: ServerTickets | None) -> ServerContext:
-        """Return what all connections of one server share."""
+        """Return the context that all connections of one server share."""
         self.check_server(settings, tickets)
         return ServerContext(self, settings, tickets)
 
 
 class ServerContext:
-    """A server's certificate, its tickets, and how it responds to first packets."""
+    """The configuration and tickets of a server, and its responses to first packets."""
 
     def __init__(self, backend: Backend, settings: Settings, tickets: ServerTickets | None) -> None:
         self._backend = backend
@@ -514,7 +516,7 @@ class ServerContext:
         self.parse = backend.parse
 
     def negotiate(self, header: PacketHeader) -> bytes | None:
-        """Return a version negotiation packet if the version is not spoken here."""
+        """Return a version negotiation packet if the header's version is not supported, and None otherwise."""
         versions = self._configuration.supported_versions
         if header.version is None or header.version in versions or header.is_negotiation:
             return None
@@ -523,7 +525,7 @@ class ServerContext:
         )
 
     def retry(self, header: PacketHeader, retried: bytes, token: bytes) -> bytes:
-        """Return a Retry packet: the client is to begin again with a token, for another connection id."""
+        """Return a Retry packet, which makes the client begin again with a token and another connection id."""
         return self._packets.encode_quic_retry(  # type: ignore[no-any-return]
             version=header.version,
             source_cid=retried,
@@ -533,7 +535,7 @@ class ServerContext:
         )
 
     def accept(self, header: PacketHeader, original: bytes | None = None) -> QuicAdapter:
-        """Return a connection for a first packet; ``original`` is the connection id before a Retry, None if none was sent."""
+        """Return a connection for a first packet; ``original`` is the connection id before a Retry, or None without one."""
         quic = self._connection_class(
             configuration=self._configuration,
             original_destination_connection_id=header.destination_cid if original is None else original,

@@ -1,7 +1,7 @@
-"""The aioquic library, which is written in Python. It is slower than qh3, and its flow control can be set per stream.
+"""The aioquic library, which is written in Python. It is slower than qh3, but its flow control can be set per stream.
 
-By default it doubles a window whenever half of it was used, whether the application reads or not. Here a window is what was
-read plus a fixed credit, and does not grow while a stream, or the connection, is paused.
+By default, the library doubles a window whenever half of it has been used, whether or not the application reads. Here a window
+is the amount received plus a fixed credit, and it does not grow while the stream or connection is paused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LIMIT_FRAME_CAPACITY = 17
 
 
 class _ConnectionWindow(Limit):  # type: ignore[misc]
-    """The connection's credit: what was received plus a fixed window; it does not grow while paused."""
+    """The connection's credit: the amount received plus a fixed window. It does not grow while paused."""
 
     def __init__(self, original: Limit, window: int) -> None:
         self._granted: int = original.value
@@ -49,7 +49,7 @@ class _ConnectionWindow(Limit):  # type: ignore[misc]
 
     @value.setter
     def value(self, value: int) -> None:
-        """Ignored: the library would double it."""
+        """Ignore the new value, with which the library would double the window."""
 
 
 class _Connection(QuicConnection):  # type: ignore[misc]
@@ -68,11 +68,11 @@ class _Connection(QuicConnection):  # type: ignore[misc]
     def receive_datagram(self, data: bytes, addr: Any, now: float) -> None:
         super().receive_datagram(data, addr, now)
         if self._close_pending and not self._network_paths:
-            # The library keeps a path once it has accepted a packet, and without one it could not say why it refused this one.
+            # The library stores a path only after accepting a packet, and without a path it could not send its reason for refusal.
             self._network_paths.append(self._find_network_path(addr))
 
     def _write_stream_frame(self, builder: Any, space: Any, stream: Any, max_offset: int) -> int:
-        # The library tries every stream for every packet, also those whose credit is used up: channels that nobody reads.
+        # For every packet the library tries every stream, even those out of credit because nobody reads their channel.
         pending = stream.sender._pending
         if len(pending) and pending[0].start >= max_offset:
             return 0
@@ -100,8 +100,8 @@ class _Connection(QuicConnection):  # type: ignore[misc]
 class _MutualConnection(_Connection):
     """A server's connection that asks its client for a certificate and verifies it.
 
-    The library can ask, and checks that the client has the certificate's key. Whether an authority signed it is checked here,
-    before the client's last handshake message is processed.
+    The library can ask, and it checks that the client has the certificate's key. This class checks that an authority signed the
+    certificate, before the client's last handshake message is processed.
     """
 
     def __init__(self, *, settings: Settings, **options: Any) -> None:
@@ -121,7 +121,7 @@ class _MutualConnection(_Connection):
         context._server_handle_finished = verify_and_finish
 
     def _verify_client(self, certificate: Any, chain: list[Any]) -> None:
-        """Raise a TLS alert if the client's certificate is missing, or not signed for clients by an authority."""
+        """Raise a TLS alert if the client's certificate is missing, or if no authority signed it for clients."""
         if certificate is None:
             raise AlertHandshakeFailure("the client presented no certificate")
         verify_certificate(certificate=certificate, chain=chain, cafile=self._client_ca)
@@ -177,7 +177,7 @@ class AioquicAdapter(QuicAdapter):
 
     @property
     def has_begun(self) -> bool:
-        # A first packet that was refused is not acknowledged.
+        # If a first packet was refused, there is no acknowledgment for it.
         return self.quic._close_pending or any(len(space.ack_queue) for space in self.quic._spaces.values())
 
     @property
@@ -198,7 +198,7 @@ class AioquicAdapter(QuicAdapter):
 
 
 class AioquicBackend(Backend):
-    """The library, as `load_backend` returns it."""
+    """The aioquic library as a backend."""
 
     name = "aioquic"
     adapter = AioquicAdapter

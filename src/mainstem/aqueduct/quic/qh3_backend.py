@@ -1,7 +1,7 @@
 """The qh3 library, whose core is compiled (see also `qh3_connection`).
 
-It cannot pause a single stream. It does not report which bytes were acknowledged; that is deduced from its packets: what was
-sent is delivered once every packet up to then has been acknowledged and none was lost meanwhile.
+The library cannot pause a single stream. Nor does it report which bytes were acknowledged, so that is deduced from its packets:
+data is delivered once every packet up to the one that carried it has been acknowledged and none was lost meanwhile.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 _UNUSED = frozenset(
     ("connection_credit", "stream_credit", "streams_available", "peer_blocked", "path_validated", "peer_migration")
 )
-"""Events of the core that are ignored."""
+"""Events of the core to ignore."""
 
-# It warns of every orderly close; errors are raised.
+# The library warns of every orderly close; errors are raised anyway.
 logging.getLogger("quic").setLevel(logging.ERROR)
 
 
@@ -51,11 +51,11 @@ class Qh3Adapter(QuicAdapter):
 
     def __init__(self, quic: Any, settings: Settings, *, is_client: bool) -> None:
         super().__init__(quic, settings, is_client=is_client)
-        # The peer's streams that have ended, of two directions and of one. The library remembers only the last 1,024 ended
-        # streams; a late copy of a packet would open an older one again.
+        # The peer's streams that have ended, bidirectional and unidirectional. The library remembers only the last 1,024 ended
+        # streams, so a late copy of a packet would open an older one again.
         self._ended = {0: RangeSet(), UNIDIRECTIONAL: RangeSet()}
         self._paths = Paths()
-        # At a server: its client's address, while nothing has to be known of paths.
+        # On a server, the client's address while `Paths` need not see its packets.
         self._home: Address | None = None
 
     def receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
@@ -73,12 +73,12 @@ class Qh3Adapter(QuicAdapter):
             self._home = None if paths.differ or not paths.is_settled(address) else address
 
     def _receive_from_elsewhere(self, datagrams: list[bytes], address: Address, now: float) -> None:
-        """A server's client may have another address."""
+        """Process datagrams of a server's client whose address may have changed."""
         quic, paths = self.quic, self._paths
         name = paths.taken_from(address, now, self.round_trip or 0.0)
         count, is_refused = quic.receive_established(datagrams, name, now), False
         if not count:
-            # Maybe it is authentic, but from one address too many.
+            # The packets may be authentic but come from one address more than the library accepts.
             count = quic.receive_established(datagrams, quic.active_address, now)
             is_refused = bool(count)
         if count:
@@ -89,7 +89,7 @@ class Qh3Adapter(QuicAdapter):
                     "use the backend 'aioquic' to follow to any number"
                 )
                 self.close(HANDLER_FAILED, "the address changed too often for the server's QUIC library")
-                # Nothing else is sent there.
+                # The close is sent to the new address.
                 paths.detour = address
 
     def transmit(self, now: float) -> list[tuple[bytes, Address]]:
@@ -126,7 +126,7 @@ class Qh3Adapter(QuicAdapter):
         if (quic.is_paused or quic.is_queued or not self.handshake_done) and not quic.may_take:
             return has_events
         datagrams: list[bytes] = []
-        # Unidirectional streams that ended, which come one after the other.
+        # Consecutive events in which unidirectional streams ended.
         ends: list[int] = []
         pieces: list[bytes] = []
         next_event = quic._core.next_event
@@ -161,7 +161,7 @@ class Qh3Adapter(QuicAdapter):
         return has_events
 
     def _hand_over_ends(self, engine: AqueductEngine, stream_ids: list[int], pieces: list[bytes], now_ns: int) -> None:
-        """The ends of several unidirectional streams; for most, they are all of the stream."""
+        """Pass the last bytes of several unidirectional streams to the engine. Most of these streams carry nothing else."""
         first, last = stream_ids[0], stream_ids[-1]
         ended = self._ended[UNIDIRECTIONAL]
         in_order = last - first == 4 * (len(stream_ids) - 1) and stream_ids == list(range(first, last + 1, 4))
@@ -183,14 +183,14 @@ class Qh3Adapter(QuicAdapter):
             super()._stream_reset(event, engine, now_ns)
 
     def _is_news(self, stream_id: int, ends: bool) -> bool:
-        """Whether what came on a stream is new; False if the stream had ended before."""
+        """Return whether data on a stream is new; False if the stream had already ended. ``ends`` marks the stream as ended."""
         if bool(stream_id & OPENED_BY_SERVER) != self.is_client:
             return True
         ended = self._ended[stream_id & UNIDIRECTIONAL]
         return ended.add(stream_id >> 2) if ends else stream_id >> 2 not in ended
 
     def _handshake_completed(self, event: Any, engine: AqueductEngine, now_ns: int) -> None:
-        # What else the library's own methods do only matters during the handshake.
+        # Bypass the library's methods, whose other work only matters during the handshake.
         core = self.quic._core
         self.send_stream, self.send_datagram = core.send_stream, core.send_datagram
         super()._handshake_completed(event, engine, now_ns)
@@ -237,13 +237,13 @@ class Qh3Adapter(QuicAdapter):
         last_trip = core.latest_rtt
         if last_trip is not None and last_trip < quic.shortest_trip:
             quic.shortest_trip = last_trip
-        # The core does not report how many datagrams wait in it; what is in flight is the estimate.
+        # The core does not report how many datagrams are waiting in it, so estimate from the bytes in flight.
         datagrams = min(DATAGRAM_BACKLOG, max(0, (core.congestion_window - core.bytes_in_flight) // 64))
         return bidi_limit, uni_limit, bidi_opened, uni_opened, datagrams, core.smoothed_rtt
 
     def check_watched(self, engine: AqueductEngine, now_ns: int) -> bool:
         core, before = self.quic._core, len(self.watched)
-        # A packet that only acknowledges is never acknowledged itself.
+        # Skip packets that contain only acknowledgments, because they are never acknowledged themselves.
         packets = [number for number, _, frames in core.outstanding_application_packets if frames]
         lost = core.loss_total
         has_room = core.congestion_window - core.bytes_in_flight >= self.settings.max_datagram_size
@@ -257,14 +257,14 @@ class Qh3Adapter(QuicAdapter):
                 del self.watched[stream_id]
                 engine.stream_delivered(stream_id, now_ns)
             elif packets and (losses is None or (losses != lost and has_room)):
-                # All of it is on its way: in these packets, or earlier ones. After a loss it is so again once there is
-                # room left over: what was lost has gone out first.
+                # All the data is in flight, in these packets or earlier ones. After a loss this is true again once there is
+                # room left over, because lost data is sent first.
                 self.watched[stream_id] = (max(packets), lost)
         return len(self.watched) < before
 
 
 class Qh3Backend(Backend):
-    """The library, as `load_backend` returns it."""
+    """The qh3 library as a backend."""
 
     name = "qh3"
     adapter = Qh3Adapter

@@ -1,15 +1,15 @@
-"""The qh3 library's connection, with four things changed.
+"""The connection of the qh3 library, with four changes.
 
-* Its stream limits are fixed in its source; the two methods that pass them on run here with other values.
-* `Qh3Adapter` takes its events one by one, and not all at once as packets come. It extends flow control credit as its
+* The library hard-codes its stream limits; the two methods that pass them on run here with other values.
+* `Qh3Adapter` takes events one by one, instead of all at once when packets arrive. The library extends flow control credit as
   events are taken, so not taking them pauses the connection.
-* It forgets a stream when the event of the stream's end is taken, and fails if a frame of that stream is still queued. Such a
-  frame is a copy: after a probe timeout the library queues again what is not acknowledged. If the congestion window then
-  fills, the copy waits, and the acknowledgment of the original ends the stream meanwhile. So after a probe timeout events
-  are taken only while nothing is queued, until no copy can be left.
-* Bulk fills the buffers on its way for as long as credit allows: a megabyte a stream, behind which a short message waits for
-  milliseconds. While short messages share the connection with bulk, packets are held once `QUEUED_BYTES` more are in flight than
-  the path itself holds. The library sends the streams in turn, so that a short message is in the next packets.
+* The library forgets a stream when the event of the stream's end is taken, and fails if a frame of that stream is still queued.
+  Such a frame is a copy: after a probe timeout the library queues unacknowledged data again. If the congestion window then
+  fills, the copy waits, and the acknowledgment of the original meanwhile ends the stream. So after a probe timeout, events are
+  taken only while nothing is queued, until no copy can be left.
+* Bulk data fills the buffers along the path as long as credit allows: a megabyte per stream, behind which a short message waits
+  for milliseconds. While short messages share the connection with bulk data, packets are held back once `QUEUED_BYTES` more are
+  in flight than the path itself holds. The library serves the streams in turn, so a short message is in the next packets.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.quic.adapter import Address
 
 _LIBRARY_STREAM_LIMITS = [100, 103]
-"""What the library passes to its core; checked, so that another version of the library is noticed."""
+"""The limits that the library passes to its core. They are checked, to detect other versions of the library."""
 
 _STREAM_LIMITS_AT = slice(21, 23)
 
 _LARGEST_PACKET = 1472
-"""The largest UDP payload that the library may discover for the path. It sends nothing that is congestion controlled while
-there is room for less than one packet."""
+"""The largest UDP payload that the library can discover for the path. It sends no congestion-controlled data while there is
+room for less than one packet."""
 
 QUEUED_BYTES = 64 << 10
-"""Bytes in flight, beside those that the path holds, from which on packets are held while short messages share the connection."""
+"""Bytes in flight, beyond those the path holds, at which packets are held back while short messages share the connection."""
 
 FASTEST = 100_000_000
-"""Bytes per second that the path is assumed to carry: with its round trip, what it holds. No Python program reads much faster."""
+"""Assumed rate of the path in bytes per second: times the round trip, what the path holds. Python reads hardly any faster."""
 
 SHARED_SECONDS = 5.0
-"""For how long after a short message bulk keeps that limit."""
+"""How long, in seconds, that limit applies to bulk data after a short message."""
 
 _OPEN_STATES = ("first_flight", "connected")
-"""States in which the core still sends what is queued."""
+"""States in which the core still sends queued data."""
 
 
 class _OneEvent:
-    """A core with a single event, for the library's own code to process."""
+    """A stand-in for a core that has a single event, for the library's own code to process."""
 
     def __init__(self, core: Any, event: tuple[Any, ...]) -> None:
         self._core = core
@@ -64,45 +64,45 @@ class _OneEvent:
 
 
 class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
-    """The library's connection; after the handshake, its core's events are left to `Qh3Adapter.deliver`."""
+    """The library's connection. After the handshake it leaves the events of its core to `Qh3Adapter.deliver`."""
 
     _core: Any
     is_paused = False
-    # While copies may be queued: the last packet that may have been copied, and the losses until then.
+    # While copies may be queued, the last packet that may have been copied and the loss count at that time.
     _copied: tuple[int, int] | None = None
     _probes = 0
-    # The core may hold frames that it has queued and not sent.
+    # Whether the core may hold frames that are queued and not sent.
     is_queued = False
-    # Short messages share the connection with bulk until then.
+    # Until this time, short messages share the connection with bulk data.
     _shared_until = 0.0
     shortest_trip = 1.0
     _is_held = False
 
     def share(self, now: float) -> None:
-        """A short message went out, and bulk does."""
+        """Note that a short message was sent beside bulk data."""
         self._shared_until = now + SHARED_SECONDS
 
     @property
     def may_take(self) -> bool:
-        """Whether events may be taken now. Once the connection is closing, all of them may."""
+        """Whether events can be taken now. Once the connection is closing, they always can."""
         if not self._handshake_complete:
             return False
         return not (self.is_paused or self.is_queued) or self._core.state not in _OPEN_STATES
 
     @property
     def active_address(self) -> Address:
-        """The address to which packets go."""
+        """The address to which packets are sent."""
         return self._core.active_path[2]  # type: ignore[no-any-return]
 
     def receive_established(self, datagrams: list[bytes], address: Address, now: float) -> int:
-        """Take datagrams after the handshake; return how many of their packets are authentic and new."""
+        """Process datagrams after the handshake; return how many of their packets are authentic and new."""
         if self._quic_logger is not None:
             for data in datagrams:
                 self._log_datagram("datagrams_received", data)
         return self._core.receive_many_datagrams(datagrams, address, now)[2]  # type: ignore[no-any-return]
 
     def process(self, event: tuple[Any, ...]) -> None:
-        """Let the library process an event of its core."""
+        """Have the library process one event of its core."""
         core = self._core
         self._core = _OneEvent(core, event)
         try:
@@ -122,7 +122,7 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
             self._mark_copied(core)
 
     def _mark_copied(self, core: Any) -> None:
-        """From now on, what is in flight may be queued a second time."""
+        """Note that data in flight may be queued a second time from now on."""
         packets = core.outstanding_application_packets
         if packets:
             self._copied = (max(packet[0] for packet in packets), core.loss_total)
@@ -137,7 +137,7 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
         if now < self._shared_until and self._copied is None:
             limit = QUEUED_BYTES + int(self.shortest_trip * FASTEST)
             if self._is_held and core.bytes_in_flight > limit // 2:
-                # One packet, which acknowledges what has come. The next is sent when there is room for several.
+                # Send one packet, which carries acknowledgments. The next is sent when there is room for several.
                 limit = 0
         self._is_held = False
         try:
@@ -150,12 +150,12 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
                     self._is_held, is_empty = True, False
                     break
         except RuntimeError:
-            # This happens to a server in the middle of a flight, if it may not send more before the client has proven its
-            # address. The library would drop the packets before it.
+            # A server gets this in the middle of a flight, if it must not send more before the client has proven its address.
+            # The library itself would drop the packets it has already made.
             is_empty = False
         if self._copied is not None:
             room = core.congestion_window - core.bytes_in_flight
-            # With that much room it would have sent everything that is queued.
+            # With this much room, the core would have sent everything that was queued.
             has_room = room >= max(_LARGEST_PACKET, self._configuration.max_datagram_size) or not core.bytes_in_flight
             self.is_queued = not (is_empty and has_room)
             if not self.is_queued:
@@ -163,9 +163,9 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
         return datagrams
 
     def _check_copies(self, core: Any) -> None:
-        """Nothing is queued. If all that was copied was acknowledged or lost, no copy is left.
+        """Check whether copies can be left, now that nothing is queued: not once all copied packets were acknowledged or lost.
 
-        A packet lost meanwhile may have been a copy, which is then sent again, and has to be waited for in turn.
+        A packet lost meanwhile may have been a copy. It is then sent again, and has to be waited for in turn.
         """
         assert self._copied is not None
         packets = core.outstanding_application_packets
@@ -180,7 +180,7 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
 
 
 def with_stream_limits(limit: int) -> type[Any]:
-    """The library's connection class with other stream limits."""
+    """Return the library's connection class with other stream limits."""
 
     def make_core(*arguments: Any) -> Any:
         values = list(arguments)
@@ -197,7 +197,7 @@ def with_stream_limits(limit: int) -> type[Any]:
             push_quic_transport_parameters(buffer, parameters)
             return buffer.data
 
-    # The two methods look these names up in their module: here in a copy of it.
+    # The two methods look these names up in their module's namespace. Give them a modified copy of it.
     names = {**vars(qh3_connection), "QuicConnectionCore": make_core, "QuicTlsBridge": Bridge}
 
     def bound(method: Any) -> FunctionType:

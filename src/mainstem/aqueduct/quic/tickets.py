@@ -1,8 +1,8 @@
-"""Session tickets, which let a client send in its first flight, and keep such data from being replayed.
+"""Session tickets, which let a client send early data in its first flight, and protection against replays of that data.
 
-A server's tickets are used once: taking a ticket out of the store deletes it, durably, before any early data can be
-read. A copy of the same first flight finds no ticket, so TLS itself rejects its early data. The secrets are in the store, so
-they cannot outlive the record of their use.
+A server's tickets are used once: taking a ticket out of the store deletes it, durably, before any early data can be read. A
+copy of the same first flight finds no ticket, so TLS itself rejects its early data. The secrets are in the same store, so they
+cannot outlive the record of their use.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_TICKETS = 100_000
-"""Unused tickets that a store keeps; the oldest are dropped, which costs their clients a full handshake."""
+"""Maximum number of unused tickets in a store. Older ones are dropped, which costs their clients a full handshake."""
 
 
 def encode_ticket(ticket: Any) -> str:
-    """Encode a library's session ticket as text. Both libraries' tickets have the same fields."""
+    """Encode a session ticket as text. The tickets of both libraries have the same fields."""
     return json.dumps(
         {
             "age_add": ticket.age_add,
@@ -40,7 +40,7 @@ def encode_ticket(ticket: Any) -> str:
 
 
 def decode_ticket(text: str, make: Callable[..., Any]) -> Any:
-    """Decode a ticket; ``make`` makes it from its fields."""
+    """Decode a ticket; ``make`` creates it from its fields."""
     fields = json.loads(text)
     for name in ("not_valid_after", "not_valid_before"):
         fields[name] = datetime.datetime.fromisoformat(fields[name])
@@ -51,7 +51,7 @@ def decode_ticket(text: str, make: Callable[..., Any]) -> Any:
 
 
 class _Store:
-    """A durable table of texts by key. Each is taken at most once, even if several processes share the file."""
+    """A durable table of strings by name. Each entry is taken at most once, even if several processes share the file."""
 
     def __init__(self, path: str | Path | None) -> None:
         self._lock = threading.Lock()
@@ -71,7 +71,7 @@ class _Store:
             self._database.execute("DELETE FROM entry WHERE id <= (SELECT max(id) FROM entry) - ?", (MAX_TICKETS,))
 
     def take(self, name: bytes) -> str | None:
-        """Delete and return the newest value of that name."""
+        """Delete and return the newest value stored under a name; None if there is none."""
         with self._lock:
             rows = self._database.execute(
                 "DELETE FROM entry WHERE id = (SELECT max(id) FROM entry WHERE name = ?) RETURNING value", (name,)
@@ -79,14 +79,14 @@ class _Store:
         return rows[0][0] if rows else None
 
     def replace(self, name: bytes, value: str) -> None:
-        """Make the value the only one of that name."""
+        """Make ``value`` the only value stored under a name."""
         if self.find(name) != value:
             with self._lock:
                 self._database.execute("DELETE FROM entry WHERE name = ?", (name,))
             self.put(name, value)
 
     def find(self, name: bytes) -> str | None:
-        """Return the newest value of that name."""
+        """Return the newest value stored under a name; None if there is none."""
         with self._lock:
             rows = self._database.execute(
                 "SELECT value FROM entry WHERE name = ? ORDER BY id DESC LIMIT 1", (name,)
@@ -99,7 +99,7 @@ class _Store:
 
 
 def _make_private(path: str | Path) -> None:
-    """Let only the owner read the file, which holds resumption secrets. SQLite's journal gets the same mode."""
+    """Make the file readable only by its owner, because it holds resumption secrets. SQLite's journal gets the same mode."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         os.fchmod(fd, 0o600)
@@ -108,10 +108,10 @@ def _make_private(path: str | Path) -> None:
 
 
 class ServerTickets:
-    """A server's session tickets. Each can be used once, even if several processes share the file.
+    """A server's session tickets. Each can be used only once, even if several processes share the file.
 
     Args:
-        path: A file, created if it is missing; None keeps them in memory.
+        path: The file, created if it is missing; None keeps the tickets in memory.
 
     Example:
         >>> server = serve(handler, tickets=ServerTickets("tickets.db"), certificate=certificate, key=key)
@@ -125,7 +125,7 @@ class ServerTickets:
         self._store.put(ticket.ticket, encode_ticket(ticket))
 
     def fetcher(self, make: Callable[..., Any]) -> Callable[[bytes], Any]:
-        """Return the function by which a library fetches a ticket, which deletes it; ``make`` makes it from its fields."""
+        """Return the function with which a library fetches and deletes a ticket; ``make`` creates the ticket from its fields."""
 
         def fetch(label: bytes) -> Any:
             text = self._store.take(label)
@@ -139,10 +139,10 @@ class ServerTickets:
 
 
 class SessionCache:
-    """A client's session tickets and address validation tokens, each used once, and addresses of servers.
+    """A client's session tickets and address validation tokens, each used only once, and the addresses of servers.
 
     Args:
-        path: A file, created if it is missing; None keeps them in memory.
+        path: The file, created if it is missing; None keeps the data in memory.
 
     Example:
         >>> connection = connect("gauges.example", 4433, ca=ca, sessions=SessionCache("sessions.db"), early=True)
@@ -152,7 +152,7 @@ class SessionCache:
         self._store = _Store(path)
 
     def take(self, origin: str, backend: str, make: Callable[..., Any]) -> Any:
-        """Return the newest valid ticket of library ``backend`` for ``origin`` (``host:port``), or None; ``make`` makes it."""
+        """Return the newest valid ticket of library ``backend`` for ``origin`` (``host:port``), or None; ``make`` creates it."""
         while (text := self._store.take(f"{backend} {origin}".encode())) is not None:
             ticket = decode_ticket(text, make)
             if ticket.is_valid:
@@ -176,7 +176,7 @@ class SessionCache:
         self._store.replace(f"address {origin}".encode(), address)
 
     def known_address(self, origin: str) -> str:
-        """Return the IP address at which ``origin`` (``host:port``) was last reached; empty if it is not known."""
+        """Return the IP address at which ``origin`` (``host:port``) was last reached; empty if unknown."""
         return self._store.find(f"address {origin}".encode()) or ""
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The UDP socket, which reads and writes in batches. No other module of Aqueduct uses sockets."""
+"""A UDP socket that reads and writes in batches."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import Any
 Address = tuple[Any, ...]
 
 RECEIVE_BATCH = 64
-"""Datagrams read at once: more would delay timers, fewer would cost more turns of the event loop."""
+"""Maximum number of datagrams to read at once: more would delay timers, fewer would cost more turns of the event loop."""
 
 SOCKET_BUFFER = 4 << 20
-"""Buffer size for each direction; the system may grant less."""
+"""Requested size in bytes of the socket's receive and send buffers; the system may grant less."""
 
 MAX_BACKLOG = 4096
-"""Datagrams kept while the system's buffer is full; more are dropped, and QUIC sends them again."""
+"""Maximum number of datagrams kept while the system's buffer is full. Excess ones are dropped, and QUIC retransmits them."""
 
-# Linux: level and option to make a socket queue the errors that ICMP reports.
+# On Linux, the level and option that make a socket queue errors reported by ICMP.
 _KEEP_ERRORS = {socket.AF_INET: (socket.IPPROTO_IP, 11), socket.AF_INET6: (socket.IPPROTO_IPV6, 25)}
 
 _FULL = {errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS}
 
 
 class UdpSocket:
-    """A non-blocking UDP socket, not connected. Without ``bound`` it is bound here."""
+    """A non-blocking, unconnected UDP socket: ``bound``, or a new socket bound to ``host`` and ``port``."""
 
     def __init__(self, *, host: str = "", port: int = 0, family: int = 0, bound: socket.socket | None = None) -> None:
         self._socket = bound or socket.socket(family, socket.SOCK_DGRAM)
@@ -53,14 +53,14 @@ class UdpSocket:
         return self._socket.getsockname()  # type: ignore[no-any-return]
 
     def report_refusals(self, enabled: bool = True) -> None:
-        """Have `take_refusal` report ICMP errors, or not any longer. Only on Linux."""
+        """Enable or disable the reporting of ICMP errors by `take_refusal`. Has an effect only on Linux."""
         if sys.platform == "linux" and enabled != self._keeps_errors:
             self._keeps_errors = enabled
             level, option = _KEEP_ERRORS[self._socket.family]
             self._socket.setsockopt(level, option, enabled)
 
     def take_refusal(self) -> bool:
-        """Whether ICMP has reported since the last call that an address is unreachable, or nobody listens there."""
+        """Return whether ICMP has reported, since the last call, that an address is unreachable or that nobody listens there."""
         refused = False
         while self._keeps_errors:
             try:
@@ -71,7 +71,7 @@ class UdpSocket:
         return refused
 
     def receive(self) -> list[tuple[bytes, Address]]:
-        """Return what has arrived, up to a batch."""
+        """Return the datagrams that have arrived, at most one batch."""
         if self._batched is not None:
             try:
                 return self._batched.recv()  # type: ignore[no-any-return]
@@ -86,23 +86,23 @@ class UdpSocket:
         return out
 
     def send(self, datagrams: list[tuple[bytes, Address]]) -> None:
-        """Send what the system accepts; the rest waits in ``backlog`` for `flush`."""
+        """Send as many datagrams as the system accepts; the rest wait in ``backlog`` for `flush`."""
         if len(datagrams) == 1 and not self.backlog and self._batched is not None:
-            # Most often it is one, and nothing waits.
+            # The common case: a single datagram, and no backlog.
             data, address = datagrams[0]
             try:
                 if self._batched.send([data], address) == 1:
                     return
             except OSError as error:
                 if error.errno not in _FULL:
-                    # A permanent error (no route, too large): lost, as the network might have lost it.
+                    # A permanent error (no route, too large): treat the datagram as lost.
                     return
         room = MAX_BACKLOG - len(self.backlog)
         self.backlog.extend(datagrams[:room])
         self.flush()
 
     def flush(self) -> None:
-        """Send what waits."""
+        """Send the backlog, as far as the system accepts it."""
         backlog = self.backlog
         while backlog:
             if self._batched is None:
@@ -117,7 +117,7 @@ class UdpSocket:
                 return
 
     def _flush_run(self, batched: Any) -> bool:
-        """Send the datagrams to one address in one call; False if the system's buffer is full."""
+        """Send the next datagrams to one address in a single call; return False if the system's buffer is full."""
         backlog = self.backlog
         address = backlog[0][1]
         run: list[bytes] = []
@@ -133,21 +133,21 @@ class UdpSocket:
             sent = getattr(error, "datagrams_sent", 0)
             full = error.errno in _FULL
             if not full:
-                # A permanent error (no route, too large): lost, as the network might have lost it.
+                # A permanent error (no route, too large): treat the datagram as lost.
                 sent += 1
         for _ in range(sent):
             backlog.popleft()
         return not full
 
     def close(self) -> None:
-        # It has its own descriptor, which would keep the port.
+        # The batched state has its own descriptor, which would keep the port in use.
         self._batched = None
         self.backlog.clear()
         self._socket.close()
 
 
 def _batched_state(sock: socket.socket) -> Any:
-    """Batched system calls with segmentation offload, if the installed library has them."""
+    """Return an object for batched system calls with segmentation offload, or None if the installed library has none."""
     try:
         from qh3._hazmat import UdpSocketState
     except ImportError:
