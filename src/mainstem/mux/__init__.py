@@ -1,1 +1,1 @@
-"""Private: what :mod:`mainstem.bymux` and :mod:`mainstem.jmux` share: transports, listeners, streams under asyncio and blocking."""
+"""Private: code that :mod:`mainstem.bymux` and :mod:`mainstem.jmux` share: transports, servers, asyncio and blocking streams."""

@@ -1,20 +1,20 @@
-"""Who has a place at a listener: limits in all and for each address.
+"""Admission control of a server: limits on connections in total and per address.
 
 Theory of operation
 -------------------
-A newcomer that finds no room takes the place of the one there that has been silent for longest. It does not have that place at
-once: the connection that was dropped for it may have handlers that still run, and these count until they have ended. Until then
-the newcomer waits, and nothing of it is read.
+A newcomer that finds no room takes the place of the candidate that has been silent longest. It does not get the place
+immediately: the dropped connection may have handlers that are still running, and these count until they have ended. Until then
+the newcomer waits, and nothing is read from it.
 
     admit ──room──────────────────────────────────► begin() … leave
       │                                               ▲
       └──no room──► drop() of a silent one, its heir ─┘ when the silent one leaves
 
-A newcomer that waits is silent itself. Whoever drops it waits for the same place in its stead, so that a place has at most one
-heir: what waits is never more than what is ending.
+A waiting newcomer is silent itself. A later newcomer that drops it waits for the same place instead, so each place has at most
+one heir. There are never more waiting than ending candidates.
 
-A share counts everyone of its address, with those that wait. It is above its limit by one for each newcomer that waits for
-another of its address, and never by what has begun.
+The count of an address includes its waiting candidates. It exceeds the limit by one for each newcomer that waits for the place
+of another candidate of its address, but connections that have begun never exceed it.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from mainstem._internal.validation import check_int
 
 
 class Candidate(Protocol):
-    """What wants a place."""
+    """A connection that wants a place."""
 
-    address: str  # what shares one limit; empty for none
+    address: str  # candidates with the same address share a limit; empty means no limit
 
     @property
     def is_silent(self) -> bool:
-        """Whether its place may be given to another."""
+        """Whether the candidate's place can be given to another."""
         ...
 
     def begin(self) -> None:
-        """It has a place."""
+        """Begin: the candidate has a place."""
         ...
 
     def drop(self, reason: str) -> None:
-        """Its place is needed. ``Admission.leave`` follows once nothing of it is left, at once or later."""
+        """End the candidate, whose place is needed. ``Admission.leave`` follows once it is gone, immediately or later."""
         ...
 
 
@@ -48,7 +48,7 @@ C = TypeVar("C", bound=Candidate)
 
 
 class Admission(Generic[C]):
-    """The places of a listener, and who has them."""
+    """The places of a server, and the candidates that hold them."""
 
     def __init__(self, *, max_connections: int, max_connections_per_address: int) -> None:
         limits = {"max_connections": max_connections, "max_connections_per_address": max_connections_per_address}
@@ -58,9 +58,9 @@ class Admission(Generic[C]):
         self._max = max_connections
         self._max_per_address = max_connections_per_address
         self._placed: set[C] = set()
-        self._waits_for: dict[C, C] = {}  # a newcomer, and the one whose place it has next
-        self._heirs: dict[C, C] = {}  # the reverse of it
-        self._silent: dict[C, None] = {}  # the oldest first; those that have spoken since leave when they are met
+        self._waits_for: dict[C, C] = {}  # maps a newcomer to the candidate whose place it gets next
+        self._heirs: dict[C, C] = {}  # the reverse mapping
+        self._silent: dict[C, None] = {}  # oldest first; those that have sent something are removed when found
         self._of_address: Counter[str] = Counter()
         self._stopped = False
 
@@ -71,7 +71,7 @@ class Admission(Generic[C]):
         return candidate in self._placed or candidate in self._waits_for
 
     def admit(self, candidate: C) -> bool:
-        """Give a candidate a place, now or as soon as it is free; false where it is one too many, or too late."""
+        """Give a candidate a place, now or as soon as one is free; return False if there is none, or after ``stop``."""
         if self._stopped:
             return False
         address = candidate.address
@@ -85,7 +85,7 @@ class Admission(Generic[C]):
             self.refused += 1
             return False
         self._enter(candidate)
-        # One that waits has no place yet, but is the next to have one.
+        # If the victim is waiting, it has no place yet. The newcomer inherits its claim.
         ending = self._waits_for.pop(victim, victim)
         self._waits_for[candidate] = ending
         self._heirs[ending] = candidate
@@ -96,7 +96,7 @@ class Admission(Generic[C]):
         return True
 
     def leave(self, candidate: C) -> None:
-        """Nothing of a candidate is left. Twice is fine."""
+        """Release the place of a candidate that is gone. Can be called more than once."""
         if candidate in self._placed:
             self._placed.discard(candidate)
             self._forget(candidate)
@@ -109,7 +109,7 @@ class Admission(Generic[C]):
             self._forget(candidate)
 
     def stop(self) -> list[C]:
-        """Admit nobody from now on; return who is there."""
+        """Refuse all candidates from now on; return the current ones."""
         self._stopped = True
         return [*self._placed, *self._waits_for]
 
@@ -130,7 +130,7 @@ class Admission(Generic[C]):
                 del self._of_address[candidate.address]
 
     def _longest_silent(self, address: str) -> C | None:
-        """The one, of that address or of any, that has been silent for longest, and that nobody has dropped yet."""
+        """Remove and return the candidate that has been silent longest, from ``address`` or, if that is empty, from any."""
         for candidate in list(self._silent):
             if not candidate.is_silent:
                 del self._silent[candidate]

@@ -1,42 +1,43 @@
-"""A stream for asyncio: the reading and the writing half, the same for every multiplexer.
+"""An asyncio stream: its reading and writing halves, the same for both multiplexers.
 
 A :class:`BaseStream` stands between three parties, all in the thread of one event loop:
 
 * the user's tasks, which call ``read``, ``write``, ``drain`` and the like;
 * the connection (:mod:`mainstem.mux.connection`), which calls ``_feed_data``, ``_feed_eof``, ``_set_exception``, ``_fail_writes``
   and ``_wake_writers`` for the engine's events;
-* the engine's handle of the stream (bymux's ``StreamState``, Jmux's ``Session``), which holds the bytes that wait to be sent
-  (``queue``) and counts those that were received and not yet read (``unconsumed``).
+* the engine's handle for the stream (bymux's ``StreamState``, Jmux's ``Session``), which holds the bytes waiting to be sent
+  (``queue``) and counts the bytes that were received but not read (``unconsumed``).
 
-What is where: received bytes wait in ``_buffer`` here, and only here. They count against the window that the peer was given
-until ``_consumed`` reports them to the protocol, which then restores the peer's credit. Written bytes wait in the handle's
-queue until credit and a turn let them leave; this class has no copy of them.
+Where data is kept. Received bytes wait in ``_buffer`` and nowhere else. They count against the window granted to the peer until
+``_consumed`` reports them to the protocol, which then restores the peer's credit. Written bytes wait in the handle's queue until
+credit and a turn allow sending them; this class has no copy of them.
 
-Reads are safe to cancel: a read waits first and takes bytes out of the buffer afterwards, in one step without ``await``, when it
-can return all that it was called for. A read of more bytes than the window would wait forever that way, so while it waits the
-bytes in the buffer are reported as consumed; ``_credited`` counts those, and those that ``_unread`` put back, which are not
-reported again when they are read. The buffer therefore holds at most the window
-beyond the largest read that ever waited, or ``read_limit`` bytes for ``read(-1)``.
+Reads are safe to cancel. A read first waits until it can return everything it was asked for, then takes the bytes out of the
+buffer in one step, without ``await``. A read of more bytes than the window would wait forever that way, so while it waits, the
+bytes in the buffer are reported as consumed. ``_credited`` counts those bytes and the bytes that ``_unread`` put back, which are
+not reported again when they are read. The buffer therefore holds at most the window plus the largest read that ever waited, or
+plus ``read_limit`` bytes for ``read(-1)``.
 
 Invariants:
 
-* One task reads at a time (a second one gets ``RuntimeError``); any number may write, and wait in ``drain``.
+* One task reads at a time (a second one gets ``RuntimeError``). Any number of tasks can write and wait in ``drain``.
 * ``_eof`` and ``_read_error`` exclude each other in effect: an error after the peer's end of data is not an error for readers.
   Both are final, and bytes that arrived before them are read first.
-* ``_write_error`` is the first error of the writing half and is final; later ones do not replace it. ``_write_failure`` is the
-  same error when written bytes may be lost by it: ``flush`` and ``close`` raise it, and so does the end of the block unless it
-  was raised before. It is not set by an abort from this side, nor once the writing half had ended in order.
-* A future in ``_drainers`` is completed by exactly one of ``_wake_writers`` and ``_fail_writes``; one whose task was cancelled
+* ``_write_error`` is the first error of the writing half and is final; later errors do not replace it. ``_write_failure`` is the
+  same error if written bytes may be lost because of it: ``flush`` and ``close`` raise it, and so does the end of the block
+  unless it was already raised. It is not set by an abort on this side, nor once the writing half has ended gracefully.
+* Exactly one of ``_wake_writers`` and ``_fail_writes`` completes each future in ``_drainers``. A future whose task was cancelled
   is removed.
 
-A stream that a peer opened is served by a handler in a task of its own (``_task``). ``_set_exception`` cancels it: nothing that it
-could still do for the stream has an effect. Whether a handler failed is decided by the identity of what it raised (``_is_own``):
-the end of its own stream is not a failure, the same exception from another connection is.
+A handler in its own task (``_task``) serves each stream that a peer opened. ``_set_exception`` cancels the handler, because
+nothing it could still do for the stream has an effect. Whether a handler failed is decided by the identity of the exception it
+raised (``_is_own``): the end of its own stream is not a failure, but the same exception from another connection is.
 
-Nothing below keeps a stream alive: the engine's handle has a weak reference (``owner``). A stream that the program drops open
-warns (``ResourceWarning``) and is aborted. Its handler, a call that waits, and a stream that was not handed out yet keep it alive.
+Nothing below keeps a stream alive: the engine's handle has only a weak reference (``owner``). If the application drops a stream
+without closing it, the stream warns (``ResourceWarning``) and is aborted. The stream's handler and a waiting call keep it alive,
+and so does the connection until it has handed the stream out.
 
-Order: bytes of one stream arrive and leave in order. Between streams nothing is ordered.
+Order. Bytes of one stream are received and sent in order. There is no order between streams.
 """
 
 from __future__ import annotations
@@ -59,11 +60,11 @@ if TYPE_CHECKING:
 
     from mainstem.mux.connection import BaseConnection
 
-# What one `read` returns at most by default.
+# Default maximum number of bytes that `read` returns.
 READ_LIMIT = 256 * 1024
-# `drain` waits while more than this is queued, and returns once half of it is left.
+# `drain` waits while more bytes than this are queued, and returns once half as many are left.
 WRITE_LIMIT = 128 * 1024
-# A write past this many queued bytes is sent at once instead of at the end of the event loop's turn.
+# If a write makes the queue reach this many bytes, it is flushed immediately instead of at the end of the event loop's turn.
 EAGER_BYTES = 64 * 1024
 
 
@@ -72,13 +73,13 @@ X = TypeVar("X", bound=MainstemError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStats:
-    """What passed through one stream, and what waits in it.
+    """The byte counts of one stream.
 
     Attributes:
-        bytes_sent: Bytes that were handed to the transport.
+        bytes_sent: Bytes that were passed to the transport.
         bytes_received: Bytes that arrived.
-        unsent_bytes: Written bytes that wait for credit or for their turn.
-        unread_bytes: Bytes that arrived and were not read.
+        unsent_bytes: Written bytes that are waiting for credit or for their turn.
+        unread_bytes: Bytes that arrived but were not read.
     """
 
     bytes_sent: int
@@ -88,23 +89,23 @@ class StreamStats:
 
 
 def _copy(error: X) -> X:
-    """A copy of an error that several streams share, for the facts of one of them."""
+    """Copy an error that several streams share, so that details of one stream can be added."""
     own = copy.copy(error)
     own.__cause__ = error
     return own
 
 
 class BaseStream:
-    """The base of a multiplexed stream for asyncio.
+    """Base class of asyncio streams.
 
-    One task may read at a time; any number may wait in :meth:`drain`. ``async for`` yields what arrives until the end. Every
-    read may be cancelled, by a time-out for instance: what it did not return is returned by the next one.
+    One task can read at a time; any number can wait in :meth:`drain`. ``async for`` yields data as it arrives, until the end.
+    Every read can be cancelled, for example by a timeout: the next read returns the data that it did not.
     """
 
     _KIND: ClassVar = "stream"
 
     _engine: Any
-    _closed = False  # it was closed or aborted here
+    _closed = False  # closed or aborted on this side
     _credited = 0
     _any_read = False
     _eof = False
@@ -127,28 +128,31 @@ class BaseStream:
 
     @property
     def id(self) -> int:
-        """The id on the wire."""
+        """The stream's id on the wire."""
         return int(self._handle.id)
 
     @property
     def queued(self) -> int:
-        """Written bytes that wait for credit or for their turn."""
+        """The number of written bytes that are waiting for credit or for their turn."""
         return int(self._handle.queue.size)
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed here, or both directions have ended; what had arrived before may still be read."""
+        """Whether the stream was closed here or both directions have ended. Data that has already arrived can still be read."""
         return self._closed or bool(self._handle.ended) or self._connection.over
 
     @property
     def error(self) -> MainstemError | None:
-        """What ended it early; ``None`` while it is open, and after an end in order or from this side that lost nothing."""
+        """The error that ended the stream early.
+
+        ``None`` while it is open, after an orderly end, and after an end on this side that lost nothing.
+        """
         error = self._read_error or self._write_error
         return None if isinstance(error, ClosedError) and not error.unsent else error
 
     @property
     def peer_address(self) -> Any:
-        """The peer's address as its socket names it: host and port for TCP; ``None`` when there is none."""
+        """The peer's address in the form that its socket uses: host and port for TCP; ``None`` if there is none."""
         return self._connection.peer_address
 
     @property
@@ -157,7 +161,7 @@ class BaseStream:
         return self._connection.peer_certificate
 
     def stats(self) -> StreamStats:
-        """Return what passed through the stream and what waits in it; may be called in any thread."""
+        """Return the stream's byte counts. Can be called from any thread."""
         return StreamStats(
             bytes_sent=self._handle.sent,
             bytes_received=self._buffer.received,
@@ -179,7 +183,7 @@ class BaseStream:
 
     @property
     def _broken(self) -> bool:
-        """Whether an error ended reading or writing."""
+        """Whether an error has ended reading or writing."""
         return self._read_error is not None or self._write_error is not None
 
     # ---- reading
@@ -188,18 +192,18 @@ class BaseStream:
         """Wait for bytes and return them.
 
         Args:
-            limit: The most bytes to return. A negative limit returns everything up to the end, at most the settings'
-                ``read_limit``.
+            limit: Maximum number of bytes to return. A negative limit returns everything up to the end, but at most
+                ``read_limit`` bytes (see the settings).
             timeout: Seconds to wait; ``None`` waits without a limit.
 
         Returns:
-            Between one and ``limit`` bytes as soon as there are some; ``b""`` at the end.
+            Between one and ``limit`` bytes, as soon as there are any; ``b""`` at the end.
 
         Raises:
-            LimitExceeded: More than ``read_limit`` bytes came before the end; smaller reads return them.
+            LimitExceeded: More than ``read_limit`` bytes arrived before the end; smaller reads can return them.
             Timeout: The timeout passed.
-            MainstemError: What ended the stream, after the bytes from before it were read. With a negative limit those
-                bytes are left for other reads.
+            MainstemError: The error that ended the stream, raised after all earlier bytes have been read. With a negative
+                limit, those bytes are left for other reads.
 
         Example:
             >>> data = await stream.read(timeout=5)
@@ -226,16 +230,16 @@ class BaseStream:
         """Wait for ``count`` bytes and return them.
 
         Args:
-            count: How many bytes.
+            count: The number of bytes.
             timeout: Seconds to wait; ``None`` waits without a limit.
 
         Returns:
             Exactly ``count`` bytes.
 
         Raises:
-            asyncio.IncompleteReadError: The stream ended before (an ``EOFError``); ``partial`` has the bytes that came.
+            asyncio.IncompleteReadError: The stream ended first (an ``EOFError``); ``partial`` has the bytes that arrived.
             Timeout: The timeout passed.
-            MainstemError: What broke the stream off; the bytes that came are left for other reads.
+            MainstemError: The error that ended the stream; the bytes that arrived are left for other reads.
         """
         if timeout is not None:
             return await within(timeout, self.readexactly(count), f"read of {self._KIND} {self.id}")
@@ -254,17 +258,17 @@ class BaseStream:
         return data
 
     def _unread(self, data: bytes) -> None:
-        """Put back what a read returned, before everything that is still to be read."""
+        """Put back data that a read returned, ahead of all unread data."""
         self._buffer.prepend(data)
         self._credited += len(data)
         self._wake_reader()
 
     def at_eof(self) -> bool:
-        """Return whether everything was read and no more will come."""
+        """Return whether everything has been read and no more will arrive."""
         return self._eof and not self._buffer.size
 
     def __aiter__(self) -> Self:
-        """Iterate over the data as `read` returns it, until the peer finishes its half. Raises what `read` raises."""
+        """Iterate over data as `read` returns it, until the peer finishes its half. Raises the same errors as `read`."""
         return self
 
     async def __anext__(self) -> bytes:
@@ -274,7 +278,7 @@ class BaseStream:
         return data
 
     def _more(self) -> asyncio.Future[None]:
-        """A future that completes when something comes: bytes, their end, or an error."""
+        """Return a future that completes when something arrives: bytes, the end of data, or an error."""
         if self._read_error is not None:
             self._reported = True
             raise self._read_error.with_traceback(None)
@@ -284,7 +288,7 @@ class BaseStream:
         return reader
 
     def _more_than(self, count: int | None) -> asyncio.Future[None]:
-        """The same for a read of ``count`` bytes (``None``: of all), which takes none before they are there."""
+        """Like ``_more``, for a read that takes no bytes until all ``count`` (``None`` means all up to the end) have arrived."""
         if size := self._buffer.size:
             if count is None and size > (limit := self._connection.settings.read_limit):
                 text = f"{self._KIND} {self.id} has more than {limit} bytes, the limit of one read"
@@ -305,7 +309,7 @@ class BaseStream:
         self._consumed(count)
 
     def _drop_buffer(self, error: MainstemError | None = None) -> None:
-        """Drop what was not read. Reads raise ``error`` from now on, unless everything up to the end had been read."""
+        """Drop unread data. From now on reads raise ``error``, unless everything up to the end had been read."""
         if error is not None and self._read_error is None and (self._buffer.size or not self._eof):
             self._read_error = error
             self._eof = False
@@ -319,13 +323,13 @@ class BaseStream:
     # ---- writing
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Queue bytes; :meth:`drain` waits for the peer's credit."""
+        """Queue bytes. Use :meth:`drain` to wait for the peer's credit."""
         raise NotImplementedError
 
     async def drain(self, *, timeout: float | None = None) -> None:
-        """Wait while more than 128 KiB are queued: this is where back pressure is felt.
+        """Wait while more than 128 KiB are queued. This wait is the back pressure.
 
-        Return at once, or when the peer has given credit and the transport has room.
+        Returns immediately, or once the peer has given credit and the transport has room.
 
         Args:
             timeout: Seconds to wait; ``None`` waits without a limit.
@@ -339,14 +343,14 @@ class BaseStream:
             await within(timeout, self._drain_to(WRITE_LIMIT, WRITE_LIMIT // 2), f"drain of {self._KIND} {self.id}")
 
     async def flush(self, *, timeout: float | None = None) -> None:
-        """Wait until the transport has taken everything that was written.
+        """Wait until the transport has taken all written data.
 
         Args:
             timeout: Seconds to wait; ``None`` waits without a limit.
 
         Raises:
             Timeout: The timeout passed.
-            MainstemError: What ended the writing half before that.
+            MainstemError: The error that ended the writing half first.
         """
         connection = self._connection
         if connection.writes:
@@ -360,9 +364,9 @@ class BaseStream:
             self._check_written()
 
     async def _flush_in_time(self, timeout: float | None = None) -> None:
-        """Flush. Fail the writing half with ``Timeout`` after ``timeout`` seconds in which no byte left.
+        """Flush, but fail the writing half with ``Timeout`` if no byte is sent for ``timeout`` seconds.
 
-        The default is the settings' ``stall_timeout``.
+        The default timeout is the settings' ``stall_timeout``.
         """
         handle = self._handle
         if timeout is None:
@@ -381,7 +385,7 @@ class BaseStream:
         self._check_written()
 
     def _give_up(self, timeout: float) -> None:
-        """End the writing half because the peer took nothing for ``timeout`` seconds, which is logged."""
+        """End the writing half, and log that the peer took nothing for ``timeout`` seconds."""
         error = Timeout(
             f"{self._KIND} {self.id} was cut off: {self._connection.peer_name} took nothing for {timeout:g} s, "
             f"{self.queued} bytes were not sent",
@@ -402,7 +406,7 @@ class BaseStream:
             raise self._write_failure.with_traceback(None)
 
     async def _drain_to(self, limit: int, level: int) -> None:
-        """Wait while more than ``limit`` bytes are queued, until at most ``level`` are."""
+        """If more than ``limit`` bytes are queued, wait until at most ``level`` are."""
         handle = self._handle
         while handle.queue.size > limit:
             self._connection.flush()
@@ -418,7 +422,7 @@ class BaseStream:
                     self._drainers = tuple(drainer for drainer in self._drainers if drainer is not future)
 
     def _written(self, credit: int) -> None:
-        """Let what was just queued leave: at once when it is much and there is credit, else with this turn of the loop."""
+        """Flush data that was just queued: immediately if there is much and there is credit, else at the end of the loop's turn."""
         if credit and self._handle.queue.size >= EAGER_BYTES:
             self._connection.flush()
         elif not self._connection.flush_scheduled:
@@ -427,20 +431,20 @@ class BaseStream:
     # ---- called by the connection
 
     def _feed_data(self, data: bytes) -> None:
-        """Add received bytes, which are not copied."""
+        """Add received bytes without copying them."""
         self._buffer.append(data)
         if self._reader is not None:
             self._wake_reader()
 
     def _feed_eof(self) -> None:
         """Mark the end of the peer's bytes."""
-        # An error before it is final: the data up to here is incomplete.
+        # An earlier error is final, because the data up to here is incomplete.
         self._eof = self._read_error is None
         if self._reader is not None:
             self._wake_reader()
 
     def _set_exception(self, error: MainstemError) -> None:
-        """Break both halves off: reading (unless the end of data was received before) and writing raise the error from now on."""
+        """End both halves: from now on writing raises the error, and so does reading unless the end of data was received before."""
         if isinstance(error, ConnectionLost):
             error = _copy(error)
             error.delivery = self._delivery()
@@ -457,7 +461,7 @@ class BaseStream:
             self._cancel_handler()
 
     def _fail_writes(self, error: MainstemError) -> None:
-        """End the writing half: writing raises the error from now on, unless an earlier one ended it."""
+        """End the writing half: from now on writing raises the error, unless an earlier error ended it."""
         if self._write_error is None:
             self._write_error = error
             if error.unsent or (self._any_written() and not self._writing_ended()):
@@ -468,7 +472,7 @@ class BaseStream:
         self._complete_drainers(failed=False)
 
     def _complete_drainers(self, *, failed: bool) -> None:
-        # A result and not an exception: that of a future whose task was cancelled meanwhile would be logged by asyncio.
+        # Set a result, not an exception: asyncio would log the exception of a future whose task was cancelled meanwhile.
         drainers, self._drainers = self._drainers, ()
         for future in drainers:
             if not future.done():
@@ -478,40 +482,40 @@ class BaseStream:
         self._task = task
 
     def _cancel_handler(self) -> None:
-        """Cancel the handler's task, once, unless it is the caller."""
+        """Cancel the handler's task, but only once, and not if it is the caller."""
         task = self._task
-        # A second cancellation would interrupt what the handler does to clean up after the first.
+        # A second cancellation would interrupt the handler's cleanup after the first.
         if task is not None and not task.cancelling() and task is not asyncio.current_task(task.get_loop()):
             task.cancel()
 
     def _ends_handler(self) -> bool:
-        """Whether nothing that the handler could still do matters once the stream broke."""
+        """Return whether a handler is of no more use once its stream has failed."""
         return True
 
     def _is_own(self, error: BaseException) -> bool:
-        """Whether an error, or each of a group, reports the end of this stream or of its connection: no handler failed by it."""
+        """Return whether an error, or each in a group, only reports the end of this stream or its connection."""
         if isinstance(error, BaseExceptionGroup):
             return all(map(self._is_own, error.exceptions))
         return any(error is own for own in self._endings())
 
     def _endings(self) -> tuple[BaseException | None, ...]:
-        """What this stream, or its connection, raises because it has ended."""
+        """Return the errors that this stream or its connection raises because it has ended."""
         return self._read_error, self._write_error, self._write_failure, self._short_read, self._connection.failure
 
     def _unsent(self) -> int:
-        """Bytes that were written and will not be sent."""
+        """Return the number of written bytes that will not be sent."""
         return self.queued
 
     def _any_written(self) -> bool:
-        """Whether anything was written, sent or not."""
+        """Return whether anything was written, sent or not."""
         return bool(self._handle.sent or self._unsent())
 
     def _writing_ended(self) -> bool:
-        """Whether everything was sent, and the end of it."""
+        """Return whether all data and its end have been sent."""
         raise NotImplementedError
 
     def _delivery(self) -> Delivery:
-        """What a lost connection lets assume about the bytes that were written."""
+        """Return what is known about the delivery of written bytes when the connection is lost."""
         if not self._handle.sent and not self._writing_ended():
             return Delivery.NONE
         return Delivery.PARTIAL if self._unsent() else Delivery.UNKNOWN

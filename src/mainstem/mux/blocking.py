@@ -1,4 +1,4 @@
-"""Streams and servers that block: what bymux and Jmux share. Each stands for the asyncio object in ``_inner``."""
+"""The blocking streams and servers that bymux and Jmux share. Each object stands for the asyncio object in ``_inner``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ S = TypeVar("S", bound=aio_stream.BaseStream)
 
 
 class Facade(Generic[I]):
-    """What every object that blocks has. It stays as it was when the object has ended."""
+    """Base class of all blocking objects. Its properties remain available after the object has ended."""
 
     def __init__(self, thread: LoopThread, inner: I) -> None:
         self._thread = thread
@@ -30,12 +30,15 @@ class Facade(Generic[I]):
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed, by either side."""
+        """Whether this object has been closed, by either side."""
         return bool(self._inner.closed)
 
     @property
     def error(self) -> MainstemError | None:
-        """What ended it early; ``None`` while it is open, and after an end in order or from this side that lost nothing."""
+        """The error that ended this object early.
+
+        ``None`` while it is open, after an orderly end, and after an end on this side that lost nothing.
+        """
         error: MainstemError | None = self._inner.error
         return error
 
@@ -43,7 +46,7 @@ class Facade(Generic[I]):
         return repr(self._inner)
 
     def _warn_if_open(self) -> None:
-        """End what the program dropped open, and the thread that is its own. For ``__del__``."""
+        """Abort an object that the application dropped without closing, and stop its own thread. For ``__del__``."""
         inner = getattr(self, "_inner", None)
         if inner is not None and not inner.closed:
             self._thread.stop_soon(inner.abort)
@@ -59,26 +62,26 @@ class Facade(Generic[I]):
 
 
 class PeerFacade(Facade[I]):
-    """A stream or connection."""
+    """Base class of blocking streams and connections."""
 
     @property
     def peer_address(self) -> Any:
-        """The peer's address as its socket names it: host and port for TCP; ``None`` when there is none."""
+        """The peer's address in the form that its socket uses: host and port for TCP; ``None`` if there is none."""
         return self._inner.peer_address
 
     @property
     def peer_certificate(self) -> dict[str, Any] | None:
         """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it; ``None`` without TLS.
 
-        A client has one if ``verify_mode`` of the server's context, or ``client_ca``, requested it; it was verified then. With
-        ``CERT_NONE`` this is empty.
+        A server gets a client's certificate only if ``verify_mode`` of its context, or ``client_ca``, requests it; the certificate
+        has then been verified. With ``CERT_NONE`` this is empty.
         """
         certificate: dict[str, Any] | None = self._inner.peer_certificate
         return certificate
 
 
 def _unread(stream: aio_stream.BaseStream, outcome: bytes | BaseException) -> None:
-    """Put back what an interrupted call had read."""
+    """Put back the data that an interrupted call had read."""
     if isinstance(outcome, asyncio.IncompleteReadError):
         outcome = outcome.partial
     if isinstance(outcome, bytes):
@@ -86,16 +89,16 @@ def _unread(stream: aio_stream.BaseStream, outcome: bytes | BaseException) -> No
 
 
 class BaseStream(PeerFacade[S]):
-    """The base of a stream that blocks. Iteration yields what arrives until the end."""
+    """Base class of blocking streams. Iterating over a stream yields data as it arrives, until the end."""
 
     @property
     def id(self) -> int:
-        """The id on the wire."""
+        """The stream's id on the wire."""
         return self._inner.id
 
     @property
     def queued(self) -> int:
-        """Written bytes that wait for credit or for their turn."""
+        """The number of written bytes that are waiting for credit or for their turn."""
         return self._inner.queued
 
     at_eof = asks(aio_stream.BaseStream.at_eof)
@@ -105,16 +108,16 @@ class BaseStream(PeerFacade[S]):
     flush = waits(aio_stream.BaseStream.flush)
 
     def write(self, data: bytes | bytearray | memoryview, *, timeout: float | None = None) -> None:
-        """Queue bytes, and wait while more than 128 KiB are queued: this is where back pressure is felt.
+        """Queue bytes, then wait while more than 128 KiB are queued. This wait is the back pressure.
 
         Args:
             data: The bytes.
-            timeout: Seconds to wait; ``None`` waits without a limit. After a timeout, or if a signal handler raises, the bytes
-                are queued all the same.
+            timeout: Seconds to wait; ``None`` waits forever. If the call times out, or a signal handler raises, the bytes are
+                still queued.
 
         Raises:
             Timeout: The timeout passed.
-            MainstemError: What ended the writing half.
+            MainstemError: The error that ended the writing half.
             TypeError: The data is not a bytes-like object.
 
         Example:
@@ -128,13 +131,13 @@ class BaseStream(PeerFacade[S]):
         self._thread.run(work, timeout)
 
     def __iter__(self) -> Iterator[bytes]:
-        """Iterate over the data as `read` returns it, until the peer finishes its half. Raises what `read` raises."""
+        """Iterate over data as `read` returns it, until the peer finishes its half. Raises the same errors as `read`."""
         while data := self.read():
             yield data
 
 
 class Server(Facade[sockets.Server[Any]]):
-    """What ``serve`` returns: a server whose handlers run in threads. As a context manager it is closed at the end.
+    """A server whose handlers run in threads, as returned by ``serve``. A ``with`` block closes it at its end.
 
     Example:
         >>> with serve(handler, "127.0.0.1", 7000) as server:
@@ -143,12 +146,12 @@ class Server(Facade[sockets.Server[Any]]):
 
     @property
     def port(self) -> int:
-        """The TCP port that is listened on, at every address."""
+        """The TCP port on which the server listens, at every address."""
         return self._inner.port
 
     @property
     def address(self) -> Any:
-        """The address that is listened on, as the socket names it; of several, the first."""
+        """The address on which the server listens, in the form that its socket uses. If there are several, the first."""
         return self._inner.address
 
     def __del__(self) -> None:
@@ -163,28 +166,30 @@ class Server(Facade[sockets.Server[Any]]):
             timeout: Seconds to wait; ``None`` waits without a limit.
 
         Raises:
-            Timeout: The timeout passed; the server goes on.
+            Timeout: The timeout passed; the server keeps running.
         """
         self._wait_closed(self._inner.wait, timeout)
 
     def shutdown(self, timeout: float | None = None) -> None:
-        """Stop listening, let the handlers that run finish, and close the server.
+        """Stop listening, let running handlers finish, and close the server.
 
-        Streams and requests that come in meanwhile are given to no handler. A handler may call it; it does not wait for itself.
+        Streams and requests that arrive meanwhile are not given to any handler. If a handler calls this, the call does not wait for
+        that handler.
 
         Args:
-            timeout: Seconds for the handlers, after which the streams of those that are left are aborted; ``None`` waits without
-                a limit.
+            timeout: Seconds to wait for the handlers, after which the streams of the remaining ones are aborted; ``None`` waits
+                forever.
         """
         self._end(lambda: self._inner.shutdown(timeout))
 
     def close(self, timeout: float | None = None) -> None:
-        """Stop listening and end every connection at once, which ends what handlers wait for. Closing twice is fine.
+        """Stop listening and end all connections immediately, which ends the calls that handlers wait in.
 
-        What was written and not sent yet is dropped; :meth:`shutdown` sends it. A handler may call it; it does not wait for itself.
+        Data that was written but not sent is dropped; :meth:`shutdown` sends it. If a handler calls this, the call does not
+        wait for that handler. It can be called more than once.
 
         Args:
-            timeout: Seconds to wait for the end of the handlers; ``None`` takes the settings' ``close_timeout`` (10).
+            timeout: Seconds to wait for the handlers to end; ``None`` uses ``close_timeout`` from the settings (10 by default).
         """
         self._end(lambda: self._inner.close(timeout))
 
@@ -196,7 +201,7 @@ class Server(Facade[sockets.Server[Any]]):
             self._thread.stop(self._inner.abort)
 
     def abort(self) -> None:
-        """Do what :meth:`close` does, without waiting for handlers to clean up."""
+        """Close the server like :meth:`close`, but without waiting for handlers to clean up."""
         self._thread.stop(self._inner.abort)
 
     def __enter__(self) -> Self:

@@ -1,41 +1,42 @@
-"""A connection under asyncio: an engine without I/O, a transport, and the streams, inside one event loop.
+"""An asyncio connection: an engine without I/O, a transport, and streams, in one event loop.
 
-A :class:`BaseConnection` is called
+These call a :class:`BaseConnection`:
 
-* by the transport (:mod:`mainstem.mux.transports`): ``transport_ready``, ``data_received``, ``writing_resumed``,
+* the transport (:mod:`mainstem.mux.transports`), through ``transport_ready``, ``data_received``, ``writing_resumed`` and
   ``transport_lost``;
-* by its streams: ``schedule_flush``, ``flush``, ``dispatch``;
-* by the event loop, for the timer and for a flush that was scheduled.
+* its streams, through ``schedule_flush``, ``flush`` and ``dispatch``;
+* the event loop, for the timer and for a scheduled flush.
 
-Everything runs in the thread of the event loop, so nothing is locked. Time comes from the ``Clock`` that the constructor was
-given. The event loop's timers only decide when the clock is read again.
+Everything runs in the event loop's thread, so there are no locks. Time comes from the ``Clock`` passed to the constructor. The
+event loop's timers only determine when the clock is read again.
 
-One step is always the same: a call of the engine, then ``dispatch`` (its events, to the methods in ``_handlers``), then ``flush``
-(its bytes, to the transport). Handlers of events are plain functions: none waits, and a task that one wakes runs only after the
-step is complete.
+Every step has three parts: a call to the engine, then ``dispatch`` (passes its events to the methods in ``_handlers``), then
+``flush`` (passes its bytes to the transport). Event handlers are plain functions that never wait, and a task that one wakes runs
+only after the step is complete.
 
-How bytes leave. A write puts bytes into the engine's queue and schedules one flush for the end of the loop's turn, so that the
-writes of one turn leave together. A flush takes batches of 64 KiB from the engine while the transport is not paused: a pong or
-another stream's turn can overtake what is still in the engine, but not what the transport has. After eight batches the other tasks
-have a turn.
+How bytes are sent. A write puts bytes into the engine's queue and schedules one flush for the end of the loop's turn, so that all
+writes of a turn are sent together. A flush takes batches of 64 KiB from the engine while the transport is not paused. A pong or
+another stream's packet can overtake bytes still in the engine, but not bytes that the transport has. After eight batches, other
+tasks get a turn.
 
-A write that is alone is flushed at once, which saves a turn of the loop: a request or a response of a peer that has one in flight.
-The first write after a burst of the peer's bytes, or after a stream was flushed, is expected to be alone (``sends_at_once``) if the
-one before was; so a program that writes a message in two parts, or many messages, is gathered from the second time on.
+A lone write is flushed immediately, which saves a turn of the loop. This is typical of peers that have one request or response in
+flight. The first write after a burst of the peer's bytes, or after a stream was flushed, is expected to be alone
+(``sends_at_once``) if the previous such write was. So if an application writes a message in two parts, or many messages, its
+writes are gathered from the second time on.
 
-Tasks. ``spawn`` starts the handlers of streams and of the connection; they belong to the connection. A handler is cancelled when
-its stream breaks (:meth:`BaseStream._set_exception`), as every stream does that is left when the connection ends. A handler whose
-stream had ended in order may complete; ``cancel_tasks`` (the close of a connection or server) ends those too.
+Tasks. ``spawn`` starts the handlers of streams and of the connection, and the connection owns them. A handler is cancelled when
+its stream breaks (:meth:`BaseStream._set_exception`), as every remaining stream does when the connection ends. A handler whose
+stream ended gracefully can run to completion. ``cancel_tasks`` (used to close a connection or server) cancels those too.
 
-How it ends. ``_fail`` runs once, whatever the cause (a lost transport, a broken rule, a timeout, ``end`` from this side): it
-records ``failure``, sends what is still due (an Error or Shutdown message), ends every stream by ``_on_over``, and closes the
-transport, which has ``LINGER_S`` seconds to send its queue. ``_finish`` runs once the transport is gone and completes
-``wait_ended``; handlers that clean up may run on, and ``on_done`` is called after the last of them. After ``_fail`` no event is
-dispatched and no byte is taken from the engine. An unexpected exception in a callback is logged and ends the connection
-(``ends_connection_on_error``).
+How a connection ends. ``_fail`` runs once, whatever the cause (a lost transport, a protocol error, a timeout, ``end`` on this
+side). It records ``failure``, sends pending data (such as an Error or Shutdown message), ends every stream through ``_on_over``,
+and closes the transport, which has ``LINGER_S`` seconds to send its queue. ``_finish`` runs once the transport is gone and
+completes ``wait_ended``. Handlers that clean up can keep running, and ``on_done`` functions are called after the last of them.
+After ``_fail``, no event is dispatched and no byte is taken from the engine. An unexpected exception in a callback is logged and
+ends the connection (``ends_connection_on_error``).
 
-Invariants: ``failure`` is ``None`` exactly as long as ``over`` is false; ``_fail`` precedes ``_finish``; a timer is pending
-only while the connection is not over; ``flush_scheduled`` is true exactly while a flush is queued in the loop.
+Invariants: ``failure`` is ``None`` exactly while ``over`` is false; ``_fail`` precedes ``_finish``; a timer is pending only while
+the connection has not ended; ``flush_scheduled`` is true exactly while a flush is queued in the loop.
 """
 
 from __future__ import annotations
@@ -62,18 +63,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mainstem.mux")
 
-# Bytes taken from a connection at a time; whatever becomes urgent meanwhile is sent before the next batch.
+# Number of bytes taken from the engine at a time. Data that becomes urgent meanwhile is sent before the next batch.
 FLUSH_BATCH = 64 * 1024
-# Batches written to a transport before other tasks have a turn.
+# Number of batches written to a transport before other tasks get a turn.
 FLUSH_BATCHES = 8
-# Seconds for the last bytes to leave to a peer that does not read them; then the transport is aborted.
+# Seconds to wait for a peer to read the last bytes before the transport is aborted.
 LINGER_S = 2.0
 
 
 class BaseConnection:
-    """The base of a connection under asyncio.
+    """Base class of asyncio connections.
 
-    A subclass fills ``_handlers`` (event class to method) and implements ``_on_over``.
+    A subclass fills ``_handlers`` (a dict from event class to method) and implements ``_on_over``.
     """
 
     engine: BaseEngine[Any]
@@ -93,8 +94,8 @@ class BaseConnection:
         self.tasks: set[asyncio.Task[Any]] = set()
         self.traffic = EndpointCounters()
         self.flush_scheduled = False
-        # Whether the next write is sent at once; the writes since the peer's last bytes, or since a stream was flushed; and whether
-        # those before were one.
+        # Whether the next write is sent immediately; the number of writes since the peer's last bytes or the last flush of a
+        # stream; and whether there was only one write in the period before.
         self.sends_at_once = True
         self.writes = 0
         self.is_alone = True
@@ -104,15 +105,15 @@ class BaseConnection:
 
     @property
     def peer_address(self) -> Any:
-        """The peer's address as its socket names it: host and port for TCP; ``None`` when there is none."""
+        """The peer's address in the form that its socket uses: host and port for TCP; ``None`` if there is none."""
         return None if self.transport is None else self.transport.get_extra_info("peername")
 
     @property
     def peer_certificate(self) -> dict[str, Any] | None:
         """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it.
 
-        ``None`` without TLS. A client's certificate is requested by ``verify_mode`` of the server's context, and was verified
-        then; with ``CERT_NONE`` this is empty.
+        ``None`` without TLS. A server gets a client's certificate only if ``verify_mode`` of its context requests it; the
+        certificate has then been verified. With ``CERT_NONE`` this is empty.
         """
         return None if self.transport is None else self.transport.get_extra_info("peercert")
 
@@ -122,41 +123,41 @@ class BaseConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has a transport and has not ended."""
+        """Whether the connection has a transport and has not ended."""
         return self.transport is not None and not self.over
 
     @property
     def error(self) -> MainstemError | None:
-        """What ended it early; ``None`` while it is open, and after an end in order or from this side."""
+        """The error that ended the connection early; ``None`` while it is open, and after an orderly end or an end on this side."""
         return None if isinstance(self.failure, ClosedError) else self.failure
 
     @property
     def ssl_object(self) -> Any:
-        """The TLS connection, an :class:`ssl.SSLObject`; ``None`` without TLS."""
+        """The TLS connection as an :class:`ssl.SSLObject`; ``None`` without TLS."""
         return None if self.transport is None else self.transport.get_extra_info("ssl_object")
 
     @property
     def stall_timeout(self) -> float:
-        """Seconds without progress after which a stream that is being closed is given up; ``inf`` for no limit."""
+        """Seconds without progress after which a stream that is being closed is given up; ``inf`` means no limit."""
         return self.settings.stall_timeout or math.inf
 
     @property
     def peer_name(self) -> str:
-        """The peer in error texts and logs: host and port, or the path of a Unix socket."""
+        """The peer's name in error texts and logs: host and port, or the path of a Unix socket."""
         return self.engine.peer_name
 
     # ---- called by the transport
 
     @ends_connection_on_error
     def transport_ready(self, transport: Transport) -> None:
-        """Start to use a transport; called by it once it is connected."""
+        """Start using a transport. The transport calls this once it is connected."""
         self.transport = transport
         self.engine.peer_name = transport.peer
         self.traffic.connections_opened += 1
         self.flush()
 
     def data_received(self, data: memoryview) -> None:
-        """Take received bytes; called by the transport, whose the memory is again when the call returns."""
+        """Process received bytes. The transport calls this and reuses the memory when the call returns."""
         if self.over:
             return
         engine = self.engine
@@ -176,20 +177,20 @@ class BaseConnection:
                 self.dispatch()
             if engine.wants_to_send or engine.timeout_moved:
                 self.flush()
-            if self._started_handler:  # the first step of each is in the next turn of the loop: flush after them
+            if self._started_handler:  # handlers take their first step in the next turn of the loop
                 self._started_handler = False
                 self.schedule_flush()
-        except Exception as error:  # as `ends_connection_on_error`, without a call more for each burst of bytes
+        except Exception as error:  # like `ends_connection_on_error`, but without an extra call for each burst of bytes
             self._fail_internally(error)
 
     @ends_connection_on_error
     def writing_resumed(self) -> None:
-        """Write more; called by the transport when it has room again."""
+        """Write more. The transport calls this when it has room again."""
         self.flush()
 
     @ends_connection_on_error
     def transport_lost(self, error: Exception | None) -> None:
-        """End the connection; called by the transport at its end. ``error`` is None when the peer ended it in order."""
+        """End the connection. The transport calls this at its end; ``error`` is None if the peer ended it gracefully."""
         if self.over:
             self._finish()
             return
@@ -213,13 +214,13 @@ class BaseConnection:
     # ---- called by streams
 
     def schedule_flush(self) -> None:
-        """Flush at the end of this turn of the event loop, so that what is queued in it leaves together."""
+        """Schedule a flush for the end of this turn of the event loop, so that everything queued in the turn is sent together."""
         if not self.flush_scheduled:
             self.flush_scheduled = True
             self.loop.call_soon(self._on_turn)
 
     def send_soon(self) -> None:
-        """Flush what was just queued: at once if it is alone, else at the end of this turn of the event loop."""
+        """Flush data that was just queued: immediately if it is alone, else at the end of this turn of the event loop."""
         self.writes += 1
         if self.sends_at_once:
             self.sends_at_once = False
@@ -228,7 +229,7 @@ class BaseConnection:
             self.schedule_flush()
 
     def flush(self) -> None:
-        """Write as much to the transport as it takes now."""
+        """Write as much to the transport as it accepts now."""
         transport = self.transport
         if transport is None or self.over:
             return
@@ -250,7 +251,7 @@ class BaseConnection:
             self._set_timer()
 
     def dispatch(self) -> None:
-        """Call the handlers of the protocol's events."""
+        """Call the handlers for the engine's events."""
         events = self.engine.events
         handlers = self._handlers
         while events:
@@ -259,7 +260,7 @@ class BaseConnection:
                 handler(event)
 
     def call_soon(self, call: Callable[..., object], *arguments: Any) -> bool:
-        """Call a function in the event loop, from any thread; false if the loop is closed, and with it everything."""
+        """Schedule a function in the event loop, from any thread; return False if the loop is closed."""
         try:
             self.loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:
@@ -267,40 +268,40 @@ class BaseConnection:
         return True
 
     def stream_dropped(self, handle: Any) -> None:
-        """Abort a stream that the program dropped open."""
+        """Abort a stream that the application dropped without closing it."""
         raise NotImplementedError
 
-    # ---- figures
+    # ---- statistics
 
     def count_into(self, traffic: EndpointCounters) -> None:
-        """Count into the counters of the endpoint that the connection belongs to; what was counted before is added to them."""
+        """Count into ``traffic``, the counters of the owning endpoint, from now on, and add everything counted so far to it."""
         traffic.add(self.traffic)
         self.traffic = traffic
 
     @property
     def open_streams(self) -> Iterable[Any]:
-        """The protocol's streams or sessions that are open now; a copy."""
+        """A copy of the collection of streams or sessions that are open."""
         raise NotImplementedError
 
-    # ---- life
+    # ---- lifecycle
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Start a task of the connection. An exception that it raises is logged."""
+        """Start a task that the connection owns. If it raises an exception, the exception is logged."""
         task = start_task(work, self.loop)
         self.tasks.add(task)
         task.add_done_callback(self._task_done)
         return task
 
     def end(self, error: MainstemError | None = None, *, abort: bool = False) -> None:
-        """End the connection from this side; ``error`` is what its streams raise, and ``abort`` drops what was not sent."""
+        """End the connection from this side. Its streams raise ``error``; ``abort`` drops unsent data."""
         self._fail(error or ClosedError("the connection was closed here"), abort=abort)
 
     def abort(self) -> None:
-        """End the connection from this side at once; what was not sent is dropped."""
+        """End the connection from this side immediately, dropping unsent data."""
         self.end(abort=True)
 
     async def shutdown(self, deadline: float) -> None:
-        """Let the handlers finish until ``deadline`` (loop time), then end the connection."""
+        """Let the handlers finish until ``deadline`` (in loop time), then end the connection."""
         raise NotImplementedError
 
     async def wait_ended(self) -> None:
@@ -308,11 +309,11 @@ class BaseConnection:
         await asyncio.shield(self._ended)
 
     def on_ended(self, call: Callable[[], object]) -> None:
-        """Register a function to be called at the end of the transport."""
+        """Register a function to call when the transport ends."""
         self._ended.add_done_callback(lambda _: call())
 
     def on_done(self, call: Callable[[], object]) -> None:
-        """Register a function to be called at the end of the transport and of the last task."""
+        """Register a function to call when the transport and the last task have ended."""
         self._done.add_done_callback(lambda _: call())
 
     # ---- internals
@@ -329,7 +330,7 @@ class BaseConnection:
             error = task.exception()
         elif task.cancelling():
             error = None
-        else:  # nobody cancelled the handler: it let the cancellation of something that it awaited pass
+        else:  # nobody cancelled the handler: it awaited something that was cancelled, and let the exception through
             error = asyncio.CancelledError("the handler awaited something that was cancelled")
         if error is not None:
             self.traffic.handlers_failed += 1
@@ -337,7 +338,7 @@ class BaseConnection:
 
     @ends_connection_on_error
     def _on_turn(self) -> None:
-        # Reset only here: a caller that flushes message by message must not fill the loop with calls that have nothing to do.
+        # Reset only here, so that a caller that flushes after each message does not fill the loop with empty calls.
         self.flush_scheduled = False
         if not self.over and (self.engine.wants_to_send or self.engine.timeout_moved):
             self.flush()
@@ -349,7 +350,7 @@ class BaseConnection:
             return
         if self._timer is not None:
             if self._timer_due_ns <= due_ns:
-                return  # it fires early, and is set again then
+                return  # it fires early and is then set again
             self._timer.cancel()
         self._timer_due_ns = due_ns
         delay = max(0, due_ns - self._clock.monotonic_ns()) / 1e9
@@ -366,12 +367,12 @@ class BaseConnection:
             self.dispatch()
             self._fail(error)
             return
-        self.engine.timeout_moved = True  # it is set again, whatever is due next
+        self.engine.timeout_moved = True  # set the timer again, whatever is due next
         self.dispatch()
         self.flush()
 
     def _fail_internally(self, error: Exception) -> None:
-        """End the connection for an exception that is not a protocol error: a fault on this side."""
+        """End the connection because of an exception that is not a protocol error but a bug on this side."""
         peer = self.engine.peer_name
         logger.error("the connection to %s is ended: a callback failed", peer, exc_info=error)
         failure = ConnectionLost(f"the connection to {peer} failed on this side: {type(error).__name__}: {error}")
@@ -385,7 +386,7 @@ class BaseConnection:
         self.failure = error
         transport = self.transport
         if transport is not None and not abort:
-            # An Error or Shutdown message, or responses that were still due.
+            # Send an Error or Shutdown message, or pending responses.
             while not transport.paused and (segments := self.engine.segments_to_send(FLUSH_BATCH)):
                 self.traffic.bytes_sent += sum(map(len, segments))
                 transport.write(segments)
@@ -424,13 +425,13 @@ class BaseConnection:
 
 
 def nobody() -> None:
-    """The owner of a stream that the program never saw."""
+    """Stand in for the owner of a stream that the application never saw."""
 
 
 def connection_stats(
     connections: Iterable[BaseConnection], traffic: EndpointCounters, *, protocol: str, role: str, closed: bool
 ) -> EndpointStats:
-    """Return the figures of an endpoint with these connections."""
+    """Return the statistics of an endpoint with these connections."""
     connections = [connection for connection in connections if not connection.over]
     streams = [stream for connection in connections for stream in connection.open_streams]
     return EndpointStats(
@@ -446,7 +447,7 @@ def connection_stats(
 
 
 async def wait_for_tasks(tasks: set[asyncio.Task[Any]], timeout: float) -> bool:
-    """Wait for tasks at most ``timeout`` seconds, but for the caller's own; return whether all ended."""
+    """Wait at most ``timeout`` seconds for tasks, except the caller's own; return whether all have ended."""
     tasks = tasks - {asyncio.current_task(), HANDLER_TASK.get()}
     if not tasks:
         return True
@@ -455,9 +456,9 @@ async def wait_for_tasks(tasks: set[asyncio.Task[Any]], timeout: float) -> bool:
 
 
 def cancel_tasks(tasks: set[asyncio.Task[Any]]) -> None:
-    """Cancel tasks, but for the caller's own.
+    """Cancel tasks, except the caller's own.
 
-    A task that was cancelled before is not cancelled again: that would interrupt what it does to clean up.
+    A task that is already being cancelled is not cancelled again, because that would interrupt its cleanup.
     """
     for task in tasks - {asyncio.current_task(), HANDLER_TASK.get()}:
         if not task.cancelling():
@@ -465,7 +466,7 @@ def cancel_tasks(tasks: set[asyncio.Task[Any]]) -> None:
 
 
 async def cancel_and_wait(tasks: set[asyncio.Task[Any]], timeout: float) -> None:
-    """Cancel tasks, but for the caller's own, and wait at most ``timeout`` seconds for their end."""
+    """Cancel tasks, except the caller's own, and wait at most ``timeout`` seconds for them to end."""
     cancel_tasks(tasks)
     if not await wait_for_tasks(tasks, timeout):
         logger.warning("%d handlers did not end within %g s after they were cancelled", len(tasks), timeout)

@@ -1,25 +1,25 @@
-"""What both multiplexers share as engines: state machines without I/O.
+"""The base of both multiplexers' engines, which are state machines without I/O.
 
-An engine has six verbs. Its driver (:class:`mainstem.mux.connection.BaseConnection`, a test, or a program's own loop) calls them;
-the engine never calls back, reads no clock and starts nothing:
+An engine has six operations. Its driver (:class:`mainstem.mux.connection.BaseConnection`, a test, or an application's own loop)
+calls them. The engine never calls back, reads no clock, and starts no task:
 
-* ``receive_data(data, now_ns)`` and ``receive_eof(now_ns)`` take what the transport delivered;
-* ``next_event()`` returns what follows from it, oldest first (``events`` holds them until then);
-* ``segments_to_send(limit)`` (or ``data_to_send``) returns what the transport should carry next;
-* ``next_timeout_ns()`` and ``handle_timeout(now_ns)`` are its only relation to time. ``timeout_moved`` is set when the next
-  timeout may be earlier than it was; the driver clears it when it asks.
+* ``receive_data(data, now_ns)`` and ``receive_eof(now_ns)`` take the transport's input;
+* ``next_event()`` returns the resulting events, oldest first (``events`` holds them until then);
+* ``segments_to_send(limit)`` (or ``data_to_send``) returns the next bytes for the transport;
+* ``next_timeout_ns()`` and ``handle_timeout(now_ns)`` are its only relation to time. The engine sets ``timeout_moved`` when the
+  next timeout may have become earlier; the driver clears it when it asks for the timeout.
 
 Invariants:
 
-* All calls come from one thread. No verb waits, so every effect of a call is complete when it returns.
-* Bytes leave in three classes: the control buffer first (pongs, credit, the ends of idle streams), then one packet of each
-  stream in turn. Within one stream order is the order of the calls; between streams, and between control and data, packets
-  may be reordered, and the protocols allow it. Whatever must follow a stream's data (its Close) is sent by its turn, never by
-  way of the control buffer.
-* ``failure`` is set once and is final: after it every command raises ``ClosedError``, and ``next_event`` still returns the
-  events from before it.
-* What a peer can make this end store is bounded: by the windows that this end granted, by ``control_limit`` for responses
-  that the peer does not read, and by ``MAX_OUTSTANDING_PINGS``.
+* All calls come from one thread. No operation waits, so every effect of a call is complete when it returns.
+* Bytes are sent in this order: first the control buffer (pongs, credit, the ends of idle streams), then one packet of each
+  stream in turn. Within a stream, bytes keep the order of the calls. Between streams, and between control and data, packets
+  can be reordered, which the protocols allow. A message that must follow a stream's data (its Close) is sent in the stream's
+  turn, never through the control buffer.
+* ``failure`` is set once and is final. Afterwards every command raises ``ClosedError``, and ``next_event`` still returns the
+  earlier events.
+* The amount of data that a peer can make this end store is bounded: by the windows that this end granted, by
+  ``control_limit`` for responses that the peer does not read, and by ``MAX_OUTSTANDING_PINGS``.
 """
 
 from __future__ import annotations
@@ -35,18 +35,19 @@ if TYPE_CHECKING:
     from mainstem.errors import MainstemError
     from mainstem.mux.settings import ConnectionSettings
 
-# The default limit of one data_to_send: few enough bytes that a small message waits a short time.
+# Default limit in bytes of one data_to_send call: small enough that a small message does not wait long.
 SEND_LIMIT = 256 * 1024
-# A message of at most this many bytes may leave alone, joined with its header; a longer one is queued.
+# A message of at most this many bytes can be sent alone, joined with its header. A longer one is queued.
 LONE_BYTES = 4096
-# Pings of this end that may be outstanding at once, for the connection and for each stream.
+# Maximum number of this end's outstanding pings, for the connection and for each stream.
 MAX_OUTSTANDING_PINGS = 64
-# Responses (Pong, StopRead, Credit, PingAck, Abort) that wait because the peer does not read; beyond it the connection ends.
+# Maximum bytes of responses (Pong, StopRead, Credit, PingAck, Abort) queued because the peer does not read. If there are more,
+# the connection ends.
 CONTROL_LIMIT = 1024 * 1024
 
 
 class Rule(str):
-    """The name of a broken rule; in a state table it is an entry in place of the next state."""
+    """The name of a broken rule. In a state table, it takes the place of the next state."""
 
     __slots__ = ()
 
@@ -55,12 +56,12 @@ E = TypeVar("E")
 
 
 class BaseEngine(Generic[E]):
-    """The base of an engine, whose events are ``E``.
+    """Base class of engines with events of type ``E``.
 
     Attributes:
-        events: The events that were not fetched yet, oldest first; a driver may take them from the left.
-        failure: What ended the connection; ``None`` while it is alive.
-        timeout_moved: Whether the next timeout may be earlier than it was; the driver clears it when it asks.
+        events: Events that have not been fetched yet, oldest first. A driver can take them from the left.
+        failure: The error that ended the connection; ``None`` while it is alive.
+        timeout_moved: Whether the next timeout may have become earlier. The driver clears it when it asks for the timeout.
         wants_to_send: Whether :meth:`data_to_send` would return anything.
     """
 
@@ -83,11 +84,11 @@ class BaseEngine(Generic[E]):
         raise NotImplementedError
 
     def receive_eof(self, now_ns: int = 0) -> None:
-        """Handle the end of the peer's bytes."""
+        """Process the end of the peer's bytes."""
         raise NotImplementedError
 
     def next_event(self) -> E | None:
-        """Return the oldest event that was not yet fetched."""
+        """Return the oldest event that has not been fetched; None if there is none."""
         return self.events.popleft() if self.events else None
 
     @property
@@ -99,18 +100,18 @@ class BaseEngine(Generic[E]):
         return b"".join(self.segments_to_send(limit))
 
     def segments_to_send(self, limit: int = SEND_LIMIT) -> list[bytes | memoryview]:
-        """Return the bytes of :meth:`data_to_send` in pieces that were not copied, for transports that can gather.
+        """Return the bytes of :meth:`data_to_send` as uncopied segments, for transports that can gather.
 
-        Fewer bytes than ``limit`` are all that may be sent now.
+        If there are fewer bytes than ``limit``, they are all that can be sent now.
         """
         raise NotImplementedError
 
     def next_timeout_ns(self) -> int | None:
-        """When :meth:`handle_timeout` is due next."""
+        """Return the time at which :meth:`handle_timeout` is due next; None if no timer is set."""
         raise NotImplementedError
 
     def handle_timeout(self, now_ns: int) -> None:
-        """Do what is due at ``now_ns``."""
+        """Run the timers that are due at ``now_ns``."""
         raise NotImplementedError
 
     def _check_alive(self) -> None:

@@ -1,4 +1,4 @@
-"""When to ping a silent peer, and when to give it up. Arithmetic on ``now_ns`` only."""
+"""Decide when to ping a silent peer and when to presume it dead, from ``now_ns`` alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mainstem.errors import ConfigurationError
 
 
 class Verdict(Enum):
-    """What is due at an instant."""
+    """The action that is due at some time."""
 
     QUIET = "quiet"
     PING = "ping"
@@ -17,11 +17,11 @@ class Verdict(Enum):
 
 
 class Heartbeat:
-    """One peer's (or one stream's) heartbeat.
+    """The heartbeat of one peer (or one stream).
 
-    After ``interval_ns`` without received data a ping is due; ``timeout_ns`` after that ping without received data the peer
-    is dead. An interval of 0 switches the heartbeat off. ``heard_ns`` is when data came last, ``pinged_ns`` when a ping was due
-    since, or -1.
+    A ping is due once ``interval_ns`` have passed without received data. If another ``timeout_ns`` pass without data after that
+    ping, the peer is presumed dead. An interval of 0 switches the heartbeat off. ``heard_ns`` is when data last arrived.
+    ``pinged_ns`` is when a ping became due since then, or -1.
     """
 
     __slots__ = ("heard_ns", "interval_ns", "pinged_ns", "timeout_ns")
@@ -38,13 +38,13 @@ class Heartbeat:
 
     @classmethod
     def of(cls, interval: float | None, timeout: float, *, now_ns: int) -> Heartbeat:
-        """A heartbeat by seconds; None for none."""
+        """Make a heartbeat from times in seconds. An interval of None switches it off."""
         return cls(
             interval_ns=0 if interval is None else seconds_ns(interval), timeout_ns=seconds_ns(timeout), now_ns=now_ns
         )
 
     def heard(self, now_ns: int) -> bool:
-        """Data came from the peer: it is alive. Return whether a ping had been sent: then the next instant may have moved back."""
+        """Note that data arrived; return whether a ping had been sent, in which case the next timeout may have become earlier."""
         self.heard_ns = now_ns
         if self.pinged_ns < 0:
             return False
@@ -52,7 +52,7 @@ class Heartbeat:
         return True
 
     def next_timeout_ns(self) -> int | None:
-        """The instant from which :meth:`check` returns something else than ``QUIET``."""
+        """Return the time from which :meth:`check` returns something other than ``QUIET``; None if the heartbeat is off."""
         if not self.interval_ns:
             return None
         if self.pinged_ns >= 0:
@@ -60,7 +60,7 @@ class Heartbeat:
         return self.heard_ns + self.interval_ns
 
     def check(self, now_ns: int) -> Verdict:
-        """What is due at ``now_ns``; ``PING`` is returned once for each silence and starts the time-out."""
+        """Return the action due at ``now_ns``. ``PING`` is returned once per silence and starts the timeout."""
         due = self.next_timeout_ns()
         if due is None or now_ns < due:
             return Verdict.QUIET

@@ -1,7 +1,7 @@
-"""What a server listens on: a socket for each address of its host, all with one port, a Unix path, or sockets that it was given.
+"""The sockets that a server listens on: one per address of its host, all with the same port, a Unix path, or given sockets.
 
-It accepts by itself. When the process has no descriptors left, asyncio's servers log an error for every connection that their
-backlog could hold and try again at once; this one pauses, and logs once in a while.
+The server accepts connections itself. When the process runs out of descriptors, asyncio's servers log an error for every
+connection that their backlog could hold, and retry immediately. This one pauses, and throttles its log.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mainstem.mux")
 
-# Connections that are accepted before other tasks have a turn.
+# Maximum number of connections to accept before other tasks get a turn.
 ACCEPTS_PER_TURN = 64
-# Seconds until accepting is tried again when it failed for lack of descriptors or memory.
+# Seconds before retrying when accepting failed for lack of descriptors or memory.
 ACCEPT_PAUSE_S = 0.2
 ACCEPT_LOG_INTERVAL_NS = 60 * NS_PER_SECOND
 
 
 class ListeningSockets:
-    """The sockets of one server, from its start to its end. ``accept`` is called with each accepted socket, which it owns."""
+    """The listening sockets of one server. They call ``accept`` with each accepted socket, which it then owns."""
 
     def __init__(self, accept: Callable[[socket.socket], object]) -> None:
-        self.address: Any = None  # the first, as its socket names it
+        self.address: Any = None  # the first address, in the form that its socket uses
         self._accept = accept
         self._sockets: list[socket.socket] = []
         self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
@@ -48,7 +48,7 @@ class ListeningSockets:
         path: str | os.PathLike[str] | None,
         sock: socket.socket | Sequence[socket.socket] | None = None,
     ) -> None:
-        """Begin to listen. Raises ``ConfigurationError`` if that is not possible."""
+        """Start listening. Raises ``ConfigurationError`` if that is not possible."""
         try:
             if sock is not None:
                 if port is not None or path is not None:
@@ -78,11 +78,11 @@ class ListeningSockets:
 
     @property
     def name(self) -> str:
-        """The first address, as a text."""
+        """The first address as text."""
         return name_of(self.address)
 
     def close(self) -> None:
-        """Stop listening, and remove the Unix path if it is still this server's. Calling it twice is fine."""
+        """Stop listening, and remove the Unix path if it still belongs to this server. Can be called more than once."""
         if self._unix is not None:
             self._unix.remove()
         sockets, self._sockets = self._sockets, []
@@ -101,7 +101,7 @@ class ListeningSockets:
     def _on_readable(self, listener: socket.socket) -> None:
         for _ in range(ACCEPTS_PER_TURN):
             if not self._sockets:
-                return  # closed by what was accepted
+                return  # accepting a connection has closed the server
             try:
                 accepted, _peer = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):

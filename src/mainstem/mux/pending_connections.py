@@ -1,11 +1,11 @@
-"""The sockets that a server accepts, until a connection has them: limits, TLS, and the first byte in time.
+"""Accepted sockets of a server, until a connection takes them: limits, TLS, and the deadline for the first byte.
 
 Theory of operation
 -------------------
-A connection costs a descriptor and an engine before its peer has proved anything, so a peer that only connects must not keep others
-out. A ``PendingConnection`` holds an accepted socket from the first moment. It checks the address before TLS begins, and begins TLS
-itself, since asyncio's own TLS servers keep no account of handshakes that fail or never end. A handshake that fails is reported to
-the peer by TLS's alert, and to the operator by ``on_refused``.
+A connection costs a descriptor and an engine before its peer has proved anything, so peers that only connect must not keep others
+out. A ``PendingConnection`` owns an accepted socket from the start. It checks the address before TLS begins. It also starts TLS
+itself, because asyncio's TLS servers do not track handshakes that fail or never end. If a handshake fails, the peer gets a TLS
+alert and the operator is informed through ``on_refused``.
 
     accepted ──limits──► refused
         │
@@ -17,12 +17,13 @@ the peer by TLS's alert, and to the operator by ``on_refused``.
         │
         └──first byte──► served
 
-A pending that is not served yet ends when it takes too long, when its place is needed, and when the listener stops; one that is
-served and silent ends for the first two.
+A pending connection that is not served yet ends if it takes too long, if its place is needed, or if the server stops listening.
+One that is served but silent ends in the first two cases.
 
-``Admission`` has the places (:mod:`mainstem.mux.admission`). A pending has its place until its socket is gone and every handler
-of its connection has ended: a peer cannot have more handlers run than the limits allow by connecting again. An IPv6 /64 network
-counts as one address, since its owner has all of them. A connection that has sent anything is never ended for another.
+``Admission`` manages the places (:mod:`mainstem.mux.admission`). A pending connection keeps its place until its socket is gone
+and every handler of its connection has ended, so that a peer cannot exceed the limit on handlers by reconnecting. An IPv6 /64
+network counts as one address, because its owner has all of its addresses. A connection that has sent anything is never ended in
+favor of another.
 
 Everything runs in the event loop's thread.
 """
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class ConnectionAdmission:
-    """The sockets that a listener has accepted, from admission to the end of their last handler."""
+    """The sockets that a server has accepted, from admission to the end of their last handler."""
 
     def __init__(
         self,
@@ -67,26 +68,26 @@ class ConnectionAdmission:
         )
         self.connection_factory = connection_factory
         self.handshake_timeout = settings.handshake_timeout
-        self.tasks: set[asyncio.Task[None]] = set()  # of sockets that have no connection yet
+        self.tasks: set[asyncio.Task[None]] = set()  # for sockets that have no connection yet
 
     def __len__(self) -> int:
         return len(self.places)
 
     def stop(self) -> None:
-        """Admit no more, and end the sockets that have no connection yet. Calling it twice is fine."""
+        """Refuse further sockets, and end those that have no connection yet. Can be called more than once."""
         for pending in self.places.stop():
             pending.end_unserved()
 
 
 class PendingConnection:
-    """One accepted socket, until its connection has it; then what is known of it for the limits."""
+    """One accepted socket until its connection takes it; after that, its record for the limits."""
 
     def __init__(self, admission: ConnectionAdmission, sock: socket.socket, ssl: ssl_module.SSLContext | None) -> None:
         self.address = ""
         self._admission = admission
         self._ssl = ssl
         self._loop = asyncio.get_running_loop()
-        # The socket is in one of these at a time: as it was accepted, in a task, in a connection.
+        # The socket is in one of these at a time: held as accepted, in a task, or in a connection.
         self._held: socket.socket | None = sock
         self._task: asyncio.Task[None] | None = None
         self._connection: BaseConnection | None = None
@@ -96,17 +97,17 @@ class PendingConnection:
 
     @property
     def is_silent(self) -> bool:
-        """Whether the connection lives and not a byte has come from the peer, but for its TLS handshake."""
+        """Whether the socket is alive and has received nothing from the peer except its TLS handshake."""
         if self._connection is None or self._transport is None:
             return True
         return not (self._connection.over or self._transport.has_received)
 
     def start(self) -> None:
-        """Admit the socket, or end it."""
+        """Admit the socket, or close it."""
         assert self._held is not None
         try:
             self.address = owner_of(self._held.getpeername())
-        except OSError:  # it has left
+        except OSError:  # the peer has disconnected
             self._held.close()
             return
         if self._admission.handshake_timeout is not None:
@@ -116,14 +117,14 @@ class PendingConnection:
             self._gone()
 
     def begin(self) -> None:
-        """Begin TLS, or the connection: it has a place."""
+        """Start TLS or the connection, because the socket has a place."""
         assert self._held is not None
         self._task = task = start_task(self._take(self._held), self._loop)
         self._admission.tasks.add(task)
         task.add_done_callback(self._admission.tasks.discard)
 
     async def _take(self, held: socket.socket) -> None:
-        """Make a transport of the socket, with TLS where there is a context."""
+        """Make a transport from the socket, with TLS if there is a context."""
         self._held = None
         timeout = None if self._ssl is None else self._admission.handshake_timeout
 
@@ -140,7 +141,7 @@ class PendingConnection:
                 peer = held.getpeername()
                 await handshake(held, self._ssl, connect)
         except (OSError, TimeoutError) as error:
-            # A peer that speaks no TLS, has no certificate that is accepted, or does not accept this end's.
+            # The peer does not speak TLS, has no acceptable certificate, or rejects this end's certificate.
             if not self._is_gone:
                 self._admission.on_refused(f"the TLS handshake of {name_of(peer)} failed: {describe(error)}")
             held.close()
@@ -151,7 +152,7 @@ class PendingConnection:
 
     @contextlib.contextmanager
     def _ends_on_error(self, transport: asyncio.Transport) -> Iterator[None]:
-        """End the socket on an exception, which the event loop would only log."""
+        """Close the socket if there is an exception, which the event loop would only log."""
         try:
             yield
         except BaseException:
@@ -167,18 +168,18 @@ class PendingConnection:
             self.end_unserved()
 
     def end_unserved(self) -> None:
-        """End the socket if it has no connection yet: it is held, or in its TLS handshake."""
+        """Close the socket if it has no connection yet, because it is held or in its TLS handshake."""
         if self._connection is not None:
             return
-        if self._held is not None:  # with a task too, if that is cancelled before its first step
+        if self._held is not None:  # also if there is a task, which may be cancelled before its first step
             self._held.close()
         if self._task is not None:
             self._task.cancel()
         self._gone()
 
     def serve(self, transport: asyncio.Transport) -> None:
-        """Give the transport to a connection."""
-        if self._is_gone:  # a handshake may complete in the turn in which it is given up
+        """Pass the transport to a new connection."""
+        if self._is_gone:  # a handshake can complete in the same turn in which it is given up
             transport.abort()
             return
         with self._ends_on_error(transport):
@@ -203,7 +204,7 @@ class PendingConnection:
 
 
 class _Taken(asyncio.Protocol):
-    """A socket that was taken from its first transport, once its TLS handshake, if any, is complete."""
+    """The protocol of an accepted socket's transport, which serves it once any TLS handshake is complete."""
 
     def __init__(self, pending: PendingConnection) -> None:
         self._arrival = pending

@@ -1,4 +1,4 @@
-"""The settings that both multiplexers have."""
+"""The settings that both multiplexers share."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-# Bytes that one read(-1) collects at most.
+# Maximum number of bytes that one read(-1) collects.
 READ_ALL_LIMIT = 64 * 1024 * 1024
 
-# A reader may pause, for a page of output or a busy disk; one that takes nothing for this long is not coming back. What it
-# keeps here until then is one window of memory, a stream and its handler.
+# A reader may pause, because of a page of output or a busy disk. One that takes nothing for this many seconds is not coming
+# back. Until then, it occupies one window of memory, a stream, and the stream's handler.
 STALL_TIMEOUT_S = 600.0
 
-# Seconds that closing waits: for streams without progress, and for handlers that were cancelled.
+# Seconds that closing waits for streams that make no progress, and for cancelled handlers.
 CLOSE_TIMEOUT_S = 10.0
 
-# A peer that has sent nothing for the first is pinged, and presumed dead if it sends nothing for the second either: long enough for
-# a process that is stopped for a moment, short enough that a lost one does not hold streams and handlers for long.
+# A peer that has sent nothing for the first interval is pinged. If it also sends nothing for the second, it is presumed dead.
+# This is long enough for a process that is stopped for a moment, and short enough that a lost peer does not hold streams and
+# handlers for long.
 PING_INTERVAL_S = 10.0
 PING_TIMEOUT_S = 30.0
 
-# Connections that one listener serves at once; each may hold its windows' worth of memory.
+# Maximum number of connections that one server has at once. Each can use as much memory as its windows allow.
 MAX_CONNECTIONS = 1024
-# Of these, from one address: multiplexed streams share a connection, so that a host needs few.
+# Maximum number of these from one address. Streams share a connection, so a host needs few.
 MAX_CONNECTIONS_PER_ADDRESS = 256
-# Seconds for TLS and the peer's first byte, which every client of ours sends at once.
+# Seconds for the TLS handshake and the peer's first byte, which Mainstem's clients send immediately.
 HANDSHAKE_TIMEOUT_S = 15.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionSettings:
-    """Settings that both multiplexers have."""
+    """The settings that both multiplexers share."""
 
     control_limit: int = CONTROL_LIMIT
     read_limit: int = READ_ALL_LIMIT
@@ -59,7 +60,7 @@ class ConnectionSettings:
 
     @classmethod
     def of(cls, settings: Self | None, overrides: dict[str, Any]) -> Self:
-        """The settings, or the defaults, with some of them replaced."""
+        """Return the settings, or the defaults if None, with overrides applied."""
         return apply_overrides(cls, settings, overrides)
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Sockets that listen and sockets that connect, the same for every multiplexer."""
+"""Connecting and listening, the same for both multiplexers."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from mainstem.mux.transports import TransportHandler
 
 CONNECT_TIMEOUT_S = 10.0
-# Why connecting fails where no server listens: on a port, and on the path of a Unix socket.
+# Errors of connecting if no server listens on the port, or on the path of a Unix socket.
 NOBODY_LISTENS = frozenset({errno.ECONNREFUSED, errno.ENOENT})
-# Protocol errors of peers that a server logs individually per interval; the others are counted.
+# Maximum number of refused or failed peers that a server logs individually per interval. Further ones are counted.
 LOG_BURST = 10
 LOG_INTERVAL_S = 60.0
 
@@ -46,7 +46,7 @@ E = TypeVar("E", bound="BaseConnection")
 
 @dataclass(frozen=True)
 class Address:
-    """Where a client connects to: TCP (``host``, ``port``) or a Unix socket (``path``), with TLS when ``ssl`` is given."""
+    """An address to connect to: TCP (``host``, ``port``) or a Unix socket (``path``), with TLS if ``ssl`` is given."""
 
     host: str | None
     port: int | None
@@ -75,9 +75,9 @@ class Address:
         return name_of((self.host, self.port) if self.path is None else self.path)
 
     async def connect(self, handler: TransportHandler, timeout: float | None) -> None:
-        """Connect ``handler`` over the first address that accepts, TLS's handshake included.
+        """Connect ``handler`` over the first address that accepts and completes the TLS handshake.
 
-        Raises ``ConnectionLost`` or, after ``timeout`` seconds, ``Timeout``.
+        Raises ``ConnectionLost``, or ``Timeout`` after ``timeout`` seconds.
         """
         dial = _Dial(handler)
         try:
@@ -101,9 +101,9 @@ class Address:
             raise
 
     def _unreached(self, error: Exception) -> ConnectionLost:
-        """The error of an attempt to connect: which address failed, in what, and why."""
+        """Return the error of a failed connection attempt, which says which address failed, at what, and why."""
         failures = error.failures if isinstance(error, NoneSucceededError) else [(None, error)]
-        # Without an errno it was not the kernel that refused: the handshake was broken off.
+        # Without an errno, the error does not come from the kernel: the peer broke off the handshake.
         in_tls = self.ssl is not None and all(
             isinstance(each, ssl_module.SSLError) or (isinstance(each, ConnectionError) and each.errno is None)
             for _, each in failures
@@ -145,14 +145,14 @@ class Address:
 
 
 class _Dial:
-    """One call to `Address.connect`, and the first transport that it made."""
+    """One call to `Address.connect`, and the first transport that it opened."""
 
     def __init__(self, handler: TransportHandler) -> None:
         self._handler = handler
         self._transport: asyncio.Transport | None = None
 
     def connected(self, transport: asyncio.Transport) -> None:
-        """Give the first transport to the handler; any other one is ended."""
+        """Give the first transport to the handler, and abort any other."""
         if self._transport is not None:
             transport.abort()
             return
@@ -162,7 +162,7 @@ class _Dial:
         protocol.connection_made(transport)
 
     def abort(self) -> None:
-        """End the transport that was made before connecting failed or was given up."""
+        """Abort the transport that was opened before connecting failed or was given up."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -179,7 +179,7 @@ class _Candidate(asyncio.Protocol):
 
 
 class Server(Generic[E]):
-    """What ``serve`` returns: listening sockets and their connections. As a context manager it is closed at the end.
+    """Listening sockets and their connections, as returned by ``serve``. An ``async with`` block closes the server at its end.
 
     Example:
         >>> async with serve(handler, "127.0.0.1", 7000) as server:
@@ -216,12 +216,12 @@ class Server(Generic[E]):
         path: str | None,
         sock: socket.socket | Sequence[socket.socket] | None,
     ) -> Self:
-        """Begin to listen, and return the server. Raises ``ConfigurationError`` if the address cannot be listened on."""
+        """Start listening, and return the server. Raises ``ConfigurationError`` if it cannot listen on the address."""
         await self._sockets.start(host, port, path, sock)
         return self
 
     def stats(self) -> EndpointStats:
-        """Return what the server has now and has counted, ended connections included; may be called in any thread."""
+        """Return the current state and the counters, including ended connections. Can be called from any thread."""
         self._traffic.connections_refused = self._admission.places.refused
         self._traffic.connections_idle_closed = self._admission.places.dropped_silent
         return connection_stats(
@@ -244,7 +244,7 @@ class Server(Generic[E]):
             self._log_refusal(f"a connection of {error.peer or 'a peer'} ended, rule {error.rule}: {error}")
 
     def _log_refusal(self, text: str) -> None:
-        """Log why a peer was refused; a flood of them is ``LOG_BURST`` lines a minute, and then a count."""
+        """Log why a peer was refused: at most ``LOG_BURST`` lines per minute, and a count of the rest."""
         now = asyncio.get_running_loop().time()
         if now - self._log_since >= LOG_INTERVAL_S:
             if self._suppressed:
@@ -258,22 +258,22 @@ class Server(Generic[E]):
 
     @property
     def port(self) -> int:
-        """The TCP port that is listened on, at every address."""
+        """The TCP port on which the server listens, at every address."""
         return int(self._sockets.address[1])
 
     @property
     def address(self) -> Any:
-        """The address that is listened on, as the socket names it; of several, the first."""
+        """The address on which the server listens, in the form that its socket uses. If there are several, the first."""
         return self._sockets.address
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed."""
+        """Whether the server is closed."""
         return self._closed.is_set()
 
     @property
     def error(self) -> MainstemError | None:
-        """What ended it without ``close``; a server ends by nothing else, so this is ``None``."""
+        """Always ``None``: only ``close`` and the like end a server."""
         return None
 
     def __repr__(self) -> str:
@@ -285,9 +285,9 @@ class Server(Generic[E]):
         await within(timeout, self._closed.wait(), "wait for the end of the server")
 
     async def shutdown(self, timeout: float | None = None) -> None:
-        """Stop listening, let the handlers that run finish, and close the server.
+        """Stop listening, let running handlers finish, and close the server.
 
-        Streams and requests that come in meanwhile are given to no handler.
+        Streams and requests that arrive meanwhile are not given to any handler.
         """
         self._stop_listening()
         deadline = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
@@ -295,9 +295,9 @@ class Server(Generic[E]):
         await self.close()
 
     async def close(self, timeout: float | None = None) -> None:
-        """Stop listening, end every connection at once and cancel every handler. Calling it twice is fine.
+        """Stop listening, end all connections immediately, and cancel all handlers. Can be called more than once.
 
-        What was written and not sent yet is dropped; :meth:`shutdown` sends it.
+        Data that was written but not sent is dropped; :meth:`shutdown` sends it.
         """
         timeout = self._settings.close_timeout if timeout is None else timeout
         ending = self._end()
@@ -307,18 +307,18 @@ class Server(Generic[E]):
         self._closed.set()
 
     def abort(self) -> None:
-        """Do what :meth:`close` does, without waiting for the end of the handlers."""
+        """Close the server like :meth:`close`, but without waiting for handlers to end."""
         for connection in self._end():
             cancel_tasks(connection.tasks)
         self._closed.set()
 
     def _stop_listening(self) -> None:
-        """Refuse new connections, and end those in their TLS handshake; those that are served go on."""
+        """Refuse new connections, and end those in their TLS handshake. Established connections continue."""
         self._sockets.close()
         self._admission.stop()
 
     def _end(self) -> list[E]:
-        """Stop listening and end every connection; return those that have handlers or a transport left."""
+        """Stop listening and end all connections; return those that still have handlers or a transport."""
         self._stop_listening()
         ending = list(self._all_connections)
         for connection in ending:

@@ -1,4 +1,4 @@
-"""TLS contexts from the files that settings name."""
+"""TLS contexts made from the files that the settings name, and TLS handshakes that report failures to the peer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class _AlertingObject(ssl_module.SSLObject):
-    """Keeps what OpenSSL has to send when a handshake fails: the event loops drop it."""
+    """Keeps the alert that OpenSSL wants to send when a handshake fails, because event loops discard it."""
 
     _outgoing: ssl_module.MemoryBIO
 
@@ -43,12 +43,12 @@ class _AlertingObject(ssl_module.SSLObject):
 async def handshake(
     sock: socket.socket, context: ssl_module.SSLContext, connect: Callable[[ssl_module.SSLContext], Awaitable[T]]
 ) -> T:
-    """Return what ``connect`` makes of a socket and a context. If the handshake fails, send the peer the alert that says why."""
+    """Call ``connect`` and return its result. If the TLS handshake fails, send the peer the alert that says why."""
     if context.sslobject_class is ssl_module.SSLObject:
         context.sslobject_class = _AlertingObject
     twin: socket.socket | None = None
-    with contextlib.suppress(OSError):  # no descriptors are left: the peer learns nothing
-        twin = sock.dup()  # the event loop closes the other one
+    with contextlib.suppress(OSError):  # without a free descriptor, no alert is sent
+        twin = sock.dup()  # the event loop closes the original socket
     try:
         return await connect(context)
     except OSError as error:
@@ -62,7 +62,7 @@ async def handshake(
 
 
 def describe(error: BaseException) -> str:
-    """Say why a socket or its TLS failed, where the error itself has no text or OpenSSL's."""
+    """Return a readable text for a socket or TLS error, also for errors that have no text or only OpenSSL's."""
     if isinstance(error, ssl_module.SSLCertVerificationError):
         return f"the certificate is not trusted: {error.verify_message}"
     if isinstance(error, ssl_module.SSLError) and error.reason:
@@ -73,7 +73,7 @@ def describe(error: BaseException) -> str:
 
 
 def client_context(ssl: ssl_module.SSLContext | None, settings: ConnectionSettings) -> ssl_module.SSLContext | None:
-    """The context of a client: ``ssl``, or one that trusts ``ca`` and presents ``certificate``; None for no TLS."""
+    """Return a client's context: ``ssl``, or one that trusts ``ca`` and presents ``certificate``; None means no TLS."""
     if settings.client_ca is not None:
         raise ConfigurationError("client_ca is a server's; a client trusts ca")
     if settings.ca is None and settings.certificate is None:
@@ -86,7 +86,10 @@ def client_context(ssl: ssl_module.SSLContext | None, settings: ConnectionSettin
 
 
 def server_context(ssl: ssl_module.SSLContext | None, settings: ConnectionSettings) -> ssl_module.SSLContext | None:
-    """The context of a server: ``ssl``, or one with ``certificate`` that demands certificates of ``client_ca``; None for no TLS."""
+    """Return a server's context: ``ssl``, or one made from the settings; None means no TLS.
+
+    A context made from the settings presents ``certificate``. With ``client_ca``, it demands client certificates signed by it.
+    """
     if settings.ca is not None:
         raise ConfigurationError("ca is a client's; a server trusts client_ca")
     if settings.certificate is None:

@@ -1,6 +1,6 @@
-"""What carries a multiplexed connection's bytes under asyncio: a socket (TCP, TLS, Unix), a reader and writer, two publications.
+"""Transports that carry a connection's bytes under asyncio: a socket (TCP, TLS, Unix), a reader and writer, or publications.
 
-A transport has a bounded queue: once ``paused`` is true its handler must write no more until ``writing_resumed`` is called.
+A transport has a bounded queue: while ``paused`` is true, its handler must not write more until ``writing_resumed`` is called.
 """
 
 from __future__ import annotations
@@ -18,59 +18,61 @@ from mainstem._internal.tasks import start_task
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# One read from a socket; large enough that a bulk stream costs few wake-ups, small enough to stay in a cache.
+# Bytes per read from a socket: large enough that a bulk stream costs few wake-ups, small enough to stay in a CPU cache.
 RECEIVE_BUFFER = 256 * 1024
-# Bytes that a transport holds beyond what the kernel took. They are ahead of everything urgent, so they are few.
+# Maximum bytes that a transport holds beyond those the kernel took. They are sent before anything urgent, so the limit is low.
 WRITE_HIGH_WATER = 64 * 1024
-# Unsent bytes that the kernel holds, for the same reason (Linux's TCP_NOTSENT_LOWAT).
+# Maximum unsent bytes that the kernel holds, limited for the same reason (Linux's TCP_NOTSENT_LOWAT).
 KERNEL_LOW_WATER = 128 * 1024
-# Pieces that one system call gathers; more (many small messages) are cheaper joined.
+# Maximum segments per gathering system call. More of them (many small messages) are cheaper to join.
 GATHER_LIMIT = 64
 _TCP_NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
-# Bytes of a nearby peer that the kernel holds unread. By itself Linux lets them grow to several megabytes, all ahead of a small
-# message; a peer is nearby if TCP's handshake took less than this, so that as many in flight are enough for any rate.
+# Maximum bytes from a nearby peer that the kernel holds unread. By default, Linux lets them grow to several megabytes, all ahead
+# of a small message. A peer is nearby if TCP's handshake took less than NEARBY_US, so that this many bytes in flight are enough
+# for any rate.
 RECEIVE_HIGH_WATER = 512 * 1024
 NEARBY_US = 1000
-# Where Linux's struct tcp_info has the smoothed round trip in microseconds, which after the handshake is the handshake's.
+# The position of the smoothed round trip, in microseconds, in Linux's struct tcp_info. Right after the handshake, it is the
+# handshake's round trip.
 _TCP_INFO_RTT = struct.Struct("=68xI")
-# What is known of the peer. A TLS transport of asyncio has none of it any more once it is closed, so it is asked at the start.
+# Information about the peer. asyncio's TLS transports no longer have it once they are closed, so it is read at the start.
 PEER_FACTS = ("peername", "peercert", "ssl_object")
-# Idle polls of a pair of publications back off to this many seconds.
+# Maximum seconds between idle polls of a pair of publications, which back off.
 POLL_IDLE_MAX_S = 0.001
 
 
 class TransportHandler(Protocol):
-    """The user of a transport, called from the event loop's thread."""
+    """The user of a transport. Its methods are called in the event loop's thread."""
 
     def transport_ready(self, transport: Transport) -> None:
-        """The transport is connected."""
+        """Note that the transport is connected."""
         ...
 
     def data_received(self, data: memoryview) -> None:
-        """Bytes came in; the memory belongs to the transport again when the call returns."""
+        """Process received bytes. The transport reuses the memory when the call returns."""
         ...
 
     def writing_resumed(self) -> None:
-        """The transport is no longer paused."""
+        """Note that the transport is no longer paused."""
         ...
 
     def transport_lost(self, error: Exception | None) -> None:
-        """The transport ended; ``error`` is ``None`` when the peer ended it in order."""
+        """Note that the transport has ended; ``error`` is ``None`` if the peer ended it gracefully."""
         ...
 
 
 class Transport(Protocol):
-    """An ordered, reliable way to one peer."""
+    """An ordered, reliable byte stream to and from one peer."""
 
     paused: bool
     peer: str
 
     def get_extra_info(self, name: str) -> Any:
-        """One of ``PEER_FACTS``, as :meth:`asyncio.BaseTransport.get_extra_info` names them; after the end too."""
+        """Return one of ``PEER_FACTS``, like :meth:`asyncio.BaseTransport.get_extra_info`, even after the transport has ended."""
         ...
 
     def write(self, segments: list[bytes | memoryview]) -> None:
-        """Queue bytes in pieces; may set ``paused``."""
+        """Queue segments of bytes; may set ``paused``."""
         ...
 
     def close(self) -> None:
@@ -78,12 +80,12 @@ class Transport(Protocol):
         ...
 
     def abort(self) -> None:
-        """End the transport at once; its queue is dropped."""
+        """End the transport immediately, dropping its queue."""
         ...
 
 
 def _is_nearby(raw: socket.socket) -> bool:
-    """Whether the peer of a new TCP connection is on this machine or its local network; false where the system cannot tell."""
+    """Return whether the peer of a new TCP connection is on this host or its local network; False if the system cannot tell."""
     if not hasattr(socket, "TCP_INFO"):
         return False
     info = raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_RTT.size)
@@ -91,15 +93,15 @@ def _is_nearby(raw: socket.socket) -> bool:
 
 
 class SocketTransport(asyncio.BufferedProtocol):
-    """A transport over a socket (TCP, TLS, Unix), which receives into one buffer that is used again and again.
+    """A transport over a socket (TCP, TLS, Unix), which receives into one buffer that it reuses.
 
-    Without TLS, bytes are gathered into the socket straight from where they lie: asyncio's own transport would copy them
-    twice, and would copy what the kernel does not take a third time.
+    Without TLS, it writes segments to the socket without joining them first. asyncio's own transport would copy them twice, and
+    would copy the bytes that the kernel does not take a third time.
     """
 
     def __init__(self, handler: TransportHandler) -> None:
         self._handler = handler
-        # From the first byte on: a peer that only connects costs no memory.
+        # Allocated at the first byte, so that a peer that only connects costs no memory.
         self._buffer: memoryview | None = None
         self._transport: asyncio.Transport | None = None
         self._facts: dict[str, Any] = {}
@@ -113,7 +115,7 @@ class SocketTransport(asyncio.BufferedProtocol):
         self.peer = "peer"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Bound the bytes that may be queued before an urgent one, and notifies the handler."""
+        """Limit the bytes that can be queued ahead of urgent ones, and notify the handler."""
         # Transports of other event loops (uvloop) do not inherit from asyncio's.
         self._transport = transport = cast("asyncio.Transport", transport)
         try:
@@ -136,8 +138,8 @@ class SocketTransport(asyncio.BufferedProtocol):
                     if _is_nearby(raw):
                         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_HIGH_WATER)
             if transport.get_extra_info("sslcontext") is None:
-                # A second descriptor: the loop refuses to watch the descriptor of its own transport for others.
-                # Without one (the process has no more), bytes go through asyncio's transport.
+                # Duplicate the descriptor, because the loop refuses to watch the descriptor of its own transport for others.
+                # If the process has no descriptors left, bytes go through asyncio's transport.
                 with contextlib.suppress(OSError):
                     self._fd = os.dup(raw.fileno())
         name = self._facts["peername"]
@@ -154,7 +156,7 @@ class SocketTransport(asyncio.BufferedProtocol):
         self._handler.data_received(self._buffer[:nbytes])
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes that came before the transport was this protocol's."""
+        """Process bytes that arrived before this protocol took over the transport."""
         self.has_received = True
         self._handler.data_received(memoryview(data))
 
@@ -178,7 +180,7 @@ class SocketTransport(asyncio.BufferedProtocol):
         self._handler.writing_resumed()
 
     def write(self, segments: list[bytes | memoryview]) -> None:
-        """Send or queue bytes; a broken transport drops them, and ``connection_lost`` follows."""
+        """Send or queue bytes. A broken transport drops them, and ``connection_lost`` follows."""
         transport = self._transport
         if transport is None or transport.is_closing():
             self.paused = True
@@ -190,7 +192,7 @@ class SocketTransport(asyncio.BufferedProtocol):
             self._loop.add_writer(self._fd, self._on_writable)
 
     def _gather(self, segments: list[bytes | memoryview]) -> list[bytes | memoryview]:
-        """Write what the kernel takes; return the rest."""
+        """Write as much as the kernel takes; return the rest."""
         try:
             if len(segments) == 1:
                 sent = os.write(self._fd, segments[0])
@@ -232,8 +234,8 @@ class SocketTransport(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         if not self._transport.is_closing():
-            with contextlib.suppress(RuntimeError):  # uvloop: it is paused already
-                self._transport.pause_reading()  # what still comes is of no use
+            with contextlib.suppress(RuntimeError):  # uvloop raises if it is already paused
+                self._transport.pause_reading()  # data that still arrives is of no use
         if not self._pending:
             self._transport.close()
 
@@ -243,7 +245,7 @@ class SocketTransport(asyncio.BufferedProtocol):
 
 
 class _TaskTransport:
-    """A transport whose input and output are tasks; subclasses define them."""
+    """Base class of transports that run tasks for input and output, which subclasses define."""
 
     def __init__(self, handler: TransportHandler, *, peer: str) -> None:
         self._handler = handler
@@ -260,7 +262,7 @@ class _TaskTransport:
         loop = asyncio.get_running_loop()
         self._tasks = [start_task(self._guard(work()), loop) for work in self._work()]
 
-    def get_extra_info(self, name: str) -> Any:  # noqa: ARG002 - a publication has none
+    def get_extra_info(self, name: str) -> Any:  # noqa: ARG002 - publications have no such information
         return None
 
     def _work(self) -> list[Callable[[], Any]]:
@@ -277,7 +279,7 @@ class _TaskTransport:
         self._end(error)
 
     def write(self, segments: list[bytes | memoryview]) -> None:
-        """Queue one batch, and is paused until it has left."""
+        """Queue a batch, and pause until it has been sent."""
         self._out += segments
         self.paused = True
         self._wake.set()
@@ -324,7 +326,7 @@ class StreamPairTransport(_TaskTransport):
         super().__init__(handler, peer=peer)
         self._reader = reader
         self._writer = writer
-        # `drain` waits until the kernel has everything, so that nothing is left when the writer is closed.
+        # With this limit, `drain` waits until the kernel has everything, so nothing is left when the writer is closed.
         writer.transport.set_write_buffer_limits(high=0)
         self._facts = {name: writer.get_extra_info(name) for name in PEER_FACTS}
         self._is_flushed = True
@@ -357,18 +359,18 @@ class StreamPairTransport(_TaskTransport):
     def close(self) -> None:
         super().close()
         if self._tasks:
-            self._tasks[0].cancel()  # what still comes is of no use
+            self._tasks[0].cancel()  # data that still arrives is of no use
 
     def _release(self) -> None:
         with contextlib.suppress(Exception):
             if self._is_flushed:
                 self._writer.close()
-            else:  # a peer that does not read would keep it open
+            else:  # a peer that does not read would keep the writer open
                 self._writer.transport.abort()
 
 
 class Publication(Protocol):
-    """The part of a publication that is needed: it never blocks, and returns a position or a negative number."""
+    """The method of a publication that is used here. It never blocks, and returns a position or a negative number."""
 
     def offer(self, buffer: bytes, /) -> int:
         """Send one message."""
@@ -376,7 +378,7 @@ class Publication(Protocol):
 
 
 class Subscription(Protocol):
-    """The part of a subscription that is needed: it calls ``handler`` with messages in order, which ``bytes()`` accepts."""
+    """The method of a subscription that is used here. It calls ``handler`` with messages in order; ``bytes()`` accepts them."""
 
     def poll(self, handler: Callable[[Any], object], fragment_limit: int) -> int:
         """Receive at most ``fragment_limit`` messages."""
@@ -384,13 +386,14 @@ class Subscription(Protocol):
 
 
 class PublicationTransport(_TaskTransport):
-    """A transport over a publication to the peer and a subscription from it (Aeron's, or anything with ``offer`` and ``poll``).
+    """A transport over a publication to the peer and a subscription from it (Aeron's, or any objects with ``offer`` and ``poll``).
 
-    Bytes are cut into messages of at most ``message_limit``, which must fit one fragment; their borders mean nothing. A
-    message of type ``END`` marks the end of the sender's bytes. Refused offers are repeated: that is the back pressure.
+    Bytes are split into messages of at most ``message_limit``, which must fit into one fragment; message boundaries have no
+    meaning. A message of type ``END`` marks the end of the sender's bytes. Refused offers are retried, which creates back
+    pressure.
     """
 
-    # A fragment of the smallest datagram that every network carries, less its header.
+    # The payload of one fragment in the smallest datagram that every network carries.
     MESSAGE_LIMIT = 1344
     FRAGMENT_LIMIT = 64
     END = b"\0"
@@ -419,7 +422,7 @@ class PublicationTransport(_TaskTransport):
         idle = 0.0
         while not self._peer_ended:
             work = self._offer()
-            if not self._closing:  # what still comes then is of no use
+            if not self._closing:  # otherwise data that still arrives is of no use
                 work += self._subscription.poll(self._on_message, self.FRAGMENT_LIMIT)
             if self._closing and not self._pending and not self._out and self._publication.offer(self.END) >= 0:
                 return
