@@ -1,6 +1,6 @@
-"""bymux: byte streams in both directions over one connection, with credit and heartbeats for each.
+"""bymux: bidirectional byte streams over one connection, each with its own credit and heartbeats.
 
-This package blocks. :mod:`mainstem.bymux.aio` has the same names for asyncio.
+Calls in this package block. :mod:`mainstem.bymux.aio` has the same names for asyncio.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""bymux for asyncio: the names of :mod:`mainstem.bymux`, whose methods that wait are coroutines.
+"""bymux for asyncio: the same names as in :mod:`mainstem.bymux`, but methods that wait are coroutines.
 
 Example:
     >>> async def echo(stream):
@@ -62,7 +62,7 @@ __all__ = [
 
 
 class Connection:
-    """One end of a bymux connection. As a context manager it is closed at the end, and aborted when the block raises.
+    """One end of a bymux connection. An ``async with`` block closes it at its end, or aborts it if the block raises.
 
     Example:
         >>> async with bymux.aio.connect("127.0.0.1", 7000) as connection:
@@ -80,7 +80,7 @@ class Connection:
     ) -> None:
         self._runner = runner = Runner(self, role, settings or Settings(), handler, on_connection, clock)
         self._accepted: deque[Stream] = deque()
-        self._initial = [runner.add_stream(state) for state in runner.open_streams]  # until they are asked for
+        self._initial = [runner.add_stream(state) for state in runner.open_streams]  # until they are requested
 
     def __del__(self) -> None:
         runner = getattr(self, "_runner", None)
@@ -89,17 +89,17 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended, by either side."""
+        """Whether the connection has ended, by either side."""
         return self._runner.closed
 
     @property
     def error(self) -> MainstemError | None:
-        """What ended it early; ``None`` while it is open, and after an end in order or from this side."""
+        """The error that ended the connection early; ``None`` while it is open, and after an orderly end or an end on this side."""
         return self._runner.error
 
     @property
     def peer_address(self) -> Any:
-        """The peer's address as its socket names it: host and port for TCP; ``None`` when there is none."""
+        """The peer's address in the form that its socket uses: host and port for TCP; ``None`` if there is none."""
         return self._runner.peer_address
 
     @property
@@ -109,7 +109,7 @@ class Connection:
 
     @property
     def ssl_object(self) -> Any:
-        """The TLS connection, an :class:`ssl.SSLObject`; ``None`` without TLS."""
+        """The TLS connection as an :class:`ssl.SSLObject`; ``None`` without TLS."""
         return self._runner.ssl_object
 
     def __repr__(self) -> str:
@@ -118,50 +118,50 @@ class Connection:
         return f"<bymux Connection to {runner.peer_name}, {state}>"
 
     def stream(self, stream_id: int) -> Stream:
-        """Return the active stream of an id, such as one that exists from the start."""
+        """Return the active stream with an id, such as an initial stream."""
         return self._runner.stream(stream_id)
 
     def open_stream(self, *, timeout: float | None = None) -> Opening[Stream]:
-        """Create a stream, as :meth:`mainstem.bymux.Connection.open_stream`; await it, or use it with ``async with``."""
+        """Create a stream; see :meth:`mainstem.bymux.Connection.open_stream`. Await the result, or use it with ``async with``."""
         return Opening(lambda: within(timeout, self._runner.open_stream(), "open_stream"), "Connection.open_stream()")
 
     async def accept_stream(self, *, timeout: float | None = None) -> Stream | None:
-        """Wait for the next stream that the peer creates; for connections without a handler."""
+        """Wait for the next stream that the peer creates, and return it. For connections without a handler."""
         return await within(timeout, self._runner.accept_stream(), "accept_stream")
 
     async def streams(self) -> AsyncIterator[Stream]:
-        """Iterate over the streams that the peer creates, until it will create no more."""
+        """Iterate over the streams that the peer creates, until it creates no more."""
         while (stream := await self.accept_stream()) is not None:
             yield stream
 
     def allow_streams(self, count: int) -> None:
-        """Let the peer create more streams; needed where the settings' ``allow_at_start`` is off.
+        """Let the peer create more streams. This is needed if the settings' ``allow_at_start`` is off.
 
         Args:
-            count: How many more.
+            count: The number of additional streams.
 
         Raises:
             LocalProtocolError: The sum is out of range, or the connection is being closed.
-            MainstemError: What ended the connection.
+            MainstemError: The error that ended the connection.
         """
         self._runner.allow_streams(count)
 
     async def ping(self, timeout: float | None = PING_TIMEOUT_S) -> float:
-        """Measure the round trip to the peer, and return its seconds.
+        """Measure the round trip to the peer, and return it in seconds.
 
         Args:
-            timeout: Seconds to wait for the pong; ``None`` waits without a limit.
+            timeout: Seconds to wait for the pong; ``None`` waits forever.
 
         Raises:
-            Timeout: No pong came.
-            MainstemError: What ended the connection.
+            Timeout: No pong arrived in time.
+            MainstemError: The error that ended the connection.
         """
         return await self._runner.pings.ping(timeout)
 
     def stats(self) -> EndpointStats:
-        """Return what the connection has now and what it has counted; may be called in any thread.
+        """Return the connection's current state and counters. Can be called from any thread.
 
-        A server's connections count into one: theirs has what all of them counted.
+        The counters are shared by all connections of a server.
         """
         runner = self._runner
         role = "client" if runner.engine.role is Role.PROACTIVE else "server"
@@ -172,11 +172,11 @@ class Connection:
         await within(timeout, self._runner.wait_ended(), "wait for the end of the connection")
 
     async def close(self, timeout: float | None = None) -> None:
-        """Create no new streams, wait for the active ones, then end the connection. Closing twice is fine."""
+        """Stop creating streams, wait for the active ones, then end the connection. Can be called more than once."""
         await self._runner.close(timeout)
 
     def abort(self) -> None:
-        """End the connection at once, with all its streams; what was not sent is dropped."""
+        """End the connection and all its streams immediately, dropping unsent data."""
         self._runner.abort()
 
     async def __aenter__(self) -> Self:
@@ -200,9 +200,9 @@ def connect(
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Opening[Connection]:
-    """Connect as :func:`mainstem.bymux.connect` does; await it, or use it with ``async with``.
+    """Connect; see :func:`mainstem.bymux.connect`. Await the result, or use it with ``async with``.
 
-    ``handler`` is a coroutine function, which is called in a task of its own.
+    ``handler`` is a coroutine function that runs in its own task.
     """
     settings = Settings.of(settings, overrides)
 
@@ -232,9 +232,9 @@ def serve(
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Opening[Server[Any]]:
-    """Listen as :func:`mainstem.bymux.serve` does; await it, or use it with ``async with``.
+    """Listen for connections; see :func:`mainstem.bymux.serve`. Await the result, or use it with ``async with``.
 
-    ``handler`` and ``on_connection`` are coroutine functions, each called in a task of its own.
+    ``handler`` and ``on_connection`` are coroutine functions; each call runs in its own task.
     """
     settings = Settings.of(settings, overrides)
 
@@ -256,9 +256,9 @@ def attach(
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Opening[Connection]:
-    """Start a connection over any asyncio reader and writer; await it, or use it with ``async with``.
+    """Start a connection over any asyncio reader and writer. Await the result, or use it with ``async with``.
 
-    The writer is closed with the connection. ``handler`` is a coroutine function, which is called in a task of its own.
+    The writer is closed with the connection. ``handler`` is a coroutine function that runs in its own task.
     """
     settings = Settings.of(settings, overrides)
 
@@ -280,9 +280,9 @@ def over_publications(
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Opening[Connection]:
-    """Do what :func:`mainstem.bymux.over_publications` does; await it, or use it with ``async with``.
+    """Start a connection over publications; see :func:`mainstem.bymux.over_publications`.
 
-    ``handler`` is a coroutine function, which is called in a task of its own.
+    Await the result, or use it with ``async with``. ``handler`` is a coroutine function that runs in its own task.
     """
     settings = Settings.of(settings, overrides)
 

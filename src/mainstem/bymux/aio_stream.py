@@ -1,4 +1,4 @@
-"""A bymux stream for asyncio."""
+"""bymux streams for asyncio."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ PING_TIMEOUT_S = 10.0
 
 
 class Stream(BaseStream):
-    """One stream. As a context manager it is closed at the end, and aborted when the block raises.
+    """One stream. An ``async with`` block closes it at its end, or aborts it if the block raises.
 
-    The peer is asked to stop (StopRead) only if it sends, or has sent, what nothing reads any more; so a StopRead means to a
-    handler that its response is not needed.
+    The peer is asked to stop (StopRead) only if it sends, or has sent, data that nothing reads any more. So for a handler, a
+    StopRead means that nobody needs its response.
 
     Example:
         >>> async with connection.open_stream() as stream:
@@ -37,13 +37,13 @@ class Stream(BaseStream):
     _connection: Runner
     _handle: StreamState
     _engine: BymuxEngine
-    _closing = False  # this end writes no more
-    _left = False  # nothing reads what still arrives
+    _closing = False  # this end writes nothing more
+    _left = False  # nothing reads data that still arrives
     _stopped: ClosedError | None = None
 
     def __init__(self, runner: Runner, state: StreamState) -> None:
         super().__init__(runner, state)
-        self._view = runner.connection  # which ends when nothing refers to it
+        self._view = runner.connection  # the connection ends if nothing refers to it
         self._pings = PingWaiters(runner, state)
 
     @property
@@ -56,15 +56,15 @@ class Stream(BaseStream):
         return super()._broken or self._stopped is not None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Queue bytes; :meth:`drain` waits for the peer's credit.
+        """Queue bytes. Use :meth:`drain` to wait for the peer's credit.
 
         Args:
-            data: The bytes; what is mutable is copied.
+            data: The bytes. Mutable objects are copied.
 
         Raises:
             ClosedError: The stream was aborted, or the peer stopped reading it.
             LocalProtocolError: The stream was closed here.
-            MainstemError: What ended the connection.
+            MainstemError: The error that ended the connection.
         """
         if self._write_error is not None:
             self._check_writable()
@@ -86,10 +86,10 @@ class Stream(BaseStream):
             connection.flush()
 
     def finish(self) -> None:
-        """End the writing half after everything that was written; the peer may go on. Finishing twice is fine.
+        """End the writing half after all written data. The peer can continue writing. Can be called more than once.
 
         Raises:
-            MainstemError: What ended the writing half before everything had left, with ``unsent``.
+            MainstemError: The error that ended the writing half before everything had been sent; ``unsent`` bytes were not.
 
         Example:
             >>> stream.write(b"the whole request")
@@ -107,7 +107,7 @@ class Stream(BaseStream):
             self._connection.schedule_flush()
 
     async def close(self, timeout: float | None = None) -> None:
-        """End both halves, once everything that was written has left. Closing twice is fine."""
+        """End both halves once all written data has been sent. Can be called more than once."""
         if self._closed:
             return
         self._finish()
@@ -123,7 +123,7 @@ class Stream(BaseStream):
         self._leave()
 
     def _leave(self) -> None:
-        """Read no more. The peer is asked to stop if it has sent something, or can send nothing unless it is given credit."""
+        """Stop reading. Ask the peer to stop if it has sent unread data, or if it can send nothing without more credit."""
         self._closed = True
         if self._eof or self._buffer.size or not self._handle.receive_credit:
             is_complete = self._eof
@@ -136,7 +136,7 @@ class Stream(BaseStream):
             self._left = True
 
     def stop_read(self) -> None:
-        """Give no more credit: what still arrives is dropped, and the peer is asked to stop. Calling it twice is fine."""
+        """Ask the peer to stop, give it no more credit, and drop data that still arrives. Can be called more than once."""
         self._drop_unread()
         self._send_stop_read()
 
@@ -146,7 +146,7 @@ class Stream(BaseStream):
             self._connection.schedule_flush()
 
     def abort(self) -> None:
-        """End both halves now; what was queued is dropped. Aborting twice is fine."""
+        """End both halves immediately, dropping queued data. Can be called more than once."""
         stream = self._handle
         self._closed = True
         error = ClosedError(f"stream {stream.id} was aborted here")
@@ -158,14 +158,14 @@ class Stream(BaseStream):
         self._write_failure = None
 
     async def ping(self, timeout: float | None = PING_TIMEOUT_S) -> float:
-        """Measure the round trip to the peer on this stream, and return its seconds.
+        """Measure the round trip to the peer on this stream, and return it in seconds.
 
         Args:
-            timeout: Seconds to wait for the pong; ``None`` waits without a limit.
+            timeout: Seconds to wait for the pong; ``None`` waits forever.
 
         Raises:
-            Timeout: No pong came.
-            MainstemError: What ended the connection.
+            Timeout: No pong arrived in time.
+            MainstemError: The error that ended the connection.
         """
         return await self._pings.ping(timeout)
 
@@ -187,11 +187,11 @@ class Stream(BaseStream):
             raise
 
     def _drop_unread(self, error: MainstemError | None = None) -> None:
-        """Drop what was not read. Reads return the end of data from now on, or raise ``error``, or one that came before."""
+        """Drop unread data. From now on reads return the end of data, or raise ``error`` or an earlier error."""
         self._drop_buffer(error)
         if self._connection.failure is None:
             self._engine.discard(self._handle)
-            self._connection.schedule_flush()  # what was freed may be the peer's credit for another stream
+            self._connection.schedule_flush()  # the freed data may give the peer credit for another stream
         self._feed_eof()
 
     def _writing_ended(self) -> bool:
@@ -229,16 +229,16 @@ class Stream(BaseStream):
         return (*super()._endings(), self._stopped)
 
     def _peer_done(self) -> None:
-        """The peer neither reads nor writes: cancels a handler that serves nothing any more.
+        """Cancel a handler that serves nobody, because the peer neither reads nor writes any more.
 
-        Not one that has ended its own half, and not one that may have to read: the peer's data is complete. A peer that stops
-        reading and then closes without having written in between gave the stream up.
+        Handlers that have ended their own half are not cancelled. Nor are handlers that may still have to read, because the peer's
+        data is complete. If a peer stops reading and then closes without having written in between, it has given up the stream.
         """
         if not self._closing and (self._handle.abandoned or self._eof_seen):
             self._cancel_handler()
 
     def _read_stopped(self, lost: int) -> None:
-        """The peer stopped reading: ``lost`` bytes were written here and will never be sent."""
+        """Note that the peer stopped reading; ``lost`` bytes were written here and will never be sent."""
         if self._handle.peer is HalfState.DONE:
             self._peer_done()
         if lost:
@@ -249,21 +249,21 @@ class Stream(BaseStream):
             self._stopped = ClosedError(f"the peer stopped reading stream {self.id}")
 
     def _ended(self) -> None:
-        """Both halves of the stream have ended."""
+        """Note that both halves of the stream have ended."""
         if self._write_error is None:
             self._write_error = ClosedError(f"stream {self.id} has ended")
         self._wake_writers()
 
     def _served(self) -> None:
-        """Let the peer have another stream in the place of this one once it has ended.
+        """Let the peer create another stream in place of this one once this one has ended.
 
-        Until then a stream that was not accepted yet, or whose handler runs, counts against ``peer_streams``.
+        Until then, a stream that has not been accepted, or whose handler is running, counts against ``peer_streams``.
         """
         self._engine.release(self._handle)
         self._connection.schedule_flush()
 
     def _pong_received(self, rtt_ns: int) -> None:
-        """Complete the oldest :meth:`ping`; the round trip of a pong without a ping is negative."""
+        """Complete the oldest :meth:`ping`. The round trip of a pong without a ping is negative."""
         self._pings.received(rtt_ns)
 
     def _set_exception(self, error: MainstemError) -> None:
@@ -272,7 +272,7 @@ class Stream(BaseStream):
 
 
 class PingWaiters:
-    """The tasks that wait for pongs, in the order of their pings: of one stream, or of the connection (``stream=None``)."""
+    """The tasks that wait for pongs on a stream, or on the connection (``stream=None``), in the order of their pings."""
 
     __slots__ = ("_runner", "_stream", "_waiters")
 
@@ -296,7 +296,7 @@ class PingWaiters:
         return result
 
     def received(self, rtt_ns: int) -> None:
-        """Complete the oldest ping; a negative round trip is that of an unsolicited pong."""
+        """Complete the oldest ping. A negative round trip marks an unsolicited pong."""
         if rtt_ns >= 0 and self._waiters:
             future = self._waiters.popleft()
             if not future.done():

@@ -1,4 +1,4 @@
-"""bymux for programs that block: each connection and server has a thread with an event loop, which runs :mod:`.aio`."""
+"""Blocking bymux: each connection and server has a thread with an event loop that runs :mod:`.aio`."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from mainstem.bymux.state import Role
 
     Handler = Callable[["Stream"], object]
-    """Handles one stream that the peer opened. It runs in a thread of its own."""
+    """Handles one stream that the peer opened. Each call runs in its own thread."""
     ConnectionHandler = Callable[["Connection"], object]
-    """Is told of one connection that a server accepted. It runs in a thread of its own."""
+    """Called with each connection that a server accepts. Each call runs in its own thread."""
 
 __all__ = ["Connection", "Server", "Stream", "attach", "connect", "over_publications", "serve"]
 
 
 class Stream(BaseStream[aio.Stream]):
-    """One stream. Each call that waits takes ``timeout`` in seconds and raises ``Timeout``.
+    """One stream. Each call that waits takes ``timeout`` in seconds and can raise ``Timeout``.
 
-    As a context manager it is closed at the end, and aborted when the block raises. The peer is asked to stop (StopRead) only
-    if it sends, or has sent, what nothing reads any more; so a StopRead means to a handler that its response is not needed.
+    A ``with`` block closes the stream at its end, or aborts it if the block raises. The peer is asked to stop (StopRead) only if
+    it sends, or has sent, data that nothing reads any more. So for a handler, a StopRead means that nobody needs its response.
 
     Example:
         >>> with connection.open_stream() as stream:
@@ -56,27 +56,27 @@ class Stream(BaseStream[aio.Stream]):
     ping = waits(aio.Stream.ping)
 
     def close(self, timeout: float | None = None) -> None:
-        """End both halves, once everything that was written has left. Closing twice is fine.
+        """End both halves once all written data has been sent. Unread data is dropped.
 
-        What was not read is dropped.
+        This can be called more than once.
 
         Args:
-            timeout: Seconds without progress, because the peer gives no credit, until the stream is aborted and a warning is
-                logged. Every byte that leaves renews it. ``None`` takes the settings' ``stall_timeout`` (10 minutes),
-                ``math.inf`` sets no limit.
+            timeout: Seconds without progress, because the peer gives no credit, after which the stream is aborted and a warning is
+                logged. Every byte that is sent restarts the timeout. ``None`` uses ``stall_timeout`` from the settings (10 minutes
+                by default); ``math.inf`` sets no limit.
 
         Raises:
             Timeout: The timeout passed; ``unsent`` bytes were not sent.
-            MainstemError: What ended the writing half before everything had left, with ``unsent``.
+            MainstemError: The error that ended the writing half before everything had been sent; ``unsent`` bytes were not.
         """
         if not self._inner._closed:
             self._thread.run(self._inner.close(timeout))
 
     def abort(self) -> None:
-        """End both halves now; what was queued is dropped. Aborting twice is fine.
+        """End both halves immediately, dropping queued data. Can be called more than once.
 
-        A reader at the peer raises ``Aborted``, unless the data was complete, and a handler there is cancelled. A peer other
-        than Mainstem sees the end of data (docs/protocols/bymux.md, 10).
+        At the peer, reads raise ``Aborted``, unless the data was complete, and a handler is cancelled. Peers other than Mainstem
+        see the end of data (docs/protocols/bymux.md, 10).
         """
         if not self._inner.closed:
             self._thread.call(self._inner.abort)
@@ -89,7 +89,7 @@ class Stream(BaseStream[aio.Stream]):
 
 
 class Connection(PeerFacade[aio.Connection]):
-    """One end of a bymux connection. As a context manager it is closed at the end, and aborted when the block raises.
+    """One end of a bymux connection. A ``with`` block closes it at its end, or aborts it if the block raises.
 
     Example:
         >>> with bymux.connect("127.0.0.1", 7000) as connection:
@@ -109,29 +109,29 @@ class Connection(PeerFacade[aio.Connection]):
     stats = asks(aio.Connection.stats)
 
     def stream(self, stream_id: int) -> Stream:
-        """Return the active stream of an id, such as one that exists from the start.
+        """Return the active stream with an id, such as an initial stream.
 
         Args:
-            stream_id: The id on the wire.
+            stream_id: The stream's id on the wire.
 
         Raises:
-            LocalProtocolError: No stream of that id is active.
+            LocalProtocolError: No stream with that id is active.
         """
         return Stream(self._thread, self._thread.call(self._inner.stream, stream_id), self)
 
     def open_stream(self, *, timeout: float | None = None) -> Stream:
-        """Create a stream, waiting for the peer's credit for streams when none is left.
+        """Create a stream. If there is no credit for streams left, wait for the peer to give some.
 
         Args:
-            timeout: Seconds to wait; ``None`` waits without a limit.
+            timeout: Seconds to wait; ``None`` waits forever.
 
         Returns:
             The stream, which is a context manager.
 
         Raises:
             Timeout: The timeout passed.
-            ClosedError: No more streams may be created.
-            MainstemError: What ended the connection.
+            ClosedError: No more streams can be created.
+            MainstemError: The error that ended the connection.
         """
 
         async def work() -> Stream:
@@ -140,17 +140,17 @@ class Connection(PeerFacade[aio.Connection]):
         return self._thread.run(work(), timeout, undo=_abort)
 
     def accept_stream(self, *, timeout: float | None = None) -> Stream | None:
-        """Wait for the next stream that the peer creates; for connections without a handler.
+        """Wait for the next stream that the peer creates. For connections without a handler.
 
         Args:
-            timeout: Seconds to wait; ``None`` waits without a limit.
+            timeout: Seconds to wait; ``None`` waits forever.
 
         Returns:
             The stream; ``None`` once there will be no more.
 
         Raises:
             Timeout: The timeout passed.
-            MainstemError: What broke the connection, unless it was closed.
+            MainstemError: The error that broke the connection, unless it was closed.
         """
 
         async def work() -> Stream | None:
@@ -164,7 +164,7 @@ class Connection(PeerFacade[aio.Connection]):
         return self._thread.run(work(), timeout, undo=undo)
 
     def streams(self) -> Iterator[Stream]:
-        """Iterate over the streams that the peer creates, until it will create no more.
+        """Iterate over the streams that the peer creates, until it creates no more.
 
         Yields:
             Each stream.
@@ -176,20 +176,20 @@ class Connection(PeerFacade[aio.Connection]):
         """Wait until the connection has ended, by either side.
 
         Args:
-            timeout: Seconds to wait; ``None`` waits without a limit.
+            timeout: Seconds to wait; ``None`` waits forever.
 
         Raises:
-            Timeout: The timeout passed; the connection goes on.
+            Timeout: The timeout passed; the connection stays open.
         """
         self._wait_closed(self._inner.wait_closed, timeout)
 
     def close(self, timeout: float | None = None) -> None:
-        """Create no new streams, wait for the active ones, then end the connection. Closing twice is fine.
+        """Stop creating streams, wait for the active ones, then end the connection. Can be called more than once.
 
         Args:
-            timeout: Seconds to wait for the active streams; those that are left are aborted. By default the settings'
-                ``close_timeout`` (10), or as long as streams that were finished here make progress at the peer: the settings'
-                ``stall_timeout`` without any.
+            timeout: Seconds to wait for the active streams; the remaining ones are aborted. By default, waits for ``close_timeout``
+                from the settings (10), and beyond that as long as streams that were finished here make progress at the peer (at
+                most ``stall_timeout`` without progress).
 
         Raises:
             ClosedError: Streams that were not closed had ``unsent`` bytes that were not sent.
@@ -201,7 +201,7 @@ class Connection(PeerFacade[aio.Connection]):
             self.abort()
 
     def abort(self) -> None:
-        """End the connection at once, with all its streams; what was not sent is dropped."""
+        """End the connection and all its streams immediately, dropping unsent data."""
         if self._owns_thread:
             self._thread.stop(self._inner.abort)
         elif not self.closed:
@@ -218,7 +218,7 @@ class Connection(PeerFacade[aio.Connection]):
 
 
 def _abort(outcome: Stream | Connection | Server | BaseException) -> None:
-    """End what an interrupted call had made."""
+    """Abort the object that an interrupted call had made."""
     if not isinstance(outcome, BaseException):
         outcome._inner.abort()
 
@@ -246,24 +246,24 @@ def connect(
     """Connect over TCP, TLS or a Unix socket, as the proactive end.
 
     Args:
-        host: The peer's address.
-        port: Its TCP port.
-        path: The path of a Unix socket, in place of host and port.
-        ssl: A client-side context, for TLS; or give the settings' ``ca``.
-        server_hostname: The name that the peer's certificate must have; ``host`` by default.
-        handler: Called with each stream that the peer creates, in a thread of its own. Without one they wait for
+        host: The peer's name or address.
+        port: The peer's TCP port.
+        path: The path of a Unix socket, instead of host and port.
+        ssl: A client-side context, for TLS. Alternatively, set ``ca`` in the settings.
+        server_hostname: The name that the peer's certificate must have; by default, ``host``.
+        handler: Called with each stream that the peer creates, in its own thread. Without a handler, streams wait for
             :meth:`Connection.accept_stream`.
-        timeout: Seconds for connecting (10); ``None`` waits without a limit.
-        settings: The connection's configuration; the defaults are vanilla bymux.
-        **overrides: Settings by name, as `Settings` has them.
+        timeout: Seconds for connecting (10); ``None`` waits forever.
+        settings: The connection's configuration. The defaults are vanilla bymux.
+        **overrides: Fields of `Settings` by name, which override ``settings``.
 
     Returns:
         The connection, which is a context manager.
 
     Raises:
-        ConnectionLost: The peer cannot be reached.
+        ConnectionLost: The peer is unreachable.
         Timeout: Connecting took too long.
-        ConfigurationError: Neither host and port nor path.
+        ConfigurationError: Neither host and port nor a path is given.
 
     Example:
         >>> with bymux.connect("127.0.0.1", 7000) as connection:
@@ -302,27 +302,27 @@ def serve(
     """Listen over TCP, TLS or a Unix socket, as the reactive end, and run handlers in threads.
 
     Args:
-        handler: Called with each stream that a peer creates, in a thread of its own. When it returns, the stream is closed; when
-            it raises, the stream is aborted, and what it raised is logged. When the stream or the server ends first, what the
-            handler waits for on the stream raises.
-        host: The address or name to listen on, or several. The default is reachable from this machine only; ``None`` listens on
-            all interfaces.
-        port: The TCP port of every address; 0 or ``None`` for one that the system chooses.
-        path: The path of a Unix socket, in place of host and port. The file of a server that was killed is replaced.
-        sock: One or more bound sockets to listen on instead, such as those of socket activation, or with ``SO_REUSEPORT``. The
+        handler: Called with each stream that a peer creates, in its own thread. When the handler returns, the stream is closed.
+            If it raises, the stream is aborted and the exception is logged. If the stream or the server ends first, the
+            handler's calls on the stream raise.
+        host: One or more addresses or names to listen on. The default is reachable only from this host; ``None`` listens on all
+            interfaces.
+        port: The TCP port, the same for every address; with 0 or ``None``, the system chooses one.
+        path: The path of a Unix socket, instead of host and port. A file left by a killed server is replaced.
+        sock: One or more bound sockets to listen on instead, for example from socket activation or with ``SO_REUSEPORT``. The
             server closes them.
-        ssl: A server-side context, for TLS; or give the settings' ``certificate`` and ``key``.
-        on_connection: Called with each connection, in a thread of its own. Whatever it raises ends that connection and counts as
-            a failed handler; to refuse a peer it calls ``connection.abort()``. Streams are served meanwhile, unless
-            ``allow_at_start`` is off.
-        settings: The configuration of each connection; the defaults are vanilla bymux.
-        **overrides: Settings by name, as `Settings` has them.
+        ssl: A server-side context, for TLS. Alternatively, set ``certificate`` and ``key`` in the settings.
+        on_connection: Called with each connection, in its own thread. Any exception ends that connection and counts as a failed
+            handler. To refuse a peer, call ``connection.abort()``. Streams are served meanwhile, unless ``allow_at_start`` is
+            off.
+        settings: The configuration of each connection. The defaults are vanilla bymux.
+        **overrides: Fields of `Settings` by name, which override ``settings``.
 
     Returns:
         The server, which is a context manager.
 
     Raises:
-        ConfigurationError: The address cannot be listened on, or another server listens on the path.
+        ConfigurationError: The server cannot listen on the address, or another server listens on the path.
 
     Example:
         >>> def echo(stream):
@@ -364,23 +364,23 @@ def attach(
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Connection:
-    """Start a connection over a connected socket, or over two pipes such as those of a process.
+    """Start a connection over a connected socket, or over two pipes such as those of a subprocess.
 
-    Both belong to the connection from now on, and are closed with it.
+    The connection owns both objects from now on, and closes them at its end.
 
     Args:
-        reader: The bytes from the peer: a stream socket, or the end of a pipe.
-        writer: The bytes to the peer: the same socket, or the end of another pipe.
+        reader: The source of bytes from the peer: a stream socket, or the end of a pipe.
+        writer: The destination of bytes to the peer: the same socket, or the end of another pipe.
         role: This end's role; the peer has the other one.
-        handler: Called with each stream that the peer creates, in a thread of its own.
-        settings: The connection's configuration; the defaults are vanilla bymux.
-        **overrides: Settings by name, as `Settings` has them.
+        handler: Called with each stream that the peer creates, in its own thread.
+        settings: The connection's configuration. The defaults are vanilla bymux.
+        **overrides: Fields of `Settings` by name, which override ``settings``.
 
     Returns:
         The connection, which is a context manager.
 
     Raises:
-        ValueError: They are neither one socket nor two pipes.
+        ValueError: The arguments are neither one socket nor two pipes.
 
     Example:
         >>> with bymux.attach(process.stdout, process.stdin, role=bymux.Role.PROACTIVE) as connection:
@@ -408,7 +408,7 @@ def attach(
 async def _open_pair(
     reader: socket.socket | IO[bytes], writer: socket.socket | IO[bytes], made: list[asyncio.BaseTransport]
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Make a reader and a writer of asyncio; ``made`` receives the transports below."""
+    """Make an asyncio reader and writer, and append their transports to ``made``."""
     if isinstance(reader, socket.socket) and reader is writer:
         reader.setblocking(False)
         opened = await asyncio.open_connection(sock=reader)
@@ -439,17 +439,17 @@ def over_publications(
 ) -> Connection:
     """Start a connection over a publication to the peer and a subscription from it, such as Aeron's.
 
-    Both belong to the caller and must stay open while the connection does; the connection's thread polls the subscription, so no
-    other may.
+    The caller owns both, and must keep them open as long as the connection. The connection's thread polls the subscription, so
+    nothing else may poll it.
 
     Args:
-        publication: The bytes to the peer.
-        subscription: The bytes from the peer.
+        publication: The publication to the peer.
+        subscription: The subscription from the peer.
         role: This end's role; the peer has the other one.
-        handler: Called with each stream that the peer creates, in a thread of its own.
-        message_limit: Bytes of one message, at most what one fragment holds (``publication.max_payload_length``).
-        settings: The connection's configuration; the defaults are vanilla bymux.
-        **overrides: Settings by name, as `Settings` has them.
+        handler: Called with each stream that the peer creates, in its own thread.
+        message_limit: Maximum size in bytes of one message, which must fit into one fragment (``publication.max_payload_length``).
+        settings: The connection's configuration. The defaults are vanilla bymux.
+        **overrides: Fields of `Settings` by name, which override ``settings``.
 
     Returns:
         The connection, which is a context manager.

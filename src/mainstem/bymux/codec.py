@@ -1,8 +1,8 @@
-"""bymux packets as bytes (docs/protocols/bymux.md, 2).
+"""Encode and decode bymux packets (docs/protocols/bymux.md, 2).
 
-A header byte holds the type in its three highest bits, the global flag below them, and two widths of two bits each; a width
-code ``w`` means ``2 ** w`` bytes. Integers are big-endian. The smallest width is written, every width is read, and bits
-that a packet does not use are written as zero and ignored when read.
+A header byte holds the type in its three highest bits, the global flag below them, and two widths of two bits each. A width
+code ``w`` means ``2 ** w`` bytes. Integers are big-endian. The encoder writes the smallest width; the decoder accepts every
+width. Bits that a packet does not use are written as zero and ignored when read.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ INFINITE = 2**64 - 1
 MAX_FINITE_CREDIT = 2**64 - 2
 MAX_STREAM_ID = 2**64 - 1
 GLOBAL_BIT = 0x10
-# In a stream's Close, a bit that the document leaves unused: the data before it is incomplete (docs/protocols/bymux.md, 10).
+# A bit of a stream's Close that the specification leaves unused. It marks the data before it as incomplete
+# (docs/protocols/bymux.md, 10).
 ABORT_BIT = 0x01
 
 
 class Packet(IntEnum):
-    """The six packet types; the value is the three highest bits of the header byte."""
+    """The six packet types. The value is the three highest bits of the header byte."""
 
     CREDIT = 0
     WRITE = 1
@@ -40,7 +41,7 @@ class Header(NamedTuple):
 
 
 def _shape(byte: int) -> tuple[Packet, bool, int, int] | None:
-    """Type, global flag, bytes of id and bytes of amount of a header byte; ``None`` for the undefined types 6 and 7."""
+    """Return the type, global flag, id width and amount width of a header byte; ``None`` for the undefined types 6 and 7."""
     if byte >> 5 > Packet.STOP_READ:
         return None
     packet = Packet(byte >> 5)
@@ -54,12 +55,12 @@ def _shape(byte: int) -> tuple[Packet, bool, int, int] | None:
 
 
 SHAPES = tuple(_shape(byte) for byte in range(256))
-# The header's length by its first byte; 0 where the type is undefined.
+# The length of a header by its first byte; 0 if the type is undefined.
 HEADER_LENGTHS = tuple(1 + shape[2] + shape[3] if shape else 0 for shape in SHAPES)
 
 
 def decode_header(data: bytes | bytearray | memoryview, offset: int = 0) -> Header | None:
-    """Decode a packet header (docs/protocols/bymux.md, 2)."""
+    """Decode a packet header (docs/protocols/bymux.md, 2); return ``None`` if it is incomplete."""
     if offset >= len(data):
         return None
     shape = SHAPES[data[offset]]
@@ -75,7 +76,7 @@ def decode_header(data: bytes | bytearray | memoryview, offset: int = 0) -> Head
 
 
 def _width(value: int) -> int:
-    """The width code of the smallest field that holds ``value``."""
+    """Return the width code of the smallest field that can hold ``value``."""
     if value < 1 << 8:
         return 0
     if value < 1 << 16:
@@ -84,7 +85,7 @@ def _width(value: int) -> int:
 
 
 def encode_stream(packet: Packet, stream_id: int, amount: int | None = None) -> bytes:
-    """A packet of one stream: Credit and Write with their ``amount`` (a Write's body follows), the others without."""
+    """Encode a packet of a stream. Only Credit and Write have an ``amount``; a Write's body follows."""
     if amount is None:
         if stream_id < 256:
             return bytes((packet << 5, stream_id))
@@ -103,7 +104,7 @@ def encode_stream(packet: Packet, stream_id: int, amount: int | None = None) -> 
 
 
 def encode_global(packet: Packet, value: int | None = None) -> bytes:
-    """A global packet: Credit with its amount, Write with the id to create, the others without a value."""
+    """Encode a global packet. The value is the amount for Credit and the id to create for Write; others have none."""
     if value is None:
         return bytes((packet << 5 | GLOBAL_BIT,))
     width = _width(value)

@@ -1,30 +1,31 @@
-"""bymux as an engine without I/O: bytes and an instant in, events and bytes out.
+"""The bymux engine, without I/O: bytes and times go in, events and bytes come out.
 
-The verbs, their order and what may be reordered are described in :mod:`mainstem.mux.engine`. This file keeps the state of
-Appendix A and routes packets; the tables of :mod:`.state` decide which packet may follow which.
+:mod:`mainstem.mux.engine` describes the operations, their order, and what can be reordered. This module keeps the state of
+Appendix A and routes packets. The tables in :mod:`.state` decide which packet may follow which.
 
 Each endpoint has one half of every stream and one half of the connection. A half records whether its endpoint has sent Close
-and StopRead, so what may be sent, or may arrive, depends on one half alone. For the connection's half, Write creates a stream
-and Credit allows some.
+and StopRead, so the packets that may be sent or may arrive depend on one half alone. For the connection's half, Write creates a
+stream and Credit allows streams.
 
-Credit. ``send_credit`` is what the peer has granted and this end has not used; ``receive_credit`` is what this end has granted
-and has not seen used. The difference between the two ends' views is what travels. A byte that arrives is subtracted from
-``receive_credit`` and added to ``unconsumed``; ``consume`` moves it to ``restorable``, and a grant moves that back to
-``receive_credit``. So ``receive_credit + unconsumed + restorable`` stays at the window, which bounds what this end holds.
-Grants follow Appendix B: the amount is granted once it is at least what the peer still has. Credit for streams is restored
-by the same rule when a stream of the peer's has ended and was read.
+Credit. ``send_credit`` is credit that the peer has granted and this end has not used. ``receive_credit`` is credit that this end
+has granted and has not seen used. The two ends' views differ by the packets in flight. A byte that arrives is subtracted from
+``receive_credit`` and added to ``unconsumed``. ``consume`` moves it to ``restorable``, and a grant moves it back to
+``receive_credit``. So ``receive_credit + unconsumed + restorable`` always equals the window, which limits what this end holds.
+Grants follow Appendix B: the restorable amount is granted once it is at least as large as the peer's remaining credit. Credit for
+streams is restored by the same rule, once one of the peer's streams has ended and been read.
 
-Sending. Control packets (Pong, StopRead, Credit, Close of a stream with nothing queued, all global packets) leave before data.
-A Close behind data is sent by the stream's turn. Streams with data and credit take turns of one Write of ``packet_limit`` bytes;
-a stream without credit is not in the schedule, and enters it again when credit comes.
+Sending. Control packets (Pong, StopRead, Credit, Close of a stream with nothing queued, all global packets) are sent before data.
+A Close behind data is sent in the stream's turn. Streams with data and credit take turns, each with one Write of at most
+``packet_limit`` bytes. A stream without credit leaves the schedule and reenters it when credit arrives.
 
-Ending. A peer's Close is followed by our StopRead at once; its StopRead by our Close, after the queued bytes that its credit
-covers: the others are dropped and reported. A stream ends when both halves are DONE. Its id is free from that packet on, and
-the handle stays valid for its owner. The connection finishes when its own two halves are DONE and no stream is active.
+Ending. This end responds to a peer's Close with StopRead immediately. It responds to StopRead with Close, after the queued bytes
+that the peer's credit covers; the other bytes are dropped and reported. A stream ends when both halves are DONE. Its id can be
+reused from that packet on, and the handle stays valid for its owner. The connection finishes when its own two halves are DONE and
+no stream is active.
 
-Invariants: a stream in ``streams`` is not ended; a stream in the schedule has something to send (data with credit, or a
-Close); ``_grants`` has no stream twice (``grant_due``); credits lie in 0..2**64-1, and infinite credit is never reached by
-a sum of finite grants; after a violation nothing of the connection changes.
+Invariants: a stream in ``streams`` has not ended; a stream in the schedule has something to send (data with credit, or a Close);
+``_grants`` contains no stream twice (``grant_due``); credits lie in 0..2**64-1, and a sum of finite grants never reaches infinite
+credit; after a protocol error the state of the connection no longer changes.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ from mainstem.bymux.stream import StreamState
 from mainstem.errors import ClosedError, ConnectionLost, LocalProtocolError
 from mainstem.mux.engine import SEND_LIMIT, Rule
 
-# Short Writes of one stream that came together are one event of at most this many bytes.
+# Short Writes of one stream that arrive together become one event of at most this many bytes.
 JOINED_BYTES = 64 * 1024
 
 
 class BymuxEngine(Lifecycle):
-    """One end of a bymux connection, without input and output.
+    """One end of a bymux connection, without I/O.
 
-    Commands raise :class:`~mainstem.errors.LocalProtocolError`, and send nothing, when the specification forbids what they ask
-    for; after the connection failed they raise :class:`~mainstem.errors.ClosedError`.
+    If the specification forbids a command, it raises :class:`~mainstem.errors.LocalProtocolError` and sends nothing. After the
+    connection has failed, commands raise :class:`~mainstem.errors.ClosedError`.
 
     Example:
         >>> connection = BymuxEngine(Role.PROACTIVE)
@@ -76,7 +77,7 @@ class BymuxEngine(Lifecycle):
                 position += step
                 continue
             carry = self._carry
-            # Most of what comes is whole Writes that the state and the credit allow; anything else is taken step by step.
+            # Most input is complete Writes that the state and the credit allow. Everything else is processed step by step.
             if not carry and (writes := take_writes(view, position, JOINED_BYTES)) is not None:
                 stream_id, body, after = writes
                 stream = self.streams.get(stream_id)
@@ -108,7 +109,7 @@ class BymuxEngine(Lifecycle):
                 "answers-not-read", f"{len(self._control)} bytes of responses wait for a peer that does not read"
             )
 
-    def receive_eof(self, now_ns: int = 0) -> None:  # noqa: ARG002 - all verbs that take input take the instant
+    def receive_eof(self, now_ns: int = 0) -> None:  # noqa: ARG002 - all operations that take input take the time
         self._check_alive()
         if self._carry or self._body_left:
             self._violated("truncated-packet", "the byte stream ended inside a packet")
@@ -271,7 +272,7 @@ class BymuxEngine(Lifecycle):
         return bool(self.local_streams_credit) and not self.local & HalfState.CLOSED and self.failure is None
 
     def open_stream(self, stream_id: int | None = None, *, now_ns: int = 0) -> StreamState:
-        """Create a stream; the first credit for the peer leaves with it."""
+        """Create a stream. The first credit for the peer is sent with it."""
         self._check_alive()
         self._check_may(self.local, Packet.WRITE, "creating a stream")
         if not self.local_streams_credit:
@@ -296,7 +297,7 @@ class BymuxEngine(Lifecycle):
         return stream
 
     def write(self, stream: StreamState, data: bytes | bytearray | memoryview) -> None:
-        """Queue bytes; they leave as credit and turns allow."""
+        """Queue bytes, which are sent as credit and turns allow."""
         if stream.local & HalfState.CLOSED or stream.close_wanted or self.failure is not None:
             self._check_alive()
             raise LocalProtocolError(f"write on stream {stream.id} after Close", rule="write-after-close")
@@ -305,7 +306,7 @@ class BymuxEngine(Lifecycle):
             self._ready.add(stream)
 
     def consume(self, stream: StreamState, count: int) -> None:
-        """Free the room of bytes that were handed out, and restore credit by the rule of docs/protocols/bymux.md, 9."""
+        """Free the space of bytes that were handed out, and restore credit by the rule of docs/protocols/bymux.md, 9."""
         if not 0 <= count <= stream.unconsumed:
             raise LocalProtocolError(
                 f"{count} bytes of stream {stream.id} cannot be consumed: {stream.unconsumed} were handed out",
@@ -313,7 +314,7 @@ class BymuxEngine(Lifecycle):
             )
         stream.unconsumed -= count
         stream.restorable += count
-        # docs/protocols/bymux.md, 9: grant once the amount is at least what the peer still has.
+        # docs/protocols/bymux.md, 9: grant once the amount is at least the peer's remaining credit.
         if stream.restorable >= stream.receive_credit and not stream.grant_due and not stream.local & HalfState.STOPPED:
             if self.settings.stream_window:
                 stream.grant_due = True
@@ -322,7 +323,7 @@ class BymuxEngine(Lifecycle):
             self._release_if_done(stream)
 
     def close(self, stream: StreamState, *, discard: bool = False) -> None:
-        """Send Close once what is queued has left."""
+        """Send Close once all queued bytes have been sent, or immediately if ``discard``, which drops them."""
         self._check_alive()
         if stream.local & HalfState.CLOSED or (stream.close_wanted and not discard):
             raise LocalProtocolError(f"Close on stream {stream.id} a second time", rule="close-after-close")
@@ -335,7 +336,7 @@ class BymuxEngine(Lifecycle):
         self._end_if_done(stream)
 
     def stop_read(self, stream: StreamState) -> None:
-        """Send StopRead: no more credit is given, and what still arrives is dropped."""
+        """Send StopRead. From now on no credit is given, and data that still arrives is dropped."""
         self._check_alive()
         self._check_may(stream.local, Packet.STOP_READ, f"StopRead on stream {stream.id}")
         stream.discarding = True
@@ -343,12 +344,12 @@ class BymuxEngine(Lifecycle):
         self._end_if_done(stream)
 
     def release(self, stream: StreamState) -> None:
-        """Let the peer create another stream once this one has ended, where ``holds_streams`` is set."""
+        """Let the peer create another stream once this one has ended, if ``holds_streams`` is set."""
         stream.held = False
         self._release_if_done(stream)
 
     def discard(self, stream: StreamState) -> None:
-        """Drop what still arrives without StopRead; what was handed out counts as consumed."""
+        """Drop data that still arrives, without sending StopRead. Data that was handed out counts as consumed."""
         stream.discarding = True
         if stream.unconsumed:
             self.consume(stream, stream.unconsumed)
@@ -360,16 +361,16 @@ class BymuxEngine(Lifecycle):
         self._finish_if_done()
 
     def stop_creation(self) -> None:
-        """Send a global StopRead: this end allows no more streams."""
+        """Send a global StopRead, after which this end allows no more streams."""
         self._check_alive()
         self._check_may(self.local, Packet.STOP_READ, "a global StopRead")
         self._send_global(Packet.STOP_READ)
         self._finish_if_done()
 
     def packet_of(self, stream: StreamState, data: bytes | bytearray | memoryview) -> bytes:
-        """Return the packet of a short write that need not wait; its bytes count as sent.
+        """Return the packet for a short write that need not wait, and count its bytes as sent.
 
-        Empty if something else is queued, or if the credit or the length of a packet do not cover it; then ``write`` is needed.
+        Empty if something else is queued, or if the data exceeds the credit or the packet limit. Then call ``write`` instead.
         """
         payload = data if type(data) is bytes else as_bytes(data)
         length = len(payload)
@@ -378,7 +379,7 @@ class BymuxEngine(Lifecycle):
             or length > stream.send_credit
             or self._control
             or self._grants
-            or self._ready.waiting  # so this stream has nothing queued, since what is queued and has no turn has no credit
+            or self._ready.waiting  # otherwise this stream has nothing queued: queued data without a turn has no credit
             or stream.local & HalfState.CLOSED
             or self.failure is not None
         ):
@@ -389,7 +390,7 @@ class BymuxEngine(Lifecycle):
         return write_packet(stream.id, payload)
 
     def finish(self) -> None:
-        """End the creation of streams in both directions; ``ConnectionFinished`` follows when the last stream has ended."""
+        """Stop the creation of streams in both directions. ``ConnectionFinished`` follows when the last stream has ended."""
         self._check_alive()
         if not self.local & HalfState.CLOSED:
             self.close_creation()
@@ -411,7 +412,7 @@ class BymuxEngine(Lifecycle):
             self._control.clear()
         if self._ready.waiting:
             self._ready.run(limit, out, self._turn)
-            if self._control:  # the last packet of a stream lets the peer create another one
+            if self._control:  # the last packet of a stream allows the peer to create another
                 out.append(bytes(self._control))
                 self._control.clear()
         return out

@@ -24,7 +24,7 @@ class StreamOpened:
 
 @dataclass(slots=True)
 class DataReceived:
-    """Bytes of a stream, in order; ``connection.consume(stream, n)`` frees their room."""
+    """Bytes of a stream arrived, in order. ``connection.consume(stream, n)`` frees their space."""
 
     stream: StreamState
     data: bytes
@@ -32,7 +32,7 @@ class DataReceived:
 
 @dataclass(slots=True)
 class StreamFinished:
-    """The peer sent Close: the stream carries no more data. ``aborted`` is whether the peer marked the data as incomplete."""
+    """The peer sent Close: no more data will arrive. ``aborted`` is whether the peer marked the data as incomplete."""
 
     stream: StreamState
     aborted: bool = False
@@ -40,7 +40,7 @@ class StreamFinished:
 
 @dataclass(slots=True)
 class StreamReadStopped:
-    """The peer sent StopRead: ``lost`` bytes, which its credit did not cover, are dropped, and our Close follows."""
+    """The peer sent StopRead. ``lost`` bytes that its credit did not cover were dropped, and this end's Close follows."""
 
     stream: StreamState
     lost: int
@@ -48,14 +48,14 @@ class StreamReadStopped:
 
 @dataclass(slots=True)
 class StreamDrained:
-    """The bytes queued on the stream fell to its ``notify_below``."""
+    """The number of bytes queued on the stream fell to its ``notify_below``."""
 
     stream: StreamState
 
 
 @dataclass(slots=True)
 class StreamEnded:
-    """Close and StopRead passed in both directions; the id may be used again."""
+    """Both ends have sent Close and StopRead. The id can be reused."""
 
     stream: StreamState
 
@@ -70,7 +70,7 @@ class PingReceived:
 
 @dataclass(slots=True)
 class PongReceived:
-    """The peer sent a pong, ``rtt_ns`` after our ping; -1 without an outstanding ping (an unsolicited pong is legal)."""
+    """The peer sent a pong, ``rtt_ns`` after this end's ping; -1 without an outstanding ping (an unsolicited pong is legal)."""
 
     stream: StreamState | None
     rtt_ns: int
@@ -92,22 +92,22 @@ class GlobalCreditReceived:
 
 @dataclass(slots=True)
 class CreationClosed:
-    """The peer sent a global Close: it creates no more streams."""
+    """The peer sent a global Close: it will create no more streams."""
 
 
 @dataclass(slots=True)
 class CreationStopped:
-    """The peer sent a global StopRead: it allows no more streams."""
+    """The peer sent a global StopRead: it will allow no more streams."""
 
 
 @dataclass(slots=True)
 class ConnectionFinished:
-    """Creation is closed and stopped in both directions and no stream is active: close the transport."""
+    """Creation has been closed and stopped in both directions, and no stream is active: close the transport."""
 
 
 @dataclass(slots=True)
 class ConnectionEnded:
-    """The peer ended the byte stream. ``clean`` is false when streams, or the right to create some, were left."""
+    """The peer ended the byte stream. ``clean`` is false if there were streams left, or the right to create some."""
 
     clean: bool
 

@@ -1,7 +1,7 @@
-"""The life of bymux streams at one end: how they begin and end, their credit, their heartbeats.
+"""The lifecycle of bymux streams at one end: how they begin and end, their credit, their heartbeats.
 
-This is the state of Appendix A without the packets that come in and the data that goes out, which :mod:`.connection` adds; the
-theory of operation stands there.
+This is the state of Appendix A without incoming packets and outgoing data. :mod:`.engine` adds those and describes the theory of
+operation.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Lifecycle(BaseEngine[events.Event]):
         self.local_streams_credit = settings.initial_local_streams
         self.peer_streams_credit = settings.initial_peer_streams
         self.streams: dict[int, StreamState] = {}
-        # Whether streams of the peer count against its limit until `release`, beyond their end.
+        # Whether the peer's streams count against its limit until `release`, even after they have ended.
         self.holds_streams = False
         self._grants: list[StreamState] = []
         self._body_stream: StreamState | None = None
@@ -70,14 +70,14 @@ class Lifecycle(BaseEngine[events.Event]):
             self.allow_streams(missing)
 
     def fail(self, error: MainstemError) -> None:
-        """End the connection from outside, for instance because its transport broke."""
+        """End the connection from outside, for example because its transport broke."""
         if self.failure is None:
             self.failure = error
 
     # ---- credit
 
     def grant(self, stream: StreamState, amount: int) -> None:
-        """Give the peer credit by hand."""
+        """Give the peer credit explicitly."""
         self._check_alive()
         self._check_may(stream.local, Packet.CREDIT, f"credit on stream {stream.id}")
         credit = stream.receive_credit
@@ -95,7 +95,7 @@ class Lifecycle(BaseEngine[events.Event]):
         stream.receive_credit = credit + amount
 
     def allow_streams(self, amount: int) -> None:
-        """Give the peer global credit."""
+        """Give the peer global credit, with which it can create streams."""
         self._check_alive()
         self._check_may(self.local, Packet.CREDIT, "global credit")
         if amount < 1 or self.peer_streams_credit + amount > INFINITE:
@@ -164,13 +164,13 @@ class Lifecycle(BaseEngine[events.Event]):
         pings.append(now_ns)
 
     def pong(self, stream: StreamState) -> None:
-        """Send a Pong by hand, where ``send_stream_pongs`` is off."""
+        """Send a Pong explicitly, for use with ``send_stream_pongs`` off."""
         self._check_alive()
         self._check_may(stream.local, Packet.PONG, f"Pong on stream {stream.id}")
         self._control += codec.encode_stream(Packet.PONG, stream.id)
 
     def _ping_peer(self, now_ns: int) -> None:
-        """Ask for any sign of life: once global pings are forbidden, on a stream that may still carry one."""
+        """Ask for a sign of life. Once global pings are forbidden, use a stream that can still carry a ping."""
         if self.local is not HalfState.DONE:
             if len(self._pings) < MAX_OUTSTANDING_PINGS:
                 self.ping(now_ns=now_ns)
@@ -180,8 +180,8 @@ class Lifecycle(BaseEngine[events.Event]):
                 if not stream.pings or len(stream.pings) < MAX_OUTSTANDING_PINGS:
                     self.ping(stream, now_ns=now_ns)
                 return
-        # No ping may be sent any more. The peer's last packets need no more of this end, so a peer that owes some and is silent for
-        # as long as a pong may take is as dead.
+        # No ping can be sent any more. The peer needs nothing from this end to send its last packets, so a peer that still owes
+        # packets and is silent for as long as a pong is allowed to take is dead too.
         owes = self.streams or (self.peer is not HalfState.DONE and self.settings.initial_local_state is HalfState.OPEN)
         if not owes:
             self._heartbeat.heard(now_ns)
@@ -196,7 +196,7 @@ class Lifecycle(BaseEngine[events.Event]):
     # ---- internals
 
     def _begin(self, stream: StreamState, now_ns: int) -> None:
-        """The first grant and the heartbeat of a stream that came to be."""
+        """Send the first grant of a new stream, and start its heartbeat."""
         settings = self.settings
         if settings.stream_window and stream.receive_credit < settings.stream_window:
             window = settings.stream_window
@@ -206,7 +206,7 @@ class Lifecycle(BaseEngine[events.Event]):
             self._set_timer(stream)
 
     def _free_id(self) -> int:
-        """The lowest id of our parity that is not active: small ids make small packets."""
+        """Return the lowest inactive id of this end's parity, because small ids make small packets."""
         while self._freed_ids:
             stream_id = heapq.heappop(self._freed_ids)
             if stream_id not in self.streams:
@@ -252,7 +252,7 @@ class Lifecycle(BaseEngine[events.Event]):
         self._finish_if_done()
 
     def _release_if_done(self, stream: StreamState) -> None:
-        """Let the peer create another stream when nothing of this one is left here (docs/protocols/bymux.md, 9)."""
+        """Let the peer create another stream once nothing of this one is left here (docs/protocols/bymux.md, 9)."""
         if not stream.ended or stream.unconsumed or stream.held or stream.released or stream.created_here:
             return
         stream.released = True

@@ -1,6 +1,6 @@
-"""Runs a bymux connection in an event loop: its streams, its handlers, and how it ends.
+"""Run a bymux connection in an event loop: its streams, its handlers, and its end.
 
-:class:`mainstem.bymux.aio.Connection` is what users see of it.
+Users see it as :class:`mainstem.bymux.aio.Connection`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Runner(BaseConnection):
-    """The connection that ``connection`` shows to users."""
+    """The implementation of ``connection``, the object that users see."""
 
     engine: BymuxEngine
     settings: Settings
@@ -52,7 +52,7 @@ class Runner(BaseConnection):
         on_connection: Callable[[Connection], Awaitable[object]] | None,
         clock: Clock,
     ) -> None:
-        # Weak, so that a connection that the program drops open is noticed. A server keeps it in ``view``.
+        # The reference is weak, to detect connections that the application drops without closing. A server sets ``view``.
         self._view = weakref.ref(connection)
         self.view: Connection | None = None
         super().__init__(BymuxEngine(role, settings, now_ns=clock.monotonic_ns()), settings, clock)
@@ -61,7 +61,7 @@ class Runner(BaseConnection):
         self._on_connection = None if on_connection is None else as_coroutine_function(on_connection)
         self._accepts = True
         self._greeter: asyncio.Task[object] | None = None
-        # In the order in which they came.
+        # Waiting tasks, in order of arrival.
         self.openers: dict[asyncio.Future[None], None] = {}
         self.accepters: dict[asyncio.Future[None], None] = {}
         self.pings = PingWaiters(self, None)
@@ -83,7 +83,7 @@ class Runner(BaseConnection):
 
     @property
     def connection(self) -> Connection:
-        """What users see of it."""
+        """The object that users see."""
         connection = self._view()
         assert connection is not None
         return connection
@@ -98,7 +98,7 @@ class Runner(BaseConnection):
         try:
             await on_connection(self.connection)
         except BaseException as error:
-            # Whatever it raises, a client that it did not accept must not be served.
+            # Whatever the exception, a client that ``on_connection`` did not accept must not be served.
             is_own = error is self.failure or any(stream._is_own(error) for stream in self.streams)
             if isinstance(error, MainstemError):
                 self.end(error)
@@ -121,7 +121,7 @@ class Runner(BaseConnection):
         return owner
 
     def add_stream(self, state: StreamState) -> Stream:
-        """Make what users see of a stream. The caller keeps it: when nothing does any more, it is aborted."""
+        """Make the object that users see for a stream. The caller must keep it: an unreferenced stream is aborted."""
         stream = Stream(self, state)
         self.streams.add(stream)
         return stream
@@ -134,7 +134,7 @@ class Runner(BaseConnection):
             self.schedule_flush()
 
     def _refuse_data(self, state: StreamState) -> None:
-        """Drop what came and what still comes, and ask the peer to stop."""
+        """Drop received data and data that still arrives, and ask the peer to stop."""
         self.engine.discard(state)
         if not state.local & HalfState.STOPPED:
             self.engine.stop_read(state)
@@ -164,7 +164,7 @@ class Runner(BaseConnection):
         return stream
 
     def unaccept_stream(self, stream: Stream) -> None:
-        """Put back a stream that was accepted: it is the next to be accepted."""
+        """Put back an accepted stream, so that it is the next one to be accepted."""
         self.connection._accepted.appendleft(stream)
         _wake(self.accepters)
 
@@ -197,7 +197,7 @@ class Runner(BaseConnection):
     # ---- the end
 
     def finish(self) -> None:
-        """End the creation of streams, of this end and of the peer."""
+        """Stop the creation of streams by both ends."""
         if self.failure is None:
             self.engine.finish()
             self.dispatch()
@@ -222,11 +222,11 @@ class Runner(BaseConnection):
             raise error
 
     async def _wait_streams_ended(self, timeout: float | None) -> None:
-        """Wait for the orderly end of the connection, at most as long as :meth:`close` says."""
+        """Wait for the orderly end of the connection, at most as long as documented for :meth:`close`."""
         if await self._ends_within(self.settings.close_timeout if timeout is None else timeout) or timeout is not None:
             return
         progress, since = self._progress(), self.loop.time()
-        # A peer that pauses may not have read yet what was written and closed here.
+        # A peer that has paused may not have read yet the data of streams that were closed here.
         while any(stream.local & HalfState.CLOSED for stream in self.open_streams):
             if await self._ends_within(self.settings.close_timeout) or self.loop.time() - since >= self.stall_timeout:
                 return
@@ -289,7 +289,7 @@ class Runner(BaseConnection):
     def _on_data(self, event: events.DataReceived) -> None:
         if (stream := event.stream.owner()) is not None:
             stream._feed_data(event.data)
-        else:  # it was closed, and dropped since
+        else:  # the stream was closed and then dropped
             self._refuse_data(event.stream)
 
     def _on_stream_finished(self, event: events.StreamFinished) -> None:
@@ -325,7 +325,7 @@ class Runner(BaseConnection):
             stream._pong_received(event.rtt_ns)
 
     def _on_connection_finished(self, _: events.ConnectionFinished) -> None:
-        self.loop.call_soon(self._on_finished)  # after the last responses have left
+        self.loop.call_soon(self._on_finished)  # after the last responses have been sent
 
     @ends_connection_on_error
     def _on_finished(self) -> None:

@@ -1,4 +1,4 @@
-"""What both ends agree on before the first byte, and how much this end stores at most."""
+"""Settings: the parameters on which both ends must agree before the first byte, and the limits on what this end stores."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from mainstem.bymux.state import HalfState
 from mainstem.errors import ConfigurationError
 from mainstem.mux.settings import PING_TIMEOUT_S, ConnectionSettings
 
-# Both halves of a window travel while a grant is on its way: enough for 1 GB/s at a quarter of a millisecond.
+# One half of a window can be in flight while the grant of the other half is: enough for 1 GB/s at a round trip of 250 µs.
 STREAM_WINDOW = 256 * 1024
-# Streams that a peer may have at once. Times the window it bounds what one connection can make this end hold.
+# Maximum number of streams that a peer can have at once. Times the window, it limits how much one connection makes this end hold.
 PEER_STREAMS = 1024
-# A write packet's largest body: at 100 Mbit/s it occupies the line for 5 ms.
+# Maximum body of a Write packet: at 100 Mbit/s, it occupies the link for 5 ms.
 PACKET_LIMIT = 64 * 1024
 MAX_PACKET_LIMIT = 1 << 30
 
 
 @dataclass(frozen=True)
 class InitialStream:
-    """A stream that exists from the start (docs/protocols/bymux.md, 7).
+    """A stream that exists from the start of a connection (docs/protocols/bymux.md, 7).
 
     Args:
-        stream_id: Its id.
-        local_credit: Bytes that this end may send on it, or ``INFINITE``.
-        peer_credit: Bytes that the peer may send on it, or ``INFINITE``.
+        stream_id: The stream's id.
+        local_credit: Bytes that this end can send on the stream, or ``INFINITE``.
+        peer_credit: Bytes that the peer can send on the stream, or ``INFINITE``.
 
     Example:
         >>> settings = Settings(initial_streams=(InitialStream(0, local_credit=256, peer_credit=256),))
@@ -39,50 +39,51 @@ class InitialStream:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(ConnectionSettings):
-    """A connection's configuration; the defaults are vanilla bymux.
+    """The configuration of a connection. The defaults are vanilla bymux.
 
-    Both ends must agree on the starting credits, on ``initial_streams`` (with own and peer exchanged), on the initial global
-    credits and on the initial halves. The rest is each end's own choice.
+    Both ends must agree on the initial credits, on ``initial_streams`` (with local and peer values swapped), on the initial global
+    credits, and on the initial states. Each end chooses the other settings freely.
 
     Args:
-        stream_window: Bytes that this end holds for each stream, and keeps granted by the rule of docs/protocols/bymux.md, 9.
-            ``INFINITE`` gives infinite credit; 0 leaves granting to the caller.
-        peer_streams: Streams that the peer may have at once; 0 leaves it to the caller.
-        allow_at_start: Whether the first credit for streams is given at the start; else the caller gives it
-            (``allow_streams``). It is restored in either case.
-        packet_limit: Bytes of the largest Write, 1..2**30.
-        read_limit: Bytes that one ``read(-1)`` collects at most (64 MiB); beyond it the read raises ``LimitExceeded``.
-        control_limit: Bytes of responses that may wait because the peer does not read; beyond it the connection fails.
+        stream_window: Bytes that this end buffers for each stream, kept granted by the rule of docs/protocols/bymux.md, 9.
+            ``INFINITE`` gives infinite credit; 0 leaves granting credit to the caller.
+        peer_streams: Maximum number of streams that the peer can have at once; 0 leaves allowing streams to the caller.
+        allow_at_start: Whether the first credit for streams is given at the start. If not, the caller gives it
+            (``allow_streams``). In either case it is restored as streams end.
+        packet_limit: Maximum size in bytes of a Write, 1..2**30.
+        read_limit: Maximum bytes that one ``read(-1)`` collects (64 MiB). If there are more, the read raises ``LimitExceeded``.
+        control_limit: Maximum bytes of responses queued because the peer does not read. If there are more, the connection fails.
         local_initial_credit: Bytes of credit that this end has on a stream that it creates.
         peer_initial_credit: Bytes of credit that the peer has on a stream that it creates.
         initial_streams: Streams that exist from the start.
-        initial_local_streams: Streams that this end may create at the start.
-        initial_peer_streams: Streams that the peer may create at the start.
-        initial_local_state: Which global ends count as sent by this end.
-        initial_peer_state: Which global ends count as sent by the peer.
+        initial_local_streams: Number of streams that this end can create at the start.
+        initial_peer_streams: Number of streams that the peer can create at the start.
+        initial_local_state: Which of the global Close and StopRead count as already sent by this end.
+        initial_peer_state: Which of the global Close and StopRead count as already sent by the peer.
         ping_interval: Seconds without received data after which the peer is pinged (10); None switches heartbeats off.
         ping_timeout: Seconds after such a ping without received data until the peer is presumed dead (30), which ends the
             connection with ``Timeout``.
-        stream_ping_interval: The same for each stream; None, the default, for no heartbeats of streams.
-        stream_ping_timeout: The same for each stream.
-        send_stream_pongs: Whether a pong is sent for pings on streams without the caller; for global ones it always is.
-        mark_aborts: Whether the Close of an aborted stream has the bit that marks its data as incomplete. Turn it off for a
+        stream_ping_interval: Like ``ping_interval``, for each stream; None, the default, switches stream heartbeats off.
+        stream_ping_timeout: Like ``ping_timeout``, for each stream.
+        send_stream_pongs: Whether pings on streams are answered automatically. Global pings always are.
+        mark_aborts: Whether the Close of an aborted stream has a bit that marks its data as incomplete. Turn this off for a
             peer that does not ignore unused bits.
-        stall_timeout: Seconds without progress after which closing a stream gives up and aborts it (600); None for no limit.
-        close_timeout: Seconds that closing waits for streams without progress, and for handlers that were cancelled (10).
-        handshake_timeout: Seconds for TLS and for the peer's first byte (15); None for no limit.
-        max_connections: Of a server: connections at once (1024), with those that are gone and whose handlers still run. A further
-            one replaces a connection that has sent nothing yet, or is closed if there is no such connection.
-        max_connections_per_address: Of these, from one IPv4 address or IPv6 /64 network (256); raise it where clients come
-            through a proxy.
-        max_handlers: Of a blocking server: threads at once, for handlers and ``on_connection`` (512). Streams beyond wait, and
-            their peers run out of credit.
-        max_handlers_per_address: Of these, for one address (128).
-        certificate: A PEM file with this end's certificate chain. A server with one speaks TLS; a client presents it.
+        stall_timeout: Seconds without progress after which closing a stream aborts it (600); None means no limit.
+        close_timeout: Seconds that closing waits for streams without progress, and for cancelled handlers (10).
+        handshake_timeout: Seconds for the TLS handshake and the peer's first byte (15); None means no limit.
+        max_connections: For a server: maximum number of connections at once (1024), including ended connections with running
+            handlers. Another connection replaces one that has sent nothing yet, or is closed if there is none.
+        max_connections_per_address: Maximum number of these from one IPv4 address or IPv6 /64 network (256). Raise it if clients
+            connect through a proxy.
+        max_handlers: For a blocking server: maximum number of threads for handlers and ``on_connection`` (512). Further streams
+            wait, and their peers run out of credit.
+        max_handlers_per_address: Maximum number of these for one address (128).
+        certificate: A PEM file with this end's certificate chain. It makes a server use TLS; a client presents it.
         key: A PEM file with the certificate's private key; None if it is in the same file.
-        ca: Of a client: a PEM file of the authorities that it trusts; with it the client speaks TLS. For those of the system give
-            ``ssl=ssl.create_default_context()``.
-        client_ca: Of a server: a PEM file of the authorities whose certificates clients must present; None asks for none.
+        ca: For a client: a PEM file of the authorities that it trusts, which makes the client use TLS. To trust the system's
+            authorities, pass ``ssl=ssl.create_default_context()``.
+        client_ca: For a server: a PEM file of the authorities that must have signed the clients' certificates; None requests no
+            client certificates.
 
     Raises:
         ConfigurationError: A value is out of range, or an initial stream's id occurs twice.

@@ -1,8 +1,8 @@
-"""The rules of bymux about what may follow what, as tables.
+"""bymux's rules about the order of packets, as tables.
 
-Each endpoint has one half of every stream, and one half of the connection as a whole. What an endpoint may send depends on
-its own half only, so one table serves both directions: before sending it yields the rule that forbids the packet here, and when
-receiving it yields the rule that the peer broke. A stream has ended when both of its halves are ``DONE``.
+Each endpoint has one half of every stream, and one half of the connection as a whole. The packets that an endpoint may send
+depend only on its own half, so one table serves both directions: before sending, it gives the rule that forbids the packet here,
+and on receipt, the rule that the peer broke. A stream has ended when both of its halves are ``DONE``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mainstem.mux.engine import Rule
 
 
 class HalfState(IntEnum):
-    """One endpoint's half: whether it has sent Close (bit 0) and StopRead (bit 1)."""
+    """The state of one endpoint's half: whether it has sent Close (bit 0) and StopRead (bit 1)."""
 
     OPEN = 0
     CLOSED = 1
@@ -31,8 +31,8 @@ PONG_AFTER_BOTH = Rule("pong-after-close-and-stop-read")
 
 OPEN, CLOSED, STOPPED, DONE = HalfState
 
-# What an endpoint sends: its half afterwards, or the rule that forbids it, by its half OPEN, CLOSED, STOPPED and DONE.
-# For the connection's half, Write means creating a stream and Credit means credit for creating streams.
+# For each packet that an endpoint sends, its half afterwards, or the rule that forbids the packet, by its half before: OPEN,
+# CLOSED, STOPPED, DONE. For the connection's half, Write means creating a stream and Credit means credit for creating streams.
 ROWS: dict[Packet, tuple[HalfState | Rule, ...]] = {
     Packet.CREDIT: (OPEN, CLOSED, CREDIT_AFTER_STOP_READ, CREDIT_AFTER_STOP_READ),
     Packet.WRITE: (OPEN, WRITE_AFTER_CLOSE, STOPPED, WRITE_AFTER_CLOSE),
@@ -43,7 +43,7 @@ ROWS: dict[Packet, tuple[HalfState | Rule, ...]] = {
 }
 SENDS = {(half, packet): row[half] for half in HalfState for packet, row in ROWS.items()}
 
-# The packet that must follow a received one, by the local half; None where none is due, or none is allowed any more.
+# The packet that must follow a received one, by the local half; None if none is due, or none is allowed any more.
 RESPONSE_ROWS: dict[Packet, tuple[Packet | None, ...]] = {
     Packet.PING: (Packet.PONG, Packet.PONG, Packet.PONG, None),
     Packet.CLOSE: (Packet.STOP_READ, Packet.STOP_READ, None, None),
@@ -51,7 +51,7 @@ RESPONSE_ROWS: dict[Packet, tuple[Packet | None, ...]] = {
 }
 RESPONSES = {(half, packet): row[half] for half in HalfState for packet, row in RESPONSE_ROWS.items()}
 
-# The same tables by position: NEXT[half][packet] and RESPONSE[half][packet], for the path that runs once a packet.
+# The same tables indexed by position, NEXT[half][packet] and RESPONSE[half][packet], for the code that runs for every packet.
 NEXT: tuple[tuple[HalfState | Rule, ...], ...] = tuple(
     tuple(SENDS[half, packet] for packet in Packet) for half in HalfState
 )
@@ -61,7 +61,7 @@ RESPONSE: tuple[tuple[Packet | None, ...], ...] = tuple(
 
 
 class Role(IntEnum):
-    """Which end of the connection; the value is the lowest bit of the ids that this end may create."""
+    """One of the two ends of a connection. The value is the lowest bit of the ids that this end can create."""
 
     PROACTIVE = 0
     REACTIVE = 1

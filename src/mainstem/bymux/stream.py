@@ -1,4 +1,4 @@
-"""One stream's state at one end (docs/protocols/bymux.md, 8)."""
+"""The state of one stream at one end (docs/protocols/bymux.md, 8)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 class StreamState:
-    """The handle of one stream (docs/protocols/bymux.md, 8). It stays valid after the stream ended and its id went to another one.
+    """The handle of one stream (docs/protocols/bymux.md, 8). It stays valid after the stream has ended and its id is reused.
 
-    All attributes but ``owner`` are read-only for users.
+    All attributes except ``owner`` are read-only for users.
 
     Attributes:
-        id: The id on the wire.
+        id: The stream's id on the wire.
         local: This end's half.
         peer: The peer's half.
-        send_credit: Bytes that this end may send.
-        receive_credit: Bytes that the peer may send, in this end's view.
-        sent: Bytes that were given to the transport.
-        unconsumed: Bytes handed out and not yet consumed.
-        abandoned: Whether the peer sent StopRead before Close, and nothing in between.
+        send_credit: Bytes that this end can send.
+        receive_credit: Bytes that the peer can send, as far as this end knows.
+        sent: Bytes that were passed to the transport.
+        unconsumed: Bytes that were handed out but not consumed.
+        abandoned: Whether the peer sent StopRead before Close and no data since.
         ended: Whether both halves are done.
-        owner: Free for the driver of the engine; :class:`~mainstem.bymux.aio.Connection` has a weak reference to its stream here.
+        owner: For the engine's driver to use. :class:`~mainstem.bymux.aio.Connection` stores a weak reference to its stream here.
     """
 
     local = HalfState.OPEN
@@ -58,7 +58,7 @@ class StreamState:
 
     @property
     def queued(self) -> int:
-        """Bytes that wait for credit or for their turn."""
+        """The number of bytes that are waiting for credit or for their turn."""
         return self.queue.size
 
     def __repr__(self) -> str:

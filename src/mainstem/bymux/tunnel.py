@@ -1,9 +1,9 @@
-"""Many TCP connections through one bymux connection.
+"""Tunnel many TCP connections through one bymux connection.
 
 Stream 0 exists from the start and carries the handshake (`tunnel_token`): the client proves that it has the shared token, then the
-server does, and allows streams. Each further stream carries one TCP connection, in both directions until both have ended. Nothing
-may arrive short and be taken for the whole: a connection that breaks at one end aborts its stream, and an aborted stream resets the
-connection at the other.
+server proves the same and allows streams. Each further stream carries one TCP connection, until both directions have ended.
+Truncated data must never be mistaken for complete data: a connection that breaks at one end aborts its stream, and an aborted
+stream resets the connection at the other end.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mainstem.bymux.tunnel")
 
 CONTROL_STREAM = 0
-# Seconds that an accepted connection waits for the tunnel to come back.
+# Seconds that an accepted connection waits for the tunnel to reconnect.
 WAIT_FOR_TUNNEL_S = 10.0
 RECONNECT_FIRST_S = 0.2
 RECONNECT_MAX_S = 5.0
 CONNECT_TARGET_TIMEOUT_S = 10.0
-# Connections through one tunnel at once; times the window it bounds what a slow reader makes an end hold.
+# Maximum number of connections through one tunnel. Times the window, it limits how much slow readers make an end hold.
 MAX_STREAMS = 4096
-# Seconds without progress after which a connection whose last bytes are not taken is cut off. Pings find an end that is gone, so
-# this is about a program that has stopped reading, for which TCP itself would wait forever.
+# Seconds without progress after which a connection whose last bytes nobody reads is cut off. Pings detect an end that is gone, so
+# this concerns applications that have stopped reading, for which TCP itself would wait forever.
 STALL_TIMEOUT_S = 3600.0
 CHUNK = 64 * 1024
 PING_INTERVAL_S = 5.0
@@ -64,7 +64,7 @@ _ID = struct.Struct(">Q")
 
 @dataclass(frozen=True)
 class Address:
-    """``HOST:PORT``, ``:PORT`` (all interfaces) or ``unix:PATH``."""
+    """An address: ``HOST:PORT``, ``:PORT`` (all interfaces) or ``unix:PATH``."""
 
     host: str | None
     port: int | None
@@ -85,7 +85,7 @@ class Address:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on this machine, by its text: a Unix path, ``localhost`` or a loopback address."""
+        """Whether the address is on this host, judging by its text: a Unix path, ``localhost`` or a loopback address."""
         return self.path is not None or self.host in (None, "localhost") or is_loopback(self.host or "")
 
     def __str__(self) -> str:
@@ -99,7 +99,7 @@ def settings(
     max_streams: int = MAX_STREAMS,
     stall_timeout: float = STALL_TIMEOUT_S,
 ) -> bymux.Settings:
-    """The bymux settings of a tunnel: what both ends agree on, and how much each stream may hold, for how long."""
+    """Return the bymux settings of a tunnel: the parameters that both ends share, and limits on streams' memory and stalls."""
     return bymux.Settings(
         stream_window=window,
         peer_streams=max_streams if serving else 0,
@@ -114,7 +114,7 @@ def settings(
 async def relay(
     stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, warnings: LogThrottle
 ) -> None:
-    """Carry bytes both ways until both directions have ended and everything was delivered to the kernel.
+    """Relay bytes in both directions until both have ended and everything has been delivered to the kernel.
 
     If either direction breaks, the connection is reset, the stream is aborted, and a warning is logged.
     """
@@ -125,7 +125,7 @@ async def relay(
         await writer.wait_closed()
     except BaseException as error:
         reset(writer)
-        # This task is cancelled when the stream breaks.
+        # When the stream breaks, this task is cancelled.
         reason = (stream.error or "it was cancelled") if isinstance(error, asyncio.CancelledError) else error
         stream.abort()
         peer = stream.connection._runner.peer_name
@@ -139,7 +139,7 @@ async def relay(
 
 
 def _warn(warnings: LogThrottle, kind: str, text: str) -> None:
-    """Log what a peer can cause as often as it likes."""
+    """Log a warning, throttled because peers can cause it any number of times."""
     warnings.log(logging.WARNING, kind, text, SYSTEM_CLOCK.monotonic_ns())
 
 
@@ -159,9 +159,9 @@ async def _inward(stream: Stream, writer: asyncio.StreamWriter) -> None:
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """End a TCP connection with a reset, so that its peer does not take what came for the whole.
+    """End a TCP connection with a reset, so that its peer does not mistake truncated data for complete data.
 
-    A Unix socket has no reset: its peer gets an error only when it writes again, or if it had sent something that was not read.
+    A Unix socket has no reset: its peer gets an error only when it writes again, or if it had sent data that was not read.
     """
     raw = writer.get_extra_info("socket")
     if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
@@ -171,7 +171,7 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 
 class TunnelServer:
-    """The far end: accepts tunnels and connects each of their streams to ``to``. A context manager."""
+    """The far end, a context manager. It accepts tunnels and connects each of their streams to ``to``."""
 
     def __init__(
         self,
@@ -192,9 +192,9 @@ class TunnelServer:
         self._listener: Server[Runner] | None = None
 
     async def start(self, listen: Address, *, ssl: ssl_module.SSLContext | None = None, insecure: bool = False) -> None:
-        """Begin to listen for tunnels.
+        """Start listening for tunnels.
 
-        Raises ``ConfigurationError`` beyond loopback without a token and TLS, unless ``insecure``.
+        Raises ``ConfigurationError`` if it would listen beyond loopback without a token and TLS, unless ``insecure``.
         """
         if listen.path is None:
             await self._check_exposure(listen, has_tls=ssl is not None, insecure=insecure)
@@ -225,12 +225,12 @@ class TunnelServer:
 
     @property
     def port(self) -> int:
-        """The TCP port that is listened on."""
+        """The TCP port on which it listens."""
         assert self._listener is not None
         return self._listener.port
 
     def stats(self) -> EndpointStats:
-        """Return what the listener for tunnels has now and what it has counted; once it was started."""
+        """Return the current state and counters of the listening server. Call ``start`` first."""
         assert self._listener is not None
         return self._listener.stats()
 
@@ -254,7 +254,7 @@ class TunnelServer:
         await relay(stream, reader, writer, self._warnings)
 
     async def close(self) -> None:
-        """Stop listening and end every tunnel. Calling it twice is fine."""
+        """Stop listening and end all tunnels. Can be called more than once."""
         if self._listener is not None:
             await self._listener.close()
 
@@ -268,7 +268,7 @@ class TunnelServer:
 async def open_connection(
     to: Address, *, timeout: float | None = None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the address; return a reader and a writer. Raises OSError, and TimeoutError after ``timeout`` seconds."""
+    """Connect to an address; return a reader and a writer. Raises OSError, or TimeoutError after ``timeout`` seconds."""
     async with asyncio.timeout(timeout_of(timeout)):
         if to.path is not None:
             return await asyncio.open_unix_connection(to.path)
@@ -281,7 +281,7 @@ async def open_connection(
 
 
 class TunnelClient:
-    """The near end: listens for TCP connections, carries each through the tunnel, and reconnects it. A context manager."""
+    """The near end, a context manager. It listens for TCP connections, tunnels each, and reconnects a broken tunnel."""
 
     def __init__(
         self,
@@ -311,9 +311,9 @@ class TunnelClient:
         self.reconnects = 0
 
     async def start(self, listen: Address, *, insecure: bool = False) -> None:
-        """Connect, then begin to listen. Raises what the first attempt to connect raises.
+        """Connect, then start listening. Raises any error of the first attempt to connect.
 
-        Raises ``ConfigurationError`` without TLS to a host that is not this machine, unless ``insecure``.
+        Raises ``ConfigurationError`` if it would connect to another host without TLS, unless ``insecure``.
         """
         if self._ssl is None and not insecure and not self._to.is_local:
             raise ConfigurationError(
@@ -326,7 +326,7 @@ class TunnelClient:
 
     @property
     def port(self) -> int:
-        """The TCP port that is listened on."""
+        """The TCP port on which it listens."""
         return int(self._sockets.address[1])
 
     async def _connect(self) -> None:
@@ -346,7 +346,7 @@ class TunnelClient:
         self._up.set()
 
     def stats(self) -> EndpointStats:
-        """Return what the tunnel has now and what it has counted, with all its reconnections."""
+        """Return the current state and counters of the tunnel, including all reconnections."""
         connections = () if self._connection is None else (self._connection._runner,)
         return connection_stats(
             connections, self._traffic, protocol=BymuxEngine.PROTOCOL, role="client", closed=self._closed
@@ -401,7 +401,7 @@ class TunnelClient:
         await relay(stream, reader, writer, self._warnings)
 
     async def close(self) -> None:
-        """Stop listening and end the tunnel with all that it carries. Calling it twice is fine."""
+        """Stop listening, and end the tunnel and all its connections. Can be called more than once."""
         self._sockets.close()
         if self._reconnector is not None:
             self._reconnector.cancel()
@@ -409,7 +409,7 @@ class TunnelClient:
         if self._connection is not None:
             self._connection.abort()
         for task in self._relays:
-            task.cancel()  # one may still wait until its connection has taken the last bytes
+            task.cancel()  # some may still wait until their connection has taken the last bytes
         await asyncio.gather(*self._relays, return_exceptions=True)
         if self._connection is not None:
             await self._connection.close()

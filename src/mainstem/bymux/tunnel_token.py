@@ -1,16 +1,16 @@
-"""The token of a tunnel, and how both ends prove to each other that they have it.
+"""The token of a tunnel, and the handshake in which both ends prove that they have it.
 
-The client proves first. The server sends no proof to a client that has not, so a stranger who connects learns nothing that a guess
-could be compared with. Each proof covers a label with the version, both nonces and the client's proof, so that none can be sent
-back, replayed, or used for another handshake:
+The client proves it first. The server sends no proof to a client that has not, so a stranger who connects gets nothing to test
+guesses against. Each proof covers a label with the version, both nonces, and the client's proof, so none can be reflected,
+replayed, or used for another handshake:
 
     client → server   nonce C (32 bytes)
     server → client   nonce S (32 bytes)
     client → server   P = HMAC-SHA-256(token, "mainstem-tunnel-2 client" 0 C S)
     server → client   HMAC-SHA-256(token, "mainstem-tunnel-2 server" 0 C S P)      only if P is right
 
-Whoever reads the connection, or makes a client connect to them, has P, and can try tokens on it without the server. TLS prevents
-that; without TLS, only a token that nobody can guess does.
+An attacker who reads the connection, or makes a client connect to them, gets P and can test tokens against it offline. TLS
+prevents that. Without TLS, only a token that nobody can guess does.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from mainstem.bymux.aio import Connection, Stream
 
 TOKEN_VARIABLE = "MAINSTEM_TUNNEL_TOKEN"
-# As many random characters of base64 are 96 bits.
+# This many random base64 characters are 96 bits.
 MIN_TOKEN_BYTES = 16
 MAX_TOKEN_BYTES = 4096
 NONCE_BYTES = 32
 PROOF_BYTES = hashlib.sha256().digest_size
-# Credit on the control stream for a peer that has not proved anything yet.
+# Credit on the control stream, for a peer that has proved nothing yet.
 CONTROL_CREDIT = 256
 HANDSHAKE_TIMEOUT_S = 10.0
 _LABEL = b"mainstem-tunnel-2 "
@@ -46,7 +46,7 @@ def new_token() -> str:
 
 
 def check_token(token: bytes) -> bytes:
-    """Return the token. Raises ``ConfigurationError`` where it is too short to be a secret, or too long."""
+    """Return the token. Raises ``ConfigurationError`` if it is too short to be secret, or too long."""
     if not MIN_TOKEN_BYTES <= len(token) <= MAX_TOKEN_BYTES:
         raise ConfigurationError(
             f"the tunnel's token must have {MIN_TOKEN_BYTES} to {MAX_TOKEN_BYTES} bytes (got {len(token)}); "
@@ -56,10 +56,10 @@ def check_token(token: bytes) -> bytes:
 
 
 async def handshake(connection: Connection, control: Stream, token: bytes, entropy: random.Random) -> None:
-    """The client's side: proves that this end has the token, then checks the server's proof. With an empty token both have none.
+    """Run the client's side: prove that this end has the token, then check the server's proof.
 
-    Raises ``RemoteProtocolError`` when the server does not have the token, ``Timeout``, and ``ConnectionLost``, which is also how
-    a server refuses the client.
+    An empty token means that neither end uses one. Raises ``RemoteProtocolError`` if the server does not have the token,
+    ``Timeout``, and ``ConnectionLost``, also if the server refuses the client.
     """
     nonce = entropy.randbytes(NONCE_BYTES)
     control.write(nonce)
@@ -72,9 +72,9 @@ async def handshake(connection: Connection, control: Stream, token: bytes, entro
 
 
 async def answer_handshake(connection: Connection, control: Stream, token: bytes, entropy: random.Random) -> None:
-    """The server's side: checks the client's proof, and only then proves that this end has the token.
+    """Run the server's side: check the client's proof, and only then prove that this end has the token.
 
-    Raises ``RemoteProtocolError`` when the client does not have the token, ``Timeout``, and ``ConnectionLost``.
+    Raises ``RemoteProtocolError`` if the client does not have the token, ``Timeout``, and ``ConnectionLost``.
     """
     nonce = entropy.randbytes(NONCE_BYTES)
     control.write(nonce)

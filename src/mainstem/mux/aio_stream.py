@@ -194,7 +194,7 @@ class BaseStream:
         Args:
             limit: Maximum number of bytes to return. A negative limit returns everything up to the end, but at most
                 ``read_limit`` bytes (see the settings).
-            timeout: Seconds to wait; ``None`` waits without a limit.
+            timeout: Seconds to wait; ``None`` waits forever.
 
         Returns:
             Between one and ``limit`` bytes, as soon as there are any; ``b""`` at the end.
@@ -231,7 +231,7 @@ class BaseStream:
 
         Args:
             count: The number of bytes.
-            timeout: Seconds to wait; ``None`` waits without a limit.
+            timeout: Seconds to wait; ``None`` waits forever.
 
         Returns:
             Exactly ``count`` bytes.
@@ -332,7 +332,7 @@ class BaseStream:
         Returns immediately, or once the peer has given credit and the transport has room.
 
         Args:
-            timeout: Seconds to wait; ``None`` waits without a limit.
+            timeout: Seconds to wait; ``None`` waits forever.
 
         Raises:
             Timeout: The timeout passed.
@@ -346,7 +346,7 @@ class BaseStream:
         """Wait until the transport has taken all written data.
 
         Args:
-            timeout: Seconds to wait; ``None`` waits without a limit.
+            timeout: Seconds to wait; ``None`` waits forever.
 
         Raises:
             Timeout: The timeout passed.

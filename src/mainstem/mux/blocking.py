@@ -163,7 +163,7 @@ class Server(Facade[sockets.Server[Any]]):
         """Wait until the server is closed.
 
         Args:
-            timeout: Seconds to wait; ``None`` waits without a limit.
+            timeout: Seconds to wait; ``None`` waits forever.
 
         Raises:
             Timeout: The timeout passed; the server keeps running.
