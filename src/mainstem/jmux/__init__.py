@@ -1,6 +1,6 @@
 """Jmux: requests and responses over one connection (the Jini ERI multiplexing protocol, version 1).
 
-:mod:`mainstem.jmux.aio` is the same API for asyncio.
+:mod:`mainstem.jmux.aio` has the same API for asyncio.
 
 Example:
     >>> def upper(session):
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mainstem.mux.aio_stream import StreamStats
     from mainstem.mux.blocking import Server
 
-# Imported on first use: those who need only the engines need no event loop.
+# Imported on first use, so that importing only the engines does not import asyncio.
 _HOMES = {
     "Client": "mainstem.jmux.blocking",
     "ClientSession": "mainstem.jmux.blocking",

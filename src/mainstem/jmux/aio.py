@@ -1,7 +1,7 @@
-"""Jmux for asyncio: the same API as :mod:`mainstem.jmux`, whose waiting is the event loop's.
+"""Jmux for asyncio: the same API as :mod:`mainstem.jmux`, but calls wait in the event loop.
 
-``connect`` and ``serve`` return what may be awaited, or used with ``async with``. Handlers are coroutines. Methods that wait are
-coroutines; ``write`` is a plain call, and ``drain`` waits for the client's or server's ration.
+Await the results of ``connect`` and ``serve``, or use them with ``async with``. Handlers and methods that wait are coroutines.
+``write`` is a plain call; use ``drain`` to wait for the peer's ration.
 
 Example:
     >>> async def upper(session):

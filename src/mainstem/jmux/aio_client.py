@@ -1,4 +1,4 @@
-"""The asyncio client: requests over a pool of connections."""
+"""The asyncio client, which sends requests over a pool of connections."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class ClientSession(SessionStream):
-    """One request and its response, as :class:`mainstem.jmux.ClientSession` for asyncio.
+    """One request and its response: the asyncio variant of :class:`mainstem.jmux.ClientSession`.
 
     Example:
         >>> async with client.open_session() as session:
@@ -45,28 +45,28 @@ class ClientSession(SessionStream):
 
     def __init__(self, client: Client, connection: ClientConnection, session: Session) -> None:
         super().__init__(connection, session)
-        self._client = client  # which ends when nothing refers to it
+        self._client = client  # the client ends if nothing refers to it
 
     @property
     def delivery(self) -> Delivery:
-        """How much of the request the server may have processed, by what is known now."""
+        """How much of the request the server may have processed, as far as is known now."""
         return self._handle.delivery
 
     @property
     def may_retry(self) -> bool:
-        """Whether sending the request again cannot make the server execute it twice."""
+        """Whether it is certain that sending the request again does not make the server execute it twice."""
         return self._handle.may_retry
 
     @property
     def acknowledgment_required(self) -> bool:
-        """Whether the server asked for an acknowledgment once the response is processed."""
+        """Whether the server requested an acknowledgment that the response has been processed."""
         return self._handle.ack is Acknowledgment.REQUESTED
 
     def finish(self) -> None:
-        """Mark the request as complete. Finishing twice is fine.
+        """Mark the request as complete. Can be called more than once.
 
         Raises:
-            MainstemError: What ended the session.
+            MainstemError: The error that ended the session.
 
         Example:
             >>> session.write(b"whole request")
@@ -79,10 +79,10 @@ class ClientSession(SessionStream):
             self._connection.send_soon()
 
     def acknowledge(self) -> None:
-        """Report to the server that the response was processed; :meth:`close` does the same.
+        """Report to the server that the response has been processed. :meth:`close` does the same.
 
         Raises:
-            LocalProtocolError: The server did not ask for it, or it was sent already.
+            LocalProtocolError: The server did not request an acknowledgment, or it was already sent.
 
         Example:
             >>> if session.acknowledgment_required:
@@ -92,15 +92,15 @@ class ClientSession(SessionStream):
         self._connection.schedule_flush()
 
     def abort(self, detail: str = "") -> None:
-        """Give the request up, with a text for the server. Aborting twice is fine."""
+        """Give up the request, and send ``detail``, a text, to the server. Can be called more than once."""
         session = self._handle
         self._end_abruptly(session.client, lambda: self._connection.engine.abort(session, detail.encode()))
 
     async def close(self) -> None:
-        """End the session: acknowledge a response that was read, and abort without one. Closing twice is fine.
+        """End the session: acknowledge a response that was read, or abort without one. Can be called more than once.
 
         Raises:
-            MainstemError: What ended the session before its response was complete, unless a call raised it before.
+            MainstemError: The error that ended the session before its response was complete, unless a call has already raised it.
         """
         session = self._handle
         self._closed = True
@@ -146,10 +146,10 @@ class ClientSession(SessionStream):
 
 
 class _Call:
-    """A whole request that waits for its response.
+    """A whole request that is waiting for its response.
 
-    It is its session's owner until anything but the whole response comes: then it makes the stream that takes over, and
-    ``response`` is ``None``.
+    It owns its session until anything other than the whole response arrives. It then makes a stream that takes over, and sets
+    ``response`` to ``None``.
     """
 
     __slots__ = ("client", "connection", "response", "session", "stream")
@@ -179,11 +179,11 @@ MAY_BE_EXECUTED = "it may have been executed; send it again only if twice does n
 
 
 class _Attempts:
-    """What is known of a request while it is sent, perhaps more than once."""
+    """The state of a request while it is being sent, perhaps more than once."""
 
     def __init__(self) -> None:
-        self.call: _Call | None = None  # of the attempt that goes on, or was the last
-        self.failure: MainstemError | None = None  # of the attempt before
+        self.call: _Call | None = None  # of the current or last attempt
+        self.failure: MainstemError | None = None  # of the previous attempt
         self.count = 0
 
     @property
@@ -192,7 +192,7 @@ class _Attempts:
         return Delivery.NONE if self.call is None else self.call()._delivery()
 
     def explain(self, error: MainstemError) -> None:
-        """Say in the error of the last attempt what it means for the request, where its connection failed."""
+        """If the last attempt's connection failed, add to its error what that means for the request."""
         if not isinstance(error, ConnectionLost | Timeout):
             return
         if error.may_retry:
@@ -202,7 +202,7 @@ class _Attempts:
             error.args = (f"the request failed: {error}; it was not sent again, because {MAY_BE_EXECUTED}",)
 
     def timed_out(self, timeout: float, address: Address, *, connected: bool) -> Timeout:
-        """The error of a request whose time has passed."""
+        """Return the error of a request that timed out."""
         if self.delivery is not Delivery.NONE:
             what = MAY_BE_EXECUTED
         elif self.failure is not None:
@@ -218,7 +218,7 @@ class _Attempts:
 
 
 class Client:
-    """Sends requests to one server, as :class:`mainstem.jmux.Client` for asyncio. :func:`connect` returns it.
+    """Sends requests to one server: the asyncio variant of :class:`mainstem.jmux.Client`. :func:`connect` returns it.
 
     Example:
         >>> async with aio.connect("127.0.0.1", 7001) as client:
@@ -255,17 +255,17 @@ class Client:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the client has been closed."""
         return self._pool.closed
 
     @property
     def error(self) -> MainstemError | None:
-        """What ended it without ``close``; a client outlives its connections, so this is ``None``."""
+        """Always ``None``: a client outlives its connections, and only ``close`` and ``abort`` end it."""
         return None
 
     @property
     def peer_address(self) -> Any:
-        """The server's address as the socket of the newest connection names it; ``None`` for a Unix socket's."""
+        """The server's address, in the form that the newest connection's socket uses; ``None`` if there is none."""
         return None if self._pool.newest is None else self._pool.newest.peer_address
 
     @property
@@ -278,14 +278,14 @@ class Client:
         return f"<jmux Client of {self._address}, {state}>"
 
     def stats(self) -> EndpointStats:
-        """Return what the client has now and has counted, ended connections included; may be called in any thread."""
+        """Return the current state and the counters, including ended connections. Can be called from any thread."""
         connections = tuple(self._pool.connections)
         return connection_stats(
             connections, self._traffic, protocol=ClientEngine.PROTOCOL, role="client", closed=self.closed
         )
 
     def open_session(self, *, timeout: float | None = None) -> Opening[ClientSession]:
-        """Open a session for one request; await it, or use it with ``async with``."""
+        """Open a session for one request. Await the result, or use it with ``async with``."""
         return Opening(lambda: self._open_session(timeout), "Client.open_session()")
 
     async def _open_session(self, timeout: float | None = None) -> ClientSession:
@@ -304,16 +304,16 @@ class Client:
     async def request(
         self, payload: bytes | bytearray | memoryview, timeout: float | None = None, *, attempts: int = 2
     ) -> bytes:
-        """Send a whole request and wait for the whole response. A request that is cancelled may have been executed.
+        """Send a whole request and wait for the whole response. A cancelled request may have been executed.
 
-        The request is sent again only where the specification guarantees that the server processed nothing of it, or when the
-        server could not be reached, after a pause that doubles with each attempt. Every error has ``delivery`` and ``may_retry``.
+        The request is sent again only if the specification guarantees that the server processed nothing of it, or if the server
+        could not be reached, after a pause that doubles with each attempt. Every error has ``delivery`` and ``may_retry``.
 
         Args:
             payload: The request.
             timeout: Seconds for all attempts together, after which the session is aborted, which cancels its handler;
-                ``None`` waits without a limit.
-            attempts: How often the request is sent at most.
+                ``None`` waits forever.
+            attempts: Maximum number of times that the request is sent.
 
         Returns:
             The response.
@@ -322,8 +322,8 @@ class Client:
             Timeout: The timeout passed.
             LimitExceeded: The response is longer than the settings' ``read_limit``.
             Aborted: The server aborted the session.
-            ConnectionLost: The connection broke, or the server cannot be reached.
-            MainstemError: What else ended the session or the connection.
+            ConnectionLost: The connection broke, or the server is unreachable.
+            MainstemError: Another error ended the session or the connection.
 
         Example:
             >>> response = await client.request(b"whole request", timeout=5)
@@ -342,7 +342,7 @@ class Client:
             raise failure from made.failure
 
     async def _send(self, payload: bytes | bytearray | memoryview, attempts: int, made: _Attempts) -> bytes:
-        """Send a request until it has a response, or the attempts are over."""
+        """Send a request until it gets a response or the attempts are used up."""
         pause = RETRY_FIRST_S
         while True:
             made.count += 1
@@ -356,7 +356,7 @@ class Client:
                     if (response := await call.response) is not None:
                         return response
                     return await call()._read_response()
-                except BaseException:  # however it ends, the session is over
+                except BaseException:  # whatever the error, end the session
                     call().abort()
                     raise
             except MainstemError as error:
@@ -369,11 +369,11 @@ class Client:
             pause = min(pause * 2, RETRY_MAX_S)
 
     async def close(self) -> None:
-        """End every connection, one that is being opened too; requests that are not complete fail. Closing twice is fine."""
+        """End all connections, including one that is being opened. Incomplete requests fail. Can be called more than once."""
         await self._pool.close()
 
     def abort(self) -> None:
-        """End every connection at once; requests that are not complete fail."""
+        """End all connections immediately. Incomplete requests fail."""
         self._pool.abort()
 
     async def __aenter__(self) -> Self:
@@ -394,7 +394,7 @@ def connect(
     timeout: float | None = CONNECT_TIMEOUT_S,
     **overrides: Any,
 ) -> Opening[Client]:
-    """Connect to a server, as :func:`mainstem.jmux.connect`; await it, or use it with ``async with``."""
+    """Connect to a server; see :func:`mainstem.jmux.connect`. Await the result, or use it with ``async with``."""
     client_settings = Settings.of(settings, overrides)
     address = Address(host, port, path, client_context(ssl, client_settings), server_hostname)
 

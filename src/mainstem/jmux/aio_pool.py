@@ -1,17 +1,17 @@
-"""The connections of a Jmux client: which has a free session, and who waits for one.
+"""The connections of a Jmux client, their free sessions, and the calls that wait for one.
 
 Theory of operation
 -------------------
-A request takes a session that is free. Where none is, it waits, and the pool opens another connection, one at a time and up to
-``max_connections``. The connection being opened belongs to the pool and not to a call: a session that becomes free meanwhile serves
-the call, and a call that is cancelled leaves the connection to the others that wait. The last one to be cancelled ends it, and so
-does ``close``.
+A request takes a free session. If there is none, it waits, and the pool opens another connection, one at a time and up to
+``max_connections``. The pool owns the connection being opened, not the call. A session that becomes free meanwhile serves the
+call, and a call that is cancelled leaves the connection to the other waiting calls. When the last of them is cancelled, or on
+``close``, opening the connection is cancelled.
 
-A connection that cannot be opened fails the calls only if there is no other one. A server may accept no more connections
-than there are: then the calls wait for a free session, and the pool tries again after a pause, as long as somebody waits.
+If a connection cannot be opened, calls fail only if there is no other connection. A server may accept no more connections than
+there are. Then the calls wait for a free session, and the pool tries again after a pause, as long as a call is waiting.
 
-A waiter is woken by exactly one of: a session that became free (one waiter), a connection that was opened or lost, and the
-close of the pool (all of them), with ``None``; a connection that could not be opened (all), with the error.
+Each waiter is woken by exactly one of these: a session that became free (wakes one waiter); a connection that was opened or lost,
+or the close of the pool (each wakes all, with ``None``); a connection that could not be opened (wakes all, with the error).
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from mainstem.jmux.settings import Settings
     from mainstem.mux.sockets import Address
 
-# Seconds between attempts: doubled each time up to the maximum, and multiplied by a random number in 0.5..1.
+# Seconds between attempts. The pause doubles each time, up to the maximum, and is multiplied by a random number in 0.5..1.
 RETRY_FIRST_S = 0.05
 RETRY_MAX_S = 1.0
-# Connections of one client: 128 requests in flight on each.
+# Maximum number of connections of one client, each with up to 128 requests in flight.
 MAX_CONNECTIONS = 8
 
 
 class ClientConnection(JmuxConnection):
-    """One connection of a client. ``on_free`` is called when a session id becomes free, ``on_lost`` at the end."""
+    """One connection of a client. It calls ``on_free`` when a session id becomes free, and ``on_lost`` when it ends."""
 
     engine: ClientEngine
 
@@ -66,13 +66,13 @@ class ClientConnection(JmuxConnection):
         self._handlers[events.ResponseReceived] = self._on_response
 
     async def established(self) -> None:
-        """Wait for the server's header. Raises what ended the connection before it came."""
+        """Wait for the server's header. If the connection ends first, raise its error."""
         await asyncio.shield(self._header_or_end)
         if self.failure is not None:
             raise with_delivery(self.failure, Delivery.NONE)
 
     def send_request(self, session: Session, request: bytes | bytearray | memoryview) -> None:
-        """Send a whole request on a session that was just opened: at once if it is alone, as :meth:`send_soon` does."""
+        """Send a whole request on a newly opened session: immediately if it is alone, like :meth:`send_soon`."""
         transport = self.transport
         if (
             self.sends_at_once
@@ -135,23 +135,23 @@ class Pool:
         self._opening: asyncio.Task[Exception | None] | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._pause = RETRY_FIRST_S
-        self._adding = 0  # calls of ``add`` that wait
+        self._adding = 0  # the number of waiting calls of ``add``
         self.connections: list[ClientConnection] = []
-        self.newest: ClientConnection | None = None  # the one that was opened last, if it has ended too
-        self.waiters: dict[asyncio.Future[Exception | None], None] = {}  # the oldest first
+        self.newest: ClientConnection | None = None  # the connection that was opened last, even if it has ended
+        self.waiters: dict[asyncio.Future[Exception | None], None] = {}  # oldest first
         self.closed = False
 
     def ready(self) -> ClientConnection | None:
-        """Return a connection with a free session, which the caller takes before it waits; ``None`` if there is none."""
+        """Return a connection with a free session, or ``None``. The caller must take the session before it waits for anything."""
         for connection in self.connections:
             if connection.engine.can_open:
                 return connection
         return None
 
     async def free(self) -> ClientConnection:
-        """Wait for a connection with a free session, which the caller takes before it waits again.
+        """Wait for a connection with a free session. The caller must take the session before it waits for anything.
 
-        Raises ``ClosedError``, and what kept the only connection from being opened.
+        Raises ``ClosedError``, or the error with which the only connection could not be opened.
         """
         while True:
             self._check_open()
@@ -166,14 +166,14 @@ class Pool:
             except asyncio.CancelledError:
                 self.waiters.pop(waiter, None)
                 if not waiter.cancelled():
-                    self._on_free()  # the free session is for the next task
+                    self._on_free()  # pass the free session on to the next task
                 self._give_up_opening()
                 raise
             if error is not None:
                 raise _copy(error)
 
     async def add(self) -> None:
-        """Open a connection, unless a session is free or the limit of connections is reached. Raises why it cannot."""
+        """Open a connection, unless a session is free or the connection limit is reached. Raises the error if that fails."""
         while True:
             self._check_open()
             if len(self.connections) >= self._max or any(connection.engine.can_open for connection in self.connections):
@@ -190,7 +190,7 @@ class Pool:
                 raise _copy(error)
 
     def end(self, *, abort: bool = False) -> None:
-        """End every connection, one that is being opened too. Calling it twice is fine."""
+        """End all connections, including one that is being opened. Can be called more than once."""
         self.closed = True
         self._stop_pausing()
         for connection in list(self.connections):
@@ -200,11 +200,11 @@ class Pool:
         self._wake_all(None)
 
     def abort(self) -> None:
-        """End every connection at once, one that is being opened too."""
+        """End all connections immediately, including one that is being opened."""
         self.end(abort=True)
 
     async def close(self) -> None:
-        """End every connection, and wait for their ends. Calling it twice is fine."""
+        """End all connections, and wait until they have ended. Can be called more than once."""
         connections = list(self.connections)
         self.end()
         if self._opening is not None:
@@ -219,7 +219,7 @@ class Pool:
     # ---- another connection
 
     def _open_another(self) -> asyncio.Task[Exception | None] | None:
-        """Open a connection, unless the limit is reached; the task that does, or did when this was called before."""
+        """Start opening a connection, unless one is being opened or the limit is reached; return the newest such task."""
         if (self._opening is None or self._opening.done()) and len(self.connections) < self._max:
             self._stop_pausing()
             self._opening = start_task(self._open(), asyncio.get_running_loop())
@@ -227,16 +227,16 @@ class Pool:
         return self._opening
 
     def _give_up_opening(self) -> None:
-        """End the connection that is being opened, if nobody waits for it."""
+        """Cancel the connection that is being opened, if nobody waits for it."""
         if self._opening is not None and not self.waiters and not self._adding:
             self._opening.cancel()
 
     def _on_opened(self, opening: asyncio.Task[Exception | None]) -> None:
         if opening.cancelled():
-            self._wake_all(None)  # those that came after it was given up
+            self._wake_all(None)  # wake the calls that arrived after it was given up
 
     async def _open(self) -> Exception | None:
-        """Open one connection, and let those that wait know. Returns why it could not."""
+        """Open one connection, and wake the waiting calls. Returns the error if that fails."""
         try:
             self.newest = await self._connect()
             self.connections.append(self.newest)
@@ -293,7 +293,7 @@ class Pool:
     # ---- called by the connections
 
     def _on_free(self) -> None:
-        """A session id is free: one waiting task may have it."""
+        """Wake one waiting task, because a session id is free."""
         while self.waiters:
             waiter = next(iter(self.waiters))
             del self.waiters[waiter]
@@ -302,7 +302,7 @@ class Pool:
                 return
 
     def _on_lost(self, connection: ClientConnection) -> None:
-        """A connection is over: every waiting task tries again."""
+        """Wake all waiting tasks to try again, because a connection has ended."""
         if connection in self.connections:
             self.connections.remove(connection)
             self._wake_all(None)
@@ -315,7 +315,7 @@ class Pool:
 
 
 def _copy(error: Exception) -> Exception:
-    """A copy for each of those that raise it: a traceback is one raiser's. Nothing was sent of their requests."""
+    """Copy an error for each call that raises it, so that each has its own traceback. None of their requests was sent."""
     if not isinstance(error, MainstemError):
         return error
     return with_delivery(error, Delivery.NONE)

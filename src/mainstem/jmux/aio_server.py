@@ -1,4 +1,4 @@
-"""The asyncio server: a handler for each session, and graceful shutdown."""
+"""The asyncio server, which runs a handler for each session and shuts down gracefully."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from mainstem._internal.clock import Clock
     from mainstem.jmux.session import Session
 
-# Handlers of one connection that run at once: as many as it has session ids. A client that aborts a session may use its id
-# again while the handler still runs; the new session waits then, and what it may send is bounded by its ration.
+# Maximum number of handlers that run at once for one connection: as many as it has session ids. A client that aborts a session
+# can reuse its id while the handler is still running. The new session then waits, and its ration limits how much it can send.
 MAX_HANDLERS = MAX_SESSIONS
 
 
 class ServerSession(SessionStream):
-    """One request and the response to it, as :class:`mainstem.jmux.ServerSession` for asyncio.
+    """One request and its response: the asyncio variant of :class:`mainstem.jmux.ServerSession`.
 
     Example:
         >>> async def handler(session):
@@ -47,14 +47,13 @@ class ServerSession(SessionStream):
     _acknowledged: asyncio.Future[bool] | None = None
 
     def finish(self, *, ack_required: bool = False) -> None:
-        """Mark the response as complete. Finishing twice is fine.
+        """Mark the response as complete. Can be called more than once.
 
         Args:
-            ack_required: Whether the client is asked to acknowledge that it processed the response
-                (:meth:`acknowledged`).
+            ack_required: Whether to ask the client to acknowledge that it has processed the response (see :meth:`acknowledged`).
 
         Raises:
-            MainstemError: What ended the session.
+            MainstemError: The error that ended the session.
         """
         session = self._handle
         self._check_writable()
@@ -67,10 +66,10 @@ class ServerSession(SessionStream):
 
     @property
     def caller_waiting(self) -> bool:
-        """Whether the client still waits for the response; may be read in any thread.
+        """Whether the client is still waiting for the response. Can be read from any thread.
 
-        False once the client aborted the session, the connection ended, or the response is complete. A handler that waits for
-        something is cancelled then anyway; one that computes can ask.
+        False once the client has aborted the session, the connection has ended, or the response is complete. A handler that is
+        waiting is cancelled in these cases anyway; one that computes can check this.
         """
         return not self._broken and self._connection.failure is None and self._handle.server is HalfState.OPEN
 
@@ -78,10 +77,10 @@ class ServerSession(SessionStream):
         """Wait until the client has acknowledged the response.
 
         Args:
-            timeout: Seconds to wait; ``None`` waits without a limit.
+            timeout: Seconds to wait; ``None`` waits forever.
 
         Returns:
-            Whether it did; ``False`` as soon as the acknowledgment can no longer come, or was not asked for.
+            Whether the client did; ``False`` as soon as the acknowledgment can no longer arrive, or if it was not requested.
 
         Raises:
             Timeout: The timeout passed.
@@ -96,15 +95,15 @@ class ServerSession(SessionStream):
         return await within(timeout, _wait(self._acknowledged), "acknowledged")
 
     def reject(self, detail: str = "") -> None:
-        """End the session and guarantee that nothing was processed, so that the client may retry.
+        """End the session and guarantee that nothing was processed, so that the client can retry.
 
-        A client's ``request`` sends it again; after its last attempt it raises ``Aborted``, whose ``may_retry`` is true.
+        A client's ``request`` sends the request again. After its last attempt, it raises ``Aborted`` with a true ``may_retry``.
 
         Args:
             detail: A text for the client.
 
         Raises:
-            LocalProtocolError: Some of the request was read already.
+            LocalProtocolError: Some of the request has already been read.
 
         Example:
             >>> session.reject("too busy")
@@ -113,7 +112,7 @@ class ServerSession(SessionStream):
         self._end(detail, partial=False)
 
     def abort(self, detail: str = "") -> None:
-        """End the session at once; the request may have been processed in part. Aborting twice is fine."""
+        """End the session immediately. The request may have been partly processed. Can be called more than once."""
         self._end(detail, partial=True)
 
     def _end(self, detail: str, *, partial: bool) -> None:
@@ -126,15 +125,17 @@ class ServerSession(SessionStream):
         return self._handle.response_sent
 
     def _ends_handler(self) -> bool:
-        # The whole response was sent: the handler may still wait for the acknowledgment, which was perhaps received just now.
+        # Once the whole response is sent, the handler may still wait for the acknowledgment, which may have just arrived.
         return not self._handle.response_sent
 
     async def close(self) -> None:
-        """Complete the response and wait until it has left; the return of the handler does the same. Closing twice is fine.
+        """Complete the response and wait until it has been sent. When the handler returns, the same happens.
+
+        This can be called more than once.
 
         Raises:
-            Timeout: The client took nothing for the settings' ``stall_timeout``; ``unsent`` bytes were not sent.
-            MainstemError: What ended the session before the response had left, unless a call raised it before.
+            Timeout: The client took nothing for ``stall_timeout`` seconds (see the settings); ``unsent`` bytes were not sent.
+            MainstemError: The error that ended the session before the response had been sent, unless a call has already raised it.
         """
         session = self._handle
         self._closed = True
@@ -146,7 +147,7 @@ class ServerSession(SessionStream):
         ):
             self.finish()
             if session.queue.size and self._connection.flush_scheduled:
-                await asyncio.sleep(0)  # the responses of one turn leave together
+                await asyncio.sleep(0)  # the responses of one turn are sent together
         if session.queue.size:
             await self._flush_in_time()
         self._check_written()
@@ -161,11 +162,11 @@ class ServerSession(SessionStream):
             self._acknowledged.set_result(positive)
 
     def _begin(self) -> None:
-        """End the guarantee that nothing of the request was processed, as a program is about to see it."""
+        """Give up the guarantee that nothing of the request was processed, because the application is about to see it."""
         self._handle.processing = True
 
     async def _run(self, handler: Callable[[ServerSession], Awaitable[object]], processes_at_once: bool) -> None:
-        """Run a handler and end the session as its outcome requires. Raises what it raised, but for the end of the session."""
+        """Run a handler, and end the session according to its outcome. Raises the handler's error, unless its session had ended."""
         try:
             if processes_at_once:
                 self._begin()
@@ -176,7 +177,7 @@ class ServerSession(SessionStream):
             is_own = self._is_own(error)
             if self._handle.processing:
                 self.abort("the handler failed")
-            else:  # it never began
+            else:  # the handler never began
                 self._end("no handler was free", partial=False)
             if not is_own:
                 raise
@@ -211,7 +212,7 @@ class ServerConnection(JmuxConnection):
         self._handlers[events.Acknowledged] = self._on_acknowledged
 
     async def shutdown(self, deadline: float) -> None:
-        """Let running handlers finish until ``deadline`` (loop time), then send Shutdown and end the connection."""
+        """Let running handlers finish until ``deadline`` (in loop time), then send Shutdown and end the connection."""
         self._draining = True
         if not await wait_for_tasks(self.tasks, max(0.0, deadline - self.loop.time())):
             for session in list(self.engine.sessions.values()):
@@ -249,16 +250,16 @@ class ServerConnection(JmuxConnection):
         self._serve(session)
 
     def _serve(self, session: ServerSession) -> None:
-        """Start the session's handler, or let it wait for one that ends."""
+        """Start the session's handler, or queue the session until another handler ends."""
         if self._running < MAX_HANDLERS:
             self._start_handler(session)
             return
-        if len(self._waiting) >= MAX_HANDLERS:  # some of them were aborted: no more than this are open
+        if len(self._waiting) >= MAX_HANDLERS:  # some were aborted, since no more than this are open
             self._waiting = deque(waiting for waiting in self._waiting if not waiting._broken)
         self._waiting.append(session)
 
     def send_response(self, session: Session) -> None:
-        """Send a response that is complete: at once if it is alone, as :meth:`send_soon` does."""
+        """Send a complete response: immediately if it is alone, like :meth:`send_soon`."""
         transport = self.transport
         if (
             self.sends_at_once
@@ -285,7 +286,7 @@ class ServerConnection(JmuxConnection):
         self._start_waiting()
 
     def _handler_ended(self, session: ServerSession) -> None:
-        """Do what is due at the end of a handler's task, which has nothing left to do: a callback would be another turn."""
+        """Do the work due at the end of a handler's task, from the task itself: a callback would cost another turn of the loop."""
         task = session._task
         assert task is not None
         task.remove_done_callback(self._on_handler_done)
@@ -318,10 +319,10 @@ def serve(
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Opening[Server[Any]]:
-    """Listen for requests, as :func:`mainstem.jmux.serve`; await it, or use it with ``async with``.
+    """Listen for requests; see :func:`mainstem.jmux.serve`. Await the result, or use it with ``async with``.
 
-    ``handler`` is a coroutine function, called in a task of its own. It is cancelled when the client aborts the session, when the
-    connection ends, and when the server closes.
+    ``handler`` is a coroutine function that runs in its own task. It is cancelled if the client aborts the session, if the
+    connection ends, or if the server closes.
     """
     server = make_server(as_coroutine_function(handler), Settings.of(settings, overrides), ssl, processes_at_once=True)
     return Opening(lambda: server._started(host, port, path, sock), "jmux.aio.serve()")
@@ -334,7 +335,7 @@ def make_server(
     *,
     processes_at_once: bool = False,
 ) -> Server[ServerConnection]:
-    """A server that calls ``handler`` with each session; it calls ``_begin`` itself unless it ``processes_at_once``."""
+    """Make a server that calls ``handler`` with each session. The handler calls ``_begin``, unless ``processes_at_once``."""
     return Server(
         lambda: ServerConnection(handler, settings, processes_at_once=processes_at_once),
         ServerEngine.PROTOCOL,

@@ -1,6 +1,6 @@
-"""Jmux for programs that block: each client and server has a thread with an event loop, which runs :mod:`.aio`.
+"""Blocking Jmux: each client and server has a thread with an event loop that runs :mod:`.aio`.
 
-Every method may be called from any thread. A server's handlers have a thread each.
+All methods can be called from any thread. Each handler of a server runs in its own thread.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ S = TypeVar("S", bound=SessionStream)
 
 
 class Session(BaseStream[S]):
-    """What both ends of a session share."""
+    """Base class of both ends of a session."""
 
     def abort(self, detail: str = "") -> None:
-        """End the session at once; the request may have been processed in part. Aborting twice is fine.
+        """End the session immediately. The request may have been partly processed. Can be called more than once.
 
         Args:
             detail: A text for the peer.
@@ -46,9 +46,9 @@ class Session(BaseStream[S]):
 
 
 class ClientSession(Session[aio_client.ClientSession]):
-    """One request and its response. Each call that waits takes ``timeout`` in seconds and raises ``Timeout``.
+    """One request and its response. Each call that waits takes ``timeout`` in seconds and can raise ``Timeout``.
 
-    As a context manager it is closed at the end of the block; a block that raises, or leaves the response unread, aborts it.
+    A ``with`` block closes the session at its end. A block that raises, or leaves the response unread, aborts it.
 
     Example:
         >>> with client.open_session() as session:
@@ -61,17 +61,17 @@ class ClientSession(Session[aio_client.ClientSession]):
 
     @property
     def delivery(self) -> Delivery:
-        """How much of the request the server may have processed, by what is known now."""
+        """How much of the request the server may have processed, as far as is known now."""
         return self._inner.delivery
 
     @property
     def may_retry(self) -> bool:
-        """Whether sending the request again cannot make the server execute it twice."""
+        """Whether it is certain that sending the request again does not make the server execute it twice."""
         return self._inner.may_retry
 
     @property
     def acknowledgment_required(self) -> bool:
-        """Whether the server asked for an acknowledgment once the response is processed."""
+        """Whether the server requested an acknowledgment that the response has been processed."""
         return self._inner.acknowledgment_required
 
     finish = runs(aio_client.ClientSession.finish)
@@ -80,9 +80,9 @@ class ClientSession(Session[aio_client.ClientSession]):
 
 
 class Client(PeerFacade[aio_client.Client]):
-    """Sends requests to one server, over as many connections as 128 requests each make necessary.
+    """Sends requests to one server, opening another connection for every 128 requests in flight.
 
-    A context manager; :func:`connect` returns it. Any number of threads may use it at once.
+    :func:`connect` returns it. It is a context manager, and any number of threads can use it at once.
 
     Example:
         >>> with jmux.connect("127.0.0.1", 7001) as client:
@@ -96,19 +96,19 @@ class Client(PeerFacade[aio_client.Client]):
     request = waits(aio_client.Client.request)
 
     def open_session(self, *, timeout: float | None = None) -> ClientSession:
-        """Open a session for one request, which is written and read as a stream.
+        """Open a session for one request, which you write and read as a stream.
 
-        While all sessions are busy it waits for a free one, or for another connection.
+        If all sessions are busy, wait for a free one or for another connection.
 
         Args:
-            timeout: Seconds to wait; ``None`` waits without a limit.
+            timeout: Seconds to wait; ``None`` waits forever.
 
         Returns:
             The session, which is a context manager.
 
         Raises:
             ClosedError: The client is closed.
-            ConnectionLost: There is no connection, and the server cannot be reached.
+            ConnectionLost: There is no connection, and the server is unreachable.
             Timeout: The timeout passed; or there is no connection, and connecting took too long.
 
         Example:
@@ -120,13 +120,13 @@ class Client(PeerFacade[aio_client.Client]):
 
         async def work() -> ClientSession:
             session = ClientSession(self._thread, await self._inner.open_session(timeout=timeout))
-            session._client = self  # which ends when nothing refers to it
+            session._client = self  # the client ends if nothing refers to it
             return session
 
         return self._thread.run(work(), undo=_abort)
 
     def close(self) -> None:
-        """End every connection and the thread; requests that are not complete fail. Closing twice is fine."""
+        """End all connections and the thread. Incomplete requests fail. Can be called more than once."""
         try:
             if not self.closed:
                 self._thread.run(self._inner.close())
@@ -134,7 +134,7 @@ class Client(PeerFacade[aio_client.Client]):
             self.abort()
 
     def abort(self) -> None:
-        """End every connection at once; requests that are not complete fail."""
+        """End all connections immediately. Incomplete requests fail."""
         self._thread.stop(self._inner.abort)
 
     def __enter__(self) -> Self:
@@ -145,9 +145,9 @@ class Client(PeerFacade[aio_client.Client]):
 
 
 class ServerSession(Session[aio_server.ServerSession]):
-    """One request and the response to it. Each call that waits takes ``timeout`` in seconds and raises ``Timeout``.
+    """One request and its response. Each call that waits takes ``timeout`` in seconds and can raise ``Timeout``.
 
-    When the handler returns, the response is complete; it may be empty. A handler that raises aborts the session.
+    When the handler returns, the response is complete, and possibly empty. If the handler raises, the session is aborted.
 
     Example:
         >>> def handler(session):
@@ -156,10 +156,10 @@ class ServerSession(Session[aio_server.ServerSession]):
 
     @property
     def caller_waiting(self) -> bool:
-        """Whether the client still waits for the response.
+        """Whether the client is still waiting for the response.
 
-        False once the client aborted the session, the connection ended, or the response is complete. What a handler waits for
-        ends then with an error; a handler that computes can ask.
+        False once the client has aborted the session, the connection has ended, or the response is complete. Calls in which the
+        handler waits then raise an error; a handler that computes can check this.
         """
         return self._inner.caller_waiting
 
@@ -170,7 +170,7 @@ class ServerSession(Session[aio_server.ServerSession]):
 
 
 def _abort(outcome: ClientSession | Client | Server | BaseException) -> None:
-    """End what an interrupted call had made."""
+    """Abort the object that an interrupted call had made."""
     if not isinstance(outcome, BaseException):
         outcome._inner.abort()
 
@@ -189,23 +189,23 @@ def connect(
     """Connect to a server over TCP, TLS or a Unix socket.
 
     Args:
-        host: The server's address.
-        port: Its TCP port.
-        path: The path of a Unix socket, in place of host and port.
-        ssl: A client-side context, for TLS; or give the settings' ``ca``.
-        server_hostname: The name that the server's certificate must have; ``host`` by default.
-        settings: The limits and times of the client and its connections.
-        timeout: Seconds for each attempt to connect, the server's header included; ``None`` waits without a limit.
-        overrides: Fields of :class:`Settings`, in place of those of ``settings``.
+        host: The server's name or address.
+        port: The server's TCP port.
+        path: The path of a Unix socket, instead of host and port.
+        ssl: A client-side context, for TLS. Alternatively, set ``ca`` in the settings.
+        server_hostname: The name that the server's certificate must have; by default, ``host``.
+        settings: The limits and timeouts of the client and its connections.
+        timeout: Seconds for each attempt to connect, including the server's header; ``None`` waits forever.
+        overrides: Fields of :class:`Settings` by name, which override ``settings``.
 
     Returns:
         A client with its first connection. It is a context manager.
 
     Raises:
-        ConnectionLost: The server cannot be reached.
+        ConnectionLost: The server is unreachable.
         Timeout: Connecting took too long.
         RemoteProtocolError: The server does not speak Jmux.
-        ConfigurationError: Neither host and port nor path, or a setting is unknown or out of range.
+        ConfigurationError: Neither host and port nor a path is given, or a setting is unknown or out of range.
 
     Example:
         >>> with jmux.connect("127.0.0.1", 7001) as client:
@@ -235,28 +235,28 @@ def serve(
 ) -> Server:
     """Listen for requests over TCP, TLS or a Unix socket.
 
-    What a handler raises aborts its session, is logged and counted (``stats().handlers_failed``), unless it is the error with
-    which its own session or connection ended.
+    If a handler raises, its session is aborted, and the exception is logged and counted (``stats().handlers_failed``), unless it
+    is the error with which the handler's own session or connection ended.
 
     Args:
-        handler: Called with each session, in a thread of its own. Once the client aborts the session, the connection ends or the
-            server closes, what the handler waits for on the session raises.
-        host: The address or name to listen on, or several. The default is reachable from this machine only; ``None`` listens on
-            all interfaces.
-        port: The TCP port of every address; 0 or ``None`` for one that the system chooses.
-        path: The path of a Unix socket, in place of host and port. The file of a server that was killed is replaced.
-        sock: One or more bound sockets to listen on instead, such as those of socket activation, or with ``SO_REUSEPORT``. The
+        handler: Called with each session, in its own thread. Once the client aborts the session, the connection ends, or the
+            server closes, the handler's calls on the session raise.
+        host: One or more addresses or names to listen on. The default is reachable only from this host; ``None`` listens on all
+            interfaces.
+        port: The TCP port, the same for every address; with 0 or ``None``, the system chooses one.
+        path: The path of a Unix socket, instead of host and port. A file left by a killed server is replaced.
+        sock: One or more bound sockets to listen on instead, for example from socket activation or with ``SO_REUSEPORT``. The
             server closes them.
-        ssl: A server-side context, for TLS; or give the settings' ``certificate`` and ``key``.
-        settings: The limits and times of the server and its connections.
-        overrides: Fields of :class:`Settings`, in place of those of ``settings``.
+        ssl: A server-side context, for TLS. Alternatively, set ``certificate`` and ``key`` in the settings.
+        settings: The limits and timeouts of the server and its connections.
+        overrides: Fields of :class:`Settings` by name, which override ``settings``.
 
     Returns:
         The server, which is a context manager.
 
     Raises:
-        ConfigurationError: The address cannot be listened on, another server listens on the path, or a setting is unknown or out
-            of range.
+        ConfigurationError: The server cannot listen on the address, another server listens on the path, or a setting is unknown
+            or out of range.
 
     Example:
         >>> with jmux.serve(handler, "127.0.0.1", 7001) as server:

@@ -1,4 +1,4 @@
-"""The client's end of a Jmux connection; :mod:`.engine` has the theory of operation."""
+"""The client's end of a Jmux connection. :mod:`.engine` has the theory of operation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ClientEngine(JmuxEngine):
-    """The client's end, without input and output: sends requests, each in a session of its own, and receives their responses."""
+    """The client's end, without I/O. It sends requests, each in its own session, and receives their responses."""
 
     role = Role.CLIENT
 
@@ -37,11 +37,11 @@ class ClientEngine(JmuxEngine):
 
     @property
     def busy(self) -> int:
-        """Sessions that hold an id."""
+        """The number of sessions that hold an id."""
         return codec.MAX_SESSIONS - len(self._free_ids)
 
     def open_session(self) -> Session:
-        """Open a session with the lowest free id. It is opened on the wire with its first bytes, its end, or ``flush``."""
+        """Open a session with the lowest free id. Its first bytes, its end, or ``flush`` open it on the wire."""
         if self.failure is not None:
             self._check_alive()
         if not self._free_ids:
@@ -55,13 +55,13 @@ class ClientEngine(JmuxEngine):
         return session
 
     def request(self, session: Session, request: bytes | bytearray | memoryview) -> None:
-        """Queue a whole request on a session that was just opened: ``write`` and ``finish`` in one."""
+        """Queue a whole request on a newly opened session: ``write`` and ``finish`` in one call."""
         session.queue.append(request)
         session.eof_wanted = True
         self._ready.add(session)
 
     def finish(self, session: Session) -> None:
-        """Mark the request as complete: eof goes with its last bytes."""
+        """Mark the request as complete. Its eof is sent with its last bytes."""
         if self.failure is not None:
             self._check_alive()
         if session.eof_wanted or session.ended or session.client >= HalfState.FINISHED:
@@ -71,7 +71,7 @@ class ClientEngine(JmuxEngine):
             self._ready.add(session)
 
     def abort(self, session: Session, detail: bytes = b"") -> None:
-        """Give the session up; the server is notified unless nothing of it was sent."""
+        """Give up the session, and notify the server unless nothing of the session was sent."""
         self._check_alive()
         if session.client is HalfState.NONE and not session.ended:
             session.client = session.server = HalfState.TERMINATED
@@ -83,7 +83,7 @@ class ClientEngine(JmuxEngine):
         self._end_if_done(session)
 
     def acknowledge(self, session: Session) -> None:
-        """Report that the response was processed, which the server's ackRequired flag asked for."""
+        """Report that the response was processed, as the server's ackRequired flag requested."""
         self._check_alive()
         if session.ack is not Acknowledgment.REQUESTED:
             rule = "duplicate-acknowledgment" if session.ack is Acknowledgment.SENT else "acknowledgment-not-requested"
@@ -94,9 +94,9 @@ class ClientEngine(JmuxEngine):
         self._end_if_done(session)
 
     def message_of(self, session: Session, request: bytes | bytearray | memoryview) -> bytes:
-        """Return the one message of a short request on a session that was just opened, if it need not wait. It counts as sent.
+        """Return the message for a short request on a newly opened session if it need not wait, and count it as sent.
 
-        Empty if something else is queued, or if the ration or the length of a message do not cover it; then ``request`` is needed.
+        Empty if something else is queued, or if the request exceeds the ration or the length of a message. Then call ``request``.
         """
         payload = request if type(request) is bytes else as_bytes(request)
         length = len(payload)
@@ -193,13 +193,13 @@ class ClientEngine(JmuxEngine):
     def _receive_shutdown(self, detail: bytes) -> None:
         self.events.append(events.ShutDown(detail))
         for session in self.sessions.values():
-            # Aborted with no partial processing, unless the server had finished it.
+            # The server processed nothing of these sessions, except those that it had finished.
             session.untouched = session.server is HalfState.OPEN or session.client is HalfState.NONE
         self.fail(ClosedError(f"{self.peer_name} shut down: {detail.decode('utf-8', 'replace')}"))
 
     def _server_terminated(self, session: Session) -> None:
         if session.client is HalfState.OPEN:
-            # The server is not interested in the rest of the request; the response is whole all the same.
+            # The server does not want the rest of the request. Its response is complete nevertheless.
             self._send_abort(session, b"")
             session.ack = Acknowledgment.NOT_REQUESTED
         self._end_if_done(session)
@@ -262,7 +262,7 @@ class ClientEngine(JmuxEngine):
         super()._fail_session(session)
 
     def _end_if_done(self, session: Session) -> None:
-        """The id is free once the server terminated, the client finished, and no acknowledgment is owed."""
+        """End the session and free its id once the server has terminated, the client has finished, and no acknowledgment is due."""
         if session.server is not HalfState.TERMINATED or session.client < HalfState.FINISHED:
             return
         if session.client is HalfState.FINISHED and session.ack is Acknowledgment.REQUESTED:

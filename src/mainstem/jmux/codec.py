@@ -1,8 +1,8 @@
-"""Jmux messages as bytes.
+"""Encode and decode Jmux messages.
 
-Both directions begin with an eight-byte connection header; messages follow, each with a four-byte header whose first byte
-names the type. Integers are big-endian. Reserved bits are written as zero and ignored when read; the lowest bit of the first byte
-is part of the type's bit pattern, and a session id has seven bits.
+Each direction begins with an eight-byte connection header. Messages follow, each with a four-byte header whose first byte
+determines the type. Integers are big-endian. Reserved bits are written as zero and ignored when read. The lowest bit of the first
+byte is part of the type's bit pattern, and a session id has seven bits.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ MAGIC = b"Jmux"
 VERSION = 1
 CONNECTION_HEADER_LENGTH = 8
 MESSAGE_HEADER_LENGTH = 4
-# A ration in a connection header counts in units of this many bytes; 0 means that rations are infinite.
+# The unit, in bytes, of the ration in a connection header; 0 means that rations are infinite.
 RATION_UNIT = 256
 MAX_RATION = 0x7FFFFFFF
 MAX_LENGTH = 0xFFFF
 MAX_SESSIONS = 128
-# Set in the reserved byte by clients that would accept an older version than the one they name.
+# Clients set this in the reserved byte if they accept older versions than the one they name.
 NEGOTIATE = 0x01
 
 HEADER = struct.Struct(">BBH")
@@ -41,13 +41,13 @@ class Kind(Enum):
     DATA = 0x80
 
 
-# The type of Data, and its flags, in its first byte.
+# The type and flags of Data in its first byte.
 DATA = 0x80
 OPEN = 0x10
 CLOSE = 0x08
 EOF = 0x04
 ACK_REQUIRED = 0x02
-# Flag of Abort.
+# The flag of Abort.
 PARTIAL = 0x02
 
 CONNECTION_KINDS = frozenset({Kind.NO_OPERATION, Kind.SHUTDOWN, Kind.PING, Kind.PING_ACK, Kind.ERROR})
@@ -56,7 +56,7 @@ WITH_BODY = frozenset({Kind.NO_OPERATION, Kind.SHUTDOWN, Kind.ERROR, Kind.ABORT,
 
 
 def _kind_of(byte: int) -> Kind | None:
-    """The message type of a first byte; ``None`` when no bit pattern of the specification matches."""
+    """Return the message type of a first byte; ``None`` if it matches no bit pattern of the specification."""
     if byte & 0x01:
         return None
     if byte <= 0x08:
@@ -74,7 +74,7 @@ KINDS = tuple(_kind_of(byte) for byte in range(256))
 
 
 class ConnectionHeader(NamedTuple):
-    """The first eight bytes of either direction; ``initial_ration`` is in bytes, 0 for infinite."""
+    """The first eight bytes of either direction. ``initial_ration`` is in bytes; 0 means infinite."""
 
     version: int
     initial_ration: int
@@ -91,17 +91,17 @@ class Message(NamedTuple):
 
     @property
     def increment(self) -> int:
-        """Bytes that an IncrementRation adds."""
+        """The number of bytes that an IncrementRation adds."""
         return self.value << self.flags
 
 
 def encode_connection_header(initial_ration: int) -> bytes:
-    """Either end's header; ``initial_ration`` in bytes is a multiple of 256, 0 for infinite."""
+    """Encode either end's header. ``initial_ration`` is in bytes, a multiple of 256; 0 means infinite."""
     return MAGIC + struct.pack(">BHB", VERSION, initial_ration // RATION_UNIT, 0)
 
 
 def decode_connection_header(data: bytes | bytearray | memoryview) -> ConnectionHeader:
-    """The header in the first eight bytes. Raises ``ValueError`` for a wrong magic number."""
+    """Decode the header in the first eight bytes. Raises ``ValueError`` if the magic number is wrong."""
     if bytes(data[:4]) != MAGIC:
         raise ValueError(f"bad magic number {bytes(data[:4]).hex()}")
     version, ration, reserved = struct.unpack_from(">BHB", data, 4)
@@ -109,7 +109,7 @@ def decode_connection_header(data: bytes | bytearray | memoryview) -> Connection
 
 
 def decode_message(data: bytes | bytearray | memoryview, offset: int = 0) -> Message | None:
-    """Decode a message header."""
+    """Decode a message header; return ``None`` if it is incomplete. Raises ``ValueError`` if it is invalid."""
     if len(data) - offset < MESSAGE_HEADER_LENGTH:
         return None
     first, second, value = HEADER.unpack_from(data, offset)
@@ -126,28 +126,28 @@ def decode_message(data: bytes | bytearray | memoryview, offset: int = 0) -> Mes
 
 
 def bad_header(data: bytes | bytearray | memoryview, offset: int) -> str:
-    """The report of a header that matches no message."""
+    """Return the error report for a header that matches no message."""
     return f"bad message header: {bytes(data[offset : offset + 4]).hex().upper()}"
 
 
 def encode_session(kind: Kind, session_id: int, *, flags: int = 0, body: bytes = b"") -> bytes:
-    """Close, Acknowledgment or Abort."""
+    """Encode a Close, Acknowledgment or Abort."""
     return HEADER.pack(kind.value | flags, session_id, len(body)) + body
 
 
 def encode_connection(kind: Kind, *, cookie: int = 0, body: bytes = b"") -> bytes:
-    """NoOperation, Shutdown, Ping, PingAck or Error."""
+    """Encode a NoOperation, Shutdown, Ping, PingAck or Error."""
     return HEADER.pack(kind.value, 0, cookie or len(body)) + body
 
 
 def largest_increment(amount: int) -> int:
-    """The largest increment of at most ``amount`` bytes that one message can carry."""
+    """Return the largest increment of at most ``amount`` bytes that one message can carry."""
     shift = _shift(amount)
     return amount >> shift << shift
 
 
 def encode_increment(session_id: int, amount: int) -> bytes:
-    """An IncrementRation of exactly ``amount`` bytes. Raises ``ValueError`` when no shift can express it."""
+    """Encode an IncrementRation of exactly ``amount`` bytes. Raises ``ValueError`` if no shift can express it."""
     shift = _shift(amount)
     if amount <= 0 or amount >> shift << shift != amount:
         raise ValueError(f"an increment of {amount} bytes cannot be written as 16 bits and an even shift")
@@ -155,7 +155,7 @@ def encode_increment(session_id: int, amount: int) -> bytes:
 
 
 def _shift(amount: int) -> int:
-    """The smallest even shift that brings ``amount`` into 16 bits."""
+    """Return the smallest even shift that makes ``amount`` fit into 16 bits."""
     shift = 0
     while amount >> shift > MAX_LENGTH:
         shift += 2

@@ -1,34 +1,35 @@
-"""Jmux as an engine without I/O: what both roles share. :mod:`.client_engine` and :mod:`.server_engine` add the rest.
+"""The part of the Jmux engine that both roles share. :mod:`.client_engine` and :mod:`.server_engine` add the rest.
 
-The verbs, their order and what may be reordered are described in :mod:`mainstem.mux.engine`. These files keep the rations
-and route messages; the tables of :mod:`.state` decide which message may follow which.
+:mod:`mainstem.mux.engine` describes the operations, their order, and what can be reordered. These modules manage rations and
+route messages. The tables in :mod:`.state` decide which message may follow which.
 
 A session is one request and its response. It has a client's half and a server's half, each NONE, OPEN, FINISHED (all data sent)
-or TERMINATED (nothing more will be sent). What an endpoint may send depends on its own half; whether an id may be opened again
-depends on both.
+or TERMINATED (nothing more will be sent). The messages that an endpoint may send depend on its own half; whether an id may be
+opened again depends on both.
 
-Handshake. The client's eight-byte header comes first, the server's follows it, and messages may be sent only after both have
-passed (``established``). Until then everything waits in the control buffer and in the sessions' queues.
+Handshake. The client sends its eight-byte header first, and the server responds with its own. Messages may be sent only after
+both have been exchanged (``established``). Until then everything waits in the control buffer and in the sessions' queues.
 
-Rations. ``outbound`` is what the peer allows and this end has not used; ``inbound`` is what this end allows and has not
-received. A header subtracts its bytes from ``inbound``, and each that arrives is added to ``unconsumed`` until ``consume``. When
-the two, and what a header has announced and is still to arrive, together fall to half of the initial ration, one
-IncrementRation restores it. A session that is discarded is restored no more.
+Rations. ``outbound`` is what the peer allows and this end has not used. ``inbound`` is what this end allows and the peer has not
+used. A header subtracts its bytes from ``inbound``, and each byte that arrives is added to ``unconsumed`` until ``consume``.
+Once the two, plus the bytes that a header has announced and that have not arrived, fall to half of the initial ration, one
+IncrementRation restores it. The ration of a discarded session is not restored.
 
-Sending. Control messages (Abort, Close, Acknowledgment, PingAck, IncrementRation) leave before data. The eof of a request or
-response is a flag of its last Data message, so it is sent by the session's turn; a separate Close is only sent when the response
-ended before the request. Sessions with data and a ration take turns of one Data message of ``fragment_limit`` bytes.
+Sending. Control messages (Abort, Close, Acknowledgment, PingAck, IncrementRation) are sent before data. The eof of a request or
+response is a flag of its last Data message, so it is sent in the session's turn. A separate Close is sent only if the response
+ended before the request. Sessions with data and a ration take turns, each with one Data message of at most ``fragment_limit``
+bytes.
 
-At most once. ``delivery`` of a client's session is NONE only while nothing left, or after the server guaranteed that it
-processed nothing (Abort without ``partial``, Shutdown before it finished). A server keeps that promise by ``processing``: it is
-set once an application has seen any of the request, and from then on neither kind of promise can be sent.
+At most once. ``delivery`` of a client's session is NONE only while nothing has been sent, or after the server has guaranteed that
+it processed nothing (Abort without ``partial``, or Shutdown before it finished). The server keeps this guarantee by means of
+``processing``, which is set once an application has seen any of the request. From then on, neither kind of guarantee can be sent.
 
-Ending. The response to an Abort is an Abort, unless both sides have terminated. An id is free at the client once the server
-has terminated, the client has finished, and no acknowledgment is due. The server keeps a session whose client only finished
-until its id is opened again, because a late Acknowledgment, IncrementRation or Abort for it is legal.
+Ending. The response to an Abort is an Abort, unless both sides have terminated. On the client, an id is free once the server has
+terminated, the client has finished, and no acknowledgment is due. The server keeps a session whose client has only finished until
+its id is opened again, because a late Acknowledgment, IncrementRation or Abort for it is legal.
 
-Invariants: a session in ``sessions`` has not ended; after ``failure`` is set every session has ended or failed, with exactly one
-``SessionFailed`` event for each that was not complete, and only the control buffer (an Error or Shutdown message) still leaves.
+Invariants: a session in ``sessions`` has not ended; after ``failure`` is set, every session has ended or failed, with exactly one
+``SessionFailed`` event for each incomplete session, and only the control buffer (an Error or Shutdown message) is still sent.
 """
 
 from __future__ import annotations
@@ -53,12 +54,12 @@ _DATA = Kind.DATA
 
 
 class JmuxEngine(BaseEngine[events.Event]):
-    """The base of a client's and a server's end.
+    """Base class of a client's and a server's engine.
 
-    Commands raise :class:`~mainstem.errors.LocalProtocolError`, and send nothing, when the specification forbids what they ask
-    for; after the connection ended they raise :class:`~mainstem.errors.ClosedError`.
+    If the specification forbids a command, it raises :class:`~mainstem.errors.LocalProtocolError` and sends nothing. After the
+    connection has ended, commands raise :class:`~mainstem.errors.ClosedError`.
 
-    ``joins_events`` may be set at the start: then a whole request, or the end of a response, is one event in place of three
+    If ``joins_events`` is set at the start, a whole request, or the end of a response, is one event instead of three
     (:class:`~.events.RequestReceived`, :class:`~.events.ResponseReceived`).
     """
 
@@ -70,9 +71,9 @@ class JmuxEngine(BaseEngine[events.Event]):
     def __init__(self, settings: Settings | None = None, *, now_ns: int = 0, peer: str = "peer") -> None:
         settings = settings or Settings()
         super().__init__(settings, now_ns=now_ns, peer=peer)
-        self._header = bytearray()  # ours, as long as it is due
+        self._header = bytearray()  # this end's header, until it is sent
         self.established = False
-        self._has_header = False  # the peer's, valid or not
+        self._has_header = False  # whether the peer's header has arrived, valid or not
         self.sessions: dict[int, Session] = {}
         self._lone_limit = min(settings.fragment_limit, LONE_BYTES)
         self._inbound_ration = settings.initial_ration or INFINITE
@@ -107,7 +108,7 @@ class JmuxEngine(BaseEngine[events.Event]):
                 position += step
                 continue
             carry = self._carry
-            # Most of what comes is whole Data messages; anything else is taken step by step.
+            # Most input is complete Data messages. Everything else is processed step by step.
             if not carry and self.established and (message := take_data(view, position)) is not None:
                 session_id, flags, body, position = message
                 self._receive_whole(session_id, flags, body)
@@ -134,7 +135,7 @@ class JmuxEngine(BaseEngine[events.Event]):
                 "answers-not-read", f"{len(self._control)} bytes of responses wait for a peer that does not read"
             )
 
-    def receive_eof(self, now_ns: int = 0) -> None:  # noqa: ARG002 - all verbs that take input take the instant
+    def receive_eof(self, now_ns: int = 0) -> None:  # noqa: ARG002 - all operations that take input take the time
         self._check_alive()
         if self._carry or self._body is not None:
             self._violated("truncated-message", "the byte stream ended inside a message")
@@ -149,11 +150,11 @@ class JmuxEngine(BaseEngine[events.Event]):
             self.fail(ClosedError(f"{self.peer_name} ended the jmux connection"))
 
     def _is_complete(self, session: Session) -> bool:
-        """Whether the end of the connection takes nothing from a session."""
+        """Return whether a session loses nothing if the connection ends."""
         raise NotImplementedError
 
     def _check_magic(self, carry: bytearray) -> None:
-        # Byte by byte: what is not Jmux at all gets neither a header nor an Error message.
+        # Check each byte as it arrives, so that a peer that does not speak Jmux gets neither a header nor an Error message.
         if not codec.MAGIC.startswith(bytes(carry[:4])):
             message = f"{self.peer_name} does not speak jmux: it began with {bytes(carry[:4]).hex()}"
             error = RemoteProtocolError(message, rule="bad-magic", peer=self.peer_name)
@@ -220,7 +221,7 @@ class JmuxEngine(BaseEngine[events.Event]):
             self._receive_acknowledgment(self._session_for(message, Input.ACKNOWLEDGMENT))
 
     def _session_for(self, message: Message, sent: Input) -> Session:
-        """Return the session of a message, its sender's half moved; fail with the rule that the message breaks."""
+        """Return the session of a message after updating its sender's half; fail if the message breaks a rule."""
         session = self.sessions.get(message.session_id)
         peer = self.role ^ 1
         half = HalfState.NONE if session is None else self._peer_half(session)
@@ -232,7 +233,7 @@ class JmuxEngine(BaseEngine[events.Event]):
         return session
 
     def _receive_whole(self, session_id: int, flags: int, body: bytes) -> None:
-        """Handle a whole Data message."""
+        """Process a complete Data message."""
         session = self._receive_data_header(session_id, flags)
         length = len(body)
         if length > session.inbound:
@@ -282,7 +283,7 @@ class JmuxEngine(BaseEngine[events.Event]):
             self._receive_shutdown(detail)
 
     def _finish_data(self, session: Session, flags: int) -> None:
-        """Handle the end of a request or response."""
+        """Process the end of a request or response."""
         raise NotImplementedError
 
     def _receive_abort(self, session: Session, partial: bool, detail: bytes) -> None:
@@ -309,7 +310,7 @@ class JmuxEngine(BaseEngine[events.Event]):
     # ---- commands
 
     def write(self, session: Session, data: bytes | bytearray | memoryview) -> None:
-        """Queue bytes of the request or response; they leave as the ration and turns allow."""
+        """Queue bytes of the request or response, which are sent as the ration and turns allow."""
         if self.failure is not None:
             self._check_alive()
         if session.eof_wanted or session.ended or self.local_half(session) >= HalfState.FINISHED:
@@ -319,13 +320,13 @@ class JmuxEngine(BaseEngine[events.Event]):
             self._ready.add(session)
 
     def flush(self, session: Session) -> None:
-        """Open the session on the wire before there is data, for a client that reads first."""
+        """Open the session on the wire before there is data, for clients that read first."""
         if session.client is HalfState.NONE and not session.ended:
             session.flush_wanted = True
             self._ready.add(session)
 
     def consume(self, session: Session, count: int) -> None:
-        """Free the room of bytes that were handed out; restore the ration once it falls to half of its initial value."""
+        """Free the space of bytes that were handed out, and restore the ration once it has fallen to half of its initial value."""
         if not 0 <= count <= session.unconsumed:
             raise LocalProtocolError(
                 f"{count} bytes of session {session.id} cannot be consumed: {session.unconsumed} were handed out",
@@ -339,7 +340,7 @@ class JmuxEngine(BaseEngine[events.Event]):
             self._increments.append(session)
 
     def increment(self, session: Session, amount: int) -> None:
-        """Add to the peer's ration by hand."""
+        """Add to the peer's ration explicitly."""
         self._check_alive()
         self._check_may(session, Input.INCREMENT, "an increment")
         if session.inbound >= INFINITE or session.inbound + amount > MAX_RATION:
@@ -352,7 +353,7 @@ class JmuxEngine(BaseEngine[events.Event]):
         session.inbound += amount
 
     def discard(self, session: Session) -> None:
-        """Drop what still arrives; the ration is restored no more."""
+        """Drop data that still arrives, and stop restoring the ration."""
         session.discarding = True
         session.unconsumed = 0
 
@@ -400,7 +401,7 @@ class JmuxEngine(BaseEngine[events.Event]):
         return out
 
     def _may_send(self) -> bool:
-        """Whether messages may be sent yet; the last one of a connection that failed needs the peer's header too."""
+        """Return whether messages can be sent yet. The last one of a failed connection also requires the peer's header."""
         return self.established or (self._has_header and self.failure is not None)
 
     def _turn(self, session: Session, out: list[bytes | memoryview]) -> int:
@@ -419,11 +420,11 @@ class JmuxEngine(BaseEngine[events.Event]):
         self._increments.clear()
 
     def _arriving(self, session: Session) -> int:
-        """The bytes of the session that a header has announced and that have not arrived."""
+        """Return the number of the session's bytes that a header has announced and that have not arrived."""
         return self._body_left if self._body is not None and self._body_session is session else 0
 
     def _may_increment(self, session: Session) -> bool:
-        """Whether more may come on the session, and we may ask for it."""
+        """Return whether more data can arrive on the session, and this end is allowed to ask for it."""
         return (
             not session.discarding
             and session.inbound < INFINITE
@@ -478,7 +479,7 @@ class JmuxEngine(BaseEngine[events.Event]):
         raise NotImplementedError
 
     def fail(self, error: MainstemError) -> None:
-        """End the connection from outside, for instance because its transport broke; every session that is not complete fails."""
+        """End the connection from outside, for example because its transport broke. All incomplete sessions fail."""
         if self.failure is not None:
             return
         self.failure = error
@@ -492,7 +493,7 @@ class JmuxEngine(BaseEngine[events.Event]):
         self.events.append(events.SessionFailed(session))
 
     def _end(self, session: Session) -> None:
-        """Nothing more will pass for the session."""
+        """End a session."""
         if session.ended:
             return
         session.ended = True
@@ -512,7 +513,7 @@ class JmuxEngine(BaseEngine[events.Event]):
         self._violated("input-ration-exceeded", report)
 
     def _violated(self, rule: str, report: str) -> NoReturn:
-        """End the connection over a rule that the peer broke; ``report`` is the detail of the Error message."""
+        """End the connection because the peer broke a rule. ``report`` is the detail of the Error message."""
         if not self.established:
             self._control.clear()
         self._control += codec.encode_connection(Kind.ERROR, body=report.encode()[: codec.MAX_LENGTH])
@@ -522,7 +523,7 @@ class JmuxEngine(BaseEngine[events.Event]):
         raise error
 
 
-# The details of Error messages, in the words that implementations share.
+# The details of Error messages, in the wording that implementations share.
 REPORTS = {
     "inactive-session": "inactive sessionID: {}",
     "open-on-open-session": "Data/open on open session: {}",

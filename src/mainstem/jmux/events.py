@@ -1,4 +1,4 @@
-"""The events of a Jmux connection. ``session`` is the connection's own handle (:class:`..session.Session`).
+"""The events of a Jmux connection. ``session`` is the connection's own handle (:class:`.session.Session`).
 
 Example:
     >>> while (event := connection.next_event()) is not None:
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ConnectionEstablished:
-    """Both connection headers have passed; messages may be sent."""
+    """Both connection headers have been exchanged; messages can be sent."""
 
 
 @dataclass(slots=True)
 class SessionOpened:
-    """Server: the client opened a session."""
+    """On a server, the client opened a session."""
 
     session: Session
 
 
 @dataclass(slots=True)
 class DataReceived:
-    """Bytes of the request or the response, in order; ``connection.consume(session, n)`` frees their room."""
+    """Bytes of the request or response arrived, in order. ``connection.consume(session, n)`` frees their space."""
 
     session: Session
     data: bytes
@@ -37,7 +37,7 @@ class DataReceived:
 
 @dataclass(slots=True)
 class DataFinished:
-    """The peer has sent all of the request or response. ``ack_required``: the server asks for an acknowledgment."""
+    """The peer has sent the whole request or response. ``ack_required`` is whether the server requests an acknowledgment."""
 
     session: Session
     ack_required: bool
@@ -45,9 +45,9 @@ class DataFinished:
 
 @dataclass(slots=True)
 class RequestReceived:
-    """Server with ``joins_events``: a whole request that came in one message.
+    """On a server with ``joins_events``, a whole request arrived in one message.
 
-    It stands for SessionOpened, DataReceived and DataFinished, and for the SessionEnded of the session that had the id before.
+    This stands for SessionOpened, DataReceived and DataFinished, and for the SessionEnded of the session that had the id before.
     """
 
     session: Session
@@ -56,7 +56,10 @@ class RequestReceived:
 
 @dataclass(slots=True)
 class ResponseReceived:
-    """Client with ``joins_events``: the last message of a response. It stands for DataReceived, DataFinished and SessionEnded."""
+    """On a client with ``joins_events``, the last message of a response arrived.
+
+    This stands for DataReceived, DataFinished and SessionEnded.
+    """
 
     session: Session
     data: bytes
@@ -64,7 +67,7 @@ class ResponseReceived:
 
 @dataclass(slots=True)
 class SessionAborted:
-    """The peer ended the session abruptly. ``partial``: what it received may have been processed."""
+    """The peer ended the session abruptly. ``partial`` is whether it may have processed data that it received."""
 
     session: Session
     partial: bool
@@ -73,28 +76,28 @@ class SessionAborted:
 
 @dataclass(slots=True)
 class SessionEnded:
-    """Nothing more will pass for this session; its id may be used again."""
+    """The session has ended; its id can be reused."""
 
     session: Session
 
 
 @dataclass(slots=True)
 class SessionFailed:
-    """The connection ended under the session; ``session.delivery`` is what may be assumed about the request."""
+    """The connection ended before the session. ``session.delivery`` is what is known about the request's delivery."""
 
     session: Session
 
 
 @dataclass(slots=True)
 class SessionDrained:
-    """The bytes queued on the session fell to its ``notify_below``."""
+    """The number of bytes queued on the session fell to its ``notify_below``."""
 
     session: Session
 
 
 @dataclass(slots=True)
 class Acknowledged:
-    """Server: the client acknowledged the response (``positive``), or no longer can."""
+    """On a server, the client acknowledged the response (``positive``), or no longer can."""
 
     session: Session
     positive: bool
@@ -109,7 +112,7 @@ class PingReceived:
 
 @dataclass(slots=True)
 class PingAcknowledged:
-    """The peer's PingAck came ``rtt_ns`` after our Ping."""
+    """The peer's PingAck arrived, ``rtt_ns`` after this end's Ping."""
 
     cookie: int
     rtt_ns: int
@@ -117,7 +120,7 @@ class PingAcknowledged:
 
 @dataclass(slots=True)
 class ShutDown:
-    """Client: the server shuts down; sessions that it had not finished were not processed at all."""
+    """On a client, the server is shutting down. It processed nothing of the sessions that it had not finished."""
 
     detail: bytes
 

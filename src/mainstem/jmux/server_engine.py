@@ -1,4 +1,4 @@
-"""The server's end of a Jmux connection; :mod:`.engine` has the theory of operation."""
+"""The server's end of a Jmux connection. :mod:`.engine` has the theory of operation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ServerEngine(JmuxEngine):
-    """The server's end, without input and output: receives requests and sends their responses."""
+    """The server's end, without I/O. It receives requests and sends their responses."""
 
     role = Role.SERVER
 
@@ -27,7 +27,7 @@ class ServerEngine(JmuxEngine):
     # ---- commands
 
     def finish(self, session: Session, *, ack_required: bool = False) -> None:
-        """Mark the response as complete. Close goes with its last bytes when the request is complete too, else after it."""
+        """Mark the response as complete. If the request is complete too, Close is sent with the last bytes, otherwise later."""
         if self.failure is not None:
             self._check_alive()
         if session.eof_wanted or session.ended or session.server >= HalfState.FINISHED:
@@ -38,9 +38,9 @@ class ServerEngine(JmuxEngine):
             self._ready.add(session)
 
     def message_of(self, session: Session) -> bytes:
-        """Return the one message of a short response that is complete, if it need not wait. It counts as sent.
+        """Return the message for a short, complete response if it need not wait, and count it as sent.
 
-        Empty if something else is queued, or if the ration or the length of a message do not cover it.
+        Empty if something else is queued, or if the response exceeds the ration or the length of a message.
         """
         length = session.queue.size
         if (
@@ -65,7 +65,7 @@ class ServerEngine(JmuxEngine):
         return b"".join(message)
 
     def close(self, session: Session) -> None:
-        """End a session whose response is finished before its request is; the rest of the request is dropped."""
+        """End a session whose response is finished before its request, and drop the rest of the request."""
         self._check_alive()
         if session.server is HalfState.TERMINATED or session.ended or session.close_wanted:
             return
@@ -79,7 +79,7 @@ class ServerEngine(JmuxEngine):
             self._ready.add(session)
 
     def abort(self, session: Session, detail: bytes = b"", *, partial: bool = True) -> None:
-        """End the session at once. ``partial=False`` guarantees that nothing of the request was processed."""
+        """End the session immediately. ``partial=False`` guarantees that nothing of the request was processed."""
         self._check_alive()
         self._check_may(session, Input.ABORT, "Abort")
         if not partial and session.processing:
@@ -90,7 +90,7 @@ class ServerEngine(JmuxEngine):
         self._end_if_done(session)
 
     def shut_down(self, detail: bytes = b"") -> None:
-        """Send Shutdown, the last message: the client may retry all that was not finished."""
+        """Send Shutdown, the last message, after which the client can retry every request that was not finished."""
         self._check_alive()
         busy = [s.id for s in self.sessions.values() if s.server is HalfState.OPEN and s.processing]
         if busy:
@@ -167,7 +167,7 @@ class ServerEngine(JmuxEngine):
         self.events.append(events.SessionOpened(session))
         return session
 
-    def _finish_data(self, session: Session, flags: int) -> None:  # noqa: ARG002 - a client's has no other flag
+    def _finish_data(self, session: Session, flags: int) -> None:  # noqa: ARG002 - a client's Data has no other flag
         session.client = HalfState.FINISHED
         if session.server is not HalfState.TERMINATED:
             self.events.append(events.DataFinished(session, False))
@@ -258,13 +258,13 @@ class ServerEngine(JmuxEngine):
         super()._fail_session(session)
 
     def _refuse_acknowledgment(self, session: Session) -> None:
-        """A requested acknowledgment that can no longer come is a negative one."""
+        """Report a requested acknowledgment that can no longer arrive as negative."""
         if session.ack is Acknowledgment.REQUESTED:
             session.ack = Acknowledgment.NOT_REQUESTED
             self.events.append(events.Acknowledged(session, False))
 
     def _end_if_done(self, session: Session) -> None:
-        """A session whose client only finished stays, for a late Acknowledgment, until its id is opened again."""
+        """End a session that both ends have terminated. If the client only finished, keep it until its id is opened again."""
         if session.server is HalfState.TERMINATED and session.client is HalfState.TERMINATED:
             self._end(session)
 

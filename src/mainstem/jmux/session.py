@@ -1,4 +1,4 @@
-"""One session's state at one end."""
+"""The state of one session at one end."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from mainstem._core.mux.queues import OutQueue
 from mainstem.errors import Delivery
 from mainstem.jmux.state import Acknowledgment, HalfState
 
-# Stands for an infinite ration: no sum of 31-bit increments reaches it.
+# An infinite ration. No sum of 31-bit increments reaches it.
 INFINITE = 1 << 62
 
 
 class Session:
     """The handle of one session: one request and its response.
 
-    All attributes but ``processing`` and ``owner`` are read-only for users.
+    All attributes except ``processing`` and ``owner`` are read-only for users.
 
     Attributes:
-        id: The id on the wire.
+        id: The session's id on the wire.
         client: The client's half.
         server: The server's half.
-        outbound: Bytes that this end may send.
-        inbound: Bytes that the peer may send, in this end's view.
-        sent: Bytes that were given to the transport.
-        unsent: Bytes that were queued when the session ended abruptly, and dropped.
-        unconsumed: Bytes handed out and not yet consumed.
-        response_complete: Client: whether the whole response was received.
-        response_sent: Server: whether the whole response was sent.
-        processing: To be set once an application has seen any of the request: from then on the server can no longer
-            guarantee that nothing was processed.
-        owner: Free for the driver of the engine; a connection under asyncio has a weak reference to its stream here.
+        outbound: Bytes that this end can send.
+        inbound: Bytes that the peer can send, as far as this end knows.
+        sent: Bytes that were passed to the transport.
+        unsent: Queued bytes that were dropped when the session ended abruptly.
+        unconsumed: Bytes that were handed out but not consumed.
+        response_complete: On a client, whether the whole response was received.
+        response_sent: On a server, whether the whole response was sent.
+        processing: The driver must set this once an application has seen any of the request. From then on the server can no
+            longer guarantee that nothing was processed.
+        owner: For the engine's driver to use. An asyncio connection stores a weak reference to its stream here.
     """
 
     client = HalfState.NONE
@@ -63,12 +63,12 @@ class Session:
 
     @property
     def queued(self) -> int:
-        """Bytes that wait for a ration or for their turn."""
+        """The number of bytes that are waiting for a ration or for their turn."""
         return self.queue.size
 
     @property
     def delivery(self) -> Delivery:
-        """Client: whether the server may have processed the request, by what is known now."""
+        """Whether the server may have processed the request, as far as the client knows now."""
         if self.response_complete:
             return Delivery.COMPLETE
         if self.untouched or self.client is HalfState.NONE:
@@ -77,7 +77,7 @@ class Session:
 
     @property
     def may_retry(self) -> bool:
-        """Client: whether sending the request again cannot make the server execute it twice."""
+        """Whether the client can be certain that sending the request again does not make the server execute it twice."""
         return self.delivery is Delivery.NONE
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Sessions and connections of Jmux for asyncio: what both ends share."""
+"""The base of asyncio sessions and connections of Jmux, which both ends share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ E = TypeVar("E", bound=MainstemError)
 
 
 def with_delivery(error: E, delivery: Delivery) -> E:
-    """Return an error that others may raise too, with what one request knows of its delivery."""
+    """Copy an error that other calls may raise too, and set the delivery of one request in it."""
     own = copy.copy(error)
     own.__cause__ = error.__cause__
     own.delivery = delivery
@@ -33,7 +33,7 @@ def with_delivery(error: E, delivery: Delivery) -> E:
 
 
 class SessionStream(BaseStream):
-    """One session as a stream that is written and read."""
+    """One session as a stream for reading and writing."""
 
     _KIND = "session"
 
@@ -41,11 +41,11 @@ class SessionStream(BaseStream):
     _engine: ClientEngine | ServerEngine
 
     async def close(self) -> None:
-        """End the session in order."""
+        """End the session gracefully."""
         raise NotImplementedError
 
     def abort(self, detail: str = "") -> None:
-        """End the session at once."""
+        """End the session immediately."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:
@@ -58,9 +58,9 @@ class SessionStream(BaseStream):
             self.abort()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Queue bytes; :meth:`drain` waits for the peer's ration.
+        """Queue bytes. Use :meth:`drain` to wait for the peer's ration.
 
-        When the server has closed the session early, further bytes of the request are dropped, as the specification requires.
+        If the server has closed the session early, further bytes of the request are dropped, as the specification requires.
         """
         if self._write_error is not None:
             self._check_writable()
@@ -74,12 +74,12 @@ class SessionStream(BaseStream):
         self._written(session.outbound)
 
     def _set_exception(self, error: MainstemError) -> None:
-        """Break both halves off. The error says how much of what was written may have reached the peer."""
+        """End both halves with an error, which says how much of the written data may have reached the peer."""
         known = isinstance(error, Aborted)
         super()._set_exception(error if known else with_delivery(error, self._delivery()))
 
     def _end_abruptly(self, own: HalfState, abort: Callable[[], None]) -> None:
-        """End the session by ``abort``, unless this end's half is over. What was received and not read is dropped."""
+        """End the session by calling ``abort``, unless this end's half has terminated, and drop unread data."""
         self._closed = True
         if not self._handle.ended and own is not HalfState.TERMINATED and self._connection.failure is None:
             abort()
@@ -102,7 +102,7 @@ class SessionStream(BaseStream):
 
 
 class JmuxConnection(BaseConnection):
-    """What a client's and a server's connection share."""
+    """Base class of a client's and a server's connection."""
 
     engine: ClientEngine | ServerEngine
 

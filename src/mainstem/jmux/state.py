@@ -1,8 +1,8 @@
-"""The rules of Jmux about sessions, as tables.
+"""Jmux's rules about sessions, as tables.
 
-A session has a client's half and a server's half. What an endpoint may send depends on its own half; whether an id may be
-opened again depends on the pair. The same tables serve before sending (the rule that forbids a message here) and when
-receiving (the rule that the peer broke).
+A session has a client's half and a server's half. The messages that an endpoint may send depend on its own half; whether an id
+may be opened again depends on both. The same tables serve before sending (they give the rule that forbids a message here) and on
+receipt (they give the rule that the peer broke).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from mainstem.mux.engine import Rule
 
 
 class Role(IntEnum):
-    """Which end of the connection."""
+    """One of the two ends of a connection."""
 
     CLIENT = 0
     SERVER = 1
 
 
 class HalfState(IntEnum):
-    """One endpoint's half of a session: not established, established and sending, finished sending, or terminated."""
+    """The state of one endpoint's half of a session: not established, sending, finished sending, or terminated."""
 
     NONE = 0
     OPEN = 1
@@ -29,7 +29,7 @@ class HalfState(IntEnum):
 
 
 class Input(IntEnum):
-    """What an endpoint sends about a session, as far as the state is concerned."""
+    """The messages about a session that matter for its state."""
 
     OPEN = 0
     OPEN_EOF = 1
@@ -53,7 +53,8 @@ ACKNOWLEDGED_BY_SERVER = Rule("acknowledgment-sent-by-server")
 
 NONE, OPEN, FINISHED, TERMINATED = HalfState
 
-# What an endpoint sends: its half afterwards, or the rule that forbids it, by its half NONE, OPEN, FINISHED and TERMINATED.
+# For each message that an endpoint sends, its half afterwards, or the rule that forbids the message, by its half before: NONE,
+# OPEN, FINISHED, TERMINATED.
 CLIENT_ROWS: dict[Input, tuple[HalfState | Rule, ...]] = {
     Input.OPEN: (OPEN, STILL_OPEN, NOT_TERMINATED, NOT_TERMINATED),
     Input.OPEN_EOF: (FINISHED, STILL_OPEN, NOT_TERMINATED, NOT_TERMINATED),
@@ -78,7 +79,8 @@ SERVER_ROWS: dict[Input, tuple[HalfState | Rule, ...]] = {
     Input.ACKNOWLEDGMENT: (ACKNOWLEDGED_BY_SERVER,) * 4,
 }
 
-# The same by (half, what is sent), and by position, NEXT[role][half][input], for the path that runs once a message.
+# The same tables keyed by (half, message), and indexed by position, NEXT[role][half][input], for the code that runs for every
+# message.
 SENDS = tuple(
     {(half, sent): row[half] for half in HalfState for sent, row in rows.items()} for rows in (CLIENT_ROWS, SERVER_ROWS)
 )
@@ -87,8 +89,8 @@ NEXT: tuple[tuple[tuple[HalfState | Rule, ...], ...], ...] = tuple(
     tuple(tuple(table[half, sent] for sent in Input) for half in HalfState) for table in SENDS
 )
 
-# (client's half, server's half): the id may be opened, for the first time or again. A client that finished is terminated
-# implicitly by opening the id once the server terminated the session.
+# The pairs (client's half, server's half) in which the id may be opened, for the first time or again. If a client has finished and
+# the server has terminated the session, opening the id terminates the client's half implicitly.
 MAY_OPEN: frozenset[tuple[HalfState, HalfState]] = frozenset(
     {(NONE, NONE), (FINISHED, TERMINATED), (TERMINATED, TERMINATED)}
 )
