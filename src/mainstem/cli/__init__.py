@@ -1,8 +1,8 @@
-"""Private: the command ``mainstem``. Each command is one file of this package, imported only when it is the one that runs.
+"""Private: the command ``mainstem``. Each command is one file of this package, imported only if that command runs.
 
-``NAME.py`` holds a function ``run``, whose parameters are the options, or a typer ``app`` for a command with commands of its
-own. The first line of its docstring is its line in the help. A dash in a command's name is an underscore in the file's; files
-that start with an underscore are no commands.
+``NAME.py`` has a function ``run`` whose parameters are the options, or a typer ``app`` if the command has subcommands. The first
+line of the file's docstring is the command's line in the help. A dash in a command's name is an underscore in the file's name.
+Files that start with an underscore are not commands.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EXIT_INTERRUPTED = 130
 
 
 def commands() -> dict[str, str]:
-    """Return every command and its line in the help, the first of its file, without importing one."""
+    """Return every command with its line in the help, which is the first line of its file, without importing any."""
     from pathlib import Path
 
     lines_by_name = {}
@@ -33,13 +33,13 @@ def commands() -> dict[str, str]:
 
 
 def _words_to_complete() -> list[str]:
-    """Return the words that a shell's completion passes in the environment; which variable depends on the shell."""
+    """Return the words that a shell's completion passes in the environment, in a variable that depends on the shell."""
     import shlex
 
     text = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     try:
         return shlex.split(text)[1:]
-    except ValueError:  # a quotation that is still open
+    except ValueError:  # an unclosed quotation mark
         return text.split()[1:]
 
 
@@ -52,7 +52,7 @@ def _placeholder() -> None:
 
 
 def build(arguments: Sequence[str]) -> Any:
-    """Return the typer application for these arguments, in which only the command they name is loaded."""
+    """Return the typer application for these arguments. It loads only the command that they name."""
     import typer
 
     from mainstem import __version__
@@ -74,7 +74,7 @@ def build(arguments: Sequence[str]) -> Any:
 
     def log_json(requested: bool) -> None:
         if requested:
-            # Children log as their parent does.
+            # Child processes log in the same format as their parent.
             os.environ[_process.VARIABLE] = "json"
 
     @app.callback()
@@ -91,7 +91,7 @@ def build(arguments: Sequence[str]) -> Any:
         ),
     ) -> None:
         """The options of every command."""
-        del json_logs, version  # their callbacks have had them
+        del json_logs, version  # their callbacks have processed them
         _process.begin()
 
     chosen = _chosen(arguments)
@@ -111,7 +111,7 @@ def build(arguments: Sequence[str]) -> Any:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit.
 
-    An error of Mainstem's or of the operating system's is one sentence on standard error, without a stack trace.
+    Errors from Mainstem or the operating system are printed as one sentence on standard error, without a traceback.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     from mainstem.errors import InternalError, MainstemError, MissingExtraError
@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if words[:1] == ["driver"] and COMPLETION_VARIABLE not in os.environ and _start_driver(words[1:]):
                 sys.exit()
             try:
-                import typer  # noqa: F401 - for a clear message when it is missing
+                import typer  # noqa: F401 - for a clear message if it is missing
             except ImportError:
                 sys.exit("mainstem: the command line needs typer and rich: pip install 'mainstem[cli]'")
             if COMPLETION_VARIABLE in os.environ:
@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 build(_words_to_complete())(args=words, prog_name="mainstem")
             build(words)(args=words, prog_name="mainstem")
         finally:
-            sys.stdout.flush()  # here, where it can be reported: a full disk is noticed when the buffer is written
+            sys.stdout.flush()  # flush here so that errors are reported: a full disk only shows now
     except InternalError:
         raise
     except MainstemError as error:
@@ -142,14 +142,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         _end(str(missing))
     except UnicodeError as error:
-        # Of the socket module, for a host name that it cannot encode.
+        # The socket module raises this for a host name that it cannot encode.
         if "'idna'" not in str(error):
             raise
         _end("invalid host name: each part between dots must have 1 to 63 characters")
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except SystemExit as end:
-        # Where the reader of the output has closed it, as `head` does, typer ends with status 1. The reader has what it wanted.
+        # If the reader of the output closes it, as `head` does, typer exits with status 1, although the reader has what it wanted.
         if isinstance(end.__context__, BrokenPipeError) and _is_output_closed():
             sys.exit()
         raise
@@ -162,10 +162,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _start_driver(words: Sequence[str]) -> bool:
-    """Run a driver, if its words are plain, without loading what reads the words of all commands; returns whether it did."""
+    """Run a driver without loading typer, if its arguments are simple enough; return whether it did."""
     import gc
 
-    # What a start makes stays, so that there is nothing to collect; the driver switches this on again when it runs.
+    # Objects made at startup stay alive, so there is nothing to collect. The driver enables the collector again when it runs.
     gc.disable()
     try:
         from mainstem.cli import _process, driver
@@ -190,16 +190,16 @@ def _end(sentence: str) -> NoReturn:
 
 
 def _is_output_closed() -> bool:
-    """Whether the reader of standard output has closed it."""
+    """Return whether the reader of standard output has closed it."""
     import select
 
     output = select.poll()
-    output.register(1, 0)  # an end is always reported
+    output.register(1, 0)  # errors and hang-ups are always reported
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0))
 
 
 def _discard_output() -> None:
-    """Discards what standard output could not take, so that the interpreter does not try again at its end."""
+    """Discard output that standard output could not take, so that the interpreter does not retry at exit."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -1,4 +1,4 @@
-"""How commands reach a media driver: find it, read its directory once or again and again, connect a client, wait for peers."""
+"""Access to media drivers: find one, read its directory once or repeatedly, connect a client, wait for peers."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from mainstem.cli._process import Stop
 
 SHARED_MEMORY = Path("/dev/shm")
-MAX_SHOWN = 4  # of them, in a hint
-MAX_DIRECTORIES = 64  # that are searched for other drivers, for a hint
-SILENT_NS = NS_PER_SECOND  # what takes no longer is done in silence
-POLL_S = 0.001  # between two checks of whether the other side is there
+MAX_SHOWN = 4  # drivers in a hint
+MAX_DIRECTORIES = 64  # directories to search for other drivers, for a hint
+SILENT_NS = NS_PER_SECOND  # steps that take no longer print nothing
+POLL_S = 0.001  # seconds between two checks of a condition
 
 
 def open_directory(directory: str) -> DirectoryReader:
@@ -65,7 +65,7 @@ def open_directory(directory: str) -> DirectoryReader:
 
 
 def hint_of_drivers(directory: str) -> str:
-    """Return what to do where a directory has no driver: choose one that runs on this machine, or start one."""
+    """Return a hint for a directory without a driver: start one, or choose one that is running on this host."""
     start = f"`mainstem driver --dir {directory}` starts one"
     running = running_drivers()
     if not running:
@@ -75,9 +75,9 @@ def hint_of_drivers(directory: str) -> str:
 
 
 def running_drivers() -> list[str]:
-    """Return this user's directories in shared memory with a driver that is alive.
+    """Return this user's directories in shared memory that have a live driver.
 
-    Directories of other users are not opened: nobody named them, and what is in them is anybody's.
+    Other users' directories are not opened: nobody asked for them, and their content cannot be trusted.
     """
     running = []
     own = [path.parent for path in sorted(SHARED_MEMORY.glob(f"*/{CNC_FILE}")) if _is_own(path.parent)]
@@ -92,7 +92,7 @@ def running_drivers() -> list[str]:
 
 
 def chosen_directories(directories: list[str] | None, *, all_drivers: bool) -> list[str]:
-    """Return the directories of ``--dir`` and ``--all-drivers``, each once; without either the default one."""
+    """Return the directories from ``--dir`` and ``--all-drivers``, without duplicates; by default, the default directory."""
     chosen = (running_drivers() if all_drivers else []) + [each or default_directory() for each in directories or ()]
     return list(dict.fromkeys(chosen)) or [default_directory()]
 
@@ -106,12 +106,12 @@ def _is_own(path: Path) -> bool:
 
 
 def take_snapshot(reader: DirectoryReader, *, logs: bool = False) -> Snapshot:
-    """Take a snapshot of this moment."""
+    """Take a snapshot."""
     return reader.snapshot(epoch_ms=SYSTEM_CLOCK.epoch_ms(), now_ns=SYSTEM_CLOCK.monotonic_ns(), logs=logs)
 
 
 def take_snapshots(reader: DirectoryReader, count: int, seconds: float) -> list[Snapshot]:
-    """Take ``count`` snapshots with logs, spread over that time."""
+    """Take ``count`` snapshots with logs, evenly spread over ``seconds``."""
     snapshots = [take_snapshot(reader, logs=True)]
     for _ in range(count - 1):
         time.sleep(seconds / (count - 1))
@@ -120,7 +120,7 @@ def take_snapshots(reader: DirectoryReader, count: int, seconds: float) -> list[
 
 
 def print_header(out: Console, snapshot: Snapshot) -> None:
-    """Print the driver's identity and state, bold; in several lines where the terminal is narrow."""
+    """Print the driver's identity and state in bold. Narrow terminals wrap it."""
     age = snapshot.heartbeat_age_ms
     if age is not None:
         beat = f"heartbeat age {age:,} ms"
@@ -141,7 +141,7 @@ class _HasStream(Protocol):
 
 @dataclass
 class StreamFilter:
-    """Which streams of which driver a command shows."""
+    """The options that select a driver and the streams that a command shows."""
 
     directory: DirectoryOption = ""
     session: SessionOption = None
@@ -149,7 +149,7 @@ class StreamFilter:
     channel: ChannelOption = ""
 
     def matches(self, each: _HasStream) -> bool:
-        """Whether a stream, or an entry about one, is shown."""
+        """Return whether a stream, or an entry about one, is shown."""
         return (
             self.session in (None, each.session_id)
             and self.stream in (None, each.stream_id)
@@ -172,7 +172,7 @@ class Inspection(StreamFilter):
     def run_for_streams(
         self, row: Callable[[Stream], dict[str, Any]], show: Callable[[Console, list[Stream]], None]
     ) -> None:
-        """Show the chosen streams: ``row`` makes each a part of the JSON document, ``show`` prints them."""
+        """Show the selected streams: ``row`` converts each one for the JSON document, ``show`` prints them."""
 
         def sample(out: Console, reader: DirectoryReader) -> None:
             snapshot = take_snapshot(reader, logs=True)
@@ -190,7 +190,7 @@ class Inspection(StreamFilter):
 
 
 def connect(directory: str, command: str) -> Aeron:
-    """Connect a client that the other tools show as ``mainstem-COMMAND-PID``; reports a wait that takes longer than a second."""
+    """Connect a client that other tools show as ``mainstem-COMMAND-PID``, with a notice if it takes longer than a second."""
     name = {} if "AERON_CLIENT_NAME" in os.environ else {"client_name": f"mainstem-{command}-{os.getpid()}"}
     context = ClientContext.build(directory or None, None, None, name)
     directory = context.settings.dir
@@ -208,7 +208,7 @@ def connect(directory: str, command: str) -> Aeron:
 
 
 def check_length(length: int, publication: Publication | ExclusivePublication) -> None:
-    """Raise ConfigurationError for generated messages that are too long for the publication."""
+    """Raise ConfigurationError if generated messages are too long for the publication."""
     longest = publication.max_message_length
     if length > longest:
         raise ConfigurationError(
@@ -218,14 +218,14 @@ def check_length(length: int, publication: Publication | ExclusivePublication) -
 
 
 class SlowStepNotice:
-    """One line on standard error, once something has taken longer than a second."""
+    """A line that is printed to standard error once something has taken longer than a second."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._due_ns = SYSTEM_CLOCK.monotonic_ns() + SILENT_NS
 
     def step(self) -> None:
-        """Print the line when it is due, once."""
+        """Print the line if it is due, but only once."""
         if self._text and SYSTEM_CLOCK.monotonic_ns() >= self._due_ns:
             say(f"mainstem: {self._text}")
             self._text = ""

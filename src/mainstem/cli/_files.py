@@ -1,4 +1,4 @@
-"""Files that commands write: pipes and devices are written in place, and other files appear whole under their names."""
+"""Files that commands write: pipes and devices are written in place; other files get their name once they are complete."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def is_written_in_place(path: Path) -> bool:
-    """Whether a file with this name would not reach whoever reads it: a pipe, a device, a descriptor as in ``>(…)``."""
+    """Return whether replacing the file would not reach its reader: a pipe, a device, or a descriptor as in ``>(…)``."""
     return path.exists() and (not path.is_file() or path.is_relative_to("/dev") or path.is_relative_to("/proc"))
 
 
 @contextmanager
 def output_file(name: str, option: str = "--out") -> Iterator[IO[bytes]]:
-    """Standard output (``-``), a pipe or device, or a file that takes its name when it is whole and is gone when it is not.
+    """Open standard output (``-``), a pipe or device, or a file that gets its name once complete and is deleted otherwise.
 
-    Raises ConfigurationError where it cannot be written.
+    Raises ConfigurationError if it cannot be written.
     """
     if name == "-":
         yield sys.stdout.buffer
@@ -54,7 +54,7 @@ def output_file(name: str, option: str = "--out") -> Iterator[IO[bytes]]:
 def write_secret(path: Path, text: str) -> None:
     """Write a secret to a new file that only its owner can read, or to a pipe or device.
 
-    Raises ConfigurationError where the file exists or cannot be written.
+    Raises ConfigurationError if the file exists or cannot be written.
     """
     flags = os.O_WRONLY | os.O_CLOEXEC | (0 if is_written_in_place(path) else os.O_CREAT | os.O_EXCL)
     try:

@@ -1,7 +1,7 @@
-"""The options that commands share, each declared once: a name means the same in every command.
+"""The options that commands share. Each is declared once, so that a name means the same in every command.
 
-Durations and sizes are read by ``mainstem._internal.units`` and arrive as seconds and bytes. A dataclass whose fields are
-options stands for them in the parameters of a command (``App.command``). ``Command`` and ``Group`` print the help.
+Functions of ``mainstem._internal.units`` parse durations and sizes, which commands get as seconds and bytes. If a parameter of a
+command is a dataclass, its fields are the options (``App.command``). ``Command`` and ``Group`` print the help.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
     F = TypeVar("F", bound=Callable[..., Any])
 
-MAX_NUMBER = 1e9  # seconds of thirty years: what is more is a slip, and clocks and waits overflow at infinity
+MAX_NUMBER = 1e9  # seconds of thirty years: more is a mistake, and clocks and waits overflow
 NS_PER_SECOND = 1_000_000_000
-DURATION, SIZE, ID = "DURATION", "SIZE", "ID"  # what help texts call values
-MIN_ID, MAX_ID = -(1 << 31), (1 << 31) - 1  # of streams and sessions
-MAX_WIDTH = 120  # of help: longer lines are hard to read
+DURATION, SIZE, ID = "DURATION", "SIZE", "ID"  # placeholders in help texts
+MIN_ID, MAX_ID = -(1 << 31), (1 << 31) - 1  # stream and session ids
+MAX_WIDTH = 120  # columns of help texts: longer lines are hard to read
 
 
 # -- how options are declared: names, the word for the value, the help, and the default that the help shows -----------
@@ -53,7 +53,7 @@ def option(names: str, metavar: str, text: str, shown: str = "", **more: Any) ->
 
 
 def flag(names: str, text: str) -> Any:
-    """Declare an option without a value; ``"--check/--no-check"`` can be switched off."""
+    """Declare an option without a value. ``"--check/--no-check"`` declares one that can be switched off."""
     return typer.Option(*names.split(), help=text)
 
 
@@ -62,7 +62,7 @@ def argument(text: str, metavar: str | None = None, **more: Any) -> Any:
 
 
 def duration(names: str, text: str, shown: str = "", *, minimum: float = 0.0) -> Any:
-    """Declare an option whose value is a duration; the command gets seconds."""
+    """Declare an option whose value is a duration. The command gets seconds."""
     name = names.split()[0]
 
     def parse(value: str | float) -> float:
@@ -77,7 +77,7 @@ def duration(names: str, text: str, shown: str = "", *, minimum: float = 0.0) ->
 
 
 def size(names: str, text: str, shown: str = "", *, minimum: int = 0, maximum: int | None = None) -> Any:
-    """Declare an option whose value is a size; the command gets bytes."""
+    """Declare an option whose value is a size. The command gets bytes."""
     name = names.split()[0]
 
     def parse(value: str | int) -> int:
@@ -94,7 +94,7 @@ def size(names: str, text: str, shown: str = "", *, minimum: int = 0, maximum: i
 
 
 def choice(name: str, choices: Sequence[str], text: str) -> Any:
-    """Declare an option that takes one of some words."""
+    """Declare an option that takes one of several words."""
 
     def parse(value: str) -> str:
         if value and value not in choices:
@@ -105,7 +105,7 @@ def choice(name: str, choices: Sequence[str], text: str) -> Any:
 
 
 def integer(names: str, text: str, shown: str = "", *, minimum: int | None = 0, metavar: str = "N", **more: Any) -> Any:
-    """Declare an option whose value is a number."""
+    """Declare an option whose value is an integer."""
     return option(names, metavar, text, shown, min=minimum, **more)
 
 
@@ -115,8 +115,8 @@ def id_option(names: str, text: str, shown: str = "") -> Any:
 
 
 def finite(value: float) -> float:
-    """Return a number; a callback of options. Raises BadParameter for nan, infinity and what no one means."""
-    if not abs(value) <= MAX_NUMBER:  # nan compares with nothing
+    """Return a number; a callback for options. Raises BadParameter for nan, infinity and values that must be mistakes."""
+    if not abs(value) <= MAX_NUMBER:  # comparisons with nan are false
         raise BadParameter(f"must be a number of at most {MAX_NUMBER:,.0f} (got {value})")
     return value
 
@@ -173,14 +173,14 @@ StatsOption = Annotated[bool, flag("--stats", "Print the rate every second.")]
 
 @dataclass
 class StreamId:
-    """A stream's id as the argument or as ``--stream``."""
+    """A stream id, given as an argument or as ``--stream``."""
 
     stream: Annotated[int | None, argument("The stream id (or use --stream).", min=MIN_ID, max=MAX_ID)] = None
     stream_option: Annotated[int | None, id_option("--stream -s", STREAM_HELP)] = None
 
     @property
     def chosen(self) -> int:
-        """The id. Raises ConfigurationError unless exactly one is there."""
+        """Return the id. Raises ConfigurationError unless exactly one is given."""
         if self.stream is not None and self.stream_option is not None:
             raise ConfigurationError(
                 f"the stream id is given twice ({self.stream} and --stream {self.stream_option}); omit one"
@@ -193,7 +193,7 @@ class StreamId:
 
 @dataclass
 class PingPong:
-    """Where pings and their responses go, by default where the reference's samples send them."""
+    """The channels and streams of pings and pongs. The defaults are those of the reference's samples."""
 
     directory: DirectoryOption = ""
     ping_channel: Annotated[str, option("--ping-channel", "URI", "The channel of pings.")] = (
@@ -219,7 +219,7 @@ OutOption = Annotated[str, _OUT]
 
 
 def require_directory(path: Path, option: str) -> None:
-    """Create a directory if it is missing, and a file in it. Raises ConfigurationError if either is impossible."""
+    """Create a directory if it is missing, and check that it is writable. Raises ConfigurationError if either fails."""
     if path.exists() and not path.is_dir():
         raise ConfigurationError(f"{option}: {path} is not a directory")
     try:
@@ -255,7 +255,7 @@ StoreOption = Annotated[
 
 @dataclass
 class Shipping:
-    """How recordings are shipped, by `mainstem ship` or `mainstem record --ship-to`."""
+    """The options of shipping, for `mainstem ship` and `mainstem record --ship-to`."""
 
     flush_interval: Annotated[
         float, duration("--flush-interval", "Ship what is recorded after this time, even if its segment is not full.")
@@ -274,7 +274,7 @@ class Shipping:
 
 @dataclass
 class CodecChoice:
-    """How messages are encoded."""
+    """The options that select how messages are encoded."""
 
     codec: Annotated[
         str,
@@ -293,7 +293,7 @@ class CodecChoice:
         return parse_pairs(self.codec_option, name="--codec-option")
 
     def find(self) -> Codec | None:
-        """The codec; None without a name. Raises ConfigurationError."""
+        """Return the codec, or None if no name is given. Raises ConfigurationError."""
         from mainstem.codecs import find_codec
 
         if self.codec_option and not self.codec:
@@ -302,7 +302,7 @@ class CodecChoice:
 
 
 def store_options(texts: Sequence[str] | None, location: str) -> dict[str, str]:
-    """The values of ``--store-option`` by name. Raises ConfigurationError, also for a directory, which has no options."""
+    """Return the values of ``--store-option`` by name. Raises ConfigurationError, also if the location is a directory."""
     from mainstem.store.open_store import scheme_of
     from mainstem.store.options import is_tail_option
 
@@ -316,7 +316,7 @@ def store_options(texts: Sequence[str] | None, location: str) -> dict[str, str]:
 
 
 def time_ns(text: str, *, name: str, now_ns: int) -> int:
-    """Return a time, or an age before ``now_ns``, in nanoseconds since 1970. Raises ConfigurationError."""
+    """Parse a time, or an age relative to ``now_ns``, into nanoseconds since 1970. Raises ConfigurationError."""
     if re.fullmatch(r"[\d.]+[a-z]+", text):
         return now_ns - parse_duration_ns(text, name=name, plain_unit="")
     expected = "neither a time (2026-01-31T12:00:00) nor an age (24h)"
@@ -324,7 +324,7 @@ def time_ns(text: str, *, name: str, now_ns: int) -> int:
 
 
 def filters(*, since: str = "", until: str = "", **ids: Sequence[int] | None) -> list[tuple[str, str, Any]] | None:
-    """The filters of ``Recordings.scan`` for these options; None for all rows."""
+    """Return the filters of ``Recordings.scan`` for these options; None means all rows."""
     from datetime import UTC, datetime
 
     from mainstem._internal.clock import SYSTEM_CLOCK
@@ -350,7 +350,7 @@ MasterOption = Annotated[str, option("--master", "URL", "Where Spark runs: 'loca
 
 @dataclass
 class TableChoice:
-    """A Delta or Iceberg table."""
+    """The options that select a Delta or Iceberg table."""
 
     table: Annotated[str, option("--table", "NAME", "For Iceberg: the table, as in sea.tides.")] = ""
     catalog: Annotated[
@@ -367,7 +367,7 @@ class TableChoice:
     ] = 128 << 20
 
     def arguments(self, location: str) -> dict[str, Any]:
-        """Arguments of ``IngestOptions``. Raises ConfigurationError."""
+        """Return the arguments of ``IngestOptions``. Raises ConfigurationError."""
         return {
             "table": self.table,
             "catalog": self.catalog,
@@ -398,12 +398,12 @@ InsecureOption = Annotated[
 
 
 def token_file(variable: str) -> Any:
-    """Declare ``--token-file``; without it the token is the value of an environment variable."""
+    """Declare ``--token-file``. Without the option, the token is the value of an environment variable."""
     return option("--token-file", "FILE", "A file with the secret token.", f"the variable {variable}")
 
 
 def max_connections(per: str = "") -> Any:
-    """Declare ``--max-connections``, or with ``per`` that of each address or the like."""
+    """Declare ``--max-connections`` or, with ``per``, the limit for each address or the like."""
     name, of_each = (f"--max-connections-per-{per}", f" from each {per}") if per else ("--max-connections", "")
     return integer(name, f"At most N connections at a time{of_each}.", minimum=1)
 
@@ -412,7 +412,7 @@ def max_connections(per: str = "") -> Any:
 
 
 def words_of(command: str, **values: Any) -> list[str]:
-    """Return the options that give a command these values. Raises KeyError for a parameter that it lacks."""
+    """Return the options that pass these values to a command. Raises KeyError if it has no such parameter."""
     from typer.main import get_command
 
     from mainstem.cli import build
@@ -434,7 +434,7 @@ def words_of(command: str, **values: Any) -> list[str]:
 
 
 class HelpRow(NamedTuple):
-    """A line of the help: an option or argument with its value, what it means, and its default."""
+    """A line of the help: the names of an option or argument with its value, its meaning, and its default."""
 
     names: list[str]
     meaning: str
@@ -443,7 +443,7 @@ class HelpRow(NamedTuple):
 
 
 def help_rows(command: Any) -> Iterator[HelpRow]:
-    """The arguments and options of a command that are not hidden, without ``--help``."""
+    """Yield the arguments and options of a command, except hidden ones and ``--help``."""
     for each in command.params:
         if getattr(each, "hidden", False) or each.name == "help":
             continue
@@ -495,7 +495,7 @@ _WRONG_VALUES = {
 
 
 def _say_plainly(error: BadParameter) -> None:
-    """Replace the words of pydantic, by which typer checks values."""
+    """Replace the message of pydantic, with which typer checks values, by a plain one."""
     errors = getattr(error.__cause__, "errors", None)
     if errors is None:
         return
@@ -505,13 +505,13 @@ def _say_plainly(error: BadParameter) -> None:
 
 
 class _Help:
-    """Of a command: help as wide as the terminal. Text is wrapped; names and examples are whole."""
+    """Help for a command, as wide as the terminal. Text is wrapped; names and examples are not."""
 
     params: Any
     help: Any
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
-        """Write the first line, which is in the errors too."""
+        """Write the first line, which errors show too."""
         arguments = [row for row in help_rows(self) if row.is_argument]
         words = [row.names[0] if row.default == "required" else f"[{row.names[0]}]" for row in arguments]
         if getattr(self, "commands", {}):
@@ -555,7 +555,7 @@ class Command(_Help, TyperCommand):
     """A command with Mainstem's help and errors."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words of the command; a wrong value is reported in Mainstem's words."""
+        """Parse the command's arguments, and report wrong values in Mainstem's wording."""
         try:
             return super().parse_args(ctx, args)
         except BadParameter as error:
@@ -568,7 +568,7 @@ class Group(_Help, TyperGroup):
 
 
 class App(typer.Typer):
-    """A typer application with this help."""
+    """A typer application with Mainstem's help."""
 
     def __init__(self, text: str = "", **more: Any) -> None:
         settings = {"help_option_names": ["-h", "--help"], "max_content_width": MAX_WIDTH}
@@ -577,7 +577,7 @@ class App(typer.Typer):
         )
 
     def command(self, name: str | None = None, **more: Any) -> Callable[[F], F]:
-        """Declare a command, as typer's ``command`` does. A parameter may be a dataclass: its fields are options then."""
+        """Declare a command, like typer's ``command``. If a parameter is a dataclass, its fields become options."""
         declare = super().command(name, cls=Command, **more)
 
         def add(function: F) -> F:
@@ -592,7 +592,7 @@ def _is_group(annotation: Any) -> bool:
 
 
 def _options_of(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
-    """The parameters of a function, with the fields of a dataclass in its place."""
+    """Yield the parameters of a function, with each dataclass replaced by its fields."""
     for each in inspect.signature(function, eval_str=True).parameters.values():
         if _is_group(each.annotation):
             yield from _options_of(each.annotation)
@@ -611,14 +611,14 @@ def _call(function: Callable[..., Any], values: dict[str, Any]) -> Any:
 
 
 def _expanded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function with the options of ``function`` as its parameters."""
+    """Return a function whose parameters are the options of ``function``."""
 
     @functools.wraps(function)
     def run(**values: Any) -> Any:
         return _call(function, values)
 
     parameters = list(_options_of(function))
-    del run.__wrapped__  # its signature is another one
+    del run.__wrapped__  # the signature differs
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run

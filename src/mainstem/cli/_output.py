@@ -1,4 +1,4 @@
-"""What commands print: tables whose numbers are never cut, JSON, CSV, screens that are refreshed, progress bars."""
+"""Output of commands: tables that never cut numbers, JSON, CSV, refreshed screens, progress bars."""
 
 from __future__ import annotations
 
@@ -30,37 +30,37 @@ if TYPE_CHECKING:
 
     from mainstem.aeron.tools.latency import RateMeter
 
-NO_WIDTH = 1 << 20  # of a pipe, a file and a terminal of unknown width: nothing is cut or wrapped there
-LEAST_TEXT = 12  # columns that a shortened text has at least
-GAP = "  "  # between two columns of a table
-STEP_S = 0.05  # between two checks for a signal, while a screen waits for its next sample
+NO_WIDTH = 1 << 20  # width of pipes, files and unknown terminals: nothing is cut or wrapped
+LEAST_TEXT = 12  # minimum width of a shortened text
+GAP = "  "  # between columns of a table
+STEP_S = 0.05  # seconds between checks for a signal while a screen waits for its next sample
 HOME, REST_OF_LINE, REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 class _PrintableConsole(Console):
-    """Prints text that other programs chose: what a terminal would obey is escaped, and nothing in it is markup."""
+    """Prints untrusted text: escapes control sequences, and interprets nothing as markup."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text, keep="\n"), segment.style)
 
     def on_broken_pipe(self) -> None:
-        """Leave it to `main`; rich would end the process with status 1."""
+        """Let `main` handle the error; rich would end the process with status 1."""
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def console() -> Console:
-    """Return a console as wide as the terminal; a pipe has no width, whatever COLUMNS says."""
+    """Return a console as wide as the terminal. A pipe has no width, whatever COLUMNS says."""
     width = None if sys.stdout.isatty() else NO_WIDTH
     return _PrintableConsole(width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: its heading, and how its cells are laid out.
+    """A column of a table: its heading and layout.
 
-    The cells of ``right`` and ``left`` columns are numbers and names, which are shown whole whatever the width is; ``cut`` and
-    ``wrap`` columns hold text, which is shortened or goes on in the next line.
+    The cells of ``right`` and ``left`` columns are numbers and names, which are always shown in full. ``cut`` and ``wrap`` columns
+    hold text, which is shortened or wrapped.
     """
 
     heading: str
@@ -68,20 +68,20 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        """Whether the column may be narrower than its cells."""
+        """Whether the column can be narrower than its cells."""
         return self.layout in ("cut", "wrap")
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table without rules. Numbers are never cut: text columns shrink, and then lines are longer than the terminal is wide."""
+    """A table without rules. Numbers are never cut: text columns shrink first, and then lines exceed the terminal's width."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]
-    styles: Sequence[str] = ()  # of the rows; plain ones when left out
+    styles: Sequence[str] = ()  # one per row; if empty, rows are plain
 
     def widths(self, width: int) -> list[int]:
-        """Return the columns' widths for lines of ``width``, or the least that there can be."""
+        """Return the widths of the columns for lines of ``width``, or the minimum widths."""
         widths = [
             max([len(column.heading), *(len(row[i]) for row in self.rows)]) for i, column in enumerate(self.columns)
         ]
@@ -97,12 +97,12 @@ class Table:
         return widths
 
     def fits(self, width: int) -> bool:
-        """Return whether lines of ``width`` have room for all numbers."""
+        """Return whether all numbers fit into lines of ``width``."""
         widths = self.widths(width)
         return sum(widths) + len(GAP) * (len(widths) - 1) <= width
 
     def lines(self, width: int) -> list[Text]:
-        """Return the lines, the headings first."""
+        """Return the lines, headings first."""
         widths = self.widths(width)
         lines = self._row([column.heading for column in self.columns], widths, "bold")
         for i, row in enumerate(self.rows):
@@ -130,7 +130,7 @@ class Table:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return a text of at most ``width`` characters, with an ellipsis for the rest; a number in it goes whole or not at all."""
+    """Shorten a text to ``width`` characters, with an ellipsis for the rest. Numbers are kept in full or dropped."""
     if len(text) <= width:
         return text
     end = max(width - 1, 0)
@@ -146,13 +146,13 @@ def print_table(out: Console, table: Table) -> None:
 
 
 def print_title(out: Console, name: str, text: str) -> None:
-    """Print one bold line: a name with numbers, which is shown whole, and a text, which is shortened to what is left."""
+    """Print one bold line: a name with numbers, which is shown in full, and a text, which is shortened to fit."""
     room = max(out.width - len(name) - len(GAP), LEAST_TEXT)
     out.print(Text(f"{name}{GAP}{shorten(text, room)}", style="bold"), soft_wrap=True)
 
 
 def show_again(show: Callable[[Console], None], *, watch: bool, interval: float, as_json: bool) -> None:
-    """Call ``show`` once, or with ``watch`` every ``interval`` seconds until a signal."""
+    """Call ``show`` once or, with ``watch``, every ``interval`` seconds until a signal."""
     out = console()
     if not watch:
         show(out)
@@ -179,17 +179,17 @@ def _show_in_place(show: Callable[[Console], None], out: Console) -> None:
     room = max(out.height - 1, 1)
     if len(lines) > room:
         lines = [*lines[: room - 1], f"… {len(lines) - room + 1} more lines"]
-    # One write: the screen never shows half of a sample.
+    # Write once, so that the screen never shows half of a sample.
     sys.stdout.write(HOME + "".join(f"{line}{REST_OF_LINE}\n" for line in lines) + REST_OF_SCREEN)
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document: one line in a pipe, indented in a terminal."""
+    """Print one JSON document, on one line in a pipe and indented in a terminal."""
     print(printable_json(value, indent=2 if sys.stdout.isatty() else None), flush=True)
 
 
 def print_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str], *, as_json: bool, as_csv: bool) -> bool:
-    """Print rows as JSON, or as CSV with a header; returns whether it did either."""
+    """Print rows as JSON, or as CSV with a header; return whether it did either."""
     if as_json:
         print_json(rows)
     elif as_csv:
@@ -202,12 +202,12 @@ def print_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str], *, as_jso
 
 
 def pick(source: object, names: str) -> dict[str, Any]:
-    """Return some attributes by their names, which are separated by blanks."""
+    """Return the named attributes; ``names`` is separated by spaces."""
     return {name: getattr(source, name) for name in names.split()}
 
 
 def moment(epoch_ms: int) -> str:
-    """Return a time in the local zone, as in 2026-01-31 12:00:00.000, or the number if there is no such time."""
+    """Format a time in the local zone, as in 2026-01-31 12:00:00.000, or return the number if there is no such time."""
     try:
         return datetime.fromtimestamp(epoch_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     except (ValueError, OverflowError, OSError):
@@ -215,17 +215,17 @@ def moment(epoch_ms: int) -> str:
 
 
 def clock_time(epoch_ms: int) -> str:
-    """Return the time of day of a moment."""
+    """Format the time of day."""
     return moment(epoch_ms)[11:]
 
 
 def number(value: int | None) -> str:
-    """Return a number with its thousands apart; a dash for none."""
+    """Format a number with thousands separators; None becomes a dash."""
     return "-" if value is None else f"{value:,}"
 
 
 def rate(value: float) -> str:
-    """Return a rate a second, abbreviated."""
+    """Format a rate per second, abbreviated."""
     for unit, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= factor:
             return f"{value / factor:.1f}{unit}/s"
@@ -233,10 +233,10 @@ def rate(value: float) -> str:
 
 
 class ProgressBars:
-    """One bar for each stage, in the order in which the stages begin. A context manager."""
+    """A context manager that shows one bar per stage, in the order in which the stages begin."""
 
     def __init__(self) -> None:
-        # A descriptor of its own: while a child is started, standard error may lead elsewhere.
+        # Duplicate the descriptor, because standard error may be redirected while a child process is started.
         self._file = os.fdopen(os.dup(2), "w", encoding="utf-8")
         console = Console(file=self._file)
         self._bars = Progress(
@@ -270,7 +270,7 @@ class ProgressBars:
         self._bars.update(self._tasks[name], completed=done)
 
     def done(self, name: str) -> None:
-        """End a stage: the bar is full and its clock stops."""
+        """End a stage: fill its bar and stop its clock."""
         task = self._tasks[name]
         total = next(bar.total for bar in self._bars.tasks if bar.id == task) or 1
         self._bars.update(task, total=total, completed=total)
@@ -278,11 +278,11 @@ class ProgressBars:
 
 
 def amount(messages: float, nbytes: float) -> str:
-    """Return messages and bytes a second."""
+    """Format messages and bytes per second."""
     return f"{messages:>12,.0f} messages/s  {nbytes / 1e6:>10,.3f} MB/s"
 
 
 def totals(meter: RateMeter) -> str:
-    """Return messages, bytes and rates since the beginning."""
+    """Format messages, bytes and rates since the start."""
     overall = amount(*meter.overall(SYSTEM_CLOCK.monotonic_ns())).strip()
     return f"{meter.messages:,} messages, {meter.nbytes:,} bytes: {overall}"

@@ -1,6 +1,6 @@
-"""What every command does as a process: it logs to standard error, as text or JSON lines, and stops on a signal.
+"""Process-wide behavior of every command: it logs to standard error, as text or JSON lines, and stops on a signal.
 
-`mainstem driver` loads this at every start, so it imports little.
+`mainstem driver` loads this module at every start, so it imports little.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 VARIABLE = "MAINSTEM_LOG_FORMAT"
 FORMATS = ("text", "json")
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-# What people read in text without time and level: "listening on ...".
+# Messages for people, which in text format have no time and level, such as "listening on ...".
 PLAIN = logging.getLogger("mainstem.cli")
 
 
 class JsonFormatter(logging.Formatter):
-    """One object: time (UTC), level, logger, message, thread, process, and exception where there is one."""
+    """Formats a record as one object: time (UTC), level, logger, message, thread, process, and exception if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         from datetime import UTC, datetime
@@ -46,7 +46,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Lines for people. What peers and files say in them cannot control the terminal."""
+    """Formats records for people. Text from peers and files is escaped, so that it cannot control the terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record), keep="\n\t")
@@ -57,12 +57,12 @@ def _format() -> str:
 
 
 def is_json() -> bool:
-    """Whether log lines are JSON."""
+    """Return whether log lines are JSON."""
     return _format() == "json"
 
 
 def begin() -> None:
-    """Write the log lines of all commands in the format of the environment. Raises ConfigurationError for one that there is not."""
+    """Set up logging in the format that the environment selects. Raises ConfigurationError if the format is unknown."""
     if _format() not in FORMATS:
         raise ConfigurationError(f"{VARIABLE}: {_format()!r} is not a log format; accepted: {', '.join(FORMATS)}")
     if is_json():
@@ -70,7 +70,7 @@ def begin() -> None:
 
 
 def configure(level: int) -> None:
-    """Send what is logged to standard error, from that level on, unless the process has handlers of its own."""
+    """Log to standard error from ``level`` on, unless the process has its own handlers."""
     root = logging.getLogger()
     if not root.handlers:
         handler = logging.StreamHandler()
@@ -82,7 +82,7 @@ def configure(level: int) -> None:
 
 
 def say(text: str, level: int = logging.INFO) -> None:
-    """Print a line for people to standard error, not to the pipe."""
+    """Print a line for people to standard error, so that it does not end up in a pipe."""
     if is_json():
         record = PLAIN.makeRecord(PLAIN.name, level, __file__, 0, text, (), None)
         text = JsonFormatter().format(record)
@@ -90,14 +90,14 @@ def say(text: str, level: int = logging.INFO) -> None:
 
 
 class Stop:
-    """Whether a signal asked the process to stop."""
+    """Records whether a signal asked the process to stop."""
 
     requested = False
 
 
 @contextmanager
 def stopping() -> Iterator[Stop]:
-    """Ctrl-C and SIGTERM end the loop that checks ``requested``, so that what was done is still reported."""
+    """Let Ctrl-C and SIGTERM end the loop that checks ``requested``, so that the results so far are still reported."""
     stop = Stop()
 
     def request(*_: object) -> None:
@@ -116,7 +116,7 @@ def stopping() -> Iterator[Stop]:
 def stop_event() -> asyncio.Event:
     """Return an event of the running event loop that SIGINT and SIGTERM set from now on.
 
-    Call it before the command says that it serves: a supervisor may end it at once then.
+    Call this before the command announces that it serves, because a supervisor may stop it immediately afterwards.
     """
     import asyncio
 

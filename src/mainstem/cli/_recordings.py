@@ -1,4 +1,4 @@
-"""How recordings and their frames are printed."""
+"""Print recordings and their frames."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.tools.log_walk import LogFrame
 
 HEX_LINE = 16
-# By the key of a row: the column of a list of recordings, and the text of a value.
+# By the key of a row: the column in a list of recordings, and the function that formats a value.
 COLUMNS: dict[str, tuple[Column, Callable[[Any], str]]] = {
     "archive": (Column("archive"), lambda text: text[-40:]),
     "host": (Column("host"), lambda text: text or "-"),
@@ -35,7 +35,7 @@ HEADINGS = f"{'position':>20} {'term':>11} {'offset':>13} {'length':>12} {'type'
 
 
 def recording_row(descriptor: Any) -> dict[str, Any]:
-    """A recording for JSON, as its descriptor has it."""
+    """Convert a recording's descriptor for JSON."""
     return {
         "recording_id": descriptor.recording_id,
         "stream_id": descriptor.stream_id,
@@ -50,19 +50,19 @@ def recording_row(descriptor: Any) -> dict[str, Any]:
 
 
 def print_recordings(rows: Sequence[dict[str, Any]], *, without: Sequence[str] = ()) -> None:
-    """Print a list of recordings, ``without`` some of the columns."""
+    """Print a list of recordings, ``without`` some columns."""
     shown = {name: column for name, column in COLUMNS.items() if name not in without}
     cells = [[text(row[name]) for name, (_, text) in shown.items()] for row in rows]
     print_table(console(), Table([column for column, _ in shown.values()], cells))
 
 
 def frame_row(frame: LogFrame) -> dict[str, Any]:
-    """A frame for JSON."""
+    """Convert a frame for JSON."""
     return asdict(frame) | {"type": frame.type_name, "payload": frame.payload.hex()}
 
 
 def show_frames(out: Console, shown: list[LogFrame]) -> None:
-    """Print a line for each header, and the payload in hexadecimal."""
+    """Print a line for each frame header, and the payload in hexadecimal."""
     if not shown:
         out.print("no frames")
         return
@@ -80,7 +80,7 @@ def show_frames(out: Console, shown: list[LogFrame]) -> None:
 
 
 def hex_lines(data: bytes) -> Iterator[str]:
-    """Offset, sixteen bytes in hexadecimal, and what of them can be printed."""
+    """Yield lines of sixteen bytes: the offset, the bytes in hexadecimal, and the printable ones as text."""
     for at in range(0, len(data), HEX_LINE):
         part = data[at : at + HEX_LINE]
         letters = "".join(chr(b) if 32 <= b < 127 else "." for b in part)

@@ -1,7 +1,7 @@
 """The screens of `mainstem top`.
 
-One task samples all drivers, each `interval` seconds, in a thread; what it returns is laid out in the event loop. The tables are
-filled again with each sample, and the cursor stays on its stream.
+One task samples all drivers every `interval` seconds, in a thread. The event loop lays out the results. Each sample refills the
+tables, and the cursor stays on its stream.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from mainstem.aeron.tools.overview import Overview, StreamState
 
 LEVELS = "▁▂▃▄▅▆▇█"
-EIGHTHS = " ▏▎▍▌▋▊▉█"  # of sparklines and bars
-MAX_ROWS = 1000  # of a table: filling more takes longer than an interval
+EIGHTHS = " ▏▎▍▌▋▊▉█"  # for sparklines and bars
+MAX_ROWS = 1000  # in a table: filling more would take longer than an interval
 BAR = 8
 SPARK = 10
-WIDE = 120  # columns of a terminal with room for whole sparklines
-FULL, NEARLY_FULL = 0.95, 0.5  # shares of the window from which a lag is red, yellow
+WIDE = 120  # columns of a terminal that has room for full sparklines
+FULL, NEARLY_FULL = 0.95, 0.5  # shares of the window from which a lag is red or yellow
 COLUMNS = ("stream", "session", "lag", "", "bytes/s", "", "NAK/s", "lost", "from", "to", "channel")
 SORTS: dict[str, Callable[[StreamState], Any]] = {
     "lag": lambda stream: (-stream.fullness, -stream.lag),
@@ -61,18 +61,18 @@ The small bars are the last samples, each scaled to its own largest value. Lost:
 
 
 def matches(stream: StreamState, text: str) -> bool:
-    """Whether a stream has the text in one of its columns."""
+    """Return whether one of a stream's columns contains the text."""
     columns = (str(stream.stream_id), str(stream.session_id), stream.channel, stream.publisher, *stream.subscribers)
     return any(text.lower() in column.lower() for column in columns)
 
 
 def lag_style(share: float) -> str:
-    """Return the colour of a lag."""
+    """Return the color of a lag."""
     return "red" if share >= FULL else "yellow" if share >= NEARLY_FULL else "green"
 
 
 def archive_line(archive: ArchiveState) -> Text:
-    """Return what an archive does now, in a line of its own."""
+    """Return a line about an archive's current activity."""
     figures = (
         (archive.recordings, "recording"),
         (archive.replays, "replay"),
@@ -85,7 +85,7 @@ def archive_line(archive: ArchiveState) -> Text:
 
 
 class Page(ModalScreen[None]):
-    """A page of text over the tables; any of its keys closes it."""
+    """A page of text on top of the tables. Any of its keys closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("escape,q,enter,question_mark", "dismiss", "close")]
     CSS = """
@@ -99,17 +99,17 @@ class Page(ModalScreen[None]):
         self._interval = interval
 
     def compose(self) -> ComposeResult:
-        """The text, in a box that scrolls."""
+        """Show the text in a scrollable box."""
         yield VerticalScroll(Static(self._content(), id="page"))
 
     def on_mount(self) -> None:
-        """Keep the text as new as the samples."""
+        """Refresh the text with each sample."""
         if self._interval:
             self.set_interval(self._interval, lambda: self.query_one("#page", Static).update(self._content()))
 
 
 class TopApp(App[None]):
-    """Drivers above; streams, clients and errors below."""
+    """The application: drivers above; streams, clients and errors below."""
 
     TITLE = "mainstem top"
     ENABLE_COMMAND_PALETTE = False
@@ -145,7 +145,7 @@ class TopApp(App[None]):
         self._sampling = asyncio.Lock()
 
     def compose(self) -> ComposeResult:
-        """Drivers, tabs, the filter and the keys."""
+        """Lay out drivers, tabs, the filter and the keys."""
         yield Static(id="drivers")
         yield Static(id="state")
         with TabbedContent(id="tabs"):
@@ -159,7 +159,7 @@ class TopApp(App[None]):
         yield Footer()
 
     async def on_mount(self) -> None:
-        """Take the first sample, and start the others."""
+        """Take the first sample, and schedule the others."""
         self.table("streams").add_columns(*COLUMNS)
         self.table("clients").add_columns("client", "id", "heartbeat", "publications", "subscriptions", "driver")
         self.table("errors").add_columns("count", "last", "error", "driver")
@@ -168,16 +168,16 @@ class TopApp(App[None]):
         self.set_interval(self._interval, self.sample)
 
     def on_unmount(self) -> None:
-        """Unmaps the directories."""
+        """Unmap the directories."""
         for monitor in self.monitors:
             monitor.close()
 
     def table(self, name: str) -> DataTable[Any]:
-        """Return a table."""
+        """Return a table by name."""
         return self.query_one(f"#{name}", DataTable)
 
     async def sample(self) -> None:
-        """Take a sample of every driver and show it; left out while one is under way."""
+        """Take and show a sample of every driver, unless one is already being taken."""
         if self.paused or self._sampling.locked():
             return
         async with self._sampling:
@@ -189,10 +189,10 @@ class TopApp(App[None]):
         clock = SYSTEM_CLOCK
         return [m.sample(epoch_ms=clock.epoch_ms(), now_ns=clock.monotonic_ns()) for m in self.monitors]
 
-    # -- what is shown -----------------------------------------------------------------------------------------------
+    # -- display -----------------------------------------------------------------------------------------------------
 
     def show_all(self) -> None:
-        """Lays the last samples out."""
+        """Lay out the last samples."""
         drivers = [self._driver_text(*each) for each in zip(self.monitors, self.states, strict=True)]
         self.query_one("#drivers", Static).update(Text("\n").join(drivers))
         self._show_streams()
@@ -294,7 +294,7 @@ class TopApp(App[None]):
         self._fill("errors", rows)
 
     def _fill(self, name: str, rows: dict[str, list[Text | str]]) -> None:
-        """Fills a table again; the cursor stays on its row, or where it was."""
+        """Refill a table. The cursor stays on its row or, if that is gone, in its place."""
         table = self.table(name)
         at, (x, y) = table.cursor_row, table.scroll_offset
         current = None
@@ -312,18 +312,18 @@ class TopApp(App[None]):
     # -- keys --------------------------------------------------------------------------------------------------------
 
     def action_sort(self) -> None:
-        """Sorts by the next column."""
+        """Sort by the next column."""
         names = list(SORTS)
         self.sort = names[(names.index(self.sort) + 1) % len(names)]
         self._show_streams()
 
     def action_reverse(self) -> None:
-        """Reverses the order."""
+        """Reverse the order."""
         self.reverse = not self.reverse
         self._show_streams()
 
     def action_pause(self) -> None:
-        """Stop sampling, or go on."""
+        """Pause or resume sampling."""
         self.paused = not self.paused
         self._show_streams()
 
@@ -332,7 +332,7 @@ class TopApp(App[None]):
         self.push_screen(Page(lambda: Text(HELP)))
 
     def action_filter(self) -> None:
-        """Open the line for the filter."""
+        """Open the filter line."""
         line = self.query_one("#filter", Input)
         line.styles.display = "block"
         line.focus()
@@ -347,7 +347,7 @@ class TopApp(App[None]):
         self.table("streams").focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter while it is typed."""
+        """Apply the filter while it is being typed."""
         self.text = event.value
         self._show_streams()
 
@@ -392,7 +392,7 @@ class TopApp(App[None]):
 
 
 def spark(values: Iterable[float], width: int) -> str:
-    """Return the last values as a line of bars, scaled to the largest; blank before the first value."""
+    """Format the last values as a line of bars, scaled to the largest; blank before the first value."""
     last = list(values)[-width:]
     top = max(last, default=0)
     if top <= 0:
@@ -401,7 +401,7 @@ def spark(values: Iterable[float], width: int) -> str:
 
 
 def bar(share: float, width: int) -> str:
-    """Return a share from 0 to 1 as a bar; what is more than nothing shows."""
+    """Format a share from 0 to 1 as a bar. Any share above 0 is visible."""
     eighths = round(min(1.0, max(0.0, share)) * width * 8)
     if share > 0:
         eighths = max(1, eighths)
@@ -410,7 +410,7 @@ def bar(share: float, width: int) -> str:
 
 
 def short(value: float) -> str:
-    """Return a number in at most six letters, as in 12.3M."""
+    """Format a number in at most six characters, as in 12.3M."""
     for unit, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= factor:
             return f"{value / factor:.1f}{unit}" if abs(value) < 100 * factor else f"{value / factor:.0f}{unit}"
@@ -418,7 +418,7 @@ def short(value: float) -> str:
 
 
 def age(milliseconds: float) -> str:
-    """Return a time that has passed, in its largest units."""
+    """Format an elapsed time in its largest units."""
     seconds = int(milliseconds / 1000)
     if seconds < 1:
         return f"{milliseconds:.0f} ms"

@@ -75,7 +75,7 @@ def run(
 
 
 class _NoPandas:
-    """Finds no pandas, wherever it is installed."""
+    """An import finder that hides pandas even if it is installed."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:  # noqa: ARG002 - as Python calls it
         if name == "pandas":
@@ -83,7 +83,7 @@ class _NoPandas:
 
 
 def _leave_out_pandas() -> None:
-    """Have pyarrow do without pandas, which it loads with its first array of a list: 0.2 s for what this process does not use."""
+    """Keep pyarrow from importing pandas for its first array from a list, which takes 0.2 s and is not needed here."""
     import pyarrow as pa
 
     finder: Any = _NoPandas()
@@ -104,7 +104,7 @@ def _with_spark(options: AnalyzeOptions, master: str, bars: ProgressBars) -> Ana
     try:
         return analyze(spark, options, bars)
     finally:
-        # What is left is short; a second Ctrl-C would only cut it in two.
+        # The remaining work is short. A second Ctrl-C would only interrupt it halfway.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         stop(spark)
 
@@ -121,7 +121,7 @@ def _show(analysis: Analysis) -> None:
 
 
 def _require_captures(paths: Iterable[str]) -> None:
-    """Raise CaptureError for a path without a capture that can be read."""
+    """Raise CaptureError if a path has no readable capture."""
     from mainstem.capture.files import captures
     from mainstem.capture.formats import HEAD_LENGTH, recognize
     from mainstem.capture.unpacking import head_of

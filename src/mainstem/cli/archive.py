@@ -56,16 +56,16 @@ if TYPE_CHECKING:
     from mainstem.archive import Client, RecordingDescriptor
 
 CHECK_S = 0.25
-STOPPED_S = 2.0  # how long an archive may take to note that a recording has stopped
-EVENTS_S = 0.2  # how long a late error of a replay that ended early may take
+STOPPED_S = 2.0  # how long an archive can take to notice that a recording has stopped
+EVENTS_S = 0.2  # how long the late error of a replay that ended early can take
 CREDENTIALS_VARIABLE = "MAINSTEM_ARCHIVE_CREDENTIALS"
 CONTROL = "localhost:8010"
-# Not the recording's: an archive that still records that stream would record the replay.
+# Not the id of the recorded stream: an archive that is still recording that stream would record the replay.
 REPLAY_STREAM_ID = 19_795
 
 
 class _Commands(Group):
-    """`serve` is the command of options without one: `mainstem archive --dir tides`."""
+    """A group in which options without a command mean `serve`, as in `mainstem archive --dir tides`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0].startswith("-") and args[0] not in ("-h", "--help"):
@@ -96,7 +96,7 @@ RecordingArgument = Annotated[int, argument("The recording id.", min=0)]
 
 @dataclass
 class Driver:
-    """The media driver of a server or a client."""
+    """The options for the media driver of a server or client."""
 
     aeron_dir: Annotated[str, option("--aeron-dir", "PATH", "The media driver's directory.", "AERON_DIR")] = ""
     with_driver: Annotated[
@@ -114,7 +114,7 @@ class Driver:
 
 @dataclass(kw_only=True)
 class Connection:
-    """How a command reaches a running archive."""
+    """The options for connecting to a running archive."""
 
     control: ControlOption = CONTROL
     response_channel: Annotated[
@@ -436,7 +436,7 @@ def purge(
 
 
 def channel_of(text: str, name: str) -> str:
-    """The channel that a text names: a channel itself, or HOST:PORT. Raises ConfigurationError."""
+    """Return the channel for a text, which is a channel or HOST:PORT. Raises ConfigurationError."""
     if text.startswith("aeron:"):
         return text
     host, separator, port = text.rpartition(":")
@@ -501,7 +501,7 @@ def _replay_channel(text: str, response_channel: str, control: str) -> str:
 
 
 class _ReplayReader(Reader):
-    """Reads a replay, and knows how far it came."""
+    """Reads a replay and tracks its position."""
 
     _image: Image | None = None
 
@@ -516,7 +516,7 @@ class _ReplayReader(Reader):
 
 
 def _stop_position(client: Client, recording: int, end: int, timeout: float | None) -> int:
-    """Where a recording that a replay followed has stopped; past its end if it has not."""
+    """Return the position at which a recording stopped that a replay followed; beyond ``end`` if it has not stopped."""
     deadline = Deadline(SYSTEM_CLOCK, STOPPED_S)
     while (stopped := client.stop_position(recording, timeout=timeout)) is None:
         if deadline.expired:
@@ -526,7 +526,7 @@ def _stop_position(client: Client, recording: int, end: int, timeout: float | No
 
 
 def _check_whole(client: Client, recording: int, position: int | None, end: int) -> None:
-    """Raise what ended a replay before the end of its recording."""
+    """Raise the error that ended a replay before the end of its recording."""
     if position is not None and position >= end:
         return
     with suppress(Timeout):

@@ -35,7 +35,7 @@ def run(
         source="",
         out=location,
         format="iceberg" if table.table else "delta",
-        # Nothing is read that a checkpoint would be for.
+        # Compacting reads no source, so it needs no checkpoint.
         checkpoint="none",
         **table.arguments(location),
     )

@@ -13,7 +13,7 @@ from mainstem.cli._options import argument
 
 
 class Shell(StrEnum):
-    """The shells with a completion."""
+    """The shells for which there is a completion."""
 
     BASH = "bash"
     ZSH = "zsh"

@@ -37,7 +37,7 @@ def run(
         from mainstem.demo.run import run as run_demo
     except ImportError as error:
         raise MissingExtraError(str(error.name), "all") from None
-    require_linux("the demo")  # before Spark starts
+    require_linux("the demo")  # check this before Spark starts
     require_directory(out, "--out")
     options = DemoOptions(out=out, loss=loss, messages=count or None, file=data)
     try:
@@ -45,7 +45,7 @@ def run(
             try:
                 result = run_demo(options, bars)
             finally:
-                # What is left is short; a second Ctrl-C would only cut it in two.
+                # The remaining work is short. A second Ctrl-C would only interrupt it halfway.
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None

@@ -1,7 +1,7 @@
 """Check this machine: shared memory, socket buffers, multicast, processors, clock, Java, extras, and what to type.
 
-Each check reads the kernel's own files below ``root``, so that tests can lay out a machine. A check never raises: what cannot be
-read is a note.
+Each check reads the kernel's files below ``root``, so that tests can simulate a host. A check never raises an exception: if
+something cannot be read, the result is a note.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from mainstem.errors import ConfigurationError, MissingExtraError
 
 ROOT = Path("/")
 MIB = 1 << 20
-ENOUGH_SHARED_MEMORY = 256 * MIB  # five publications with the usual terms, whole
-BUFFER_OF_FAST_STREAMS = 2 * MIB  # what the reference recommends for streams of a gigabit
+ENOUGH_SHARED_MEMORY = 256 * MIB  # five publications with default term lengths
+BUFFER_OF_FAST_STREAMS = 2 * MIB  # recommended by the reference for gigabit streams
 AGENTS = 3  # threads of a driver: conductor, sender, receiver
 LEAST_JAVA = 17
 JAVA_SECONDS = 30
-MULTICAST_GROUP = ("224.0.1.1", 9)  # no datagram is sent: connecting a UDP socket only asks for the route
+MULTICAST_GROUP = ("224.0.1.1", 9)  # connecting a UDP socket only looks up the route and sends nothing
 SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit")
 CLOCKS = "sys/devices/system/clocksource/clocksource0"
 
 
 class State(StrEnum):
-    """How a check came out. NOTE: what is not there may not be needed; WARN: it will be felt; FAIL: it will not work."""
+    """The result of a check. NOTE: something is missing but may not be needed; WARN: it costs performance; FAIL: it won't work."""
 
     OK = "ok"
     NOTE = "note"
@@ -52,7 +52,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check: its name, how it came out, the figure that shows it, and what to type."""
+    """One check: its name, its result, the value that shows it, and the command that fixes it."""
 
     name: str
     state: State
@@ -61,7 +61,7 @@ class Check:
 
 
 STYLES = {State.OK: "green", State.NOTE: "cyan", State.WARN: "yellow bold", State.FAIL: "red bold"}
-WIDTH = 18  # of the names
+WIDTH = 18  # width of the names
 
 
 def run(
@@ -105,7 +105,7 @@ def _show(checks: list[Check]) -> None:
 
 
 def shared_memory(root: Path = ROOT) -> Check:
-    """Whether logs have room in /dev/shm."""
+    """Check whether /dev/shm has room for logs."""
     path = root / "dev/shm"
     try:
         status = os.statvfs(path)
@@ -122,7 +122,7 @@ def shared_memory(root: Path = ROOT) -> Check:
 
 
 def socket_buffer(kind: str, wanted_bytes: int, root: Path = ROOT) -> Check:
-    """Whether the kernel grants the socket buffer that the driver's settings ask for; ``kind`` is rmem or wmem."""
+    """Check whether the kernel grants the socket buffer that the driver's settings request; ``kind`` is rmem or wmem."""
     option = "SO_RCVBUF" if kind == "rmem" else "SO_SNDBUF"
     name = f"net.core.{kind}_max"
     limit = _number(root / f"proc/sys/net/core/{kind}_max")
@@ -139,7 +139,7 @@ def socket_buffer(kind: str, wanted_bytes: int, root: Path = ROOT) -> Check:
 
 
 def multicast_route() -> Check:
-    """Whether datagrams to a group have a way."""
+    """Check whether there is a route for multicast datagrams."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(MULTICAST_GROUP)
@@ -151,7 +151,7 @@ def multicast_route() -> Check:
 
 
 def processors(root: Path = ROOT, available: int | None = None) -> Check:
-    """Whether the driver's threads and a client have a processor each."""
+    """Check whether there is a processor for each of the driver's threads and a client."""
     count = len(os.sched_getaffinity(0)) if available is None else available
     quota = _quota(root)
     usable = min(float(count), quota) if quota is not None else float(count)
@@ -165,7 +165,7 @@ def processors(root: Path = ROOT, available: int | None = None) -> Check:
 
 
 def time_source(root: Path = ROOT) -> Check:
-    """Whether reading the clock is cheap."""
+    """Check whether reading the clock is cheap."""
     try:
         current = (root / CLOCKS / "current_clocksource").read_text().strip()
         others = (root / CLOCKS / "available_clocksource").read_text().split()
@@ -179,7 +179,7 @@ def time_source(root: Path = ROOT) -> Check:
 
 
 def java() -> Check:
-    """Whether Spark has a Java."""
+    """Check whether there is a Java for Spark."""
     remedy = "pip install 'mainstem[spark]' (it brings one), or apt-get install openjdk-17-jre-headless"
     home = os.environ.get("JAVA_HOME")
     path = str(Path(home) / "bin" / "java") if home else shutil.which("java")
@@ -194,7 +194,7 @@ def java() -> Check:
 
 
 def extras() -> list[Check]:
-    """Which extras are installed."""
+    """Check which extras are installed."""
     modules: dict[str, list[str]] = {}
     for module, extra in sorted(MissingExtraError.EXTRAS.items()):
         modules.setdefault(extra, []).append(module)
@@ -208,7 +208,7 @@ def extras() -> list[Check]:
 
 
 def all_checks(settings: DriverSettings) -> list[Check]:
-    """Return all of them, for a driver with these settings; where there can be no driver, why, and the others."""
+    """Run all checks for a driver with these settings. If no driver can run on this system, say why and skip its checks."""
     try:
         require_linux("a media driver", instead="clients, multiplexers, Aqueduct and readers work")
     except ConfigurationError as error:
@@ -237,7 +237,7 @@ def _size(nbytes: int) -> str:
 
 
 def _quota(root: Path) -> float | None:
-    """How many processors the control group may use; None for no limit."""
+    """Return how many processors the control group can use; None means no limit."""
     try:
         quota, period = (root / "sys/fs/cgroup/cpu.max").read_text().split()
         return None if quota == "max" else int(quota) / int(period)

@@ -1,8 +1,8 @@
 """Run a media driver until Ctrl-C or SIGTERM.
 
-A driver starts often: with a service, in every test, behind every example. Half of the time until its CnC file was there went into
-the libraries that read command lines and print help. So plain words are read by the table here, and the driver starts at once;
-for help, for a wrong word, and for any form that the table does not know, the table is declared to typer.
+Drivers start often: with a service, in every test, behind every example. Libraries that parse command lines and print help would
+take half of the time until the CnC file exists. So the table in this module parses simple arguments, and the driver starts
+immediately. For help, for wrong arguments, and for any form that the table does not support, the table is declared to typer.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# How often the driver is checked for having been ended by a client.
+# Seconds between checks whether a client has terminated the driver.
 CHECK_SECONDS = 0.25
-# A loss generator needs a seed so that what it loses can be lost again.
+# The loss generator has a fixed seed, so that losses are reproducible.
 DEFAULT_SEED = 1
 
 
 class Option(NamedTuple):
-    """An option: its names, how its value is read (None: it has none), its default, and what the help says."""
+    """An option: its names, the function that parses its value (None if it has none), its default, and its help."""
 
     names: tuple[str, ...]
     convert: Callable[[str], Any] | None
@@ -45,7 +45,7 @@ def _mode(text: str) -> str:
 
 
 MODES = "|".join(mode.value for mode in ThreadingMode)
-# By the parameter of ``run``.
+# By parameter of ``run``.
 OPTIONS = {
     "directory": Option(
         ("--dir", "-d"), str, "", "The media driver's directory.", "PATH", "AERON_DIR, or this user's own"
@@ -64,7 +64,7 @@ PARAMETERS = {name: parameter for parameter, option in OPTIONS.items() for name 
 
 
 def read(words: Sequence[str]) -> dict[str, Any] | None:
-    """Return the parameters of ``run`` for plain words; None where something else has to read them."""
+    """Return the parameters of ``run`` for simple arguments; None if typer has to parse them."""
     parameters: dict[str, Any] = {}
     remaining = iter(words)
     for word in remaining:
@@ -130,7 +130,7 @@ def run(
 
 
 def declared() -> Callable[..., None]:
-    """Return ``run`` with its options declared to typer."""
+    """Return ``run`` with its options declared for typer."""
     import functools
     import inspect
     from typing import Annotated
@@ -173,7 +173,7 @@ def declared() -> Callable[..., None]:
 def _settings(
     directory: str, threading_mode: str, loss: float, seed: int, texts: list[str] | None
 ) -> dict[str, dict[str, object]]:
-    """The options as settings, by the option."""
+    """Return the settings that each option sets, by option."""
     options: dict[str, dict[str, object]] = {"--set": {**parse_pairs(texts, name="--set")}}
     if directory:
         options["--dir"] = {"dir": directory}

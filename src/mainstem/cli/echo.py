@@ -33,12 +33,12 @@ from mainstem.errors import BadMessage, ClosedError, ConfigurationError
 
 logger = logging.getLogger("mainstem.cli.echo")
 app = App(__doc__)
-POLL_S = 0.05  # how often a running server checks whether it is to end
+POLL_S = 0.05  # seconds between a running server's checks whether to stop
 
 
 @dataclass
 class End:
-    """The options of either end."""
+    """The options of both ends."""
 
     port: Annotated[int, option("--port", "PORT", "The all-clients channel's port.")] = 9000
     control_port: Annotated[
@@ -60,7 +60,7 @@ class End:
 
 
 def _echo(client: Duologue) -> None:
-    """The guide's protocol: ``ECHO <text>`` is sent back, anything else is a bad message."""
+    """Serve the guide's protocol: send back ``ECHO <text>``, and treat anything else as a bad message."""
     for message in client:
         if not message.startswith(b"ECHO "):
             raise BadMessage(f"{message[:40]!r} is not ECHO <text>")
@@ -72,7 +72,7 @@ def _echo(client: Duologue) -> None:
 
 
 def _host(text: str) -> str:
-    """A host or an address, without its brackets. Raises ConfigurationError where the end may be meant as a port."""
+    """Return a host or address without brackets. Raises ConfigurationError if its end may be meant as a port."""
     if text.startswith("[") and text.endswith("]"):
         return text[1:-1]
     shorter, _, port = text.rpartition(":")

@@ -131,21 +131,21 @@ def _in_session(options: IngestOptions, master: str) -> dict[str, Any]:
         with stopping() as stop:
             return _ingest(spark, options, stop)
     except PySparkException as error:
-        # Spark asks the JVM for the text, which is gone once the session is stopped.
+        # Spark gets the error's text from the JVM, which is gone once the session is stopped.
         raise as_own_error(error) from None
     finally:
         stop_session(spark)
 
 
 def _check(options: IngestOptions) -> None:
-    """Whatever can be checked before anything slow is started."""
+    """Check everything that can be checked before anything slow is started."""
     from mainstem.spark.ingest.target import open_target
     from mainstem.spark.sources.archives import recordings_at
 
     options.check()
     if not options.is_live:
         with recordings_at(options.reading):
-            pass  # what cannot be read is an error before Spark starts
+            pass  # report unreadable recordings before Spark starts
     if options.is_local:
         require_directory(options.local_directory, "--out")
     open_target(options)

@@ -25,7 +25,7 @@ def run(directory: DirectoryOption = "", listen: ListenOption = "") -> None:
     directory = directory or default_directory()
 
     def page() -> str:
-        # Opened for each scrape, because the driver may have restarted.
+        # Open the directory for each scrape, because the driver may have restarted.
         with DirectoryReader(directory) as reader:
             return render(reader.snapshot(epoch_ms=SYSTEM_CLOCK.epoch_ms(), now_ns=SYSTEM_CLOCK.monotonic_ns()))
 

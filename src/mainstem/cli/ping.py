@@ -63,7 +63,7 @@ def run(
 
 
 class _Player:
-    """Plays one message at a time."""
+    """Sends one message at a time and waits for its response."""
 
     def __init__(
         self, pings: ExclusivePublication, pongs: Subscription, length: int, timeout: float, spin: bool
@@ -78,7 +78,7 @@ class _Player:
         self._sent_ns = 0
 
     def play(self, count: int, stop: Stop) -> None:
-        """Run that many round trips. Raises Timeout when a response does not come."""
+        """Run ``count`` round trips. Raises Timeout if a response does not arrive."""
         clock = SYSTEM_CLOCK
         handler = FragmentAssembler(self._on_pong)
         for _ in range(count):
@@ -104,7 +104,7 @@ class _Player:
                 raise offer_error(position, "ping")
 
     def _on_pong(self, fragment: Fragment) -> None:
-        # The response to another client's ping, or to one that timed out, carries another time.
+        # Responses to other clients' pings, or to pings that timed out, carry another time.
         if STAMP.unpack_from(fragment)[0] == self._sent_ns:
             self._answered_ns = SYSTEM_CLOCK.monotonic_ns()
 

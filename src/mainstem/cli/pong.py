@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mainstem.cli._process import Stop
 
 FRAGMENTS = 10
-TIMEOUT_NS = 5 * NS_PER_SECOND  # the end of one client may disconnect the responses to the next for so long
+TIMEOUT_NS = 5 * NS_PER_SECOND  # how long the end of one client can disconnect the responses to the next
 
 
 def run(which: PingPong) -> None:
@@ -57,7 +57,7 @@ class _Echo:
         self.dropped = 0
 
     def __call__(self, fragment: Fragment) -> None:
-        """Offer until there is room; a ping whose sender stays away is dropped."""
+        """Offer the response until there is room. Drop it if the ping's sender stays disconnected."""
         begin_ns = SYSTEM_CLOCK.monotonic_ns()
         while not self.stop.requested:
             position = self.publication.offer(fragment)

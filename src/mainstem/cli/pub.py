@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mainstem.codecs import Codec
 
 COUNTER_BYTES = 8
-MIN_PAUSE_S = 0.0002  # shorter sleeps cost as much
+MIN_PAUSE_S = 0.0002  # shorter sleeps cost just as much
 INPUTS: dict[str, Callable[[IO[bytes]], Iterator[Outgoing]]] = {
     "lines": read_lines,
     "json": read_json,
@@ -110,7 +110,7 @@ def run(
 
 
 def _input_reader(input_format: str, codec: Codec | None) -> Callable[[IO[bytes]], Iterator[Outgoing]]:
-    """How messages are read. Raises ConfigurationError for a codec with anything but lines."""
+    """Return the function that reads messages. Raises ConfigurationError if a codec is combined with anything but lines."""
     if codec is None:
         return INPUTS[input_format]
     if input_format != "lines":
@@ -126,7 +126,7 @@ def _open(stack: ExitStack, file: Path | None) -> IO[bytes]:
 
 
 class _Sender:
-    """Sends batches whole, reports the rate each second, and counts refused offers."""
+    """Sends whole batches, reports the rate every second, and counts refused offers."""
 
     def __init__(self, publication: Publication | ExclusivePublication, stop: Stop, timeout: float) -> None:
         self.publication = publication
@@ -137,7 +137,7 @@ class _Sender:
         self._next_report_ns = self.meter.start_ns + NS_PER_SECOND
 
     def send(self, batch: list[bytes], reserved_value: int | None = None) -> None:
-        """Send all messages, in order, waiting for room; stop early on a signal."""
+        """Send all messages in order, waiting for room. Stop early on a signal."""
         left = batch
         refused_since = 0
         while left and not self.stop.requested:
@@ -159,7 +159,7 @@ class _Sender:
             if reserved_value is None:
                 return self.publication.offer_many(messages)
             position = self.publication.offer(messages[0], reserved_value=reserved_value)
-        except ValueError as error:  # one of them is too long
+        except ValueError as error:  # one of the messages is too long
             number = self.meter.messages + 1
             raise ConfigurationError(
                 f"{self.publication!r}: message {number:,} or one soon after it: {error}"
@@ -219,7 +219,7 @@ def _forward(sender: _Sender, pacer: Pacer, messages: Iterator[Outgoing], count:
 
 
 class LineEncoder:
-    """JSON lines as messages. Where the codec has columns of its own, texts become their times and decimals."""
+    """Encodes JSON lines as messages. If the codec has its own columns, strings become times and decimals."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec, self._lines, self._schema, self._count = codec, find_codec("json"), None, 0
@@ -228,11 +228,11 @@ class LineEncoder:
         except ConfigurationError:
             raise
         except ValueError:
-            # The format has no types of its own: those of JSON are what there is.
+            # The format has no types of its own, so the values keep their JSON types.
             self._schema = None
 
     def encode(self, line: bytes) -> bytes:
-        """A message of a line. Raises ConfigurationError that names the line."""
+        """Encode a line as a message. Raises a ConfigurationError that names the line."""
         self._count += 1
         try:
             return self._codec.encode(self._row(line))
@@ -251,12 +251,12 @@ class LineEncoder:
             raise ValueError(decoded.problems.get(0) or f"the schema has no field for {decoded.rescued[0]}")
         columns = zip(self._schema.names, decoded.columns, strict=True)
         nested: dict[str, Any] = {"maps_as_pydicts": "strict"}
-        # A field that the line lacks has the format's default, which is not always null.
+        # A field that the line lacks gets the format's default, which is not always null.
         return {name: column.to_pylist(**nested)[0] for name, column in columns if name in row}
 
 
 def _float(text: str) -> float:
-    """A number for a format that has no decimals. Raises ValueError for one that would be rounded."""
+    """Convert a number for a format without decimals. Raises ValueError if it would be rounded."""
     value = float(text)
     if not is_held(text, value):
         raise ValueError(f"{text} has more digits than a floating-point number holds")

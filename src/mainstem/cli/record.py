@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 IDLE_S = 0.0005
 POLL_S = 0.05
 REPORT_NS = NS_PER_SECOND
-# After the recorder has ended; what is left then is shipped the next time.
+# How long to wait for the shipper after the recorder has ended. Data that is left then is shipped the next time.
 EXIT_TIMEOUT_S = 60.0
 CHECK_NS = NS_PER_SECOND
 FIRST_RESTART_NS = NS_PER_SECOND
@@ -109,7 +109,7 @@ def run(
             raise ConfigurationError("--stream is required to record from an Aeron channel")
     with ExitStack() as stack:
         stop = stack.enter_context(stopping())
-        # Left last: the recordings are closed then, and it ships their ends.
+        # The stack exits this context last: the recordings are closed by then, and the shipper ships their ends.
         shipper = None
         if ship_to:
             words = words_of("ship", **asdict(shipping), beside_recorder=True)
@@ -190,7 +190,7 @@ def _listen(
         say(f"listening on {parts.scheme}://{parts.hostname}:{server.port}")
         while not stop.requested:
             time.sleep(POLL_S)
-            recorder.do_work()  # has no subscription: keeps its mark on the directory fresh
+            recorder.do_work()  # it has no subscription, but keeps its mark on the directory fresh
             if shipper is not None:
                 shipper.poll()
         thread.run(server.close())
@@ -215,10 +215,10 @@ def _result(messages: int, nbytes: int, begin_ns: int, recordings: list[int]) ->
 
 
 class ShipProcess:
-    """`mainstem ship` as a process of its own, so that shipping takes nothing of the recorder's interpreter. A context manager.
+    """A context manager that runs `mainstem ship` in its own process, so that shipping does not slow down the recorder.
 
-    It is started before the recorder, and left after that has closed its recordings. Its standard input is the tie: when the
-    recorder closes it, or dies, the shipper ships what is left and ends.
+    It is entered before the recorder starts, and exited after the recorder has closed its recordings. The shipper's standard input
+    ties the two together: if the recorder closes it, or dies, the shipper ships what is left and exits.
     """
 
     def __init__(self, directory: Path, url: str, arguments: Sequence[str]) -> None:
@@ -241,12 +241,12 @@ class ShipProcess:
         return self
 
     def _start(self) -> subprocess.Popen[bytes]:
-        # A process group of its own: Ctrl-C reaches the recorder, which ends the shipper when it has closed its recordings.
+        # With its own process group, Ctrl-C reaches only the recorder, which ends the shipper once it has closed its recordings.
         self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0)
         return self._process
 
     def poll(self) -> None:
-        """Start the shipper again where it has died; called often."""
+        """Restart the shipper if it has died. Call this often."""
         now_ns = SYSTEM_CLOCK.monotonic_ns()
         if now_ns - self._checked_ns < CHECK_NS:
             return

@@ -89,14 +89,14 @@ RecordingArgument = Annotated[int, argument("The recording id.")]
 
 @dataclass
 class Archives:
-    """The archives that a command is about."""
+    """The options that select the archives for a command."""
 
     location: LocationArgument
     archive: Annotated[str, option("--archive", ID, "The archive id.", "all")] = ""
     store_option: StoreOption = None
 
     def open(self, recording: int | None = None) -> list[Archive]:
-        """The archives, until the process ends. Raises RecordingError if none has the recording that was asked for."""
+        """Open the archives until the process ends. Raises RecordingError if none has the requested recording."""
         found = open_archives(self.location, ReadOptions.parse(store_options(self.store_option, self.location)))
         for each in found:
             atexit.register(each.close)
@@ -119,7 +119,7 @@ class Archives:
         return shipped
 
     def directory(self) -> Path | None:
-        """The directory on this machine; None if shipped recordings or several archives are there."""
+        """Return the local directory; None if there are shipped recordings or several archives."""
         archives = self.open()
         found = [each.directory for each in archives if isinstance(each, DirectoryArchive)]
         return found[0] if len(found) == len(archives) == 1 else None
@@ -504,7 +504,7 @@ def _rows(archive: Archive, everything: bool, *, details: bool = False) -> list[
 def _row(archive: Archive, d: RecordingDescriptor) -> dict[str, Any]:
     with RecordingReader(archive, d) as reader:
         start, end = reader.start_position, reader.end_position()
-        # Without an index all frames would have to be read.
+        # Without an index, this would have to read all frames.
         messages = reader.messages_before(end) if reader.index is not None else None
     return _described(archive, d) | {"start_position": start, "end_position": end, "messages": messages}
 
@@ -574,6 +574,6 @@ def _only(recording: int | None, limit: Limit) -> Limit:
 def _committed(checkpoint: str, texts: list[str] | None) -> Any:
     from mainstem.spark.sources.offsets import committed_positions
 
-    options = store_options(texts, "") if is_url(checkpoint) else {}  # they are the location's, too
+    options = store_options(texts, "") if is_url(checkpoint) else {}  # the location uses the same options
     with closing(open_store(checkpoint, options)) as store:
         return committed_positions(store)

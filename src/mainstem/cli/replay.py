@@ -33,7 +33,7 @@ from mainstem.recording import open_recordings, replay
 if TYPE_CHECKING:
     from mainstem.recording import RecordingReader
 
-MAX_SHOWN = 10  # recordings that an error names
+MAX_SHOWN = 10  # recordings listed in an error
 
 
 def run(
@@ -78,7 +78,7 @@ def run(
 
 
 def _speed(text: str) -> float:
-    """The multiple of the recording's pace; 0 for as fast as can be."""
+    """Return the multiple of the recording's pace; 0 means full speed."""
     if text == "max":
         return 0.0
     try:

@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from mainstem.cli._process import Stop
 
 POLL_S = 0.2
-# After a signal a request that is under way has so long.
+# How long a request in progress can take after a signal.
 END_WAIT_NS = 5 * NS_PER_SECOND
-# Beside a recorder: a busy machine gives the recorder and its driver seventy times as much, an idle one is used.
+# Used beside a recorder: a busy host gives the recorder and its driver seventy times as much CPU time; an idle host is used fully.
 NICENESS = 19
 READY = "ready"
-# With --once, of each call, beside the retries of the store itself: eight of what may pass, a quarter of a minute in all.
+# Attempts per call with --once. On transient errors, each includes the store's own retries: eight attempts, up to 15 s of waiting.
 ONCE_ATTEMPTS = 2
 
 
@@ -92,7 +92,7 @@ def run(
     Example: mainstem ship tides s3://bucket/tides
     """
     if bandwidth_limit is not None:
-        # A chunk goes out at once: none is longer than a second's worth.
+        # A chunk is sent without a break, so limit it to one second of bandwidth.
         chunk_size = max(min(chunk_size, bandwidth_limit), MIN_CHUNK_SIZE)
     retention = shipping.local_retention
     options = ShippingOptions(
@@ -155,14 +155,14 @@ def run(
 
 
 class ShutdownDeadline:
-    """Whether requests that are under way are given up: some time after a signal."""
+    """Decides when to give up requests that are in progress: ``END_WAIT_NS`` after a signal."""
 
     def __init__(self, stop: Stop) -> None:
         self._stop = stop
         self._requested_ns: int | None = None
 
     def is_over(self) -> bool:
-        """Called often, by several threads."""
+        """Return whether the time is over. Several threads call this often."""
         if not self._stop.requested:
             return False
         now_ns = SYSTEM_CLOCK.monotonic_ns()
@@ -172,22 +172,22 @@ class ShutdownDeadline:
 
 
 def _give_way() -> None:
-    """Leave the processors to the recorder, as far as the system lets it."""
+    """Yield CPU time to the recorder, as far as the system allows."""
     os.nice(NICENESS)
     if hasattr(os, "sched_setscheduler"):
-        # It does not interrupt what runs when its data arrives. What was started as an idle task may not leave its class.
+        # A batch task does not preempt running tasks when its data arrives. An idle task is not allowed to change its class.
         with suppress(PermissionError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _until_end_of_input(drains: threading.Event) -> None:
-    # The recorder that started this has the other end, and closes it, or dies.
+    # The recorder that started this process has the other end. Reading ends when it closes that end or dies.
     sys.stdin.buffer.read()
     drains.set()
 
 
 def _ship(shipper: ArchiveShipper, stop: Stop, once: bool, drains: threading.Event) -> bool:
-    """Ship until it is asked to end; whether nothing was left under way."""
+    """Ship until asked to stop; return False if shipping ended while the store did not respond."""
     try:
         while not stop.requested:
             try:

@@ -65,7 +65,7 @@ def run(
 
 
 def _table(counters: list[CounterSnapshot], rising: dict[int, float] | None = None) -> Table:
-    """Return the counters as a table, with a column of rates when they are known."""
+    """Return the counters as a table, with a column of rates if they are known."""
     columns = [Column("id", "right"), Column("value", "right"), Column("label", "cut")]
     rows = [[str(c.counter_id), number(c.value), c.label] for c in counters]
     if rising is not None:

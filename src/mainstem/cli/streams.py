@@ -48,7 +48,7 @@ def _show(out: Console, streams: list[Stream]) -> None:
 
 
 def _print_narrow(out: Console, table: Table) -> None:
-    """Print several lines a stream where one would not fit."""
+    """Print several lines per stream, because one would not fit."""
     for stream_id, session_id, publisher, limit, sender, receiver, subscribers, client, channel in table.rows:
         print_title(out, f"stream {stream_id}  session {session_id}", channel)
         if client != "-":

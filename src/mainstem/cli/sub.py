@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mainstem.cli._process import Stop
     from mainstem.codecs import Codec
 
-BATCH = 1024  # messages polled at once
+BATCH = 1024  # maximum messages per poll
 WAIT_S = 0.01
 OUTPUTS: dict[str, Callable[[Message], bytes] | None] = {
     "text": None,
@@ -50,7 +50,7 @@ OUTPUTS: dict[str, Callable[[Message], bytes] | None] = {
 
 @dataclass(kw_only=True)
 class Printing:
-    """How messages are printed, or only counted."""
+    """The options that select how messages are printed, or only counted."""
 
     output: Annotated[str, choice("--output", tuple(OUTPUTS), "How messages are printed.")] = "text"
     template: Annotated[str, option("--template", "TEXT", TEMPLATE_HELP)] = ""
@@ -58,7 +58,7 @@ class Printing:
     stats: StatsOption = False
 
     def layout(self) -> Callable[[Message], bytes] | None:
-        """The text of a message; None for the message as it is. Raises ConfigurationError for several layouts."""
+        """Return the function that formats a message; None prints it as it is. Raises ConfigurationError for several layouts."""
         codec = self.codec.find()
         if (self.output != "text") + bool(self.template) + (codec is not None) > 1:
             raise ConfigurationError("--output, --template and --codec exclude one another")
@@ -111,7 +111,7 @@ def _rows(codec: Codec, message: Message) -> bytes:
 
 
 def decoded_lines(codec: Codec, message: bytes) -> bytes:
-    """A JSON line for each row of a message; one with ``problem`` and ``payload`` where it cannot be read."""
+    """Return a JSON line for each row of a message, or one with ``problem`` and ``payload`` if it cannot be decoded."""
     try:
         return _json_lines(codec.decode(message))
     except (StoreError, MissingExtraError):
@@ -128,7 +128,7 @@ def _json_lines(rows: list[dict[str, Any]]) -> bytes:
 
 
 class Reader:
-    """Reads a subscription and prints its messages, or counts them."""
+    """Reads a subscription, and prints or counts its messages."""
 
     def __init__(self, subscription: Subscription, stats: bool, lay_out: Callable[[Message], bytes] | None) -> None:
         self.subscription = subscription
@@ -137,7 +137,7 @@ class Reader:
         self.meter = RateMeter(SYSTEM_CLOCK.monotonic_ns())
 
     def read(self, stop: Stop, count: int, exit_at_end: bool, timeout: float) -> None:
-        """Read until a limit, an end or a signal."""
+        """Read until a limit, the end of the stream, or a signal."""
         now_ns = last_ns = SYSTEM_CLOCK.monotonic_ns()
         report_ns = now_ns + NS_PER_SECOND
         notice = SlowStepNotice(

@@ -50,7 +50,7 @@ MIN_WINDOW = 1024
 
 @dataclass
 class End:
-    """The options of either end of a tunnel."""
+    """The options of both ends of a tunnel."""
 
     listen: ListenOption
     secret_file: Annotated[Path | None, token_file(TOKEN_VARIABLE)] = None
@@ -65,7 +65,7 @@ class End:
     insecure: InsecureOption = False
 
     def limits(self) -> dict[str, Any]:
-        """Arguments of either end. Raises ConfigurationError for a token that cannot be read."""
+        """Return the arguments that both ends take. Raises ConfigurationError if the token cannot be read."""
         token = _secret(self.secret_file)
         return {"token": token, "window": self.window, "stall_timeout": self.stall_timeout}
 
@@ -133,7 +133,7 @@ def connect(
     async def work() -> None:
         async with TunnelClient(target, ssl=context, server_hostname=tls_name or None, **limits) as client:
             await client.start(where, insecure=end.insecure)
-            stop = stop_event()  # no earlier: a signal ends the attempt to connect at once
+            stop = stop_event()  # not earlier, so that a signal ends the attempt to connect immediately
             with _exporting(end.metrics_listen, client):
                 typer.echo(
                     f"tunnel listens on {where if where.path or where.port else f':{client.port}'}, goes to {server}"
@@ -162,7 +162,7 @@ def token(
 
 @contextmanager
 def _exporting(listen: str, endpoint: Endpoint) -> Iterator[None]:
-    """Serve the endpoint's metrics inside the block, if ``--metrics-listen`` says where."""
+    """Serve the endpoint's metrics during the block, if ``--metrics-listen`` is given."""
     if not listen:
         yield
         return
@@ -179,7 +179,10 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
 
 
 def _secret(token_file: Path | None) -> bytes:
-    """The token of the file, else of the environment; empty only where neither is there: an empty one would let everybody in."""
+    """Return the token from the file, or else from the environment; empty only if neither is given.
+
+    An empty token would let everybody in.
+    """
     if token_file is not None:
         return check_token(_load(lambda: token_file.read_bytes().strip(), f"token file {token_file}"))
     text = os.environ.get(TOKEN_VARIABLE)

@@ -70,7 +70,7 @@ def _show_all(
 
 
 def _is_shown_already(diagnosis: Diagnosis, others: list[Diagnosis]) -> bool:
-    """Return whether it is an image whose publication has the same diagnosis."""
+    """Return whether ``diagnosis`` is for an image whose publication has the same diagnosis."""
     own = (diagnosis.session_id, diagnosis.stream_id, diagnosis.cause)
     return diagnosis.kind == IMAGE and any(
         o.kind != IMAGE and (o.session_id, o.stream_id, o.cause) == own for o in others
