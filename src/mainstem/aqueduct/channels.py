@@ -695,7 +695,7 @@ class Receiver(_Half, Generic[M]):
             The oldest unread message, as decoded by the connection's serializer.
 
         Raises:
-            Timeout: No message came in time.
+            Timeout: No message arrived in time.
             ClosedError: The sender finished and all was received, or this receiver was closed.
             Aborted: The sender aborted the channel.
             LostInTransit: The sender was lost on its way to the peer.

@@ -57,11 +57,11 @@ TIMER_GRANULARITY = 0.001
 """Seconds by which a timer can fire early, because event loops such as uvloop count in milliseconds (RFC 9002, 6.1.2)."""
 
 FLUSH_TIME = 1.0
-"""Lower bound, in seconds, of how long a close waits for the peer to acknowledge earlier data: a close overtakes data that is
-paced or lost. The wait is limited because a peer that is gone does not respond."""
+"""Lower bound, in seconds, of the limit on how long a close waits for the peer to acknowledge earlier data. A close overtakes
+data that is paced or lost. There is a limit because a peer that is gone does not respond."""
 
 FLUSH_ROUND_TRIPS = 20
-"""Lower bound, in round trips, of the same wait: QUIC needs about that many to retransmit data that was lost three times."""
+"""Lower bound, in round trips, of the same limit: QUIC needs about that many to deliver data that was lost three times."""
 
 
 class Runner:

@@ -19,7 +19,7 @@ class AqueductStats(EndpointStats):
     """The state and counters of an Aqueduct server or connection: those of `EndpointStats` and counters of messages.
 
     Attributes:
-        messages_received: Messages received, without those that were discarded.
+        messages_received: Messages received, except discarded ones.
         messages_discarded: Messages for a receiver that does not exist or has ended.
         ghosts_refused: Control streams refused because their channel half does not exist.
         unreliable_evicted: Unreliable messages dropped because newer ones arrived before the application had taken them.

@@ -1,6 +1,6 @@
 """Receive streams and datagrams, attach halves to their control streams, and detach them.
 
-What is processed on arrival and what is held. Two gates hold what the peer sends. Early data (0-RTT) could be a replay until
+Holding data. Two gates hold data that the peer sends. Early data (0-RTT) could be a replay until
 the handshake is complete; with ``early_data``, none of it is processed before that. And only the connection control stream is
 processed before both sides have sent their headers. For a server, this gate opens when the application accepts; for a client,
 when the server's ConnectionControl arrives. Held data counts against ``Limits.max_buffered_bytes`` like all other buffered
@@ -492,7 +492,7 @@ class Streams(Receiving):
                 _check_first(stream, tag)
 
     def release(self) -> None:
-        """Process what was held, in order of arrival, if both gates are open. Raises RemoteProtocolError."""
+        """Process held data in order of arrival, if both gates are open. Raises RemoteProtocolError."""
         if not self.is_early and not self.is_client and not self.peer_headers_seen:
             for stream in list(self.held_streams):
                 self._hold_stream(stream)
@@ -571,7 +571,7 @@ class Streams(Receiving):
             self.abandon(stream)
 
     def open_control_streams(self) -> None:
-        """Open control streams for the halves that are waiting for one, as far as the transport has credit."""
+        """Open control streams for waiting halves, as far as the transport has credit."""
         while self.awaiting_control and self.bidi_room > 0:
             half = self.awaiting_control.popleft()
             stream_id = self.open_stream(unidirectional=False)
@@ -588,7 +588,7 @@ class Streams(Receiving):
                 self._attach(half, stream)
 
     def _attach(self, half: Half, stream: Stream) -> None:
-        """Give a half its control stream, and carry out what was waiting for it."""
+        """Give a half its control stream, and send everything that was waiting for it."""
         half.control = stream
         stream.half = half
         if isinstance(half, SenderHalf):

@@ -10,7 +10,7 @@ from mainstem.bymux.state import HalfState
 from mainstem.errors import ConfigurationError
 from mainstem.mux.settings import PING_TIMEOUT_S, ConnectionSettings
 
-# One half of a window can be in flight while the grant of the other half is: enough for 1 GB/s at a round trip of 250 µs.
+# Both halves of a window are in flight while a grant is: enough for 1 GB/s at 250 µs.
 STREAM_WINDOW = 256 * 1024
 # Maximum number of streams that a peer can have at once. Times the window, it limits how much one connection makes this end hold.
 PEER_STREAMS = 1024

@@ -9,7 +9,7 @@ replayed, or used for another handshake:
     client → server   P = HMAC-SHA-256(token, "mainstem-tunnel-2 client" 0 C S)
     server → client   HMAC-SHA-256(token, "mainstem-tunnel-2 server" 0 C S P)      only if P is right
 
-An attacker who reads the connection, or makes a client connect to them, gets P and can test tokens against it offline. TLS
+An attacker who reads the connection, or tricks a client into connecting to them, gets P and can test tokens against it offline. TLS
 prevents that. Without TLS, only a token that nobody can guess does.
 """
 

@@ -254,7 +254,7 @@ class ServerConnection(JmuxConnection):
         if self._running < MAX_HANDLERS:
             self._start_handler(session)
             return
-        if len(self._waiting) >= MAX_HANDLERS:  # some were aborted, since no more than this are open
+        if len(self._waiting) >= MAX_HANDLERS:  # some of them were aborted, because at most this many are open
             self._waiting = deque(waiting for waiting in self._waiting if not waiting._broken)
         self._waiting.append(session)
 

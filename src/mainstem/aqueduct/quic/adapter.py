@@ -49,7 +49,7 @@ DATAGRAM_OVERHEAD = 30
 """Bytes of packet and frame around a datagram's payload: header, connection id, packet number, frame, authentication tag."""
 
 BULK = 1 << 12
-"""Number of bytes written to a stream at once from which a write counts as bulk, not as a short message."""
+"""Minimum size in bytes of a write to a stream that counts as bulk, not as a short message."""
 
 NO_VERIFICATION = 0
 """`ssl.CERT_NONE`, which both libraries accept as a number."""
