@@ -28,7 +28,7 @@ BUGS = (
         harm="a subscriber reads a message that is not written yet",
         file=APPEND,
         old="            copy_bytes(base, p + DATA_HEADER_LENGTH, source, 0, length)\n"
-        "            # The release that makes header and payload visible: nothing above may sink below it.\n"
+        "            # The release that makes header and payload visible: no store above may move below it.\n"
         "            st32(base, p, cython.cast(cython.int, length + DATA_HEADER_LENGTH))\n",
         new="            st32(base, p, cython.cast(cython.int, length + DATA_HEADER_LENGTH))\n"
         "            copy_bytes(base, p + DATA_HEADER_LENGTH, source, 0, length)\n",

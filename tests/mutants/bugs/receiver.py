@@ -46,8 +46,8 @@ BUGS = (
         name="a repeated datagram is inserted again",
         harm="a message changes while a subscriber reads it",
         file="_core/log/term.py",
-        old="    if ld64(base, at) != 0:\n        return False  # a repeat",
-        new="    if ld64(base, at) == -1:\n        return False  # a repeat",
+        old="    if ld64(base, at) != 0:\n        # A repeat, or overlapping data",
+        new="    if ld64(base, at) == -1:\n        # A repeat, or overlapping data",
         finder=Suite(selection=("tests/unit/_core/test_term.py",)),
     ),
     Bug(
