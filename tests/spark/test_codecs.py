@@ -86,7 +86,7 @@ def test_a_schema_is_inferred_or_given_and_an_invalid_one_is_refused(spark: Spar
         decode(df.selectExpr("payload", "1 as n"), "json", "n int")
     with pytest.raises(ConfigurationError, match="pass the columns of a stream as schema="):
         decode(spark.readStream.format("rate").load().selectExpr("string(value) as payload"), "json")
-    with pytest.raises(ConfigurationError, match="'payload' is there"):
+    with pytest.raises(ConfigurationError, match="already a column 'payload'"):
         encode(df.selectExpr("payload", "1 as n"), "json", columns=["n"])
     with pytest.raises(Exception, match=r"row 0: .*CSV has no list"):
         encode(spark.sql("select array(1) as a"), "csv").collect()
