@@ -1,27 +1,26 @@
 """An exhaustive explorer of small concurrent programs under release-acquire consistency (RC11 without load buffering).
 
-Theory of operation. Memory is a set of locations. Each keeps all its messages in modification order; a message is a
-value with a view. A view says, for each location, the oldest message that may still be read. Each thread has three:
-``current`` bounds its loads, ``acquired`` is what an acquire fence would add to it, ``released`` is what the last
-release fence published.
+Theory of operation. Memory is a set of locations. Each location keeps all its messages in modification order; a message is a value
+with a view. A view gives, for each location, the oldest message that can still be read. Each thread has three views: ``current``
+bounds its loads, ``acquired`` is what an acquire fence would add to it, and ``released`` is what the last release fence published.
 
-- A load reads any message that is not older than the current view. With acquire it joins the message's view into
-  ``current``, without into ``acquired``.
-- A store is put behind the current view, anywhere in the modification order, never between a read-modify-write and what
-  that read. With release its message carries ``current``, without ``released``.
-- A read-modify-write is put directly behind the message that it read, whose view its own includes (a release sequence).
+- A load reads any message that is not older than the current view. An acquire load joins the message's view into ``current``, any
+  other load joins it into ``acquired``.
+- A store is inserted after the current view, anywhere in the modification order, but never between a read-modify-write and the
+  message it read. The message of a release store carries ``current``, that of any other store carries ``released``.
+- A read-modify-write is inserted directly after the message that it read, and its view includes that message's view (a release
+  sequence).
 
-All steps of all threads are explored in every order, by depth first, each state once. Stores and fences are made at
-once: a message that is there earlier only adds to what may be read, because the older ones stay readable. Only loads and
-read-modify-writes are therefore scheduled.
+The explorer runs all steps of all threads in every order, depth first, and visits each state once. Stores and fences take effect
+immediately: an earlier message only adds to what can be read, because the older messages stay readable. So only loads and
+read-modify-writes are scheduled.
 
-What is left out: a load that is made visible after a later store of the same thread (load buffering), which ARMv8
-permits and this model does not. In place of that, plain loads of ``protected`` locations are tracked by vector clocks,
-as a race detector does: a store that does not happen after them is a fault. So a release store that gives memory back
-is still checked.
+The model leaves out load buffering: a load that becomes visible after a later store of the same thread, which ARMv8 permits.
+Instead, vector clocks track plain loads of ``protected`` locations, as in a race detector: a store that does not happen after them
+is a fault. So a release store that gives memory back is still checked.
 
-A thread is a function that is run again from its start with the values that its loads returned so far: what a thread
-does next is determined by them. That is what lets the functions be the project's own.
+A thread is a function that is run again from its start with the values that its loads have returned so far, because these determine
+what the thread does next. That is why the project's own functions can serve as threads.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Fault(Exception):
 
 
 class Pause(BaseException):
-    """The values of loads known so far are used up. No Exception: the code under test must not catch it as an error."""
+    """All known values of loads are used up. Not an Exception, so that the code under test cannot catch it as an error."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Fence:
 
 @dataclass(frozen=True)
 class Update:
-    """A fetch-and-add of ``value``, or where ``expected`` is not None a compare-and-set."""
+    """A fetch-and-add of ``value``, or a compare-and-set if ``expected`` is not None."""
 
     location: int
     expected: int | None
@@ -77,7 +76,7 @@ class Update:
 
 @dataclass
 class Node:
-    """A thread after some values: the stores and fences that it makes, then what it waits for, or its result."""
+    """A thread after some values: the stores and fences that it makes, then the operation it waits for, or its result."""
 
     number: int
     before: list[Store | Fence] = field(default_factory=list)
@@ -89,7 +88,7 @@ class Node:
 
 
 class Recorder:
-    """What the modelled memory talks to while a thread's function runs."""
+    """Receives the operations of the modelled memory while a thread's function runs."""
 
     def __init__(self, history: tuple[int, ...]) -> None:
         self.history = history
@@ -142,10 +141,10 @@ def join(a: View, b: View) -> View:
 
 
 class Explorer:
-    """Explores threads over memory that holds ``initial``.
+    """Explores threads over memory that initially holds ``initial``.
 
-    ``run(thread, recorder)`` runs a thread's function and returns its result; ``finish(results, values)`` checks an end and
-    raises Fault. ``protected`` are locations whose plain loads must happen before every later store.
+    ``run(thread, recorder)`` runs a thread's function and returns its result. ``finish(results, values)`` checks an end state and
+    raises Fault. ``protected`` lists the locations whose plain loads must happen before every later store.
     """
 
     def __init__(
@@ -190,7 +189,7 @@ class Explorer:
     # -- steps -----------------------------------------------------------------------------------------------------
 
     def insert(self, state: State, t: int, location: int, at: int, value: int, view: View, glued: bool) -> State:
-        """A message at place ``at`` of a location; every view of a later one moves on by one."""
+        """Insert a message at index ``at`` of a location, and shift every view of a later message by one."""
         threads, memory, reads = state
         messages = memory[location]
         if at < len(messages):
@@ -236,7 +235,7 @@ class Explorer:
         yield from states
 
     def publish(self, state: State, t: int, locations: list[int]) -> State:
-        """The messages that this thread stored just now carry its whole current view."""
+        """Give the messages that this thread has just stored its whole current view."""
         threads, memory, reads = state
         changed = list(memory)
         for location in locations:
@@ -250,7 +249,7 @@ class Explorer:
         return threads, tuple(changed), reads
 
     def settle(self, state: State, t: int) -> Iterator[State]:
-        """The stores and fences that thread ``t`` makes before it waits."""
+        """Make the stores and fences of thread ``t`` up to its next wait."""
         states = [state]
         for step in state[0][t].node.before:
             if isinstance(step, Fence):
@@ -301,7 +300,7 @@ class Explorer:
                 carried = join(seen if step.release else own.released, view)
                 after = self.insert(after, t, step.location, at + 1, new, carried, True)
                 if step.release:
-                    # Its own place in its view, which join() left where the message that it read was.
+                    # The update's own index in its view: join() left the index of the message that it read.
                     after = self.publish_update(after, t, step.location, view)
             yield from self.settle(after, t)
 
@@ -317,7 +316,7 @@ class Explorer:
         return threads, (*memory[:location], messages, *memory[location + 1 :]), reads
 
     def trim(self, state: State) -> State:
-        """Without messages that no thread can read any more: states that differ in nothing else are one."""
+        """Drop the messages that no thread can read any more, so that states that differ only in them become one."""
         threads, memory, reads = state
         alive = [o for o in threads if o.node.wait is not None] or list(threads)
         oldest = [min(o.current[i] for o in alive) for i in range(self.size)]

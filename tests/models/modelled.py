@@ -1,9 +1,9 @@
-"""The project's own code over modelled memory: the compiled modules' sources, uncompiled, with other primitives.
+"""The project's own code over modelled memory: the sources of the compiled modules, uncompiled, with other primitives.
 
-``load(mutant)`` imports modules of ``mainstem._core`` once more, as a package of their own, in which ``memory.plain`` and
-``memory.buffer`` are those of this file: each load, store, fence and read-modify-write goes to the explorer under the
-ordering that its name states. No model is written by hand, so none can differ from the code. A mutant is a change of the
-source's syntax tree: one primitive made relaxed, or two neighbouring statements exchanged.
+``load(mutant)`` imports modules of ``mainstem._core`` again as a separate package, in which this file replaces ``memory.plain`` and
+``memory.buffer``: each load, store, fence and read-modify-write goes to the explorer with the ordering that its name states. No
+model is written by hand, so none can differ from the code. A mutant is a change to the source's syntax tree: it relaxes one
+primitive or exchanges two neighboring statements.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ATOMIC_STORES = {"st32", "st64"}
 PLAIN_STORES = {"mark32", "mark64", "put8", "put16", "put32", "put64", "copy_bytes", "zero_out", "zero_past_caches"}
 FENCES = {"fence_release", "fence_acquire"}
 UPDATES = {"fadd64", "cas32", "cas64"}
-# Methods that store: a mutant may exchange a call of one with its neighbour too.
+# Methods that store: a mutant can exchange a call of one with its neighbor too.
 STORING = {"put_bytes", "put_header", "set_label", "commit", "loop"}
 
 
@@ -62,12 +62,12 @@ class World:
 
 
 class ModelledMemory:
-    """A base pointer. Bytes that no location covers are constants of the set-up; later stores to them are dropped."""
+    """A base pointer. Bytes outside every location are constants of the set-up; later stores to them are dropped."""
 
     def __init__(self, world: World, name: str, length: int, cells: Iterable[tuple[int, int]]) -> None:
         self.world = world
         self.constant = bytearray(length)
-        self.cells: dict[int, tuple[int, int]] = {}  # offset -> (location, where that location begins)
+        self.cells: dict[int, tuple[int, int]] = {}  # offset -> (location, offset where that location begins)
         for offset, size in cells:
             location = world.track(f"{name}+{offset}", size)
             for i in range(offset, offset + size):
@@ -75,7 +75,7 @@ class ModelledMemory:
                 self.cells[i] = (location, offset)
 
     def pieces(self, offset: int, length: int) -> Iterator[tuple[int, int, int, int]]:
-        """(location or -1, where it begins, from, to) for each location that the bytes touch."""
+        """Yield (location or -1, where it begins, start, end) for each location that the bytes touch."""
         at = offset
         while at < offset + length:
             location, begin = self.cells.get(at, (-1, at))
@@ -134,7 +134,7 @@ class ModelledMemory:
 
 
 class ModelledView:
-    """What ``AtomicBuffer.view`` returns: bytes that are read and written where they lie."""
+    """The result of ``AtomicBuffer.view``: bytes that are read and written in place."""
 
     def __init__(self, base: ModelledMemory, offset: int, length: int) -> None:
         self.base, self.offset, self.length = base, offset, length
@@ -157,7 +157,7 @@ class ModelledView:
 
 
 class ModelledBuffer:
-    """Stands for AtomicBuffer."""
+    """Replaces AtomicBuffer."""
 
     def __init__(self, base: Any, length: int = -1) -> None:
         if isinstance(base, bytearray):
@@ -234,7 +234,7 @@ def _fence(world: World, *, release: bool = False, acquire: bool = False) -> Non
 
 
 def primitives(holder: SimpleNamespace) -> dict[str, Any]:
-    """Every name of memory/plain.py; a ``weak_`` one is what a mutant has in place of the other."""
+    """Return every name of memory/plain.py; a mutant uses the ``weak_`` variant of a primitive in place of the original."""
     return {
         **{name: getattr(plain, name) for name in dir(plain) if not name.startswith("_")},
         "get8": lambda b, o: _get(b, o, 1, signed=False),
@@ -279,19 +279,22 @@ def primitives(holder: SimpleNamespace) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of one function: ``what`` names it in words that stay the same when lines move."""
+    """One change to one function; ``what`` describes it in words that stay the same when lines move."""
 
     module: str
     function: str
     what: str
-    index: int  # which of the function's possible changes
+    index: int  # index among the function's possible changes
 
     def __str__(self) -> str:
         return f"{self.function}: {self.what}"
 
 
 def _called(statement: ast.AST) -> str:
-    """The function that a statement calls and nothing else; of an ``if`` the one inside, and "loop" for a loop that stores."""
+    """Return the name of the function that a statement consists of calling, "" if none.
+
+    For an ``if`` with a single statement, return that statement's; for a loop that stores, return "loop".
+    """
     if isinstance(statement, ast.If) and len(statement.body) == 1 and not statement.orelse:
         return _called(statement.body[0])
     if isinstance(statement, ast.While | ast.For):
@@ -312,7 +315,7 @@ def _text(node: ast.AST) -> str:
 
 
 def _changes(function: ast.AST) -> list[tuple[str, Any]]:
-    """Each possible change of a function: its name, and what makes it."""
+    """Return each possible change to a function: its name and the function that makes it."""
     changes: list[tuple[str, Any]] = []
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -366,13 +369,13 @@ def parse(module: str) -> ast.Module:
 
 
 def mutants(module: str, function: str) -> list[Mutant]:
-    """Every mutant of one function, by its qualified name."""
+    """Return every mutant of one function, given its qualified name."""
     tree = dict(_functions(parse(module)))[function]
     return [Mutant(module, function, what, i) for i, (what, _) in enumerate(_changes(tree))]
 
 
 def mutate(module: str, mutant: Mutant | None) -> ast.Module:
-    """The syntax tree of a module, changed where the mutant is one of that module."""
+    """Return the syntax tree of a module, changed if the mutant belongs to that module."""
     tree = parse(module)
     if mutant is not None and mutant.module == module:
         what, change = _changes(dict(_functions(tree))[mutant.function])[mutant.index]
@@ -412,7 +415,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def load(mutant: Mutant | None = None) -> SimpleNamespace:
-    """The modules, each under the last part of its name; ``holder.world`` is the memory that fences belong to."""
+    """Return the modules, each under the last part of its name. ``holder.world`` is the memory that fences belong to."""
     core = SimpleNamespace(holder=SimpleNamespace(world=World()))
     finder = _Finder(mutant)
     sys.meta_path.insert(0, finder)
@@ -431,7 +434,7 @@ def load(mutant: Mutant | None = None) -> SimpleNamespace:
         for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
             del sys.modules[name]
     for part in vars(core).values():
-        # A term of a few frames, which is all that can be explored.
+        # A term of a few frames: more cannot be explored.
         if hasattr(part, "TERM_MIN_LENGTH"):
             part.TERM_MIN_LENGTH = 64
     return core

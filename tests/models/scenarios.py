@@ -1,8 +1,7 @@
-"""Small programs over shared memory whose every execution is explored: who runs what, and what must hold.
+"""Small programs over shared memory, every execution of which is explored: who runs what, and what must hold.
 
-Each builds its memory with few locations, names the functions that it is about (their mutants are tried too), and has one
-function for each thread. ``finish`` checks an end: it reads what was left over, and compares what was read with what was
-written.
+Each scenario builds its memory from few locations, names the functions that it tests (their mutants are tried too), and has one
+function per thread. ``finish`` checks an end state: it reads what is left over, and compares the messages read with those written.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def cells(begin: int, sizes: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 class Scenario:
-    """One program. ``core`` has the modules, mutated or not."""
+    """One program. ``core`` holds the modules, mutated or not."""
 
     functions: tuple[tuple[str, str], ...] = ()
 
@@ -57,7 +56,7 @@ class Scenario:
         raise NotImplementedError
 
     def protected(self, w: Any) -> list[int]:
-        """Locations whose plain loads must happen before every later store."""
+        """Return the locations whose plain loads must happen before every later store."""
         return []
 
     def fresh(self) -> Any:
@@ -84,7 +83,7 @@ class Scenario:
 
 
 class W:
-    """What a scenario built: attributes."""
+    """The attributes that a scenario built."""
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(name)
@@ -140,7 +139,7 @@ class LogScenario(Scenario):
         return w
 
     def prepare(self, w: Any) -> None:
-        """More of the set-up."""
+        """Complete the set-up; scenarios override this."""
 
     def protected(self, w: Any) -> list[int]:
         return [place for place, name in enumerate(self.core.holder.world.names) if name.startswith("log+")]
@@ -178,7 +177,7 @@ class LogScenario(Scenario):
         raise Fault("an offer that never ends")
 
     def check_messages(self, read: list[Any], sent: list[list[tuple[int, bytes]]]) -> None:
-        """Each message once, at the position that its producer got, and so in the order of each producer."""
+        """Check that each message was read once, at the position that its producer got, and that each producer's positions rise."""
         expected = sorted(each for producer in sent for each in producer)
         check([(position, payload) for position, _, payload in read] == expected, f"{read} was read of {expected}")
         for producer in sent:
@@ -196,7 +195,7 @@ READ = (("log.read", "ImageReader.deliver"), ("log.read", "ImageReader.leave"))
 
 
 class TwoPublications(LogScenario):
-    """Two publications, one message each; the one that is second pads the term's end and rotates. One subscriber."""
+    """Two publications with one message each; the second to claim pads the end of the term and rotates. One subscriber."""
 
     functions = (*APPEND, *READ)
     start = 32
@@ -214,7 +213,7 @@ class TwoPublications(LogScenario):
 
 
 class Rotation(LogScenario):
-    """Two publications that both meet the end of a term, and a third party that reads their position twice."""
+    """Two publications that both reach the end of a term, and a third party that reads their position twice."""
 
     functions = (
         ("log.append", "ConcurrentAppender.next_offset"),
@@ -266,7 +265,7 @@ class Fragments(LogScenario):
 
 
 class Claims(LogScenario):
-    """Two claims in one term, the first committed and the second aborted; then a message into the next term."""
+    """Two claims in one term, the first committed and the second aborted, then a message in the next term."""
 
     functions = (
         ("log.append", "Appender.put_header"),
@@ -295,7 +294,7 @@ class Claims(LogScenario):
 
 
 class ExclusiveRotation(LogScenario):
-    """An exclusive publication goes on into the next term; another process reads its position twice, by two ways."""
+    """An exclusive publication continues into the next term; another process reads its position twice, in two ways."""
 
     functions = (
         ("log.append", "ExclusiveAppender.publish_tail"),
@@ -320,7 +319,7 @@ class ExclusiveRotation(LogScenario):
 
 
 class Batch(LogScenario):
-    """Three messages offered as a batch, and a subscriber who must find all of them at once."""
+    """Three messages offered as a batch, and a subscriber that must find all of them at once."""
 
     functions = (("log.append", "Appender.put_run"), *READ[:1])
     term = 2048
@@ -358,7 +357,7 @@ def frame(position: int, payload: bytes, term: int) -> bytes:
 
 
 class Block(LogScenario):
-    """Two frames that lie ready appended as one block, and a subscriber."""
+    """Two prepared frames appended as one block, and a subscriber."""
 
     functions = (("log.append", "ExclusiveAppender.append_block"), *READ[:1])
     term = 2048
@@ -374,7 +373,7 @@ class Block(LogScenario):
 
 
 class Insert(LogScenario):
-    """A receiver inserts two datagrams, the later one first, and one again; a subscriber polls."""
+    """A receiver inserts two datagrams, the later one first, and then repeats one; a subscriber polls."""
 
     functions = (("log.term", "insert_frames"), *READ[:1])
     tracked = ((0, 128),)
@@ -393,8 +392,10 @@ class Insert(LogScenario):
 
 
 class Cleaning(LogScenario):
-    """Flow control in a circle: the subscriber reads three terms, the driver cleans and raises the limit, and the
-    publication writes where the first of them was."""
+    """A full cycle of flow control.
+
+    The subscriber reads three terms, the driver cleans and raises the limit, and the publication writes where the first term was.
+    """
 
     functions = (
         ("driver.ipc_path", "IpcPath.work"),
@@ -412,7 +413,7 @@ class Cleaning(LogScenario):
         w.path = self.core.ipc_path.IpcPath(w.log, w.counters, INITIAL, 64, 64, LIMIT, PRODUCED)
         w.path.subscribers.add(POSITION)
         w.path.populated_position = 1 << 60
-        # Three terms are full, the fourth is active and lies where the first one does.
+        # Three terms are full; the fourth is active and occupies the memory of the first.
         for i in range(3):
             w.log.put_bytes(64 * i, frame(64 * i, b"old", 64))
             w.log.put_i64(64 * i + layout.FRAME_RESERVED_VALUE_OFFSET, i)
@@ -429,7 +430,7 @@ class Cleaning(LogScenario):
             return int(w.appenders[0].offer(b"newNE"))
 
         def read(w: Any) -> list[int]:
-            # One field of each frame is enough to see that it is not overwritten, and keeps the states few.
+            # One field per frame is enough to detect overwriting, and keeps the number of states small.
             for _ in range(3):
                 w.image.poll(lambda fragment: w.read.append(fragment.reserved_value), 10)
             return list(w.read)
@@ -450,7 +451,7 @@ class Cleaning(LogScenario):
 
 
 class RingScenario(Scenario):
-    """A ring of 64 bytes; records of 16."""
+    """A ring of 64 bytes with records of 16 bytes."""
 
     start = 0
 
@@ -470,7 +471,7 @@ class RingScenario(Scenario):
         return w
 
     def prepare(self, w: Any) -> None:
-        """More of the set-up."""
+        """Complete the set-up; scenarios override this."""
 
     def protected(self, w: Any) -> list[int]:
         return list(range(16))
@@ -496,7 +497,7 @@ RING = tuple(
 
 
 class TwoProducers(RingScenario):
-    """Two producers where eight bytes are left before the end: one of them pads. One consumer."""
+    """Two producers, with eight bytes left before the end: one of them pads. One consumer."""
 
     functions = RING
     start = 56
@@ -513,7 +514,7 @@ class TwoProducers(RingScenario):
 
 
 class FullRing(RingScenario):
-    """A full ring: two producers can write only where the consumer has read and zeroed."""
+    """A full ring: the two producers can write only where the consumer has read and zeroed."""
 
     functions = RING
     old = tuple((9, b"old%d...." % i) for i in range(4))
@@ -535,7 +536,7 @@ class FullRing(RingScenario):
 
 
 class DeadProducer(RingScenario):
-    """A producer that died between its claim and its first store, one that lives, and a consumer that unblocks."""
+    """A producer that died between its claim and its first store, a live producer, and a consumer that unblocks."""
 
     functions = (*RING[1:], ("memory.ring_buffer", "ManyToOneRingBuffer.unblock_record"))
 
@@ -560,7 +561,7 @@ class DeadProducer(RingScenario):
 
 
 class Broadcast(Scenario):
-    """A receiver that is read over by its transmitter. Every record is received, or the loss of some is detected."""
+    """A receiver that its transmitter laps. Every record is received, or the loss of some is detected."""
 
     functions = (
         ("memory.broadcast", "BroadcastTransmitter.transmit"),
@@ -568,11 +569,11 @@ class Broadcast(Scenario):
         ("memory.broadcast", "BroadcastReceiver.receive_next"),
         ("memory.broadcast", "BroadcastReceiver.receive"),
     )
-    # The first record of the second lap covers two of the first lap: where records were all of one length, the intent
-    # of the record before would already rule out the one that is overwritten.
+    # The first record of the second lap covers two of the first lap. If all records had the same length, the intent of the previous
+    # record would already rule out the one that is overwritten.
     before: tuple[bytes, ...] = (b"", b"1111....", b"2222....", b"3333....", b"")
     after: tuple[bytes, ...] = (b"4444....", b"5555....")
-    first = 1  # records that the receiver has received before
+    first = 1  # records received before the test
     rounds = 3
 
     def build(self) -> Any:
@@ -614,7 +615,7 @@ class Broadcast(Scenario):
 
 
 class BroadcastNext(Broadcast):
-    """A receiver that keeps up: what it reads is what was written this moment."""
+    """A receiver that keeps up: it reads records that were written just before."""
 
     before = (b"1111....",)
     after = (b"2222....", b"3333....")
@@ -622,7 +623,7 @@ class BroadcastNext(Broadcast):
 
 
 class BroadcastPadding(Broadcast):
-    """As Broadcast, where the record that comes round is behind padding."""
+    """Like Broadcast, but the record of the second lap follows padding."""
 
     before = (b"", b"1111....", b"2222....", b"3333....")
     after = (b"4444....",)
@@ -631,7 +632,7 @@ class BroadcastPadding(Broadcast):
 
 
 class BroadcastMisread(Broadcast):
-    """The next record's header is overwritten by payload that reads as padding of a huge length."""
+    """Payload overwrites the next record's header and reads as padding of a huge length."""
 
     before = (b"", b"", b"2222....", b"3333....", b"4444....")
     after = (struct.pack("<ii", 0x40000000, -1),)
@@ -643,7 +644,7 @@ class BroadcastMisread(Broadcast):
 
 
 class Counters(Scenario):
-    """A counter is allocated, and its label grows, while another process looks for it."""
+    """A process allocates a counter and its label grows, while another process looks for it."""
 
     functions = (
         ("memory.counters", "CountersManager.allocate"),

@@ -1,6 +1,7 @@
-"""A program that writes into shared memory and is traced by its parent, which stops it after every instruction.
+"""A program that writes to shared memory and is traced by its parent, which stops it after every instruction.
 
-``python stopped_writer.py FILE CASE``. It asks to be traced, stops itself before each write, and signals its end by SIGUSR1.
+Usage: ``python stopped_writer.py FILE CASE``. The program asks to be traced, stops itself before each write, and signals its end
+with SIGUSR1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Memory ordering: every execution of small programs of the real code, and of its mutants, under release-acquire.
 
-``SURVIVORS`` are mutants that no scenario finds, each with its reason. A mutant that is found is not listed: the test fails
-when it survives, and when a listed one is found.
+``SURVIVORS`` lists the mutants that no scenario finds, each with its reason. The test fails if an unlisted mutant survives or a
+listed one is found.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def test_overwriting_a_record_being_read_is_an_overrun() -> None:
 
 
 def test_primitives_have_the_ordering_that_the_models_give_them() -> None:
-    """atomics.pxd against what tests/models/modelled.py takes each name for."""
+    """Check that atomics.pxd gives each name the ordering that tests/models/modelled.py assumes."""
     text = Path(mainstem._core.__path__[0], "memory", "atomics.pxd").read_text()
     bodies = dict(re.findall(r"MS_INLINE \w+ (\w+)\(([^\n]*(?:\n {8}return[^\n]*)?)", text))
     order = {name: tuple(re.findall(r"__ATOMIC_(\w+)", body)) for name, body in bodies.items()}
@@ -155,7 +155,7 @@ def test_primitives_have_the_ordering_that_the_models_give_them() -> None:
 # -- the code --------------------------------------------------------------------------------------------------------
 
 
-# Those that take seconds.
+# These take seconds.
 LARGE = (scenarios.TwoPublications, scenarios.Rotation, scenarios.Cleaning, scenarios.TwoProducers)
 
 
@@ -182,7 +182,7 @@ ATOMIC = "that it is atomic is enough: the zeroes that are written over come wit
 OWN = "the same thread wrote it, or reads it afterwards"
 SMALL = "the scenarios are too small to show it"
 
-# Survivors: function, regular expression of the change, reason. Everything else must be found.
+# The mutants that survive: function, regular expression of the change, reason. All others must be found.
 SURVIVORS = [
     ("Appender.put_header", r".*", DEATH),
     ("Appender.put_run", r"fence_release.*|put64.* before fence_release.*|relaxed fence_release.*", DEATH),
@@ -229,7 +229,7 @@ FUNCTIONS = sorted({function for scenario in scenarios.SCENARIOS for function in
 
 
 def found_by(mutant: modelled.Mutant) -> str | None:
-    """The scenario that finds a mutant; the small ones are tried first."""
+    """Return the scenario that finds a mutant, trying the small scenarios first."""
     about = [s for s in scenarios.SCENARIOS if (mutant.module, mutant.function) in s.functions]
     for scenario in sorted(about, key=LARGE.__contains__):
         if scenario(modelled.load(mutant)).explore().fault is not None:

@@ -1,9 +1,9 @@
-"""A reader polls while the writer, another process, is stopped between every two instructions of the compiled code.
+"""A reader polls while the writer, another process, is stopped after every instruction of the compiled code.
 
-The parent traces the child and steps it (ptrace). After each instruction that changed the shared memory it polls with
-the compiled reader, and it lets the driver's unblocking loose on a copy, as if the writer had died there. What x86 keeps
-in order anyway is not found by luck: every state of memory that the machine code goes through is examined. The same is
-done to copies of the code in which two stores are exchanged: those must be found.
+The parent traces the child and steps it (ptrace). After each instruction that changed the shared memory, the parent polls with the
+compiled reader. It also runs the driver's unblocking on a copy, as if the writer had died there. Nothing is left to chance, even
+for orderings that x86 guarantees anyway: every state of memory that the machine code passes through is examined. Copies of the code
+with two stores exchanged go through the same test, which must detect the exchange.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SINGLE_STEP, CONTINUE = 9, 7
 T, MTU, INITIAL = 65536, 96, 7
 SEVERAL_FRAMES = "a message of several frames"
 OVER_THE_END = "offers over the end of a term"
-# A step is 40 µs; a write, with the interpreter around it, some ten thousand instructions.
+# A step takes 40 µs. A write, including the interpreter around it, takes some ten thousand instructions.
 MOST_STEPS = 2_000_000
 
 pytestmark = [
@@ -54,11 +54,11 @@ pytestmark = [
 
 
 class Torn(AssertionError):
-    """A reader found what no writer wrote."""
+    """A reader found something that no writer wrote."""
 
 
 class Stepped:
-    """A writer that stands still after every instruction."""
+    """A writer that stops after every instruction."""
 
     def __init__(self, file: Path, case: str, source: Path) -> None:
         environment = {**os.environ, "PYTHONPATH": str(source)}
@@ -68,7 +68,7 @@ class Stepped:
         self.steps = 0
 
     def wait(self) -> int:
-        """The signal that stopped it; 0 at its end."""
+        """Return the signal that stopped the writer, or 0 at its end."""
         _, status = os.waitpid(self.process.pid, 0)
         if os.WIFSTOPPED(status):
             return os.WSTOPSIG(status)
@@ -76,7 +76,7 @@ class Stepped:
         return 0
 
     def run(self) -> Iterator[None]:
-        """Yields after every instruction between the writer's first stop of its own and its last signal."""
+        """Yield after every instruction between the writer's first own stop and its last signal."""
         while (stopped := self.wait()) not in (0, signal.SIGSTOP):
             self.resume(CONTINUE, stopped)
         if not stopped:
@@ -106,7 +106,7 @@ class Stepped:
 
 
 class LogReader:
-    """A subscriber of the log in the file, and what it must read."""
+    """A subscriber of the log in the file, and the messages that it must read."""
 
     def __init__(self, path: Path, case: str) -> None:
         parameters = LogParameters(
@@ -129,7 +129,7 @@ class LogReader:
         self.read: list[tuple[int, int, bytes]] = []
 
     def messages(self, case: str) -> list[tuple[int, int, bytes]]:
-        """(position, flags, payload) of each frame."""
+        """Return (position, flags, payload) of each frame."""
         if case == SEVERAL_FRAMES:
             parts = [LONG[i : i + MTU - 32] for i in range(0, len(LONG), MTU - 32)]
         elif case == OVER_THE_END:
@@ -166,7 +166,7 @@ class LogReader:
         self.check_death()
 
     def check_death(self) -> None:
-        """The writer died here: the driver unblocks as long as it can, and what can be read then is whole too."""
+        """Check a writer that died here: the driver unblocks as far as it can, and everything that can then be read is whole."""
         log = AtomicBuffer(bytearray(self.mapped))
         counters = AtomicBuffer(bytearray(128))
         counters.put_i64(0, self.counters.get_i64(0))
@@ -185,7 +185,7 @@ class LogReader:
 
 
 class RingReader:
-    """The consumer of a ring in which the records come round."""
+    """The consumer of a ring whose records wrap around."""
 
     watched_length = 512
 
@@ -223,7 +223,7 @@ class RingReader:
 
 
 class BroadcastReaders:
-    """Receivers of a broadcast buffer: one that polls after every change, and others that are lapped."""
+    """Receivers of a broadcast buffer: one polls after every change, the others are lapped."""
 
     def __init__(self, path: Path, case: str) -> None:
         path.write_bytes(bytes(512 + layout.BROADCAST_TRAILER_LENGTH))
@@ -264,7 +264,7 @@ def reader_of(case: str) -> Callable[[Path, str], Any]:
 
 
 def step_through(case: str, path: Path, source: Path) -> tuple[int, int]:
-    """Instructions and states of memory; raises Torn."""
+    """Return the number of instructions and of memory states; raise Torn on a failure."""
     reader = reader_of(case)(path, case)
     writer = Stepped(path, case, source)
     changes = 0
@@ -297,15 +297,15 @@ def test_readers_never_see_incomplete_data(case: str, tmp_path: Path) -> None:
 
 # -- the same test over copies of the code in which stores are exchanged -------------------------------------------------
 
-# Module, function, the exchange as tests/models/modelled.py names it, and the case that must find it.
+# Module, function, the exchange under its name in tests/models/modelled.py, and the case that must find it.
 EXCHANGES = [
     ("log.append", "Appender.put_message", "source, 0, length)", "offers"),
     ("log.append", "Appender.put_message", "source, done, part)", SEVERAL_FRAMES),
     ("log.append", "Appender.put_run", "st32(base, first, (first_length)) before the loop", "a batch"),
     ("memory.ring_buffer", "ManyToOneRingBuffer.write", "commit(offset) before", "the ring buffer"),
 ]
-# What is not an exchange of neighbours: the text that is replaced. The first is the code as it was before a fault was mended:
-# unblocking took payload for the next frame's length, where the writer had died in the second frame of a run.
+# Changes other than exchanges of neighbors, as the text to replace. The first restores a fixed bug: if the writer died in the
+# second frame of a run, unblocking took payload for the next frame's length.
 NEGATIVE_LENGTH = "mark64(base, p, kind | -(length + DATA_HEADER_LENGTH) & LOW_32_BITS)"
 PAYLOAD = "self.buffer.put_bytes(index + RECORD_HEADER_LENGTH, payload)"
 TAIL = "st64(base, capacity + BROADCAST_TAIL_OFFSET, position + required)"
@@ -316,7 +316,7 @@ REPLACEMENTS = [
 
 
 def copy_of_the_code(folder: Path, module: str, text: str) -> Path:
-    """A tree of links to this one with another source of one module, compiled."""
+    """Build a tree of links to this one with a different source for one module, and compile that module."""
     source = folder / "src"
     shutil.copytree(ROOT / "src" / "mainstem", source / "mainstem", copy_function=os.symlink, symlinks=True)
     place = source.joinpath("mainstem", "_core", *module.split(".")).with_suffix(".py")

@@ -1,4 +1,4 @@
-"""The simulator's Aqueduct notices faults that are planted in it."""
+"""The simulator detects faults planted in its Aqueduct."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.simulation
 
 
 def is_noticed(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, fault: object) -> bool:
-    """Whether one of a few seeds notices a fault."""
+    """Return whether any of a few seeds detects the fault."""
     monkeypatch.setattr(owner, name, fault)
     return any(run_one("aqueduct", seed).failure for seed in range(1, 61))
 

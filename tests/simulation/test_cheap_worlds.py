@@ -1,4 +1,4 @@
-"""Worlds that take milliseconds each: many seeds of them."""
+"""Worlds that take milliseconds each, run for many seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A seed determines a run, frame for frame, whatever the interpreter's hash seed is."""
+"""A seed determines a run frame for frame, whatever the interpreter's hash seed."""
 
 from __future__ import annotations
 

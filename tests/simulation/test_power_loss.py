@@ -1,4 +1,4 @@
-"""The disk of the simulator that loses power, and what is committed on it."""
+"""The simulated disk that loses power, and the data committed on it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAGE = 4096
 
 
 def outcomes(tmp_path: Path, work, *, seeds: int = 60) -> set[tuple[tuple[str, bytes], ...]]:
-    """What a loss of power leaves of the files that ``work`` writes, over many draws."""
+    """Return what a loss of power leaves of the files that ``work`` writes, over many random seeds."""
     left = set()
     for seed in range(seeds):
         root = tmp_path / str(seed)
@@ -57,7 +57,7 @@ def test_each_page_and_each_name_is_lost_by_itself(tmp_path: Path) -> None:
         disk.rename(root / "new", root / "old")
 
     left = outcomes(tmp_path, work, seeds=300)
-    # No name, either name, and under it no page, either page or both: a rename may outlive the file's data.
+    # No file, or the old name with no page, either page or both. The new name can survive without the file's data.
     zeros = bytes(PAGE)
     contents = {b"", *(a + b for a in (zeros, first) for b in (zeros, second))}
     assert left >= {(), *((("old", data),) for data in contents), *((("new", data),) for data in (b"", first + second))}
@@ -135,7 +135,7 @@ def test_data_cut_before_an_extension_does_not_reappear(tmp_path: Path) -> None:
         for _ in range(20):
             first.write(old)
         first.close()
-        # Neither is durable: the cut is all the same.
+        # This writer is not durable, but the cut it makes is.
         second = SegmentWriter(root, descriptor, PAGE, later=[0, 1 << 16], disk=disk)
         second.write(new)
         second.close()

@@ -1,4 +1,4 @@
-"""Whole drivers and clients in a simulated world, seed by seed. ``make sim SEEDS=200`` runs more of them."""
+"""Whole drivers and clients in a simulated world, one seed after another. ``make sim SEEDS=200`` runs more seeds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FAILED: list[tuple[str, int]] = [
     ("storm", 209),
     ("storm", 206),
     ("storm", 220),
-]  # every (scenario, seed) that ever failed stays here
+]  # every (scenario, seed) that ever failed
 CASES = [(scenario, seed) for seed in SEEDS for scenario in sorted(SCENARIOS)]
 
 
@@ -54,7 +54,7 @@ def test_a_run_is_determined_by_its_seed_frame_for_frame() -> None:
 
 
 def sim(*arguments: str) -> int:
-    """The exit code of ``mainstem sim``."""
+    """Return the exit code of ``mainstem sim``."""
     with pytest.raises(SystemExit) as end:
         cli.main(["sim", *arguments])
     code = end.value.code
@@ -72,7 +72,7 @@ def test_a_failing_seed_prints_the_command_that_replays_it(
     assert sim("--scenario", "broken", "--seed", "3") == 1
     said = capsys.readouterr()
     assert "the whole run: mainstem sim --scenario broken --seed 3\n" in said.err
-    # It fails whatever is left out, so everything is.
+    # The run fails whichever fault is left out, so shrinking leaves out all of them.
     assert re.search(r"replay it with: mainstem sim --scenario broken --seed 3 --without \S+ --scale 0.02\n", said.err)
     assert "0 passed, 1 failed" in said.out
 
@@ -81,7 +81,7 @@ def test_a_failing_seed_prints_the_command_that_replays_it(
 def test_a_planted_violation_is_reduced_to_the_faults_that_it_needs_and_replays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A violation that only a crash causes: what is left of a storm of many faults is the crash."""
+    """A storm of many faults in which only a crash causes the violation is reduced to that crash."""
     begin = fault_injector.KINDS["crash"].start
 
     def broken(struck: fault_injector.FaultInjector, fault: Fault) -> None:
@@ -108,7 +108,7 @@ def test_the_summary_names_faults_and_what_was_checked(capsys: pytest.CaptureFix
 
 
 def test_one_ignored_nak_in_64_breaks_the_bound_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each request is judged when it is due; one in 64 counts as one that was not served, as where the sender ignores it."""
+    """Each request is judged when it is due. One in 64 counts as not served, as if the sender had ignored it."""
     monkeypatch.setattr(WireChecker, "is_strict", False, raising=False)
     original = WireChecker._is_served
     judged = 0

@@ -1,6 +1,6 @@
-"""Two programs for ``test_flipped_lengths.py``: one changes the frames of a file all the time, the other one reads them.
+"""Two programs for ``test_flipped_lengths.py``: one keeps changing the frames of a file while the other reads them.
 
-``python -m tests.unit._core.flipping flip PATH`` and ``... read PATH KIND SECONDS``.
+Usage: ``python -m tests.unit._core.flipping flip PATH`` and ``... read PATH KIND SECONDS``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FRAME = 96
 COUNT = 64
-# Lengths that lead to another frame, out of the term, nowhere; the whole and the parts of a message; data and padding.
+# Lengths that lead to another frame, out of the term, or nowhere; flags of whole messages and of fragments; data and padding.
 LENGTHS = [struct.pack("<i", length) for length in (FRAME, 33, 0, -1, 3 * FRAME, 32 * FRAME, T - 32, 1 << 30)]
 FLAGS = [b"\xc0", b"\x80", b"\x40", b"\x00"]
 TYPES = [b"\x01\x00", b"\x00\x00"]
@@ -54,19 +54,19 @@ class MappedCore(Core):
 
 
 def write_frames(path: Path) -> None:
-    """A log whose first term is full of frames."""
+    """Write a log whose first term is full of frames."""
     log = Log(MappedCore(path), initial=0)
     for at in range(0, COUNT * FRAME, FRAME):
         log.memory.put_bytes(at, struct.pack("<iBBHiiiiq", FRAME, 0, 0xC0, 1, at, -7, 1001, 0, 0))
 
 
 def write_recording(path: Path) -> None:
-    """A recording of messages as long as the frames of a log."""
+    """Write a recording whose messages are as long as the frames of a log."""
     make_recordings(path, 1, messages=COUNT, length=FRAME - 32)
 
 
 def flip(path: str) -> None:
-    """Changes lengths, flags and types at random until it is ended."""
+    """Change lengths, flags and types at random until the process is killed."""
     choose = random.Random(1)
     with open(path, "r+b") as file, mmap(file.fileno(), 0) as memory:
         while True:
@@ -79,7 +79,7 @@ def flip(path: str) -> None:
 
 
 def read(path: str, kind: str, seconds: float) -> None:
-    """Reads again and again; what is refused is refused with an error, and nothing else may happen."""
+    """Read for ``seconds``. Each read succeeds or raises ValueError or RecordingError; nothing else can happen."""
     step, check = READERS[kind](Path(path))
     end = time.monotonic() + seconds
     count = 0
@@ -148,7 +148,7 @@ def recorder(path: Path) -> tuple[Callable[[], object], Callable[[], None]]:
         with open_recordings(directory) as recordings:
             (recording,) = recordings
             assert recording.end_position() == writer.position
-            # Term offsets are those of the log's first term, so that only lengths can be checked.
+            # Term offsets are those of the log's first term, so only lengths can be checked.
             position = 0
             for run in recording.ranges(0, writer.position):
                 at = run.offset

@@ -1,4 +1,4 @@
-"""A log in memory with its counters, and publishers and readers over it: compiled or not."""
+"""A log in memory with its counters, publishers and readers, compiled or not."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Log:
 
     @property
     def position(self) -> int:
-        """The subscriber's."""
+        """Return the subscriber's position."""
         return int(self.counters.get_i64(POSITION * 128))
 
     def concurrent(self) -> Any:
@@ -88,7 +88,7 @@ class Log:
         return self.core.read.ImageReader(self.memory, self.counters, POSITION)
 
     def clean(self, up_to: int, already: int) -> None:
-        """Zeroes what was consumed, as a driver does."""
+        """Zero the consumed range, as a driver does."""
         while already < up_to:
             offset = already % T
             part = min(up_to - already, T - offset)
@@ -96,7 +96,7 @@ class Log:
             already += part
 
     def frames(self, partition: int = 0, offset: int = 0) -> list[tuple[int, int, int, int, bytes]]:
-        """(offset, length, flags, type, payload) of each committed frame from there on."""
+        """Return (offset, length, flags, type, payload) of each committed frame from ``offset`` on."""
         found = []
         while offset < T:
             at = partition * T + offset

@@ -1,4 +1,4 @@
-"""Two ends of a stream in memory: a log with its send path, an image's log with its receive path, and what is between."""
+"""Two ends of a stream in memory: a log with its send path, an image's log with its receive path, and the link between them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HIGH_WATER_MARK, RECEIVER_POSITION, SUBSCRIBER, SPY = 60, 61, 62, 63
 
 
 def new_log(core: Any, *, term_length: int = TERM_LENGTH) -> Any:
-    """A fresh log with its tails and default header (docs/protocols/aeron.md, 10.2)."""
+    """Return a fresh log with its tails and default header (docs/protocols/aeron.md, 10.2)."""
     log = core.AtomicBuffer(bytearray(3 * term_length + layout.LOG_METADATA_LENGTH))
     meta = 3 * term_length
     log.put_i64(meta, INITIAL_TERM_ID << 32)
@@ -53,7 +53,7 @@ def frame(
     stream_id: int = STREAM_ID,
     version: int = 0,
 ) -> bytes:
-    """A frame as it lies in a term: header, payload, zeroes up to the alignment."""
+    """Return a frame as it appears in a term: header, payload, and zeros up to the alignment."""
     size = 32 + len(payload) if length is None else length
     data = (
         struct.pack("<iBBHiiiiq", size, version, flags, kind, term_offset, session_id, stream_id, term_id, 0) + payload
@@ -63,7 +63,7 @@ def frame(
 
 @dataclass
 class Writer:
-    """Appends whole frames to a log as an exclusive publication does, padding and rotating at a term's end."""
+    """Appends whole frames to a log as an exclusive publication does, with padding and rotation at the end of a term."""
 
     log: Any
     term_length: int = TERM_LENGTH
@@ -103,7 +103,7 @@ class Writer:
 
 
 def modules(*, compiled: bool) -> Modules:
-    """The data path's modules, as they are built or as plain Python."""
+    """Return the data path's modules, compiled or as plain Python."""
     names = (
         "memory.buffer",
         "driver.datagram",
@@ -159,7 +159,7 @@ class Pair:
     mtu: int = MTU
     now_ns: int = 1
     max_segments: int = 64
-    tap: Callable[[Any], Any] | None = None  # what stands between the sender and its transport
+    tap: Callable[[Any], Any] | None = None  # placed between the sender and its transport
     counters: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -204,11 +204,11 @@ class Pair:
         self.counters.put_i64(128 * counter_id, value)
 
     def connect(self) -> None:
-        """A receiver that the sender knows, with the window of its first status message."""
+        """Make the receiver known to the sender, with the window of its first status message."""
         self.send_path.add_receiver(99, self.window, self.now_ns)
 
     def read(self, position: int, into: list[bytes]) -> int:
-        """Takes the payloads of the receiver's log from ``position``; how far that was."""
+        """Append the payloads in the receiver's log from ``position`` on to ``into``; return the number of bytes read."""
         start = position
         while position < self.value(RECEIVER_POSITION):
             at = (position // self.term_length % 3) * self.term_length + position % self.term_length
@@ -219,13 +219,13 @@ class Pair:
         return position - start
 
     def consume(self) -> None:
-        """The subscriber reads all that is there."""
+        """Let the subscriber read everything available."""
         self.set_value(SUBSCRIBER, self.value(RECEIVER_POSITION))
 
     def deliver(
         self, faults: random.Random | None = None, *, loss: float = 0, duplicates: float = 0, reorder: bool = False
     ) -> None:
-        """Moves what was sent, both directions, with faults drawn from ``faults``."""
+        """Move everything sent, in both directions, with faults drawn from ``faults``."""
         for source, target, address in (
             (self.sender_transport, self.receiver_transport, SENDER_ADDRESS),
             (self.receiver_transport, self.sender_transport, RECEIVER_ADDRESS),

@@ -190,7 +190,7 @@ def test_a_batch_at_the_end_of_the_stream_takes_what_fits(core: Core, kind: str)
 def test_a_stale_tail_claims_in_the_currently_active_term(core: Core):
     log = Log(core, initial=LAST - 1)
     late, other = log.concurrent(), log.concurrent()
-    # What another publisher does between the look and the claim, staged: a tail that is three terms further on.
+    # Stage what another publisher does between the late one's check and its claim: move the tail three terms ahead.
     for _ in range(3):
         fill_to_end(other)
         assert other.offer(b"x") == ADMIN_ACTION
@@ -207,7 +207,7 @@ def test_every_publisher_past_the_end_gets_admin_action_and_only_the_first_pads(
     first, second = log.concurrent(), log.concurrent()
     fill_to_end(first, leave=64)
     tail = log.buffers.metadata_offset
-    # The second publisher has claimed, and not yet found out that it ran over the end.
+    # The second publisher has claimed, but has not yet noticed that its claim runs past the end.
     assert log.memory.add_i64(tail, 128) & 0xFFFFFFFF == T - 64
     assert first.offer(b"x") == ADMIN_ACTION
     assert log.frames(offset=T - 64) == [], "only who owns the rest may write there"
@@ -222,7 +222,7 @@ def test_a_rotation_that_another_publisher_finished_changes_nothing(core: Core):
     publication = log.concurrent()
     fill_to_end(publication)
     meta = log.buffers.metadata_offset
-    # The other publisher has set the next tail and claimed there, and not yet moved the active term count.
+    # The other publisher has set the next tail and claimed there, but has not yet advanced the active term count.
     log.memory.put_i64(meta + 8, (LAST << 32) + 96)
     assert publication.offer(b"x") == ADMIN_ACTION
     assert log.buffers.raw_tail(1) == (LAST << 32) + 96

@@ -1,4 +1,4 @@
-"""Publishers and readers against a model that knows only the arithmetic of positions, over many rotations."""
+"""Publishers and readers over many rotations, compared with a model that knows only the arithmetic of positions."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Machine(RuleBasedStateMachine):
         return self.number.to_bytes(4, "little").ljust(size, bytes([self.number % 251]))[:size]
 
     def expect(self, framed: int) -> int:
-        """What appending so many bytes answers now; moves the model."""
+        """Return the expected result of appending ``framed`` bytes now, and advance the model."""
         if self.position >= self.log.limit:
             return BACK_PRESSURED
-        # A term that is full to its last byte is still the active one.
+        # A term that is full to its last byte is still active.
         offset = self.position % T or (T if self.position > 0 and not self.rotated else 0)
         if offset + framed > T:
             self.position += T - offset
@@ -115,7 +115,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def drain(self) -> None:
-        """What a fast reader and its driver do: most of a run, so that it goes over several terms."""
+        """Read everything and clean, as a fast reader and its driver do. Most of a run is this, so that it covers several terms."""
         while self.image.poll(self.assembler, 1000) or self.image.position < self.position:
             pass
         self.check_received()

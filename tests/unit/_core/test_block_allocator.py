@@ -1,4 +1,4 @@
-"""How far ahead of its producers a sparse log has its blocks."""
+"""How far ahead of its producers a sparse log allocates blocks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AHEAD = 8 * MIB
 def new_backing(
     monkeypatch: pytest.MonkeyPatch, results: list[int], *, margin: int = 0, ahead: int = AHEAD, start: int = 0
 ) -> Any:
-    """One whose steps end as ``results`` says, and well after those."""
+    """Return an allocator whose steps have the given ``results``, and succeed after that."""
     module = uncompiled.load("driver.block_allocator")
     monkeypatch.setattr(module, "allocate_pages", lambda *_: results.pop(0) if results else 0)
     log = uncompiled.load("memory.buffer").AtomicBuffer(bytearray(LOG_LENGTH))
@@ -29,7 +29,7 @@ def new_backing(
 
 
 def steps(allocator: Any, produced: int, goal: int = LOG_LENGTH) -> int:
-    """How many steps are taken: one a call, and then none."""
+    """Return how many steps the allocator takes: one per call, then none."""
     before = [allocator.position]
     for _ in range(200):
         allocator.limit(goal, produced, 0)
@@ -91,7 +91,7 @@ def test_a_window_below_an_eighth_of_what_is_ahead_never_runs_dry(monkeypatch: p
         allocator = new_backing(monkeypatch, [], margin=2 * MIB)
         assert allocator.begin()
         produced = 0
-        while produced < 2 * TERM_LENGTH:  # a publisher that fills its window, and readers that read it
+        while produced < 2 * TERM_LENGTH:  # a publisher that fills its window, and readers that keep up
             limit = max(allocator.limit(produced + window, produced, 0) for _ in range(300))
             assert limit > produced, f"a window of {window} bytes is stuck at {produced}"
             produced = limit

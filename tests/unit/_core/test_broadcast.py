@@ -70,7 +70,7 @@ def test_padding_at_the_end_is_followed_to_the_front(pair):
         assert take(receiver) == [(1 + n, bytes([n]) * 90)]
 
 
-@pytest.mark.parametrize("length", [60, 56, 1])  # records that end in padding, that fill the buffer, and that are short
+@pytest.mark.parametrize("length", [60, 56, 1])  # records that end in padding, fill the buffer, or are short
 def test_a_lapped_receiver_reports_an_overrun_and_never_skips_records_silently(pair, length):
     receiver = pair.receiver()
     for n in range(400):

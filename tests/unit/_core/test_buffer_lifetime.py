@@ -1,4 +1,4 @@
-"""How long the memory under an AtomicBuffer lives."""
+"""The lifetime of the memory under an AtomicBuffer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainstem._core.memory.buffer import AtomicBuffer
 
 
 class Holder:
-    """Something that refers to itself, as an agent and its conductor do."""
+    """An object that refers to itself, as an agent and its conductor do."""
 
 
 def test_a_buffer_held_by_a_reference_cycle_is_collected_quietly(monkeypatch):

@@ -1,4 +1,4 @@
-"""What is due for many streams at once leaves in several cycles: a socket's buffer does not hold all of it."""
+"""Frames due on many streams at once leave over several cycles, because a socket's buffer cannot hold them all."""
 
 from __future__ import annotations
 

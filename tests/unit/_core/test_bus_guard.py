@@ -1,4 +1,4 @@
-"""Mappings of files that are cut short: zeros and a flag where a guard is, the end of the process where none is."""
+"""Mappings of files that are truncated: a guarded mapping reads zeros and sets a flag; without a guard the process dies."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ guarded = GuardedMap(file, {length})
 def test_other_bus_errors_still_end_the_process(file: int, tmp_path, first: str, last: str, said: str):
     program = UNGUARDED.format(first=first, last=last, length=LENGTH)
     command = [sys.executable, "-c", program, str(tmp_path / "file")]
-    # AddressSanitizer would report the signal, which is meant here.
+    # AddressSanitizer would report the signal, which is intended here.
     environment = os.environ | {"ASAN_OPTIONS": f"{os.environ.get('ASAN_OPTIONS', '')}:handle_sigbus=0"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
     assert done.returncode == -signal.SIGBUS

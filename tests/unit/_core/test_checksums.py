@@ -33,7 +33,7 @@ def test_crc_32_is_that_of_zlib_at_every_length(checksums: Any) -> None:
 
 @pytest.mark.parametrize("polynomial", [compiled.CRC32, compiled.CRC32C])
 def test_a_long_run_has_the_checksum_of_its_parts_in_turn(polynomial: int) -> None:
-    """Long runs are folded, and short ones go through tables."""
+    """Long runs are folded; short ones go through tables."""
     data = random.Random(2).randbytes(1500)
     checksum, by_bytes = compiled.FrameChecksum(polynomial), uncompiled.FrameChecksum(polynomial)
     for start in (0, 4, 32):

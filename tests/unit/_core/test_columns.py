@@ -103,12 +103,12 @@ def expected_frames(frames: list[Frame], base: int, term_id: int = 3, padding: b
 
 
 def expected_messages(frames: list[Frame], base: int) -> list[dict[str, Any]]:
-    """A plain model of joining: what begins and goes on without a hole to its end is a message."""
+    """Join frames in a plain model: fragments from a begin to an end without a gap form a message."""
     rows: list[dict[str, Any]] = []
     parts: list[dict[str, Any]] = []
     for row in expected_frames(frames, base, padding=True):
         if row["type"] != 1:
-            # Padding within a message is a hole in it.
+            # Padding within a message is a gap in it.
             parts = []
             continue
         if row["flags"] & 0x80:

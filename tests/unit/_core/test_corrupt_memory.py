@@ -1,6 +1,6 @@
-"""Memory that another process has corrupted: what is read of it is bounded, and the error names it.
+"""Memory that another process has corrupted: reads stay bounded, and the error names the memory.
 
-Each structure lies between guard bytes, which nothing may write. A load far outside would end the process.
+Each structure lies between guard bytes, which nothing may write. A load far out of bounds would crash the process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The receive path's verdict on each datagram of the table that is recorded from the reference."""
+"""The receive path's verdict on each datagram in the table recorded from the reference implementation."""
 
 from __future__ import annotations
 

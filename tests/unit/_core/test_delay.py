@@ -1,4 +1,4 @@
-"""How long a receiver waits before it asks."""
+"""How long a receiver waits before it sends a NAK."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_group_backs_off_within_its_maximum_delay(seed: int, size: int, longes
 
 
 def test_few_of_a_group_send_an_early_nak() -> None:
-    """The first of ten answers early and suppresses the rest: the density grows as RFC 5401 draws it."""
+    """The first of ten sends its NAK early and suppresses the rest: the density grows as RFC 5401 draws it."""
     delay = BackoffDelay(random.Random(1))
     drawn = sorted(delay.first_ns() for _ in range(10_000))
     scale = math.log(10) + 1

@@ -1,4 +1,4 @@
-"""Numbers at the ends of what 64 bits hold: sums of them do not wrap round to something that looks possible."""
+"""Numbers at the ends of the 64-bit range: their sums do not wrap around to plausible values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared and mapped memory is read once: another process that changes a frame while it is read spoils that frame and no memory."""
+"""Shared and mapped memory is read only once: a process that changes a frame during a read spoils that frame, but no memory."""
 
 from __future__ import annotations
 

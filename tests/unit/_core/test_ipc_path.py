@@ -26,7 +26,7 @@ from mainstem._core import layout
 from mainstem.aeron.files import MappedFiles
 
 WINDOW = TERM_LENGTH // 2
-MADV_POPULATE_WRITE = 23  # Python has no name for it
+MADV_POPULATE_WRITE = 23  # missing from Python's mmap module
 
 
 class Ipc:
@@ -139,7 +139,7 @@ def test_a_position_set_grows_and_answers_its_extremes() -> None:
 
 
 def populates_pages() -> bool:
-    """Whether pages can be had before they are touched; an emulator may accept the call and do nothing."""
+    """Return whether pages can be allocated before they are touched. An emulator may accept the call and do nothing."""
     with TemporaryFile(dir="/dev/shm") as file:
         file.truncate(mmap.PAGESIZE)
         with mmap.mmap(file.fileno(), mmap.PAGESIZE) as memory, suppress(OSError):

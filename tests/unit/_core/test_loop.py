@@ -25,7 +25,7 @@ EPOLL_PWAIT2 = 441
 
 
 def sleeps_until_arrivals() -> bool:
-    """Whether the kernel, or what stands for it, has the call; there is no set -1."""
+    """Return whether the kernel, or its emulation, has the call: it then rejects the descriptor -1 with EBADF."""
     libc = ctypes.CDLL(None, use_errno=True)
     return (
         sys.platform == "linux"
@@ -134,7 +134,7 @@ def test_a_datagram_ends_a_sleep() -> None:
         thread.start()
         for _ in range(5):
             before = loop.rounds
-            # Nothing reads it: each datagram that arrives ends one sleep.
+            # Nothing reads the socket, so each datagram that arrives ends one sleep.
             sender.sendto(b"x", receiver.getsockname())
             wait_for(lambda before=before: loop.rounds > before)
         loop.stop()
@@ -167,5 +167,5 @@ def test_a_busy_application_in_the_process_does_not_slow_the_driver() -> None:
     rounds = loop.rounds
     loop.stop()
     thread.join()
-    # A loop that needed the interpreter would turn at its switch interval of 5 ms: some six hundred times.
+    # A loop that needed the interpreter would turn once per switch interval of 5 ms, about 600 times in all.
     assert rounds >= 5_000

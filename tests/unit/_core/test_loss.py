@@ -1,4 +1,4 @@
-"""Loss on purpose."""
+"""Deliberate loss."""
 
 from __future__ import annotations
 

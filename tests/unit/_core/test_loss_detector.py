@@ -1,4 +1,4 @@
-"""Which gaps are reported when."""
+"""Which gaps the loss detector reports, and when."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def core(request: pytest.FixtureRequest) -> Modules:
 MS = 1_000_000
 LINGER_MS = 10
 COPY_MS = 11
-MOST_COPIES = 3  # of one request
+MOST_COPIES = 3  # per request
 
 
 def detector(core: Modules, first_ns: int = 1_000, retry_ns: int = 100_000, *, group: bool = False) -> Any:
@@ -30,7 +30,7 @@ def detector(core: Modules, first_ns: int = 1_000, retry_ns: int = 100_000, *, g
 
 
 def respond(losses: Any, gap: tuple[int, int], at_ns: int, took_ns: int) -> None:
-    """One gap that is requested at ``at_ns`` and filled ``took_ns`` later."""
+    """Request a gap at ``at_ns`` and fill it ``took_ns`` later."""
     losses.on_scan([gap], at_ns - 1_000)
     assert losses.due(at_ns) == [gap]
     losses.on_scan([], at_ns + took_ns)
@@ -82,7 +82,7 @@ def test_the_measured_response_time_sets_the_retry_delay(core: Modules) -> None:
     assert losses.response_ns == pytest.approx(100 * MS, rel=0.01)
     losses.on_scan([(6_400, 64)], now_ns - 1_000)
     assert losses.due(now_ns) == [(6_400, 64)]
-    # Two copies, since a request that is lost costs so much time; then the response to the last of them is waited for.
+    # Two copies, because a lost request costs that much time. Then the detector waits for the response to the last one.
     for _ in range(2):
         assert losses.deadline_ns == now_ns + COPY_MS * MS
         now_ns = losses.deadline_ns
@@ -117,7 +117,7 @@ def test_a_response_to_a_later_request_shows_that_an_earlier_one_was_lost(core: 
     losses.on_scan([(128, 64), (256, 64), (512, 64)], 9 * MS)
     assert losses.due(10 * MS) == [(128, 64), (256, 64), (512, 64)]
     losses.on_scan([(128, 64), (512, 64)], 11 * MS)
-    # Not the one behind: its turn comes after the one that was filled.
+    # Not the gap at 512: its turn comes after the one that was filled.
     assert losses.due(11 * MS) == [(128, 64)]
     losses.on_scan([(128, 64), (512, 64)], 11 * MS + 1)
     assert losses.due(11 * MS + 1) == []

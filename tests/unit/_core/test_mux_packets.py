@@ -1,4 +1,4 @@
-"""bymux packets and Jmux messages, encoded and taken out of a buffer: compiled, and the same source uncompiled."""
+"""bymux packets and Jmux messages, encoded and taken out of a buffer, both compiled and from the uncompiled source."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_write_is_encoded_in_the_fewest_bytes(module: ModuleType, stream_id: i
 
 
 def expected_writes(data: bytes, start: int) -> tuple[int, bytes, int] | None:
-    """What the codec finds: the whole Writes of one stream, as many as may be joined."""
+    """Return what the codec must find: the whole Writes of one stream, joined as far as possible."""
     found: tuple[int, bytes, int] | None = None
     at = start
     while (header := decode_header(data, at)) is not None and header.packet is Packet.WRITE and not header.is_global:

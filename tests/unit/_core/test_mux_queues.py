@@ -1,4 +1,4 @@
-"""The queues of a multiplexer: compiled, and the same source uncompiled."""
+"""The queues of a multiplexer, both compiled and from the uncompiled source."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_buffer_returns_the_bytes_that_arrived(module: ModuleType, chunks: lis
             part = buffer.read_some(size)
             assert len(part) <= size
             assert bool(part) == bool(len(whole) - len(got))
-        if index % 5 == 4:  # a read that was interrupted puts its bytes back
+        if index % 5 == 4:  # an interrupted read puts its bytes back
             buffer.prepend(part)
         else:
             got += part
@@ -105,7 +105,7 @@ class Line:
         return member.length
 
     def run(self, packets: int) -> list[str]:
-        """Give turns for ``packets`` packets of 10 KiB; return whose they were."""
+        """Run turns for ``packets`` packets of 10 KiB and return the names of the members served, in order."""
         self.order.clear()
         self.line.run(packets * 10 * 1024, [], self.turn)
         return list(self.order)
@@ -129,7 +129,7 @@ def test_members_with_few_bytes_precede_those_with_many(module: ModuleType) -> N
 
 @both
 def test_short_turns_leave_half_of_the_bytes_to_the_others(module: ModuleType) -> None:
-    """However many there are, and however they come: a packet of the others follows 16 KiB of short turns."""
+    """A packet of the others follows every 16 KiB of short turns, however many short turns there are and whenever they come."""
     bulk = Member(module, "bulk", 4)
     line = Line(module, bulk, *(Member(module, "short", 1, length=1024) for _ in range(40)))
     assert line.run(1000) == [*["short"] * 16, "bulk", *["short"] * 16, "bulk", *["short"] * 8, "bulk", "bulk"]

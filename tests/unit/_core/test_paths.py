@@ -103,7 +103,7 @@ def test_no_frame_of_an_earlier_term_is_left_where_a_subscriber_or_a_gap_scan_ma
     chance = random.Random(term_length)
 
     def assert_current(start: int, end: int) -> None:
-        """Every frame that begins in the range belongs there, and the rest is zero."""
+        """Check that every frame that begins in the range belongs there, and that the rest is zero."""
         while start <= end:
             at = (start // term_length % 3) * term_length + start % term_length
             length = pair.in_log.get_i32(at)
@@ -180,7 +180,7 @@ def test_a_stalled_sender_sends_heartbeats_after_10_ms_and_then_less_often(core:
 def test_a_sender_past_its_limit_by_padding_also_announces_where_it_begins(core: Modules) -> None:
     pair = Pair(core)
     pair.send_path.add_receiver(99, TERM_LENGTH - 512, pair.now_ns)
-    # The last one does not fit the term, which is padded by 1,024 bytes.
+    # The last frame does not fit in the term, which is padded by 1,024 bytes.
     for length in [992] * (TERM_LENGTH // 1_024 - 1) + [1_376]:
         pair.writer.append(bytes(length))
     while pair.send_path.sender_position < TERM_LENGTH:
@@ -444,7 +444,7 @@ def test_answers_a_nak_once_in_ten_milliseconds(core: Modules) -> None:
         nak(TERM_LENGTH - 32, 64),
         nak(TERM_LENGTH, 0),
         nak((1 << 31) - 32, (1 << 31) - 32),
-        # There is no memory before the log: a position there must be neither read nor sent.
+        # No memory precedes the log: a position there must be neither read nor sent.
         nak(TERM_LENGTH - 1056, 1056, term_id=INITIAL_TERM_ID - 1),
         nak(TERM_LENGTH - 1056, 1056, term_id=INITIAL_TERM_ID - 2),
         nak(0, 1056, term_id=INITIAL_TERM_ID - (1 << 31)),
@@ -765,13 +765,13 @@ def test_a_retransmission_behind_an_open_gap_is_noticed_without_new_data(core: M
     for offset in (0, 256):
         pair.now_ns += MS
         receive(pair, frame(bytes(32), term_offset=offset))
-    # The response to the last request has arrived, and that to the one before it has not.
+    # The response to the last request has arrived, but not the response to the one before it.
     (nak,) = naks(pair)
     assert nak == (128, 64)
 
 
 def naks(pair: Pair) -> list[tuple[int, int]]:
-    """Offset and length of each NAK that was sent."""
+    """Return the offset and length of each NAK sent."""
     control = [datagram for _, datagram in pair.receiver_transport.take()]
     return [
         struct.unpack_from("<ii", datagram, layout.NAK_TERM_OFFSET_OFFSET)
@@ -783,13 +783,13 @@ def naks(pair: Pair) -> list[tuple[int, int]]:
 def test_a_sender_past_its_limit_by_padding_reveals_earlier_loss(core: Modules) -> None:
     pair = Pair(core)
     half = TERM_LENGTH // 2
-    # The window begins behind the first 24 KiB, which were consumed, and ends in the padding, 8 KiB before the term does.
+    # The window begins after the first 24 KiB, which were consumed, and ends in the padding, 8 KiB before the end of the term.
     receive(pair, *(frame(bytes(992), term_offset=offset) for offset in range(0, 24 << 10, 1_024)))
     pair.set_value(SUBSCRIBER, 24 << 10)
     receive(pair)
     pair.receiver_transport.take()
     edge = (24 << 10) + half
-    # All of the window is lost. The sender stands at the end of its padding, beyond what it may send.
+    # The whole window is lost. The sender is at the end of its padding, beyond its limit.
     end = frame(b"", term_offset=0, term_id=INITIAL_TERM_ID + 1, length=0)
     receive(pair, end)
     assert pair.value(layout.SYSTEM_OVER_RUNS) == 0
@@ -921,7 +921,7 @@ def test_100_000_bad_datagrams_raise_nothing_and_leave_a_running_stream_undistur
 
 
 def spoilt(noise: random.Random, good: list[bytes]) -> bytes:
-    """A random datagram, or a good one broken so that it cannot pass for a good one of this stream."""
+    """Return a random datagram, or a valid one broken so that it cannot pass for a valid one of this stream."""
     if not good or noise.random() < 0.5:
         return noise.randbytes(noise.randrange(1, 200) | 1)
     datagram = bytearray(noise.choice(good))

@@ -278,7 +278,7 @@ def test_a_message_without_its_beginning_or_middle_is_dropped(core: Core):
     publication.offer(b"3" * 150)
     log.counters.put_i64(2 * 128, 96)
     image, bag = log.image(), Bag()
-    # The middle fragment of the second message is gone.
+    # The middle fragment of the second message is missing.
     log.memory.put_u8(256 + 96 + 6, 0)
     assert image.poll(core.assemble.FragmentAssembler(bag), 100) == 7
     assert bag == [b"3" * 150]
@@ -519,7 +519,7 @@ def test_closing_an_image_waits_for_a_wait_in_another_thread():
     for thread in threads:
         thread.start()
     wait_for(lambda: all(waits))
-    # The image is still one of the subscription's, and the threads go on.
+    # The subscription still has the image, and the threads keep running.
     image._detach()
     log.memory.close()
     over.set()

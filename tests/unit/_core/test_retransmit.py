@@ -1,4 +1,4 @@
-"""Which requests are answered."""
+"""Which requests for retransmission are granted."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ SECOND = 1_000 * MS
 
 
 def flood(retransmits: RetransmitHandler, first: int, seconds: int, *, of_receiver: bool = True) -> int:
-    """Bytes that are sent again for a request every 20 us, each for another place, from a second on."""
+    """Return the bytes retransmitted for a request every 20 µs, each for a different position, from second ``first`` on."""
     total = 0
     for n in range(seconds * 50_000):
         now_ns = first * SECOND + n * 20_000
@@ -110,7 +110,7 @@ def flood(retransmits: RetransmitHandler, first: int, seconds: int, *, of_receiv
 def test_a_flood_of_requests_is_limited_to_the_rate() -> None:
     assert flood(handler(rate=0), 1, 1) > 10 * RATE
     retransmits = handler(rate=RATE)
-    # What was saved up, and two seconds; the last request may overdraw.
+    # The saved-up allowance plus two seconds; the last request can overdraw.
     assert 2 * RATE < flood(retransmits, 1, 2) <= 3 * RATE + TERM
     assert retransmits.overflows > 0
 

@@ -1,4 +1,4 @@
-"""Several processes write to one mapped ring buffer at once; nothing is lost, torn or out of a producer's order."""
+"""Several processes write to one mapped ring buffer at once; nothing is lost or torn, and each producer's order is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of plain messages, encoded and taken out again: compiled, and the same source uncompiled."""
+"""Runs of plain messages, encoded and taken out again, both compiled and from the uncompiled source."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_bytes_may_be_outstanding_as_far_as_the_receiver_has_acknowledged_others
     first.acknowledge(0, 2)
     assert first.byte_limit() == 384 << 10
     assert first.has_room()
-    # Together they may have 16 MiB before each of them is limited to a sixteenth of that.
+    # The ledgers can hold 16 MiB together before each is limited to a sixteenth of that.
     for made in ledgers:
         for _ in range(8):
             made.acknowledge(made.add(1 << 20, None), made.next)
@@ -235,7 +235,7 @@ def test_acknowledgments_in_any_order_free_dependents(module: ModuleType) -> Non
 
 
 class Owner:
-    """What a `QuickSender` sees of a connection and of a sender."""
+    """The part of a connection and a sender that a `QuickSender` uses."""
 
     def __init__(self) -> None:
         self.state = "open"

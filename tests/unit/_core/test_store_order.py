@@ -1,7 +1,7 @@
 """A subscriber that polls between any two stores of a publisher reads whole messages or none.
 
-The uncompiled appender runs in one thread, and after each of its stores a reader polls. So the order in which the source stores is
-what is tested; that compilers and processors keep it is the primitives' to see to (``memory/atomics.pxd``).
+The uncompiled appender runs in one thread, and a reader polls after each of its stores. This tests the order in which the source
+stores; the primitives make compilers and processors keep that order (``memory/atomics.pxd``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KINDS = ("concurrent", "exclusive")
 
 
 def watch(monkeypatch: pytest.MonkeyPatch, after: Callable[[], None]) -> None:
-    """Calls ``after`` behind every store of the appender."""
+    """Call ``after`` after every store of the appender."""
     module = UNCOMPILED.append
     for name in STORES:
         if hasattr(module, name):

@@ -1,4 +1,4 @@
-"""A transport before another one: everything passes through it as if it were not there, and somebody is told."""
+"""A tap in front of a transport: everything passes through it unchanged, and a listener is told."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MS = 1_000_000
 
 
 class DatagramListener:
-    """Keeps what it is told."""
+    """Keeps the datagrams it is told about."""
 
     def __init__(self) -> None:
         self.arrived: list[tuple[bytes, bytes]] = []
@@ -58,7 +58,7 @@ def test_each_datagram_of_a_stream_is_logged(core: Modules) -> None:
         each.sender.run_cycle(each.now_ns)
     left = list(pair.sender_transport.sent)
     assert left == list(plain.sender_transport.sent)
-    # Runs of equal datagrams go to the network as one, and are told one by one.
+    # Runs of equal datagrams go to the network together, but the listener is told about each one.
     assert [datagram for _, datagram in listener.sent][-len(left) :] == [datagram for _, datagram in left]
     assert [datagram[32] for _, datagram in listener.sent[-5:]] == [0, 1, 2, 3, 4]
 
@@ -107,7 +107,7 @@ def test_the_receiver_finds_its_sender_by_the_source(core: Modules) -> None:
     kinds = [struct.unpack_from("<H", datagram, 6)[0] for _, datagram in listener.sent]
     assert layout.TYPE_NAK in kinds
     assert {destination for destination, _ in listener.sent} == {SENDER_ADDRESS}
-    # It came from where it was expected, so nobody has to decide about it.
+    # It came from the expected address, so the conductor has nothing to decide.
     assert layout.EVENT_UNKNOWN_SESSION not in [event[0] for event in pair.receiver.events.take()]
 
 

@@ -1,4 +1,4 @@
-"""Operations on a term: scanning for datagrams, gaps, inserting, cleaning, unblocking."""
+"""Operations on a term: scanning for datagrams and gaps, inserting, cleaning, unblocking."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_cleans_exactly_the_requested_range(core: Modules, term_length: int, fir
 
 
 def claim(log: Any, offset: int, length: int) -> None:
-    """What a producer leaves that died: a moved tail and, where ``length`` is not 0, a negative frame length."""
+    """Leave the state of a dead producer: a moved tail and, if ``length`` is not 0, a negative frame length."""
     log.put_i64(3 * TERM_LENGTH, (INITIAL_TERM_ID << 32) | (offset + 128))
     log.put_i32(offset, -length)
 

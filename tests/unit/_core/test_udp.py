@@ -35,7 +35,7 @@ def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def read_all(transport: UdpTransport, length: int) -> list[tuple[bytes, bytes]]:
-    """Reads until so many bytes came; loopback delivers at once, a busy machine a little later."""
+    """Read until ``length`` bytes have arrived: loopback delivers at once, but a busy machine takes a little longer."""
     result: list[tuple[bytes, bytes]] = []
     stall = StallTimeout(f"{length} bytes")
     while sum(len(datagram) for datagram, _ in result) < length:

@@ -1,6 +1,6 @@
-"""The compiled modules once more, as plain Python: ``load("log.columns")`` beside ``mainstem._core.log.columns``.
+"""The compiled modules loaded again as plain Python: ``load("log.columns")`` mirrors ``mainstem._core.log.columns``.
 
-They form a package of their own, ``mainstem_uncompiled``, so that uncompiled classes meet uncompiled classes only.
+They form a separate package, ``mainstem_uncompiled``, so that uncompiled classes meet only uncompiled classes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FOLDER = mainstem._core.__path__[0]
 
 class _Loader(importlib.machinery.SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
-        # Compiled afresh: the byte code beside the source belongs to the package under its own name.
+        # Always compile: the bytecode cached beside the source belongs to the package under its original name.
         source = self.get_data(self.path).replace(b"mainstem._core", PACKAGE.encode())
         return self.source_to_code(source, self.path)
 
@@ -45,7 +45,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def load(name: str) -> ModuleType:
-    """The module ``mainstem._core.NAME``, uncompiled."""
+    """Return the module ``mainstem._core.NAME``, uncompiled."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
     return importlib.import_module(f"{PACKAGE}.{name}")
