@@ -1,4 +1,4 @@
-"""What is given to be sent is kept exactly, or refused: a number is not so many zeroes."""
+"""Data to send is kept exactly or refused: a number does not become that many zeros."""
 
 from __future__ import annotations
 

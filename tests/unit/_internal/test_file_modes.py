@@ -1,4 +1,4 @@
-"""Who may read what a driver and a recorder create, under each umask."""
+"""Who can access the files that a driver and a recorder create, under each umask."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def modes(folder: Path) -> dict[str, int]:
 
 
 def check(folder: Path, directory_mode: int) -> None:
-    """Each directory below has the mode, and each file the same without the right to search."""
+    """Check that each directory below has ``directory_mode``, and each file the same mode without execute permission."""
     found = modes(folder)
     assert len(found) > 2
     for name, mode in found.items():
@@ -190,7 +190,7 @@ def test_a_private_file_takes_the_place_of_one_that_others_may_read(tmp_path: Pa
 def test_a_link_in_place_of_a_created_file_is_refused(tmp_path: Path) -> None:
     path, elsewhere = tmp_path / "archive.catalog", tmp_path / "elsewhere"
     path.symlink_to(elsewhere)
-    for _ in range(2):  # a link that leads nowhere, then one to a file
+    for _ in range(2):  # a dangling link, then a link to a file
         with pytest.raises(OSError, match="symbolic links"):
             file_modes.create_file(path, os.O_RDWR | os.O_TRUNC)
         elsewhere.write_bytes(b"not ours")

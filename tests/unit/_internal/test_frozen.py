@@ -1,4 +1,4 @@
-"""Records are to their users what frozen dataclasses with slots are, but for the check that nobody assigns to a field."""
+"""Records behave like frozen dataclasses with slots, except for the check that nobody assigns to a field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainstem._internal.frozen import MISSING, fields_of, frozen, mutable, repla
 
 @frozen
 class Base:
-    """What every boat has."""
+    """The fields that every boat has."""
 
     KIND: ClassVar[str] = "boat"
     hold: int
@@ -27,12 +27,12 @@ class Boat(Base):
 
 @frozen
 class Nothing:
-    """No field."""
+    """A record without fields."""
 
 
 @frozen
 class Loud:
-    """A record with a text of its own."""
+    """A record with its own repr."""
 
     text: str
 
@@ -69,7 +69,7 @@ def test_a_record_is_a_dataclass_with_slots_and_keywords() -> None:
 
 @frozen
 class Checked(Base):
-    """A record that looks at its fields."""
+    """A record that validates its fields."""
 
     masts: int = 1
 
@@ -80,7 +80,7 @@ class Checked(Base):
 
 @mutable
 class Harbour:
-    """What changes, and equals only itself."""
+    """A mutable object that equals only itself."""
 
     name: str
     boats: int = 0

@@ -1,4 +1,4 @@
-"""Handlers in threads: how many run at once, whose turn it is, and what becomes of one that is cancelled."""
+"""Handlers in threads: how many run at once, whose turn it is, and what happens when one is cancelled."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_one_address_leaves_slots_to_the_others_which_take_turns() -> None
     tasks += [asyncio.ensure_future(take(slots, name, held)) for name in ("b", "c", "d", "d")]
     await asyncio.sleep(0)
     assert counts(held) == {"greedy": 2, "b": 1, "c": 1}
-    await held["b"].pop().aclose()  # the first that may have it waits at d: greedy has its share
+    await held["b"].pop().aclose()  # the first waiter allowed to take it is at d: greedy has its share
     await until(lambda: "d" in held)
     assert counts(held) == {"greedy": 2, "c": 1, "d": 1}
     await held["greedy"].pop().aclose()
@@ -54,8 +54,8 @@ async def test_a_cancelled_wait_passes_its_turn_on() -> None:
     first, second, third = (asyncio.ensure_future(take(slots, name, held)) for name in ("a", "b", "c"))
     await asyncio.sleep(0)
     first.cancel()  # while it waits
-    await held[""].pop().aclose()  # b has it
-    second.cancel()  # once it was given the slot, and before it runs
+    await held[""].pop().aclose()  # the slot goes to b
+    second.cancel()  # after it was given the slot, before it runs
     await asyncio.wait([first, second, third], timeout=STALL_S)
     assert counts(held) == {"c": 1}
     await held["c"].pop().aclose()

@@ -1,4 +1,4 @@
-"""Settings given by name, in every family that takes them."""
+"""Settings given by name, in every family that accepts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text from elsewhere, made safe to print."""
+"""Untrusted text, made safe to print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time limits of the helpers that every family shares: infinity is none, NaN is refused."""
+"""Timeouts of the helpers that every family shares: infinity means no timeout, and NaN is refused."""
 
 from __future__ import annotations
 

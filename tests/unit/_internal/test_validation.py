@@ -1,4 +1,4 @@
-"""Numbers that bound something are kept, or refused by name: in settings of every protocol, before anything is opened."""
+"""Numeric limits are kept or refused by name, in the settings of every protocol, before anything is opened."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_time_may_be_nothing_where_that_means_something() -> None:
 
 
 def numbers(settings: type, *left_out: str) -> list[str]:
-    """The settings that are numbers."""
+    """Return the names of the numeric settings."""
     made = settings()
     found = [field.name for field in fields(settings) if field.name not in left_out]
     return [name for name in found if type(getattr(made, name)) in (int, float)]
@@ -66,7 +66,7 @@ MADE: list[tuple[Callable[..., object], str]] = [
 @pytest.mark.parametrize("value", [-1, math.nan, "5", 1 << 70])
 def test_each_number_of_each_setting_is_checked(make: Callable[..., object], name: str, value: Any) -> None:
     if value == 1 << 70 and name.endswith(("timeout", "alive", "interval")):
-        return  # a time as any other
+        return  # a valid duration
     with pytest.raises(ConfigurationError, match=name):
         make(**{name: value})
 

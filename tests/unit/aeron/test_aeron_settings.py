@@ -21,7 +21,7 @@ from mainstem.aeron.idle import idle_strategy
 from mainstem.errors import ConfigurationError
 from mainstem.settings import Source
 
-# Written out from the table of docs/protocols/aeron.md, 24, in the text that the reference takes.
+# Copied by hand from the table of docs/protocols/aeron.md, 24, in the syntax that the reference accepts.
 DEFAULTS = """
 AERON_DIR_DELETE_ON_START false | AERON_DIR_DELETE_ON_SHUTDOWN false | AERON_DIR_WARN_IF_EXISTS false
 AERON_THREADING_MODE DEDICATED | AERON_DRIVER_TIMEOUT 10s | AERON_CONDUCTOR_BUFFER_LENGTH 1049344

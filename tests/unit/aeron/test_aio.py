@@ -21,7 +21,8 @@ CHANNEL = "aeron:ipc"
 
 @asynccontextmanager
 async def running(driver: HandDriver) -> AsyncIterator[Any]:
-    # The client's conductor is a thread: with more time in a turn of the loop it is timed out wherever it waits for a processor.
+    # The client's conductor is a thread. If a turn of the loop took more of the driver's time, the client would time out whenever
+    # it waited for a processor.
     driver.tick_ns = 10_000
 
     async def drive() -> None:
@@ -141,7 +142,7 @@ async def test_a_cancelled_add_leaves_nothing_in_the_driver(add: Any, removal: s
                 await asyncio.sleep(0)
             task.cancel()
             with suppress(asyncio.CancelledError):
-                await (await task).close()  # it was done before
+                await (await task).close()  # the operation was already complete
             await until(lambda: [type(command).__name__ for command in driver.commands][-1:] == [removal])
             assert len(driver.commands) == 2
             assert driver.commands[1].registration_id == driver.commands[0].correlation_id

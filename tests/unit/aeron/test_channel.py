@@ -128,7 +128,7 @@ def test_every_parameter_that_is_read_is_tried():
     ],
 )
 def test_text_that_is_not_a_channel_is_an_invalid_channel(marked, reason):
-    """The caret marks the place."""
+    """The caret marks the position of the error."""
     text, position = marked.replace("^", ""), marked.find("^")
     with pytest.raises(ChannelUriError, match="channel ") as caught:
         ChannelUri.parse(text)
@@ -177,7 +177,7 @@ def test_text_that_is_not_a_channel_is_an_invalid_channel(marked, reason):
     ],
 )
 def test_an_invalid_value_is_reported_with_its_position_when_read(marked, name, reason):
-    """The caret marks the place."""
+    """The caret marks the position of the error."""
     text, position = "aeron:udp?" + marked.replace("^", ""), 10 + marked.find("^")
     uri = ChannelUri.parse(text)
     with pytest.raises(ChannelUriError, match="channel ") as caught:
@@ -267,7 +267,7 @@ def test_a_likely_misspelling_is_refused_and_named(key, known):
     with pytest.raises(ChannelUriError, match=f"'{key}' is not a parameter: '{known}' is") as caught:
         check_channel(f"{UDP}{key}=64")
     assert caught.value.position == len(UDP)
-    ChannelUri.parse(f"{UDP}{key}=64")  # the driver takes it for a parameter of a newer program
+    ChannelUri.parse(f"{UDP}{key}=64")  # the driver takes it for a parameter of a newer version
 
 
 @pytest.mark.parametrize("key", ["future", "x-trace", "dd", "zone", "priority", "", "=", "so", "window"])
@@ -298,7 +298,7 @@ def test_a_client_refuses_mistakes_that_drivers_ignore(channel, reason):
 def test_a_client_passes_on_parameters_that_are_not_mistakes():
     for text in ("stream-id=7", "alias=", "control-mode=dynamic", "mtu=8k|"):
         check_channel(f"{UDP}{text}", 7)
-    check_channel(f"{UDP}stream-id=5")  # a destination has no stream of its own
+    check_channel(f"{UDP}stream-id=5")  # a destination has no stream
 
 
 def test_addresses_and_interfaces_of_settings_are_taken_apart():

@@ -121,7 +121,7 @@ def test_every_counter_has_a_label_of_its_own_and_says_what_it_counts():
 
 
 def test_no_type_of_mainstems_own_is_one_that_the_reference_may_use():
-    # Driver and archive have types below 200, and a cluster 200 to 299; ids of applications begin at 1000.
+    # Types of the driver and the archive are below 200, those of a cluster 200 to 299; applications start at 1000.
     assert min(OwnCounterType) >= 1000
 
 

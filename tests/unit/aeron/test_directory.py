@@ -1,4 +1,4 @@
-"""A driver deletes a directory only when it is a driver's, and says which one it does not delete, and why."""
+"""A driver deletes a directory only if it is a driver's; otherwise it says which one it keeps, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files door: the same behaviour on a file system and in memory."""
+"""The file interface: the same behavior on a file system and in memory."""
 
 from __future__ import annotations
 

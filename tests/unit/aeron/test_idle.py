@@ -61,7 +61,7 @@ def test_backoff_takes_its_four_arguments():
 def test_a_sleeping_strategy_sleeps_only_without_work():
     strategy = idle.idle_strategy("sleep-ns", "20ms")
     took = []
-    for _ in range(50):  # a busy machine takes this process away now and then, but not each time
+    for _ in range(50):  # a busy machine preempts this process now and then, but not each time
         before = time.monotonic()
         strategy.idle(1)
         took.append(time.monotonic() - before)

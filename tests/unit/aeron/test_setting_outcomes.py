@@ -1,4 +1,4 @@
-"""The table of settings: this driver's answers, and that each which differs from the C driver's is decided."""
+"""The table of settings: this driver's outcomes, and a decision for each one that differs from the C driver's."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_decision_is_about_a_case(difference: table.Difference) -> None:
 
 
 def test_the_references_agree_with_the_table_on_what_is_clamped() -> None:
-    """Values in an operator's environment are clamped to the limits in C, and here."""
+    """Values in an operator's environment are clamped to the limits, both in C and here."""
     clamped = {
         ("AERON_MTU_LENGTH", "64k"): "65504",
         ("AERON_MAX_RESEND", "300"): "256",

@@ -1,4 +1,4 @@
-"""The system counters' ids: the compiled part counts in the cells that SystemCounter names."""
+"""The ids of the system counters: the compiled part counts in the cells that SystemCounter names."""
 
 from __future__ import annotations
 

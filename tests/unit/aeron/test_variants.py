@@ -1,4 +1,4 @@
-"""The blocking and the asyncio client have the same public names and signatures, except what one of them cannot have."""
+"""The blocking and the asyncio client have the same public names and signatures, except where one of them cannot."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import mainstem
 from mainstem.recording import PersistentSubscription
 from mainstem.recording import aio as recording_aio
 
-# What only blocking programs have. Aeron's `async_add_...` returns an operation to poll: a coroutine is that by itself.
+# Only the blocking client has these. Aeron's `async_add_...` returns an operation to poll, and a coroutine already is one.
 BLOCKING_ONLY = {
     "Aeron": {f"async_add_{what}" for what in ("counter", "exclusive_publication", "publication", "subscription")},
     "ExclusivePublication": {"async_add_destination"},
     "Image": {"async_reject"},
-    # These may wait for a store, which a call that is not awaited must not.
+    # These can wait for a store, which a call that is not awaited must not do.
     "PersistentSubscription": {"poll_arrow", "poll_bytes"},
     "Publication": {"async_add_destination"},
     "Subscription": {"async_add_destination"},
@@ -29,9 +29,9 @@ PAIRS: dict[str, tuple[Any, Any]] = {
     name: (getattr(mainstem, name), getattr(mainstem.aio, name)) for name in mainstem.aio.__all__
 } | {"PersistentSubscription": (PersistentSubscription, recording_aio.PersistentSubscription)}
 CLASSES = {name: pair for name, pair in PAIRS.items() if isinstance(pair[0], type) and pair[0] is not pair[1]}
-# `Operation` is what an `async_add_...` returns; recordings are opened by a program that may wait for a disk.
+# `Operation` is the result of `async_add_...`. Recordings are opened by programs that can wait for a disk.
 NOT_IN_AIO = {"Operation", "Recordings", "aio", "open_recordings"}
-# Internals of an engine, and durations in nanoseconds, have no place on what users hold.
+# Internals of an engine and durations in nanoseconds do not belong on user-facing objects.
 INTERNAL = ("detach", "is_closed", "raise_failure", "set_images", "sync", "take_messages")
 
 
@@ -41,7 +41,7 @@ def public(kind: type) -> set[str]:
 
 
 def parameters(callable_: Any) -> list[tuple[str, Any, Any]] | None:
-    """Names, kinds and defaults; None for a compiled call, which both variants inherit as it is."""
+    """Return names, kinds and defaults, or None for a compiled call, which both variants inherit unchanged."""
     try:
         return [(each.name, each.kind, each.default) for each in inspect.signature(callable_).parameters.values()]
     except ValueError:
@@ -114,6 +114,6 @@ def test_waiting_calls_take_a_timeout(name: str) -> None:
         member = getattr(asynchronous, method, None)
         waits = inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
         opens = inspect.isroutine(member) and str(inspect.signature(member).return_annotation).startswith("Opening")
-        # Closing waits for no peer; serving ends with the responder.
+        # `close` waits for no peer; `serve` ends with its responder.
         if (waits or opens) and method not in ("close", "serve"):
             assert "timeout" in inspect.signature(member).parameters, method

@@ -1,4 +1,4 @@
-"""A checker that could not fail would prove nothing: each of its rules is broken here once."""
+"""A checker that cannot fail proves nothing, so each of its rules is broken here once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The limits on the cost of repair: each is broken here once."""
+"""The limits on the cost of repair, each broken here once."""
 
 from __future__ import annotations
 

@@ -175,11 +175,11 @@ def test_a_datagram_above_the_mtu_is_dropped() -> None:
 
 
 def test_a_clogged_link_delays_what_its_queue_holds_and_drops_the_rest() -> None:
-    # 100 bytes a millisecond, and room for five datagrams.
+    # The link carries 100 bytes per millisecond and queues five datagrams.
     arrived, counts = arrivals(Faults(rate=100_000, queue_length=500, delay_ns=0), 8)
     assert [each.due_ns for each in arrived] == [number * NS_PER_MS for number in range(1, 6)]
     assert counts == Counter(clog=3)
-    # Sent no faster than the link is, nothing waits.
+    # Datagrams sent no faster than the link do not wait.
     paced, _ = arrivals(Faults(rate=100_000, queue_length=500, delay_ns=0), 8, spacing_ns=NS_PER_MS)
     assert [each.due_ns for each in paced] == [number * NS_PER_MS for number in range(1, 9)]
 

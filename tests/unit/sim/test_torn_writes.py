@@ -13,7 +13,7 @@ from mainstem.sim.world import World
 
 
 class Always(Random):
-    """Draws one step."""
+    """Always draws the same step."""
 
     step = ""
 

@@ -1,7 +1,6 @@
-"""A driver's bytes, moved by hand: reads commands from a CnC file in memory and writes the answers that a test asks for.
+"""A driver operated by hand: reads commands from a CnC file in memory and writes the responses that a test asks for.
 
-It knows no protocol beyond IPC's first steps: a publication's log is every subscription's image, and limits stay where they
-are put.
+It knows only the first steps of IPC: a publication's log is the image of every subscription, and limits stay where they are put.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class HandDriver:
         self.cnc.to_driver.consumer_heartbeat_ms = self.clock.epoch_ms()
 
     def do_work(self) -> int:
-        """Reads commands and answers them; a little time passes."""
+        """Read commands and respond to them, and let a little time pass."""
         self.clock.advance_ns(self.tick_ns)
         if self.alive:
             self.beat()

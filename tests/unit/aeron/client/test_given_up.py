@@ -1,4 +1,4 @@
-"""The client removes resources of operations that nobody waits for any more."""
+"""The client removes the resources of operations that nobody waits for any longer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class World:
             self.aeron.invoke()
 
     def respond(self) -> None:
-        """The responses to every command so far, which come late."""
+        """Send the late responses to every command so far."""
         late, self.driver.commands[:] = list(self.driver.commands), []
         self.driver.silent = False
         for command in late:
@@ -57,7 +57,7 @@ class World:
         return [type(command).__name__ for command in self.driver.commands]
 
     def removals(self) -> list[Any]:
-        """The commands after the late responses; the client has kept nothing."""
+        """Check that the client has kept nothing, and return its commands after the late responses."""
         assert set(self.aeron._conductor.resources) == self.before
         assert not self.aeron._conductor.pending
         assert not self.aeron._conductor.abandoned
@@ -152,7 +152,7 @@ def test_results_that_arrive_after_a_timeout_are_removed(world: World, kind: str
     way(world, *KINDS[kind])
     world.run()
     add, *early = world.driver.commands
-    # A receive destination is removed at once, so that its port is free for the next try.
+    # The client removes a receive destination at once, so that its port is free for the next try.
     assert len(early) == (kind == "RemoveReceiveDestination")
     world.respond()
     (removal,) = early + world.removals()

@@ -1,4 +1,4 @@
-"""Exceptions of signal handlers while a subscription is iterated: whenever they come, each message is yielded once."""
+"""Signal handlers that raise while a subscription is iterated: each message is yielded once, whenever the exception comes."""
 # ruff: noqa: B023 - every function is called in the turn of the loop that defines it
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def test_iteration_that_is_interrupted_goes_on_with_the_next_message(
         begun: list[Any] = []
 
         def first(received: list[bytes] = received, begun: list[Any] = begun) -> None:
-            # Leaves messages behind for the iteration without metadata, where this is one with it.
+            # Leave messages for an iteration without metadata; this one can be with metadata.
             begun.append(subscription.messages(timeout=STALL_S, metadata=begins_with_metadata))
             for message in begun[-1]:
                 received.append(message.payload if begins_with_metadata else message)

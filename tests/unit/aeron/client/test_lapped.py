@@ -1,4 +1,4 @@
-"""A client that the driver lapped has lost responses: it ends, and every call that waits or follows says why."""
+"""A client that the driver lapped has lost responses: it closes, and every waiting or later call says why."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BACK: dict[str, Any] = {"response_channel": CHANNEL, "response_stream_id": 2}
 
 
 def lap(driver: HandDriver, client_lock: threading.RLock) -> None:
-    """Overwrites the whole broadcast buffer while the client's conductor does not run."""
+    """Overwrite the whole broadcast buffer while the client's conductor is not running."""
     with client_lock:
         for _ in range(10_000):
             driver.answer(responses.OnCounterReady(correlation_id=77, counter_id=0))
@@ -46,7 +46,7 @@ def test_a_client_that_was_lapped_ends_and_the_driver_is_notified_at_once():
     aeron = run(driver, errors)
     publication = aeron.add_publication(CHANNEL, 1)
     subscription = aeron.add_subscription(CHANNEL, 1)
-    driver.take_image(publication.registration_id)  # the response that is lost
+    driver.take_image(publication.registration_id)  # this response is lost
     lap(driver, aeron._conductor.lock)
     aeron.invoke()
     driver.do_work()
@@ -75,7 +75,7 @@ BLOCKING: dict[str, Callable[[Any], Any]] = {
 
 
 class Threads:
-    """Resources of a client whose conductor is a thread, and whose driver is silent from now on."""
+    """The resources of a client whose conductor runs in a thread and whose driver is silent from now on."""
 
     def __init__(self, driver: HandDriver) -> None:
         self.driver = driver

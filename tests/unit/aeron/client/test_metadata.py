@@ -1,4 +1,4 @@
-"""Messages with their metadata, and iterators that are left before their end."""
+"""Messages with their metadata, and iterators abandoned before their end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_message_has_the_fields_of_its_frames(aeron: mainstem.Aeron) -> None:
     publication = aeron.add_exclusive_publication(CHANNEL, 1001)
     values = iter(range(100, 200))
     publication.send(b"one", reserved_value=7, timeout=STALL_S)
-    # A message of several frames, each with a reserved value of its own.
+    # A message of several frames, each with its own reserved value.
     publication.send(bytes(5000), reserved_value=lambda _: next(values), timeout=STALL_S)
     publication.send(b"", reserved_value=-(2**63), timeout=STALL_S)
     iterator = subscription.messages(metadata=True, timeout=STALL_S)
@@ -87,7 +87,7 @@ async def test_a_cancelled_iterator_loses_nothing(
 ) -> None:
     subscription = await client.add_subscription(CHANNEL, 1001)
     publication = aeron.add_publication(CHANNEL, 1001)
-    # Nothing reads while this thread waits for room, so the client must have noticed the image before the window is full.
+    # Nothing reads while this thread waits for space, so the client must see the image before the window is full.
     wait_for(lambda: subscription.is_connected)
     got: list[bytes] = []
 

@@ -1,4 +1,4 @@
-"""A driver's directory that belongs to somebody else: one warning, or an error before anything is mapped."""
+"""A driver's directory that belongs to another user: one warning, or an error before anything is mapped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-OTHER = 54321  # a user without an entry
+OTHER = 54321  # a uid without an entry
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
 
 

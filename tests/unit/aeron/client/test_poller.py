@@ -1,4 +1,4 @@
-"""Many subscriptions in one loop, and a client's stats."""
+"""Many subscriptions in one loop, and the stats of a client."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_busy_stream_does_not_delay_another(driver: mainstem.MediaDriver, aero
     busy, quiet, silent = (aeron.add_subscription(CHANNEL, each) for each in STREAMS)
     publish(aeron, busy.stream_id, *(b"%d" % number for number in range(100)))
     publish(aeron, quiet.stream_id, b"quiet")
-    # The client learns of an image in a thread of its own, and of this one last.
+    # The client learns of images in its own thread, and of this one last.
     wait_for(lambda: driver.do_work() >= 0 and busy.is_connected and quiet.is_connected)
     poller = mainstem.Poller([busy, silent, quiet], batch=8)
     messages = poller.messages(timeout=STALL_S)

@@ -1,4 +1,4 @@
-"""Requests and responses over response channels, against the real driver in this thread."""
+"""Requests and responses over response channels, against the real driver running in this thread."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ async def test_tasks_wait_for_replies_and_a_cancelled_one_frees_its_slot(client:
         assert requester.stats().in_flight == 0
     assert await requester.request(b"abc", timeout=STALL_S) == b"cba"
     assert (responder.stats().clients, responder.stats().refused_clients) == (1, 0)
-    # A request that waits learns that its requester was closed.
+    # A waiting request learns that its requester was closed.
     waiting = asyncio.create_task(requester.request(b"never"))
     await until(lambda: requester.stats().in_flight == 1)
     await requester.close()
@@ -226,7 +226,7 @@ async def test_tasks_wait_for_replies_and_a_cancelled_one_frees_its_slot(client:
 
 
 class Interrupted(dict[int, Any]):
-    """Slots that an exception interrupts, as a signal handler raises it, when the second reply looks for its own."""
+    """Slots that raise, as a signal handler would, when the second response looks up its slot."""
 
     lookups = 0
 
@@ -246,7 +246,7 @@ class Reply:
 
 
 class Replies:
-    """A subscription with three replies, once."""
+    """A subscription that yields three responses, once."""
 
     closed = False
 

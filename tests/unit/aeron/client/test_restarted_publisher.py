@@ -1,4 +1,4 @@
-"""An iterator does not end while the image of a publisher that is connected already waits for the conductor."""
+"""An iterator does not end while the image of an already connected publisher waits for the conductor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Restarted:
-    """A subscriber whose conductor runs only when it waits, and a publisher that went and came again meanwhile."""
+    """A subscriber whose conductor runs only when it waits, and a publisher that left and returned in the meantime."""
 
     def __init__(self, directory: str) -> None:
         self.subscriber = mainstem.connect(directory, use_invoker=True)

@@ -1,4 +1,4 @@
-"""Timeouts of both variants: seconds, infinity as None, and never NaN."""
+"""Timeouts of both variants: they are in seconds, infinity equals None, and NaN is refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def directory() -> Iterator[str]:
 
 
 async def outcome(result: Any) -> Any:
-    """The result of a call of either variant; of an iterator its first item."""
+    """Return the result of a call of either variant; for an iterator, its first item."""
     if inspect.isasyncgen(result):
         return await anext(result)
     if inspect.isgenerator(result):
@@ -40,7 +40,7 @@ async def outcome(result: Any) -> Any:
 
 
 class World:
-    """A client of one variant and its calls that may wait."""
+    """A client of one variant and its calls that can wait."""
 
     def __init__(self, variant: Any, directory: str) -> None:
         self.variant, self.directory = variant, directory
@@ -89,7 +89,7 @@ CALLS: dict[str, Callable[[World, float], Any]] = {
     "next_arrow": lambda it, timeout: it.subscription.next_arrow(timeout=timeout),
     "poller": lambda it, timeout: it.poller.messages(timeout=timeout),
 }
-if find_spec("pyarrow") is None:  # as in the test of the wheel
+if find_spec("pyarrow") is None:  # as in the wheel's test
     del CALLS["add_persistent_subscription"], CALLS["next_arrow"]
 
 
@@ -121,7 +121,7 @@ async def test_nan_is_refused_even_where_nothing_would_wait(name: str, directory
             await outcome(call(it, math.nan))
     assert it.publication.position == position, "nothing was sent"
     assert it.aeron.stats().pending == 0
-    await outcome(it.many.remove_destination(DESTINATION))  # no call with NaN has removed it
+    await outcome(it.many.remove_destination(DESTINATION))  # the call with NaN did not remove it
     await it.close()
 
 

@@ -1,4 +1,4 @@
-"""Commands and responses against vectors written by hand."""
+"""Commands and responses against handwritten vectors."""
 
 from __future__ import annotations
 

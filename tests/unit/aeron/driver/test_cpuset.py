@@ -1,4 +1,4 @@
-"""The processors of a cpuset: reading them, resources they split, and their numbering in settings."""
+"""The processors of a cpuset: reading them, splitting resources among them, and numbering them in settings."""
 
 from __future__ import annotations
 

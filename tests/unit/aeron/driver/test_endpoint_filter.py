@@ -31,7 +31,7 @@ def refusals(driver: InvokedDriver) -> int:
 
 
 def images(driver: InvokedDriver, *datagrams: bytes) -> tuple[int, int]:
-    """How many images the datagrams made, and how many datagrams came back."""
+    """Return how many images the datagrams created, and how many datagrams came back."""
     driver.add_subscription(f"aeron:udp?endpoint={ADDRESS}", STREAM)
     peer = driver.network.peer(30_001)
     found: list[responses.Response] = []

@@ -1,4 +1,4 @@
-"""An error that repeats is one line in the driver's log, with a count, as it is one entry in the error log."""
+"""A repeated error is one line with a count in the driver's log, just as it is one entry in the error log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Stub:
-    """The recorder's effects on the error log and the counters."""
+    """Stands in for the error log and the counters, and records what reaches them."""
 
     def __init__(self) -> None:
         self.recorded = 0
@@ -32,7 +32,7 @@ class Stub:
         self.counted += 1
 
     def __getattr__(self, name: str) -> object:
-        """A handler that the test does not call."""
+        """Return a handler that the test does not call."""
         return name
 
     def epoch_ms(self) -> int:
@@ -53,7 +53,7 @@ def test_repeated_errors_are_one_log_line_with_a_count(caplog: pytest.LogCapture
     assert len(lines) == 2
     assert lines[0].startswith("GENERIC_ERROR: send to")
     assert lines[1].endswith("(499 more times in 5 s)")
-    # The error log and the counter have every one.
+    # The error log and the counter include every occurrence.
     assert stub.recorded == stub.counted == 500
 
 

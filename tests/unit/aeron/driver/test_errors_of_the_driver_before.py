@@ -1,4 +1,4 @@
-"""A driver that starts keeps the error log of the one before, whatever that has in it."""
+"""A starting driver keeps its predecessor's error log, whatever it contains."""
 
 from __future__ import annotations
 

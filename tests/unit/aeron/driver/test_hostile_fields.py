@@ -1,4 +1,4 @@
-"""Frames of a running session with arbitrary fields are counted or dropped, and the driver continues."""
+"""Frames with arbitrary fields in a running session are counted or dropped, and the driver keeps running."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def framed(kind: int, body: bytes, declared: int | None, flag: int) -> bytes:
 
 @st.composite
 def control_frames(draw: st.DrawFn, session: int, stream: int = STREAM) -> bytes:
-    """The frames of a receiver."""
+    """Draw a frame that a receiver sends."""
     own = struct.pack("<ii", session, stream)
     kind = draw(
         st.sampled_from([layout.TYPE_SM, layout.TYPE_NAK, layout.TYPE_ERR, layout.TYPE_RTTM, layout.TYPE_RSP_SETUP])
@@ -62,7 +62,7 @@ def control_frames(draw: st.DrawFn, session: int, stream: int = STREAM) -> bytes
 
 @st.composite
 def stream_frames(draw: st.DrawFn, session: int = SESSION, stream: int = STREAM) -> bytes:
-    """The frames of a sender."""
+    """Draw a frame that a sender sends."""
     kind = draw(st.sampled_from([layout.TYPE_DATA, layout.TYPE_PAD, layout.TYPE_SETUP, layout.TYPE_RTTM]))
     if kind == layout.TYPE_SETUP:
         fields = [draw(int32), draw(st.sampled_from([session, session + 1])), stream, *[draw(int32) for _ in range(5)]]
@@ -105,13 +105,13 @@ def test_a_sender_takes_any_control_frame(
     driver.network.send(driver.network.peer(30_001), InetAddress("127.0.0.1", SENDER), datagram)
     driver.run(0.02, step=0.01)
     assert driver.core.conductor.is_termination_requested is False
-    assert errors(driver) - before <= 1  # a refusal is told to people, and nothing fails
+    assert errors(driver) - before <= 1  # a refusal is reported as an error, and nothing fails
     position = driver.counters.value(driver.counters.find(CounterType.SENDER_POSITION, publication.correlation_id))
     assert position == 0
 
 
 def stream(driver: InvokedDriver) -> MemoryNetwork:
-    """The network, once a stream runs to the receiver."""
+    """Return the network once a stream reaches the receiver."""
     peer = driver.network.peer(30_002)
     if not any("rcv-hwm" in label for label in driver.labels().values()):
         driver.add_subscription(f"aeron:udp?endpoint={RECEIVED}", STREAM)

@@ -1,4 +1,4 @@
-"""A driver in INVOKER mode: which calls run the Python of its agents, and that none which must is left out."""
+"""A driver in INVOKER mode: which calls run the Python code of its agents, and that no call skips required code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def driver() -> Iterator[InvokedDriver]:
 
 @pytest.fixture
 def decisions(driver: InvokedDriver, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often the Python of each agent has run."""
+    """Count how often each agent's Python code runs."""
     counted: Counter[str] = Counter()
     for name in ("conductor", "sender", "receiver"):
         agent = getattr(driver.core, name)
@@ -76,11 +76,11 @@ def test_a_command_that_a_client_is_still_writing_is_handled_soon_after(
     at = ring.producer_position % ring.capacity
     assert ring.write(KEEP_ALIVE.TYPE, KEEP_ALIVE.encode())
     length = ring.buffer.get_i32(at)
-    # Claimed, and not finished: as it is between a writer's two stores.
+    # Claimed but unfinished, as between a writer's two stores.
     ring.buffer.put_i32(at, -length)
     assert driver.do_work() == 0
     ring.buffer.put_i32(at, length)
-    # Nothing says so; the tail had moved before.
+    # Nothing signals the write: the tail had moved before.
     assert driver.do_work() == 0
     driver.clock.advance_ns(COMMAND_PAUSE_NS)
     assert driver.do_work() == 1

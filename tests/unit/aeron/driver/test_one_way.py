@@ -24,7 +24,7 @@ def test_the_drift_is_found_through_jitter(drift_ppb: int, latency_ns: int, jitt
         sent = number * 100_000_000
         one_way.observe(sent, sent + latency_ns + sent * drift_ppb // 10**9 + noise)
     assert one_way.drift_ppb is not None
-    # Noise of 2 µs over 6.4 s bends the line by a few parts in a thousand million.
+    # Noise of 2 µs over 6.4 s bends the line by a few parts per billion.
     assert abs(one_way.drift_ppb - drift_ppb) < 2_000
 
 

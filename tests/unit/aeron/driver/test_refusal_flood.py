@@ -1,4 +1,4 @@
-"""Texts that peers choose: however they vary ids, ports and texts, they fill neither the error log nor the to-clients buffer."""
+"""Texts chosen by peers fill neither the error log nor the to-clients buffer, however ids, ports and texts vary."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Stream:
         self.initial_term_id = driver.log(self.ready.log_file).initial_term_id
 
     def refuse(self, source: Peer, receiver_id: int, text: str = "no") -> int:
-        """A receiver reports and refuses; how many clients' responses that brought."""
+        """Report and refuse as a receiver does; return how many responses clients got."""
         ids = {"session_id": self.ready.session_id, "stream_id": self.ready.stream_id, "receiver_id": receiver_id}
         status = StatusMessage(**ids, consumption_term_id=self.initial_term_id, receiver_window=4096)
         error = ErrorFrame(**ids, error_code=13, text=text)

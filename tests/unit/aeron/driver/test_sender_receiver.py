@@ -1,4 +1,4 @@
-"""The sender and the receiver over a network in memory: many destinations, groups of receivers, several ways to one image."""
+"""The sender and the receiver over a network in memory: many destinations, groups of receivers, several paths to one image."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class World:
         return self.counters.get_i64(128 * counter_id)
 
     def turn(self, agent: Sender | Receiver) -> None:
-        """The work of a driver's loop for one agent."""
+        """Do one agent's work of one turn of a driver's loop."""
         agent.decide(self.now_ns)
         agent.cycle.run_cycle(self.now_ns)
         agent.decide(self.now_ns)
@@ -152,7 +152,7 @@ class World:
         return image
 
     def taken(self, kind: type) -> list[Any]:
-        """Messages of a kind to the conductor; all others stay."""
+        """Take the messages of one kind to the conductor; all others stay."""
         found = [message for message in self.mail if isinstance(message, kind)]
         for message in found:
             self.mail.remove(message)
@@ -168,7 +168,7 @@ class World:
         flags: int = 0,
         tag: int | None = None,
     ) -> None:
-        """A status message by hand, to the publication's socket."""
+        """Send a handmade status message to the publication's socket."""
         message = StatusMessage(
             session_id=SESSION_ID,
             stream_id=STREAM_ID,
@@ -191,13 +191,13 @@ def world() -> World:
 
 
 def rttm(echo_timestamp: int, *, receiver_id: int) -> Rttm:
-    """A request for a measurement of the round trip."""
+    """Return an RTTM frame that requests a measurement of the round trip."""
     stream = {"session_id": SESSION_ID, "stream_id": STREAM_ID}
     return Rttm(**stream, echo_timestamp=echo_timestamp, receiver_id=receiver_id, flags=layout.RTTM_FLAG_REPLY)
 
 
 def setup_request(session_id: int, stream_id: int) -> bytes:
-    """The status message of a receiver with id 7 and tag 99 that requests a SETUP."""
+    """Return the status message with which a receiver with id 7 and tag 99 requests a SETUP."""
     ids = {"session_id": session_id, "stream_id": stream_id, "receiver_id": 7, "group_tag": 99}
     return StatusMessage(**ids, flags=layout.SM_FLAG_SEND_SETUP).encode()
 

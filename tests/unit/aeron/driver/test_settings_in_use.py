@@ -1,4 +1,4 @@
-"""Settings that change what a driver does: each shows somewhere."""
+"""Settings that change what a driver does: each has a visible effect."""
 
 from __future__ import annotations
 

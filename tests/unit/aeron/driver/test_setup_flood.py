@@ -1,4 +1,4 @@
-"""SETUPs of invented sessions: the most they can make a driver do, and service for honest sources."""
+"""SETUPs of invented sessions: the most work they can cause in a driver, and service for honest sources."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def under_attack(**settings: Any) -> InvokedDriver:
 
 
 def images_of(driver: InvokedDriver, source: Peer, sessions: range) -> int:
-    """How many images the SETUPs made, each sent as often as its sender would in a second."""
+    """Send one SETUP for each session, and return how many images they created."""
     images = 0
     for session in sessions:
         driver.network.send(source, ADDRESS, setup(session))

@@ -1,24 +1,24 @@
 """The compiled paths and the Python codec accept the same datagrams and read the same fields.
 
-Frames of every type are generated, most of them are mutated, and each datagram goes to the compiled send path, receive path and
-capture decoder. What these do, counted in everything that can be seen from outside, is compared with what the codec says about the
-same bytes. They differ on purpose in a few places; each stands in the functions below as a line marked with its number:
+The test generates frames of every type, mutates most of them, and gives each datagram to the compiled send path, receive path and
+capture decoder. Everything they do that can be seen from outside is compared with what the codec says about the same bytes. The two
+differ on purpose in a few places. Each is numbered here, and a comment with the number marks its line in the functions below:
 
 =====  =========  ==================================================================================================
  no.    where      difference
 =====  =========  ==================================================================================================
-  1     sender     DATA, PAD and SETUP are passed over unread: they come where a channel is looped back
-  2     both       RES is refused: it belongs to the resolver's socket, which reads it with the codec
-  3     sender     a NAK for a stream that the sender does not have is not examined
-  4     receiver   SM, NAK, ERR and RSP_SETUP are passed over unread: they come where receivers share a group
-  5     receiver   data of a stream without an image is not examined but for its first header, which goes to Python
-  6     receiver   data of a term before the stream's first is passed over: there is no such position
-  7     capture    what is wrong only in its values is shown, not refused: a capture is read to find such frames
-  8     capture    bytes behind a control frame are read as the next frame: captures may join equal frames
+  1     sender     DATA, PAD and SETUP are skipped unread: they arrive if a channel is looped back
+  2     both       RES is refused: it belongs on the resolver's socket, which reads it with the codec
+  3     sender     a NAK for a stream unknown to the sender is not examined
+  4     receiver   SM, NAK, ERR and RSP_SETUP are skipped unread: they arrive if receivers share a group
+  5     receiver   of data of a stream without an image only the first header is examined; it goes to Python
+  6     receiver   data of a term before the stream's first is skipped: there is no such position
+  7     capture    frames with only invalid values are shown, not refused: captures are read to find them
+  8     capture    bytes after a control frame are read as the next frame: captures can join equal frames
   9     capture    a PAD of length 0, which a receiver takes for a heartbeat, is reported
- 10     capture    names of RES entries are shown up to the first with unknown flags or without its padding
- 11     all        an empty datagram is legal UDP and none of Aeron's: it is passed over by the transport
- 12     capture    the bytes behind a PAD's header are read as the next frame: no sender transmits what a PAD covers
+ 10     capture    names of RES entries are shown up to the first with unknown flags or without padding
+ 11     all        an empty datagram is legal UDP but not Aeron: the transport skips it
+ 12     capture    bytes after a PAD's header are read as the next frame: no sender transmits what a PAD covers
 =====  =========  ==================================================================================================
 """
 
@@ -75,7 +75,7 @@ CORE = modules(compiled=True)
 DATAGRAMS = 3_000
 KNOWN_RECEIVER, KEY = 99, 1
 WINDOW = TERM_LENGTH // 2
-SENT = 32 * 512  # bytes that the sender has sent, in empty frames: a NAK for any aligned offset below can be met
+SENT = 32 * 512  # bytes the sender has sent, in empty frames: a NAK for any aligned offset below can be served
 EVENT_ROOM = 1088
 INTEGERS = [0, 1, -1, 31, 32, -32, 64, 4096, TERM_LENGTH - 32, TERM_LENGTH, (1 << 31) - 1, -(1 << 31)]
 
@@ -188,7 +188,7 @@ class Generator:
         ).encode()
 
     def mutate(self, datagram: bytes) -> bytes:
-        """Some bytes changed, mostly of the header and the fields; perhaps cut, or more behind it."""
+        """Change some bytes, mostly of the header and the fields; perhaps cut the datagram or append to it."""
         data = bytearray(datagram)
         for _ in range(self.chance.choice([1, 1, 1, 2, 4])):
             at = self.chance.randrange(min(len(data), 48))
@@ -224,7 +224,7 @@ def to_captures(generator: Generator) -> Iterable[bytes]:
     )
 
 
-# What the compiled paths do, and what they must do by the codec.
+# What the compiled paths do, and what they must do according to the codec.
 
 Effects = dict[str, Any]
 UNREAD_BY_SENDERS = (FrameType.DATA, FrameType.PAD, FrameType.SETUP)
@@ -415,7 +415,7 @@ def test_a_sender_and_the_codec_agree(seed: int) -> None:
         assert side.effects(datagram) == expected, datagram.hex()
         for name in outcomes:
             outcomes[name] += bool(expected[name])
-    assert min(outcomes.values()) > DATAGRAMS // 200  # each of them was compared often
+    assert min(outcomes.values()) > DATAGRAMS // 200  # each outcome was compared often
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -431,7 +431,7 @@ def test_a_receiver_and_the_codec_agree(seed: int) -> None:
 
 # Captures.
 
-# A field's column, where it has another name.
+# The columns whose name differs from the field's.
 COLUMNS = {
     FrameType.STATUS_MESSAGE: {"consumption_term_id": "term_id", "consumption_term_offset": "term_offset"},
     FrameType.SETUP: {"active_term_id": "term_id"},
@@ -441,7 +441,7 @@ PORT = 40_123
 
 
 def row_of(frame: Frame, datagram: bytes) -> dict[str, Any]:
-    """The row of a capture for a frame of the datagram."""
+    """Return the row that a capture shows for a frame of the datagram."""
     layout_of, names = LAYOUTS[frame.type], COLUMNS.get(frame.type, {})
     row: dict[str, Any] = {"frame_type": layout_of.name, "flags": frame.flags, "length": 0}
     for field in layout_of.fields:
@@ -460,7 +460,7 @@ def row_of(frame: Frame, datagram: bytes) -> dict[str, Any]:
 
 
 def is_refused_by_header(datagram: bytes) -> bool:
-    """Whether the first header alone, or too few bytes for its type, make the datagram none of Aeron's."""
+    """Return whether the first header alone, or a datagram too short for its type, rules out an Aeron datagram."""
     try:
         header = check_header(datagram)
     except RemoteProtocolError:
@@ -477,7 +477,7 @@ def is_refused_by_header(datagram: bytes) -> bool:
 
 
 def covers(frame: Frame) -> bool:
-    """Whether it is a PAD of more than its header."""
+    """Return whether the frame is a PAD longer than its header."""
     return isinstance(frame, Pad) and frame.aligned_length > layout.DATA_HEADER_LENGTH
 
 

@@ -1,4 +1,4 @@
-"""Frames against vectors written by hand, and datagrams that break the rules."""
+"""Frames against handwritten vectors, and datagrams that break the rules."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_frame_cut_anywhere_is_refused(vector):
 
 
 def edited(name, *changes, extra=b""):
-    """The first vector of that class with bytes replaced: (offset, hex)."""
+    """Return the first vector of a class with bytes replaced; each change is (offset, hex)."""
     data = bytearray(next(bytes_of(vector) for vector in VECTORS if vector["class"] == name))
     for offset, text in changes:
         data[offset : offset + len(text) // 2] = bytes.fromhex(text)
@@ -97,7 +97,7 @@ def edited(name, *changes, extra=b""):
         (edited("Data", (8, "e0ffffff")), "term offset"),
         (edited("Data", (8, "21000000")), "term offset"),
         (edited("Data", extra=bytes(31)), "datagram length"),
-        (edited("Data", extra=bytes(32)), "frame length"),  # what follows is not a frame but padding of length zero
+        (edited("Data", extra=bytes(32)), "frame length"),  # padding of length zero follows, not a frame
         (edited("Pad", (0, "10000000")), "frame length"),
         (edited("Heartbeat", extra=bytes(32)), "last frame"),
         (edited("Nak", (0, "1d000000")), "frame length"),

@@ -1,4 +1,4 @@
-"""A driver's directory made up in memory: say which stages stand where, and take the snapshot."""
+"""A made-up driver's directory in memory: set the position of each stage, then take a snapshot."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def log_facts(registration_id: int, log_type: LogType, **changes: Any) -> LogSta
 
 
 class MadeUpDirectory:
-    """Counters and logs as a driver would have laid them out."""
+    """Counters and logs, laid out as a driver would."""
 
     def __init__(self, *, heartbeat_age_ms: int = 500, free_space: int = 1 << 30) -> None:
         self.counters: list[CounterSnapshot] = []
@@ -100,13 +100,13 @@ class MadeUpDirectory:
             self.recording(0, owner=client_id)
 
     def recording(self, position: int, *, recording_id: int = 7, owner: int = CLIENT, session: int = SESSION) -> None:
-        """What an archive records of the stream, by a subscription of that client's."""
+        """Add an archive's recording of the stream, made by a subscription of client ``owner``."""
         key = struct.pack("<qii9sq", recording_id, session, 9, b"aeron:ipc", ARCHIVE)
         label = f"rec-pos: {recording_id} {session} {STREAM} {UDP} - archiveId={ARCHIVE}"
         self.add(CounterSpec(ArchiveCounterType.RECORDING_POSITION, key, label), position, 99, owner)
 
     def archive(self, kind: ArchiveCounterType, value: int, label: str = "Archive", reference: int = 0) -> None:
-        """A counter of an archive whose client is ``CLIENT``."""
+        """Add a counter of an archive whose client is ``CLIENT``."""
         key = struct.pack("<qq", ARCHIVE, 3)
         self.add(CounterSpec(kind, key, f"{label} - archiveId={ARCHIVE}"), value, 98, CLIENT, reference)
 
@@ -188,7 +188,7 @@ class MadeUpDirectory:
         return self.subscriber(position, of=PUBLICATION, channel=f"aeron-spy:{UDP}", **rest)
 
     def sample(self, at_ms: int = 0) -> Snapshot:
-        """The snapshot, taken so many milliseconds after the first."""
+        """Take a snapshot ``at_ms`` milliseconds after the first."""
         now = NOW_MS + at_ms
         return Snapshot(
             directory="/aeron",

@@ -19,7 +19,7 @@ TERM = 1 << 16
 
 
 class DriverFiles:
-    """Files as a driver would have laid them out."""
+    """Files, laid out as a driver would."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = str(directory)

@@ -1,4 +1,7 @@
-"""Archives in a driver's directory: names of their counters, recordings and replays in the diagnosis, sums for `mainstem top`."""
+"""Archives in a driver's directory.
+
+Covers the names of their counters, recordings and replays in the diagnosis, and sums for `mainstem top`.
+"""
 
 from __future__ import annotations
 

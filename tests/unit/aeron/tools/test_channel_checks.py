@@ -11,12 +11,12 @@ from mainstem import cli
 from mainstem.aeron.tools.channel_checks import check_publication, check_subscription
 from mainstem.errors import ChannelUriError
 
-# What drivers ignore, and a client refuses: a mode that does not exist, a parameter without a value.
+# What drivers ignore and a client refuses: an unknown mode, a parameter without a value.
 MISTAKE = re.compile(r"control-mode=(?!(manual|dynamic|response)\b)|(?<!alias)=(\||$)")
 
 
 def accepted_channels() -> set[tuple[str, str]]:
-    """The kind and channel of each command that the drivers accept, but for likely mistakes."""
+    """Return the kind and channel of each command that the drivers accept, except likely mistakes."""
     commands = set()
     for line in recorded():
         for part in line.case.split(SEPARATOR) if line.c == line.here == ACCEPTED else ():

@@ -1,4 +1,4 @@
-"""Several samples make one answer."""
+"""Several samples make up one answer."""
 
 from __future__ import annotations
 

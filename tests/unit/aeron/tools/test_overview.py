@@ -114,7 +114,7 @@ def test_a_live_driver_shows_client_names_and_why_a_stream_is_stalled() -> None:
             named = {client.name for client in state.clients} == {
                 "prices",
                 "orders",
-            }  # a client writes its name in a while
+            }  # a client writes its name with a delay
             return state if named and state.streams[0].fullness == 1.0 else None
 
         state = wait_for(sample)

@@ -1,4 +1,4 @@
-"""Snapshots of a real directory: files that somebody else maps."""
+"""Snapshots of a real directory, whose files another process maps."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_reads_with_read_permission_and_never_writes(driver: DriverFiles) -> Non
 def test_follows_a_restarted_driver(driver: DriverFiles) -> None:
     with DirectoryReader(driver.directory) as reader:
         os.unlink(cnc_path(driver.directory))
-        assert reader.snapshot(epoch_ms=0, now_ns=0).pid == 77  # the old one is still what was left
+        assert reader.snapshot(epoch_ms=0, now_ns=0).pid == 77  # the old file is still mapped
         second = DriverFiles(Path(driver.directory))
         second.counter(CounterType.SENDER_POSITION, 8, 1)
         assert len(reader.snapshot(epoch_ms=0, now_ns=0).counters) == 1

@@ -1,4 +1,4 @@
-"""Every row of the decision table, shown by a directory to which it applies."""
+"""Every row of the decision table, shown by a directory that it applies to."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FAR = 100 * TERM  # a stream that has run for a while
 
 
 def held_by_window(consumed: int, **publication: object) -> MadeUpDirectory:
-    """A publisher at its limit; its sender may go a window beyond what was consumed, and has gone there."""
+    """Return a publisher at its limit whose sender has sent the whole window beyond ``consumed``."""
     sent = consumed + WINDOW
     return MadeUpDirectory().publication(
         sent + WINDOW,

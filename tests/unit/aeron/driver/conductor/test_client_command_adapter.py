@@ -1,4 +1,4 @@
-"""Failing commands: their responses, and failures that are only logged."""
+"""Failing commands: their responses, and the failures that are only logged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mainstem.aeron.command.error_code import ErrorCode
 def test_logs_malformed_commands_and_sends_their_errors(driver: InvokedDriver) -> None:
     ring = driver.cnc.to_driver
     assert ring.write(0x01, struct.pack("<qq", CLIENT, 1))
-    assert ring.write(0x01, bytes(15))  # without a correlation id there is nothing to respond to
+    assert ring.write(0x01, bytes(15))  # without a correlation id the driver cannot respond
     assert only(driver.cycle(), responses.OnError).code is ErrorCode.MALFORMED_COMMAND
     assert driver.counters.value(15) == 2
     subscription = driver.add_subscription("aeron:ipc")
@@ -61,7 +61,7 @@ def test_answers_a_full_disk_with_its_own_code() -> None:
     driver = InvokedDriver(files=files)
     error = only(driver.add_publication("aeron:ipc?term-length=4m"), responses.OnError)
     assert error.code is ErrorCode.STORAGE_SPACE
-    # Nothing of the attempt is left.
+    # The attempt leaves nothing behind.
     assert not [label for label in driver.labels().values() if label.startswith("pub-")]
     assert only(driver.add_publication("aeron:ipc"), responses.OnPublicationReady)
     driver.close()

@@ -1,4 +1,4 @@
-"""Counters that clients ask the driver for."""
+"""Counters that clients request from the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients of the driver: kept while their heartbeat is fresh, reaped when it is not."""
+"""Clients of the driver: kept while their heartbeat is fresh, removed when it is stale."""
 
 from __future__ import annotations
 

@@ -25,9 +25,9 @@ WITHOUT_RESPONSE = (commands.ClientKeepalive, commands.ClientClose, commands.Ter
 OTHER_CLIENT = CLIENT + 1
 HEADER_LENGTH = 16
 PUBLICATION, SUBSCRIPTION, COUNTER = 9001, 9002, 9003
-COOL_DOWN_MS = 10_000  # longer than a freed counter rests
-SPACE = 64 << 20  # of the file system: a log with terms of 1 GiB does not fit
-FIRST_ID = 1 << 40  # of the commands with any content: no id that the driver draws
+COOL_DOWN_MS = 10_000  # longer than the cool-down of a freed counter
+SPACE = 64 << 20  # of the file system: too small for a log with terms of 1 GiB
+FIRST_ID = 1 << 40  # of the generated commands: the driver draws no such id
 CHANNELS = (
     "aeron:ipc",
     "aeron:udp?endpoint=127.0.0.1:20121",
@@ -57,7 +57,7 @@ lengths = st.sampled_from([-(1 << 31), -1, 0, 1, 3, 112, 113, 381, 1 << 16, (1 <
 
 @st.composite
 def records(draw: st.DrawFn, kind: type[commands.Command], correlation_id: int) -> bytes:
-    """A record of a command: each field any value, each length possibly wrong, the record possibly cut or extended."""
+    """Draw a record of a command: each field can have any value, each length can be wrong, the record can be cut or extended."""
     payload = bytearray()
     for name, field, _ in _layout(kind):
         if name == "client_id":
@@ -82,7 +82,7 @@ def correlation_id_of(record: bytes) -> int | None:
 
 @pytest.fixture
 def owner() -> Iterator[InvokedDriver]:
-    """A driver with one resource of each kind, of client CLIENT."""
+    """Yield a driver with one resource of each kind, owned by client CLIENT."""
     driver = prepared()
     yield driver
     driver.close()
@@ -99,7 +99,7 @@ def prepared() -> InvokedDriver:
 
 
 def answers(found: list[responses.Response], correlation_id: int) -> list[responses.Response]:
-    """The responses to a command; ON_UNAVAILABLE_… and the announcement of images are no responses."""
+    """Return the responses to a command; ON_UNAVAILABLE_… and announcements of images do not count."""
     return [
         each
         for each in found
@@ -156,7 +156,7 @@ def test_a_command_without_enough_counters_gets_one_response(kind: Any, channel:
 
 
 def fill(manager: CountersManager) -> list[int]:
-    """Allocates every counter that is free."""
+    """Allocate every free counter."""
     taken = []
     with suppress(BufferError):
         while True:

@@ -1,4 +1,4 @@
-"""The owner of each counter, as in the reference: a client, 0 for none, -1 for the driver or flow control."""
+"""The owner of each counter, as in the reference: a client, 0 for no owner, -1 for the driver or flow control."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A port that was just freed, asked for under any spelling while its socket is still being closed."""
+"""A port that was just freed, requested in any spelling while its socket is still being closed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MANUAL = "aeron:udp?control-mode=manual"
 
 
 def add_subscription(driver: InvokedDriver, channel: str) -> int:
-    """Writes the command and returns its id; the driver has not run yet."""
+    """Write the command and return its id; the driver does not run yet."""
     number = driver.next_id()
     driver.write(commands.AddSubscription(client_id=CLIENT, correlation_id=number, stream_id=1001, channel=channel))
     return number

@@ -20,13 +20,13 @@ SUBSCRIBERS = 3
 
 
 def positions(driver: InvokedDriver) -> int:
-    """How many subscribers are linked."""
+    """Return how many subscribers are linked."""
     return sum(driver.counters.type_id(each) == CounterType.SUBSCRIBER_POSITION for each in driver.counters)
 
 
 @pytest.fixture
 def linked_when_announced(driver: InvokedDriver, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many subscribers are linked at the moment of each announcement of a publication or an image."""
+    """Return a list that gets the number of linked subscribers at each announcement of a publication or an image."""
     seen: list[int] = []
     send = ClientProxy.send
 
@@ -81,7 +81,7 @@ def test_every_subscriber_is_linked_again_before_a_rejected_publication_is_annou
 
 
 def leave_counters(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
-    """Lets the driver allocate ``free`` more counters, as if the file had no more."""
+    """Limit the driver to ``free`` more counters, as if the file were full after that."""
     allocate = DriverCounters.allocate
     left = [free]
 

@@ -25,7 +25,7 @@ SESSION, STREAM, TERM, TERM_LENGTH = 77, 1001, 9, 1 << 16
 
 
 class Sender:
-    """Plays a sender at one port."""
+    """Plays a sender on one port."""
 
     def __init__(self, driver: InvokedDriver, port: int = 30001) -> None:
         self.driver = driver
@@ -64,7 +64,7 @@ class Sender:
         self.data(offset, b"", flags=flags, length=0)
 
     def frames(self, kind: int) -> list[bytes]:
-        """The datagrams of one frame type that arrived since the last look; the others are forgotten."""
+        """Return the datagrams of one frame type that arrived since the last call, and discard the others."""
         return [datagram for datagram in self.peer.take() if struct.unpack_from("<H", datagram, 6)[0] == kind]
 
 
@@ -102,7 +102,7 @@ def test_an_images_log_says_which_window_the_channel_asked_for(sender: Sender) -
     subscribe(driver)
     image = only(sender.setup(), responses.OnAvailableImage)
     buffer = driver.files.map(image.log_file)
-    assert buffer.get_i32(buffer.capacity - 4096 + 288) == 131_072  # though half a term is the most that it offers
+    assert buffer.get_i32(buffer.capacity - 4096 + 288) == 131_072  # although it offers at most half a term
     (status,) = sender.frames(layout.TYPE_SM)
     assert struct.unpack_from("<i", status, 24)[0] == TERM_LENGTH // 2
 
@@ -275,7 +275,7 @@ def test_a_silent_sender_loses_its_image_after_the_liveness_timeout(sender: Send
     assert count(driver.run(4.0), responses.OnUnavailableImage) == 1
     driver.run(12.0)
     assert not driver.files.exists(image.log_file)
-    # The session may come again.
+    # The session can return.
     assert count(sender.setup(), responses.OnAvailableImage) == 1
 
 

@@ -229,7 +229,7 @@ def test_unblocks_a_publication_whose_producer_died(driver: InvokedDriver) -> No
     found = driver.add_publication(IPC)
     ready = only(found, responses.OnPublicationReady)
     log = driver.log(ready.log_file)
-    # A claim of 128 bytes, its length never made positive: what a killed producer leaves behind.
+    # A claim of 128 bytes whose length never becomes positive, as a killed producer leaves it.
     log.buffer.add_i64(log.metadata_offset, 128)
     log.buffer.put_i32_release(0, -128)
     driver.run(14.0)
@@ -254,14 +254,14 @@ def test_an_untethered_subscriber_that_falls_behind_rests_and_rejoins(driver: In
     }
     log = driver.log(ready.log_file)
     fast_id = next(image.subscriber_position_id for key, image in images.items() if key != slow.correlation_id)
-    # The producer has filled the window; the tethered reader has read it all, the other one nothing.
+    # The producer has filled the window. The tethered reader has read all of it, the other one nothing.
     window = log.term_length // 2
     log.buffer.add_i64(log.metadata_offset, window)
     driver.counters.cell(fast_id).set_release(window)
     assert count(driver.run(4.0), responses.OnUnavailableImage) == 0
     gone = only(driver.run(3.0), responses.OnUnavailableImage)
     assert gone.subscription_registration_id == slow.correlation_id
-    # Still counted while it lingers; then the limit moves on without it.
+    # The reader still counts while it lingers; then the limit moves on without it.
     assert driver.counters.value(ready.position_limit_id) == window
     driver.run(6.0)
     assert driver.counters.value(ready.position_limit_id) == 2 * window
@@ -281,6 +281,6 @@ def test_a_sleeping_untethered_subscriber_does_not_keep_a_stream_from_ending(dri
             client_id=CLIENT, correlation_id=driver.next_id(), registration_id=ready.correlation_id
         )
     )
-    # It has the time that it may be far behind, and no more.
+    # The reader can be far behind for as long as the parameter allows, and no longer.
     assert count(driver.run(4.0), responses.OnUnavailableImage) == 0
     assert count(driver.run(3.0), responses.OnUnavailableImage) == 1

@@ -1,4 +1,4 @@
-"""A network publication and a raw receiver: what is sent when, and how the publication ends."""
+"""A network publication and a raw receiver: what the publication sends and when, and how it ends."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Receiver:
         return self.driver.log(self.publication.log_file)
 
     def status(self, position: int = 0, *, flags: int = 0, receiver_id: int = 5, window: int = 4096) -> None:
-        """Sends a status message for the initial term."""
+        """Send a status message for the initial term."""
         log = self.log
         term_id, offset = log.initial_term_id, position
         if flags & layout.SM_FLAG_SEND_SETUP:
@@ -71,7 +71,7 @@ class Receiver:
         self.driver.cycle()
 
     def append(self, payload: bytes) -> None:
-        """Writes a frame as a client does."""
+        """Write a frame as a client does."""
         log = self.log
         buffer, offset = log.buffer, log.buffer.add_i64(log.metadata_offset, -(-(len(payload) + 32) // 32) * 32)
         offset &= 0xFFFF_FFFF
@@ -83,7 +83,7 @@ class Receiver:
         buffer.put_i32_release(offset, len(payload) + 32)
 
     def frames(self, kind: int) -> list[bytes]:
-        """The datagrams of one frame type that arrived since the last look; the others are forgotten."""
+        """Return the datagrams of one frame type that arrived since the last call, and discard the others."""
         return [datagram for datagram in self.peer.take() if struct.unpack_from("<H", datagram, 6)[0] == kind]
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 UDP = "aeron:udp?endpoint=127.0.0.1:20121"
 SECOND = 1_000_000_000
-# (parameters of a publication's channel, what of its log they set, to what).
+# (parameters of a publication's channel, the values that they set in its log).
 PUBLICATION = [
     ("mtu=2048", {"mtu": 2048}),
     ("term-length=128k", {"term_length": 1 << 17}),
@@ -35,7 +35,7 @@ PUBLICATION = [
     ("untethered-linger-timeout=2s", {"untethered_linger_ns": 2 * SECOND}),
     ("untethered-resting-timeout=4s", {"untethered_resting_ns": 4 * SECOND}),
 ]
-# (parameters of a subscription's channel, what of its image's log they set, to what).
+# (parameters of a subscription's channel, the values that they set in the log of its image).
 IMAGE = [
     ("reliable=false", {"reliable": False}),
     ("tether=false", {"tether": False}),
@@ -49,7 +49,7 @@ IMAGE = [
     ("untethered-linger-timeout=2s", {"untethered_linger_ns": 2 * SECOND}),
     ("untethered-resting-timeout=4s", {"untethered_resting_ns": 4 * SECOND}),
 ]
-# Where the reference's programs look for it (docs/protocols/aeron.md, 10.1): offset in the metadata, format.
+# Where the reference's tools look for each value (docs/protocols/aeron.md, 10.1): offset in the metadata, format.
 PLACES = {
     "mtu": (272, "<i"),
     "term_length": (276, "<i"),
@@ -89,7 +89,7 @@ def test_a_publications_log_has_the_parameters_of_its_channel(
     ready = only(driver.add_publication(f"{UDP}|{parameters}"), responses.OnPublicationReady)
     log = driver.log(ready.log_file)
     assert {name: read(log, name) for name in expected} == expected
-    # What nobody said is as it always is.
+    # Without the parameters, every value differs.
     plain = driver.log(
         only(driver.add_publication("aeron:udp?endpoint=127.0.0.1:20122", 1002), responses.OnPublicationReady).log_file
     )

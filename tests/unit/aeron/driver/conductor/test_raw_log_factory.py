@@ -1,4 +1,4 @@
-"""The free space that a new log needs, and the reservations of existing logs."""
+"""The free space that a new log needs, and the space reserved for existing logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOG = 3 * TERM + layout.LOG_METADATA_LENGTH
 
 
 class SparseFiles(MemoryFiles):
-    """A file system of ``space`` bytes, whose sparse files take space when a test says so."""
+    """A file system of ``space`` bytes whose sparse files allocate space when a test says so."""
 
     is_sparse = True
 
@@ -95,7 +95,7 @@ def test_a_log_whose_blocks_cannot_be_taken_ahead_reserves_all_that_it_has_not_w
     with pytest.raises(StorageSpaceError, match=f"{free} bytes are free, {free - 100} of them are reserved") as caught:
         logs.create_publication(log(3))
     assert (caught.value.needed, caught.value.available) == (LOG, 100)
-    files.delete(path)  # by another program: the log's pages are written as before
+    files.delete(path)  # another process deletes it; the log's pages are written as before
     with pytest.raises(StorageSpaceError):
         logs.create_publication(log(3))
 

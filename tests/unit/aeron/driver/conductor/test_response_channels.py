@@ -1,4 +1,4 @@
-"""A response channel from its first frame on, as it was recorded between two reference drivers (docs/protocols/aeron.md, 28.4)."""
+"""A response channel from its first frame on, as recorded between two reference drivers (docs/protocols/aeron.md, 28.4)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = {
 
 
 class Recorder:
-    """Every frame that is sent: (port it goes to, name, flags, session, stream)."""
+    """Records every frame sent: (destination port, name, flags, session, stream)."""
 
     def __init__(self) -> None:
         self.frames: list[tuple[int, str, int, int, int]] = []
@@ -55,15 +55,15 @@ def test_a_response_channel_is_set_up_like_the_reference() -> None:
         world.run_until(lambda: answer.is_connected and answers.is_connected, what="answers")
         asking, answering = ask.session_id, answer.session_id
         interesting = [frame for frame in recorder.frames if frame[1] != "DATA"]
-        # What is said again and again is looked at where it is said first.
+        # Repeated frames count only where they first occur.
         said = list(dict.fromkeys(interesting))
         source, mouth = said[2][0], said[-2][0]
         assert said == [
-            (20126, "SM", 0x80, 0, 0),  # whoever answers there, here I am
-            (20125, "SETUP", 0x80, asking, ASK),  # I want answers
+            (20126, "SM", 0x80, 0, 0),  # the client announces itself to any responder
+            (20125, "SETUP", 0x80, asking, ASK),  # the client wants responses
             (source, "SM", 0, asking, ASK),
-            (source, "RSP_SETUP", 0, asking, ASK),  # they come from this session
-            (20126, "SM", 0x80, answering, ANSWER),  # then begin
+            (source, "RSP_SETUP", 0, asking, ASK),  # the server names the session they come from
+            (20126, "SM", 0x80, answering, ANSWER),  # the client asks that session to start
             (mouth, "SETUP", 0, answering, ANSWER),
             (20126, "SM", 0, answering, ANSWER),
         ]

@@ -1,4 +1,4 @@
-"""Session ids: never one that is reserved, nor one that is in use on the same endpoint and stream."""
+"""Session ids: never a reserved one, nor one in use on the same endpoint and stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which publications a spy reads: those of its tag, or of its canonical channel and session."""
+"""Which publications a spy reads: those with its tag, or those with its canonical channel and session."""
 
 from __future__ import annotations
 

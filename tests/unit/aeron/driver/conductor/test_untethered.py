@@ -1,4 +1,4 @@
-"""When a subscriber that may be cut off is in danger."""
+"""When an untethered subscriber is in danger of being cut off."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_subscribers_in_the_last_quarter_of_the_window_are_eligible() -> None:
 
 @given(told=st.integers(0, 1 << 40), asleep=st.integers(0, WINDOW // 4), mtu=st.sampled_from((1408, 8192, 16384)))
 def test_a_sender_that_used_up_its_window_is_not_stalled_forever(told: int, asleep: int, mtu: int) -> None:
-    # The sleeper is at most a quarter beyond what the sender knows of; the others have read all that may be sent.
+    # The sleeper is at most a quarter window ahead of what the sender knows; the others have read all that the sender can send.
     furthest = told + WINDOW - mtu
     assert told + asleep <= untethered_image_limit(furthest, WINDOW, told, mtu)
 

@@ -47,7 +47,7 @@ class Logged:
         self.driver = InvokedDriver(event_log=events, event_log_filename=str(path), **settings)
 
     def take(self) -> list[tuple[str, str]]:
-        """(event, detail) of each new line."""
+        """Return (event, detail) of each new line."""
         lines = self.path.read_text().splitlines()
         fresh, self._seen = lines[self._seen :], len(lines)
         found = [LINE.fullmatch(line) for line in fresh]
@@ -55,7 +55,7 @@ class Logged:
         return [(match[3], match[6]) for match in found if match]
 
     def of(self, event: str) -> list[str]:
-        """The details of one event; other lines are forgotten."""
+        """Return the details of one event, and discard other lines."""
         return [detail for name, detail in self.take() if name == event]
 
     def send(self, peer: Peer, to: InetAddress, frame: bytes) -> None:
@@ -68,7 +68,7 @@ class Logged:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Logged]]:
-    """``start("all" or events, **settings)``; every driver is closed at the end."""
+    """Yield a function ``start("all" or events, **settings)``, and close every driver at the end."""
     made: list[Logged] = []
 
     def begin(events: str = "all", **settings: Any) -> Logged:
@@ -102,7 +102,7 @@ def nak(session: int, term: int, offset: int, length: int) -> bytes:
 
 
 def append(driver: InvokedDriver, ready: responses.OnPublicationReady, payload: bytes) -> int:
-    """Writes a frame as a client does; the term id."""
+    """Write a frame as a client does, and return the term id."""
     log = driver.log(ready.log_file)
     offset = log.buffer.add_i64(log.metadata_offset, -(-(len(payload) + 32) // 32) * 32) & 0xFFFF_FFFF
     header = log.buffer.get_bytes(log.metadata_offset + layout.LOG_DEFAULT_HEADER_OFFSET, 32)
@@ -131,7 +131,7 @@ def test_holds_the_events_that_were_chosen(start: Callable[..., Logged]) -> None
         ("CMD_OUT_PUBLICATION_READY", ready),
     ]
     first = logged.path.read_text().splitlines()[0]
-    # 16 bytes of the log's own, 24 of the record, 9 of the channel.
+    # The log adds 16 bytes; the record has 24, the channel 9.
     assert first.startswith("[1000.000000000] DRIVER: CMD_IN_ADD_PUBLICATION [49/49]: ")
 
 
@@ -198,7 +198,7 @@ def test_a_frame_reports_its_original_length(start: Callable[..., Logged]) -> No
     logged = start("FRAME_IN")
     logged.driver.add_subscription(CHANNEL)
     logged.send(logged.driver.network.peer(30001), ENDPOINT, setup())
-    # 16 bytes of the log's own, 16 of the address.
+    # The log adds 16 bytes, the address another 16.
     assert "FRAME_IN [72/40]: " in logged.path.read_text()
 
 
@@ -350,7 +350,7 @@ def test_an_untethered_subscriber_lingers_rests_and_rejoins(logged: Logged) -> N
     ready = only(found, responses.OnPublicationReady)
     images = [response for response in found if isinstance(response, responses.OnAvailableImage)]
     fast = next(image for image in images if image.subscription_registration_id != slow.correlation_id)
-    # The window is full; the tethered one has read it, the other nothing.
+    # The window is full. The tethered subscriber has read all of it, the other one nothing.
     log = driver.log(ready.log_file)
     log.buffer.add_i64(log.metadata_offset, log.term_length // 2)
     driver.counters.cell(fast.subscriber_position_id).set_release(log.term_length // 2)

@@ -1,4 +1,4 @@
-"""Which events the settings choose, by the reference's names and numbers."""
+"""Which events the settings select, by the reference's names and numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_every_event_of_the_reference_is_known_by_name_and_number() -> None:
     for number, name in NUMBERS.items():
         assert chosen_events(name, setting="X") == chosen_events(str(number), setting="X") == {name}
         assert chosen_events(name.lower(), setting="X") == {name}
-    # Records that the reference has no event for are logged besides.
+    # The log also has records for which the reference has no event.
     assert known_events() - set(NUMBERS.values()) == {
         "CMD_IN_ADD_STATIC_COUNTER",
         "CMD_IN_GET_NEXT_AVAILABLE_SESSION_ID",

@@ -1,4 +1,4 @@
-"""Frames as lines: the reference's words, whatever the bytes are."""
+"""Frames as text lines, in the reference's words, whatever the bytes are."""
 
 from __future__ import annotations
 

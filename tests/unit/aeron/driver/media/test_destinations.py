@@ -1,4 +1,4 @@
-"""The destinations of a channel with many: how many there are, and which command added one."""
+"""The destinations of a multi-destination channel: how many there are, and which command added each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deliberate loss: the generators that settings make, and refused settings."""
+"""Deliberate loss: the generators that settings create, and refused settings."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_transports_lose_other_datagrams_and_every_run_the_same() -> None:
     assert losses(0) == losses(0)
     assert losses(0) != losses(1)
     assert 16 < sum(losses(0)) < 48
-    # The mask has data frames only.
+    # The mask covers only data frames.
     assert not any(make(0).asks(frame(0, kind=layout.TYPE_SM)) for _ in range(64))
 
 

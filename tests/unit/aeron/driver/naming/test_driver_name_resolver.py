@@ -1,4 +1,4 @@
-"""Drivers that exchange names: what is sent when, accepted, and forgotten."""
+"""Drivers that exchange names: what they send, accept and forget, and when."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BOUND = InetAddress("127.0.0.1", 40991)
 BOOTSTRAP = 40992
-# What a reference driver called alpha sends from that address.
+# The frame that a reference driver named alpha sends from that address.
 ALPHA = bytes.fromhex("2000000000000700" + "01801fa0000000007f0000010500616c7068610000000000")
 
 
@@ -144,7 +144,7 @@ def test_a_resolver_needs_a_name() -> None:
 
 
 def crowd(first: int, count: int) -> bytes:
-    """A frame that introduces so many drivers which do not exist."""
+    """Return a frame that introduces ``count`` drivers that do not exist."""
     entries = (
         ResolutionEntry(name=f"n{n}", address=ip_address(f"127.{n >> 8 & 255}.{n & 255}.9"), port=40000, is_self=True)
         for n in range(first, first + count)

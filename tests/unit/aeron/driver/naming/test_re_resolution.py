@@ -1,4 +1,4 @@
-"""Hosts that move: a silent peer's name is resolved again, and data follows it (docs/protocols/aeron.md, 19.8)."""
+"""Hosts that move: the driver resolves a silent peer's name again, and data follows (docs/protocols/aeron.md, 19.8)."""
 
 from __future__ import annotations
 
