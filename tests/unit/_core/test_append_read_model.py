@@ -115,7 +115,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def drain(self) -> None:
-        """Read everything and clean, as a fast reader and its driver do. Most of a run is this, so that it covers several terms."""
+        """Read everything and clean, as a fast reader and its driver do. This lets a run cover several terms."""
         while self.image.poll(self.assembler, 1000) or self.image.position < self.position:
             pass
         self.check_received()

@@ -107,7 +107,7 @@ def test_the_receiver_finds_its_sender_by_the_source(core: Modules) -> None:
     kinds = [struct.unpack_from("<H", datagram, 6)[0] for _, datagram in listener.sent]
     assert layout.TYPE_NAK in kinds
     assert {destination for destination, _ in listener.sent} == {SENDER_ADDRESS}
-    # It came from the expected address, so the conductor has nothing to decide.
+    # It came from the expected address, so the receiver does not report an unknown session.
     assert layout.EVENT_UNKNOWN_SESSION not in [event[0] for event in pair.receiver.events.take()]
 
 

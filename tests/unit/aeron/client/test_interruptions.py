@@ -39,7 +39,7 @@ def test_iteration_that_is_interrupted_goes_on_with_the_next_message(
         begun: list[Any] = []
 
         def first(received: list[bytes] = received, begun: list[Any] = begun) -> None:
-            # Leave messages for an iteration without metadata; this one can be with metadata.
+            # Leave messages for `rest`, which iterates without metadata. This iteration can have metadata.
             begun.append(subscription.messages(timeout=STALL_S, metadata=begins_with_metadata))
             for message in begun[-1]:
                 received.append(message.payload if begins_with_metadata else message)

@@ -281,6 +281,6 @@ def test_a_sleeping_untethered_subscriber_does_not_keep_a_stream_from_ending(dri
             client_id=CLIENT, correlation_id=driver.next_id(), registration_id=ready.correlation_id
         )
     )
-    # The reader can be far behind for as long as the parameter allows, and no longer.
+    # The driver drops the reader after the untethered window limit timeout, and not before.
     assert count(driver.run(4.0), responses.OnUnavailableImage) == 0
     assert count(driver.run(3.0), responses.OnUnavailableImage) == 1
