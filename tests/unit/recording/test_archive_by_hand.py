@@ -1,7 +1,7 @@
-"""An archive that is laid out byte by byte from the description of Aeron Archive's files, and by nothing of Mainstem's.
+"""An archive laid out byte by byte from the description of Aeron Archive's files, without using Mainstem's own code.
 
-It has what a recorder of Mainstem does not write: a start in the middle of a term, a deleted entry, checksums in the place of
-session ids, and an archive's mark file; and no index and no positions.
+It contains what Mainstem's recorder does not write: a start in the middle of a term, a deleted entry, checksums in place of
+session ids, and an archive's mark file. It has no index and no recorded positions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TERM, SEGMENT, MTU, INITIAL_TERM_ID = 65_536, 131_072, 1408, 7
 SESSION_ID, STREAM_ID = -1_234_567, 1001
-# Of a term that a stream may begin in: 40 frames of 1,024 bytes.
+# The stream starts 40 frames of 1,024 bytes into a term.
 START = 40 * 1024
 BEGIN, END, UNFRAGMENTED = 0x80, 0x40, 0xC0
 
@@ -61,7 +61,7 @@ class Log:
         parts = [payload[at : at + most] for at in range(0, len(payload), most)] or [b""]
         needed = sum((32 + len(part) + 31) // 32 * 32 for part in parts)
         if self.position % TERM + needed > TERM:
-            # Of padding only the header is there.
+            # Only the header of padding is written.
             self.frame(0, UNFRAGMENTED, b"", TERM - self.position % TERM)
         for number, part in enumerate(parts):
             flags = (BEGIN if number == 0 else 0) | (END if number == len(parts) - 1 else 0)
@@ -85,7 +85,7 @@ def entry(recording_id: int, stop: int, *, grain: int, state: int = 1) -> bytes:
 
 @pytest.fixture(params=["of 3.1", "of 2.0"])
 def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """Recording 0 is deleted, 1 was stopped, 2 was not and has checksums."""
+    """An archive whose recording 0 is deleted, 1 is stopped, and 2 is not stopped and has checksums."""
     folder = tmp_path / "archive"
     folder.mkdir()
     ends = []

@@ -1,4 +1,4 @@
-"""Recordings that are elsewhere: the same rows, positions, times and faults as those of a mapped directory."""
+"""Remote recordings: the same rows, positions, times and problems as a mapped directory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SECOND = 1_000_000_000
 
 
 def recorded(path: Path, count: int = 400, *, sessions: int = 2, stopped: bool = True) -> None:
-    """Recordings of messages of many lengths, over several segments, terms and padding frames."""
+    """Write recordings with messages of many lengths that span several segments, terms and padding frames."""
     chance = random.Random(5)
     recorder = Recorder(path, segment_length=4 * TERM)
     for session in range(sessions):
@@ -60,7 +60,7 @@ def recorded(path: Path, count: int = 400, *, sessions: int = 2, stopped: bool =
 
 @pytest.fixture(params=[TERM, TERM - 1], ids=["whole terms", "whole frames"])
 def small_ranges(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranges that end within frames, and within padding; read by terms, and as those of terms too long to wait for."""
+    """Small ranges that end inside frames and padding, with terms short enough to wait for and with terms too long for it."""
     monkeypatch.setattr(fetching, "MAX_TERM_WAITED_FOR", request.param)
     monkeypatch.setattr(fetching, "FIRST_RANGE_BYTES", 4096)
     monkeypatch.setattr(fetching, "RANGE_BYTES", 12_288)
@@ -68,7 +68,7 @@ def small_ranges(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture
 def pair(tmp_path: Path, small_ranges: None) -> Iterator[tuple[list[RecordingReader], list[RecordingReader]]]:
-    """Readers of the same recordings, mapped and elsewhere."""
+    """Readers of the same recordings, mapped and remote."""
     recorded(tmp_path / "rec")
     archive = DirectoryArchive(RemoteStore(tmp_path / "rec"))
     here = list(open_recordings(tmp_path / "rec"))
@@ -210,7 +210,7 @@ def test_a_long_segment_takes_little_memory(tmp_path: Path, monkeypatch: pytest.
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with RecordingReader(archive, descriptor) as reader:
         assert reader.walk(0, reader.end_position()).messages == 1500 * 48
-    # Kilobytes; the segment has 100 MiB.
+    # `ru_maxrss` is in kilobytes; the segment has 100 MiB.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40_000
 
 
@@ -261,7 +261,7 @@ def test_a_location_without_a_catalog_holds_no_recordings(tmp_path: Path) -> Non
 
 
 class Counted(DirectoryArchive):
-    """An archive that notes which of them are open."""
+    """An archive that tracks which instances are open."""
 
     opened: ClassVar[list[Counted]] = []
 
@@ -277,7 +277,7 @@ class Counted(DirectoryArchive):
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Counted]:
-    """The archives that are open."""
+    """The archives that are currently open."""
     monkeypatch.setattr(opening, "DirectoryArchive", Counted)
     monkeypatch.setattr(Counted, "opened", [])
     return Counted.opened
@@ -294,7 +294,7 @@ def test_a_failed_open_leaves_nothing_open(tmp_path: Path, counted: list[Counted
     with pytest.raises(RecordingError, match="holds no recordings"):
         open_recordings(tmp_path / "none")
     assert not counted
-    # The first recording is open when the second one fails.
+    # The first recording is already open when the second one fails.
     (tmp_path / "rec" / "1.mainstem-positions").unlink()
     (tmp_path / "rec" / "1.mainstem-positions").mkdir()
     with pytest.raises(RecordingError):
@@ -331,7 +331,7 @@ def test_a_long_segment_is_read_through_one_ring_which_is_kept(tmp_path: Path, s
             for run in reader.ranges(0, reader.end_position()):
                 memories.add(id(run.memory))
                 assert len(run.memory) < length // 10
-                # As far into its term as in the file.
+                # The offset within the term is the same in memory and in the file.
                 assert (run.offset - run.position) % TERM == 0
                 read.append(bytes(run.memory[run.offset : run.limit]))
     assert len(memories) == 1

@@ -30,7 +30,7 @@ def le(*values: int, width: int = 4) -> bytes:
     return b"".join(value.to_bytes(width, "little", signed=True) for value in values)
 
 
-# An entry written out by hand: 32 bytes of header, 80 fixed bytes, three texts.
+# A handwritten entry: a 32-byte header, 80 fixed bytes and three strings.
 BODY = (
     le(-1, 12, 3, 1_700_000_000_000, -1, 4096, -1, width=8)
     + le(-9, 134217728, 16777216, 1408, 77, 1001)
@@ -108,7 +108,7 @@ def test_an_entry_that_was_cut_while_it_was_added_is_not_seen_and_its_place_is_u
     end = catalog.add(DESCRIPTOR).entry_offset
     catalog.close()
     grown = (tmp_path / CATALOG_FILE).read_bytes()
-    # The last thing written of an entry is its length.
+    # The entry's length is written last.
     for cut in range(end, len(grown)):
         torn = bytearray(grown[:cut])
         torn[end : end + 4] = bytes(min(4, cut - end))
@@ -117,7 +117,7 @@ def test_an_entry_that_was_cut_while_it_was_added_is_not_seen_and_its_place_is_u
     catalog = Catalog(tmp_path)
     assert catalog.add(replace(DESCRIPTOR, original_channel="")).entry_offset == end
     catalog.close()
-    # What was longer than the new entry is gone.
+    # Nothing remains of the part that was longer than the new entry.
     assert len(read_catalog(tmp_path)) == 2
 
 
@@ -161,7 +161,7 @@ def test_the_catalog_is_walked_once_and_again_only_after_a_failure(
 
 
 def test_an_id_is_never_used_twice(tmp_path: Path) -> None:
-    # The header's next id is behind its entries, and a recording of which no entry is left has segments.
+    # The header's next id is behind the entries, and a recording that has lost its entry still has segments.
     late = header()[:8] + le(0, width=8) + header()[16:]
     (tmp_path / CATALOG_FILE).write_bytes(late + entry(BODY, state=0) + bytes(64))
     catalog = Catalog(tmp_path)
@@ -218,7 +218,7 @@ def test_a_damaged_entry_costs_only_itself(
         assert (problem.offset, problem.offset + problem.length) == (224, 224 + len(damaged))
         assert re.search(reason, problem.text)
         assert problem.text in caplog.text
-    # A recorder makes an entry of it that is not valid: so an archive gets over it by its length, and nothing else is lost.
+    # A recorder replaces it with an invalid entry of the same length, so an archive can step over it and loses nothing else.
     with Recorder(tmp_path) as recorder:
         recorder.start(
             session_id=1, stream_id=1, initial_term_id=0, term_buffer_length=65536, mtu_length=1408, join_position=0
@@ -248,7 +248,7 @@ def test_a_file_full_of_what_may_be_entries_is_read_in_bounded_time(tmp_path: Pa
 
 
 class Pages(Disk):
-    """Writes to the file whole pages of what was written since the last flush, each or not, as a loss of power leaves them."""
+    """A disk that keeps any subset of the pages written since the last flush, as a power failure can."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[str, bytes]] = []
@@ -295,7 +295,7 @@ def test_a_loss_of_power_while_an_entry_is_added_costs_no_other_entry(
                 for bit, at in enumerate(changed):
                     if kept >> bit & 1:
                         data[at : at + 4096] = now[at : at + 4096]
-                # The file may be as long as it was, too.
+                # The file may also still have its old length.
                 for length in (len(data), len(on_device)):
                     assert decode_catalog(bytes(data[:length]), "catalog") in (added[:-1], added)
         assert not durable or on_device == now
@@ -372,7 +372,7 @@ def test_a_new_catalog_is_whole_from_its_first_moment(tmp_path: Path, monkeypatc
     rename = Path.replace
 
     def before(fresh: Path, path: Path) -> Path:
-        # What a reader sees that comes just now.
+        # What a reader sees that arrives at this moment.
         with pytest.raises(RecordingError, match=r"there is no archive\.catalog"):
             read_catalog(tmp_path)
         return rename(fresh, path)

@@ -1,4 +1,4 @@
-"""Files that another process cuts short while they are read: rows or RecordingError, never the end of the process."""
+"""Another process truncates files while they are read: the reader gets rows or RecordingError and never crashes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROUNDS = 300
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    """The file of a recording of one segment, whose directory has everything else."""
+    """The file of a recording with one segment; its directory holds everything else."""
     rng = random.Random(1)
     with closing(Recorder(tmp_path, segment_length=8 * TERM)) as recorder:
         writer = recorder.start(**STREAM, join_position=0)

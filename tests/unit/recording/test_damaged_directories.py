@@ -1,6 +1,6 @@
-"""Directories of recordings with anything in them changed: rows or RecordingError, in bounded time and memory.
+"""Directories of recordings with arbitrary damage: rows or RecordingError, in bounded time and memory.
 
-Some hundred directories in an ordinary run; ``MAINSTEM_DAMAGED_DIRECTORIES=10000`` for as many as that.
+An ordinary run tries 300 directories; set ``MAINSTEM_DAMAGED_DIRECTORIES=10000`` for more.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 DIRECTORIES = int(os.environ.get("MAINSTEM_DAMAGED_DIRECTORIES", "300"))
 PARTS = 4
-SECONDS = 5.0  # of the processor for one directory; whole ones take some milliseconds
+SECONDS = 5.0  # CPU time per directory; intact ones take a few milliseconds
 MEMORY_BYTES = 256 << 20
 TERM = 65536
 STREAM = {"session_id": 77, "stream_id": 1001, "initial_term_id": -5, "term_buffer_length": TERM, "mtu_length": 1408}
@@ -41,14 +41,14 @@ NUMBERS = [
 ]  # fmt: skip
 LONG_NUMBERS = [*NUMBERS, (1 << 62), (1 << 63) - 1, -(1 << 63), (1 << 63) - 32, 1_700_000_000_000, 1 << 40]
 FIRST_ENTRY = 32
-# Of an entry: its header, then where each field lies.
+# Field offsets within an entry, after its header.
 LONG_FIELDS = [32 + 8 * i for i in range(7)]
 INT_FIELDS = [0, 4] + [32 + 56 + 4 * i for i in range(6)] + [32 + 80]
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three recordings: one that was ended, one without an index as Aeron Archive's are, one whose recorder was killed."""
+    """Three recordings: one that was stopped, one without an index (like Aeron Archive's), and one whose recorder was killed."""
     directory = tmp_path_factory.mktemp("whole")
     rng = random.Random(1)
     recorder = Recorder(directory, segment_length=2 * TERM)
@@ -64,7 +64,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def damage(directory: Path, rng: random.Random) -> None:
-    """One change, of a kind that disks, programs or people make."""
+    """Apply one change of a kind that disks, programs or people make."""
     kind, path = rng.randrange(10), directory / CATALOG_FILE
     if kind < 4 and path.is_file() and path.stat().st_size >= 2 * FIRST_ENTRY:
         data = bytearray(path.read_bytes())
@@ -116,7 +116,7 @@ def damage(directory: Path, rng: random.Random) -> None:
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """Raises where the block takes too long, or much more memory."""
+    """Raise if the block takes too long or uses too much memory."""
 
     def late(_: int, frame: FrameType | None) -> None:
         where = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "?"
@@ -136,7 +136,7 @@ def bounded() -> Iterator[None]:
 
 
 def use(reader: RecordingReader) -> None:
-    """Every way of reading; each may raise RecordingError."""
+    """Read in every way; each may raise RecordingError."""
     start, end = reader.start_position, reader.end_position()
     for call in (
         lambda: sum(rows for _, rows in batches(reader, start, end)),

@@ -1,4 +1,4 @@
-"""What a recorder leaves on a failing disk, and on a device that has only flushed data."""
+"""What a recorder leaves on a failing disk, and on a device that keeps only flushed data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def recorded(directory: Path) -> list[bytes]:
 
 
 class FullDisk(Disk):
-    """Refuses the header of the first padding frame, once."""
+    """A disk that refuses the header of the first padding frame, once."""
 
     def __init__(self) -> None:
         self.refusals = 0
@@ -50,7 +50,7 @@ def test_a_partly_written_run_is_retried_as_a_whole(tmp_path: Path) -> None:
         writer = recorder.start(**STREAM, join_position=0)
         disk.is_armed = True
         runs = [run for _, run in Stream(term_length=TERM).runs(PAYLOADS)]
-        # The last message of the first term and the padding behind it are one run.
+        # The last message of the first term and the padding after it form one run.
         padding = next(index for index, run in enumerate(runs) if len(run) < 1_536)
         for run in (*runs[: padding - 1], runs[padding - 1] + runs[padding], *runs[padding + 1 :]):
             before = writer.position
@@ -65,7 +65,7 @@ def test_a_partly_written_run_is_retried_as_a_whole(tmp_path: Path) -> None:
 
 
 class Device(Disk):
-    """Copies a file to the device when it is flushed; a renamed file keeps the device's content."""
+    """A disk that copies files to a device when they are flushed; a renamed file keeps the device's content."""
 
     def __init__(self, device: Path) -> None:
         self.device = device
@@ -94,14 +94,14 @@ def test_durable_writes_are_on_the_device(tmp_path: Path) -> None:
     assert recorded(tmp_path / "device") == PAYLOADS[:1]
     record(writer, stream, PAYLOADS[1:])
     assert recorded(tmp_path / "device") == PAYLOADS
-    # The machine goes down, and what starts then ends the recording where the device has it.
+    # The machine crashes; the next recorder ends the recording where the device's data ends.
     Recorder(tmp_path / "device").close()
     assert recorded(tmp_path / "device") == PAYLOADS
     recorder.close()
 
 
 class Counting(Disk):
-    """Counts flushes."""
+    """A disk that counts flushes."""
 
     flushes = 0
 
@@ -114,14 +114,14 @@ class Counting(Disk):
 def test_only_a_durable_recorder_waits_for_the_device(tmp_path: Path, durable: bool) -> None:
     disk = Counting()
     with Recorder(tmp_path, durable=durable, disk=disk) as recorder:
-        # The files that a directory has once are on the device in any case.
+        # A directory's one-time files are always flushed to the device.
         disk.flushes = 0
         record(recorder.start(**STREAM, join_position=0), Stream(), PAYLOADS[:2])
     assert bool(disk.flushes) is durable
 
 
 class FullCatalog(Disk):
-    """Refuses one write of a catalog's entry, once: the first or the second of eight bytes."""
+    """A disk that refuses one write of a catalog entry, once: the first or the second of eight bytes."""
 
     def __init__(self, number: int) -> None:
         self.left = 0

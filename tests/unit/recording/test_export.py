@@ -54,7 +54,7 @@ def test_csv_and_json_lines_are_read_back_by_others(recordings: Recordings, tmp_
     decode = {"base64": "from_base64(payload)", "hex": "unhex(payload)", "text": "encode(payload)"}[payload]
     for kind, reader in (("csv", "read_csv"), ("jsonl", "read_json")):
         path = written(recordings, tmp_path, kind, payload)
-        # The reader's guesses would make numbers of texts in hexadecimal.
+        # Type detection would turn hexadecimal strings into numbers.
         types = "{position: 'BIGINT', recorded_at: 'TIMESTAMPTZ', length: 'INT', payload: 'VARCHAR'}"
         source = f"{reader}('{path}', {'types' if kind == 'csv' else 'columns'}={types})"
         rows = duckdb.sql(f"select position, recorded_at, length, {decode} from {source} order by position").fetchall()

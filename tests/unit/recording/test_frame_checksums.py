@@ -31,7 +31,7 @@ def crc32c(data: bytes) -> int:
 
 
 def make(directory: Path, count: int = 200, max_length: int = 3000) -> None:
-    """A recording as an archive without checksums leaves it: Mainstem's has an index besides."""
+    """Write a recording whose frames have no checksums, as an archive without checksums does. Mainstem's also has an index."""
     rng = random.Random(5)
     with Recorder(directory, segment_length=2 * TERM) as recorder:
         writer = recorder.start(**STREAM, join_position=0)
@@ -40,7 +40,7 @@ def make(directory: Path, count: int = 200, max_length: int = 3000) -> None:
 
 
 def frames(directory: Path) -> list[tuple[Path, int, int]]:
-    """File, offset and length of each data frame."""
+    """Return the file, offset and length of each data frame."""
     found = []
     with open_recording(directory, 0) as reader:
         end = reader.end_position()
@@ -61,14 +61,14 @@ def store(path: Path, offset: int, data: bytes) -> None:
 
 
 def set_sessions(where: list[tuple[Path, int, int]], value: Callable[[bytes], int]) -> None:
-    """Store checksums in the session ids of frames, as an archive does."""
+    """Store checksums in the frames' session ids, as an archive does."""
     for path, offset, length in where:
         body = path.read_bytes()[offset + 32 : offset + aligned(length)]
         store(path, offset + 12, value(body).to_bytes(4, "little"))
 
 
 def flip(frame: tuple[Path, int, int], where: int) -> int:
-    """Change a bit of a frame; returns the frame's position."""
+    """Flip a bit of a frame and return the frame's position."""
     path, offset, _ = frame
     data = path.read_bytes()
     store(path, offset + where, bytes([data[offset + where] ^ 4]))

@@ -1,4 +1,4 @@
-"""The file of positions as a reader finds it."""
+"""The index file (positions and times) as a reader sees it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_every_lookup_agrees_with_a_linear_search(tmp_path: Path, seed: int) -> 
     entries, position, time_ns, messages = [], 0, 100, 0
     for _ in range(chance.randrange(40)):
         position += chance.randrange(1, 5) * 64
-        # Times stand still for a while, messages too: one may be longer than the distance of two entries.
+        # Time and message count may not advance between entries: a message can be longer than the spacing of entries.
         time_ns += chance.randrange(3)
         messages += chance.randrange(3)
         entries.append(IndexEntry(position, time_ns, messages, chance.getrandbits(32)))
@@ -84,7 +84,7 @@ def test_every_lookup_agrees_with_a_linear_search(tmp_path: Path, seed: int) -> 
     recorded = chance.choice(entries).position if entries else 0
     writer.publish(recorded, 1)
     reader = LocalIndex(tmp_path, 1)
-    # What lies past the recorded position is not there yet.
+    # Entries past the recorded position are not visible yet.
     entries = [entry for entry in entries if entry.position <= recorded]
     assert reader.count == len(entries)
     for _ in range(100):

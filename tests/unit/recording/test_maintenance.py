@@ -1,4 +1,4 @@
-"""Changes to a directory that nobody uses: checksums, states of entries, compaction, orphans, capacity."""
+"""Maintenance of an idle directory: checksums, entry states, compaction, orphans, capacity."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PAYLOADS = [b"%05d" % number * 200 for number in range(400)]
 
 
 def make(directory: Path, sessions: tuple[int, ...] = (77,)) -> Path:
-    """Recordings of three segments and a half, with an index."""
+    """Write recordings of three and a half segments, with an index."""
     with Recorder(directory, segment_length=SEGMENT) as recorder:
         for session_id in sessions:
             writer = recorder.start(**STREAM, session_id=session_id, join_position=0)
@@ -96,7 +96,7 @@ def test_other_checksums_may_replace_checksums(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("offset", [16, 24, 40])
 def test_a_byte_that_changed_after_the_checksums_is_found(tmp_path: Path, offset: int) -> None:
-    """Also in a header, which the checksum of its frame does not cover: the index's does."""
+    """This includes bytes of a header, which the frame's checksum does not cover but the index's checksum does."""
     make(tmp_path)
     store_checksums(tmp_path)
     flip(tmp_path / segment_name(0, 0), offset)
@@ -127,9 +127,9 @@ def image(session_id: int, position: int) -> Any:
 
 
 def make_extended(directory: Path, *, is_split: bool, is_summed: bool) -> list[bytes]:
-    """A recording that another session extends, as an archive does it; the payloads.
+    """Write a recording that a second session extends, as an archive does, and return its payloads.
 
-    ``is_split``: within a message. ``is_summed``: the first session's frames have checksums by then.
+    If ``is_split``, the sessions meet inside a message. If ``is_summed``, the first session's frames already have checksums.
     """
     stream = Stream(term_length=TERM, session_id=77)
     with ArchiveFiles(directory, RECORDER, segment_length=SEGMENT) as files:

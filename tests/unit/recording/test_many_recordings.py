@@ -1,4 +1,4 @@
-"""Many recordings of one place: few files are open at once, and names are read when a directory has changed, not for each."""
+"""Many recordings in one location: few files are open at once, and a directory is listed again only when it has changed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MANY = 300
-MOST = 20  # readers that have files open, here
-FILES = 5  # of a reader, at most
+MOST = 20  # maximum number of readers with open files in these tests
+FILES = 5  # maximum number of files per reader
 
 
 def descriptors() -> int:
@@ -38,7 +38,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_reading_many_recordings_keeps_few_files_open(place: Path) -> None:
     before, rows, most = descriptors(), 0, 0
     with open_recordings(place) as recordings:
-        for _ in range(2):  # what was released is opened again
+        for _ in range(2):  # the second pass reopens released files
             for batch in recordings.scan(["recording_id", "position"]).to_batches():
                 rows += len(batch)
                 most = max(most, descriptors())
@@ -54,7 +54,7 @@ def test_readers_that_a_program_keeps_share_the_bound(place: Path) -> None:
         for reader in readers:
             assert len(list(messages(reader, reader.start_position, reader.end_position()))) == 10
         assert descriptors() - before <= MOST * FILES
-        # Those whose files were given back are as good as those whose files are open.
+        # Readers whose files were released work like those whose files are open.
         assert [reader.index is None for reader in readers] == [False] * MANY
         assert descriptors() - before <= MOST * FILES
 
@@ -135,6 +135,6 @@ def test_a_directory_without_the_time_of_its_change_is_read_again(place: Path, m
 
 
 def age(directory: Path) -> None:
-    """As if the directory had been changed an hour ago."""
+    """Set the directory's modification time to an hour ago."""
     then = 1_700_000_000
     os.utime(directory, (then, then))

@@ -1,4 +1,4 @@
-"""The mark file that keeps recorders and Aeron Archive out of one directory, in ArchiveMarkFile's layout."""
+"""The mark file that keeps recorders and Aeron Archive out of each other's directories, in ArchiveMarkFile's layout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STREAM = {"session_id": 77, "stream_id": 1001, "initial_term_id": -5, "term_buff
 
 
 def mark(activity_ms: int, *, version: int = VERSION, pid: int = 4321, sbe_header: bool = True) -> bytes:
-    """A mark file as an archive writes it."""
+    """Return a mark file as an archive writes it."""
     block = struct.pack("<i4xqqq3iii4xq", version, activity_ms, 1, pid, 10, 10, 0, 8192, 1 << 20, 7).ljust(128, b"\0")
     channel = b"aeron:ipc?term-length=64k"
     texts = b"".join(struct.pack("<I", len(text)) + text for text in (b"", channel, b"", b"/dev/shm/aeron"))
@@ -103,7 +103,7 @@ def test_the_mark_of_an_archive_that_is_starting_is_honored(tmp_path: Path) -> N
         with pytest.raises(RecordingError, match="is in use"):
             Recorder(tmp_path)
         assert path.read_bytes() == starting
-        # It died while it started.
+        # The archive died during startup.
         os.utime(path, (1, 1))
         Recorder(tmp_path).close()
 
@@ -125,7 +125,7 @@ def test_the_mark_is_found_where_the_link_names_its_directory(tmp_path: Path, cl
     clock.advance(10)
     Recorder(directory, clock=clock).close()
     assert activity(marks / MARK_FILE) == -1
-    # A link to nowhere would hide the mark from the archive's tools.
+    # A dangling link would hide the mark file from the archive's tools.
     (marks / MARK_FILE).unlink()
     marks.rmdir()
     Recorder(directory, clock=clock).close()

@@ -1,4 +1,4 @@
-"""Recordings, then the live stream: nothing missing, nothing twice, whatever recorder, images and reader do meanwhile."""
+"""Recordings, then the live stream: no message lost or duplicated, whatever the recorder, images and reader do meanwhile."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Time:
         self.now_ns = 0
 
     def monotonic_ns(self) -> int:
-        self.now_ns += 20_000_000  # each look at the clock is past the next refresh
+        self.now_ns += 20_000_000  # each call advances past the next refresh
         return self.now_ns
 
     def epoch_ns(self) -> int:
@@ -49,7 +49,7 @@ class Time:
 
 
 class Publisher:
-    """One session: its frames, and how far a recorder has them."""
+    """One session: its frames, and the position up to which a recorder has stored them."""
 
     def __init__(
         self, session_id: int, recorder: Recorder | None, *, recorded_from: int = 0, life: StreamLife = NO_LIFE
@@ -73,7 +73,7 @@ class Publisher:
         self.ends.append(len(self.frames))
 
     def record(self, position: int) -> None:
-        """The recorder has every message that ends at ``position`` or before."""
+        """Record every message that ends at or before ``position``."""
         position = max((end for end in self.ends if end <= position), default=0)
         if self.recorder is None or position <= self.recorded:
             return
@@ -194,7 +194,7 @@ def test_every_message_arrives_once_and_in_order(seed: int, tmp_path: Path, monk
                         publisher.record(chance.randint(publisher.recorded, len(publisher.frames)))
                     case 2 if live is not None and not images:
                         starts = [at for at in publisher.frame_starts if at >= 0] or [0]
-                        # A subscriber joins near the end, at any frame; the recorder may be before or after it.
+                        # A subscriber joins near the end, at any frame; the recorder may be ahead of it or behind it.
                         live.join(publisher, chance.choice([*starts[-30:], len(publisher.frames)]))
                     case 3 if images and chance.random() < 0.3:
                         images[0].closed = True
@@ -271,7 +271,7 @@ def test_recordings_are_released_when_the_stream_is_live(tmp_path: Path, monkeyp
             client.live.images[0].arrived = publisher.ends[-1]
             received += subscription.poll_bytes(40)
             (session,) = subscription._stream._sessions.values()
-            assert session.history._batches is not None  # the range that is read reaches to the end of the recording
+            assert session.history._batches is not None  # the range being read extends to the end of the recording
             received += subscription.poll_bytes(40)
             assert session.is_live
             assert session.history._batches is None
@@ -294,7 +294,7 @@ def test_leaving_an_iterator_consumes_only_yielded_messages(recorded: Publisher,
     with persistent(FakeClient(), tmp_path) as subscription:
         first = [message for message, _ in zip(subscription.messages(), range(7), strict=False)]
         rest = everything(subscription)
-    # zip takes one more than it hands on.
+    # zip() consumes one item more than it yields.
     assert [*first, b"7", *rest] == recorded.payloads
 
 
@@ -357,7 +357,7 @@ def test_a_publisher_that_sends_nothing_is_live_without_a_recording(tmp_path: Pa
         assert subscription.is_live
         subscription._stream.clock.now_ns += 2 * RECORDING_TIMEOUT_NS  # type: ignore[attr-defined]
         assert subscription.poll_bytes() == []
-        # The first message makes its recording due.
+        # After the first message, a recording is expected within the timeout.
         publisher.publish(b"one")
         client.live.images[0].arrived = len(publisher.frames)
         assert subscription.poll_bytes() == []
@@ -437,7 +437,7 @@ def test_a_restarted_publisher_is_received_completely(
             for image in client.live.images:
                 image.arrived = len(second.frames)
                 image.driver_start_ms = DRIVER + shift
-            for _ in range(4):  # the archive is read again after a while
+            for _ in range(4):  # the archive is read again periodically
                 found += everything(subscription)
         assert found == first.payloads + second.payloads
         assert subscription.is_live
@@ -463,7 +463,7 @@ def test_recorded_lives_are_read_completely_before_the_live_one(
             (image,) = client.live.images
             image.arrived, image.driver_start_ms = len(second.frames), DRIVER + (50_000 if other_driver else 0)
             second.record(len(second.frames))
-            for _ in range(4):  # the archive is read again after a while
+            for _ in range(4):  # the archive is read again periodically
                 found += everything(subscription)
             assert found == first.payloads + second.payloads
 
@@ -477,7 +477,7 @@ def test_opening_gives_up_when_the_recordings_are_not_read_in_time(
     monkeypatch.setattr(PersistentStream, "close", lambda self: (closed.append(self), close(self)))
     client = FakeClient()
     with pytest.raises(Timeout, match=r"was not read within 0\.01 s"):
-        persistent(client, tmp_path, timeout=0.01)  # each look at the clock takes 0.02 s
+        persistent(client, tmp_path, timeout=0.01)  # each call to the clock advances it by 0.02 s
     assert client.live is None
     assert len(closed) == 1
 

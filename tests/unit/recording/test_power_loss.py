@@ -1,4 +1,4 @@
-"""What a recorder finds after a power failure: zeroed files, missing pages, torn entries."""
+"""Recovery after a power failure: zeroed files, missing pages, torn entries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAYLOADS = [index.to_bytes(4, "little") + bytes([1 + index % 255]) * (37 * index
 
 
 class Machine(Disk):
-    """A disk of a machine that has been started so many times."""
+    """A disk of a machine that has booted `starts` times."""
 
     def __init__(self, starts: int) -> None:
         self._starts = starts
@@ -38,7 +38,7 @@ class Machine(Disk):
 
 
 def killed(directory: Path, *, recordings: int = 3, stopped: tuple[int, ...] = ()) -> None:
-    """A recorder of the first start of the machine that ends at once."""
+    """Leave a directory as a recorder killed during the machine's first boot does."""
     recorder = Recorder(directory, segment_length=2 * TERM, disk=Machine(1))
     for number in range(recordings):
         writer = recorder.start(**(STREAM | {"session_id": number}), join_position=0)
@@ -67,7 +67,7 @@ def overwrite(path: Path, at: int, data: bytes) -> None:
 def test_an_invalid_index_file_costs_its_recording_only_the_index(tmp_path: Path, damage: bytes) -> None:
     killed(tmp_path)
     index_file(tmp_path, 1).write_bytes(damage)
-    # Before a recorder comes back, each recording can be read, and the damage is named.
+    # Until a recorder reopens the directory, every recording is readable and the damage is reported.
     with open_recordings(tmp_path) as recordings:
         assert [reader.index is None for reader in recordings] == [False, True, False]
     assert [(problem.recording_id, problem.kind) for problem in find_directory_problems(tmp_path)] == [(1, "index")]
@@ -99,7 +99,7 @@ def test_stopped_recordings_are_checked_only_after_a_power_failure(tmp_path: Pat
     overwrite(tmp_path / "0-0.rec", PAGE, bytes(PAGE))
     Recorder(tmp_path, disk=Machine(1)).close()
     assert read_catalog(tmp_path)[0].stop_position == end
-    # Whoever wrote there before is not known.
+    # With an empty lock file, the boot of the previous recorder is unknown.
     (tmp_path / LOCK_FILE).write_bytes(b"")
     Recorder(tmp_path, disk=Machine(1)).close()
     assert 0 < read_catalog(tmp_path)[0].stop_position <= PAGE
@@ -162,7 +162,7 @@ def test_an_entry_that_was_lost_costs_its_recording_and_is_named(tmp_path: Path)
         (-1, "catalog"), (1, "catalog"),
     ]  # fmt: skip
     with Recorder(tmp_path, segment_length=2 * TERM, disk=Machine(2)) as recorder:
-        # Its files are not those of the next one.
+        # The next recording must not reuse its files.
         writer = recorder.start(**(STREAM | {"session_id": 9}), join_position=0)
         assert writer.descriptor.recording_id == 3
     assert [payloads(tmp_path, number) for number in (0, 2)] == [PAYLOADS] * 2

@@ -77,7 +77,7 @@ def test_the_recorded_position_follows_each_write_while_recording(tmp_path: Path
 
 
 def killed(recorder: Recorder) -> None:
-    """The effect of a kill: the lock is released, nothing is closed or written."""
+    """Imitate a kill: release the lock, but close and write nothing."""
     os.close(recorder._lock)
 
 
@@ -91,7 +91,7 @@ def test_a_recording_continues_where_a_killed_recorder_left_off(tmp_path: Path, 
     half = len(runs) // 2
     for i, (_, run) in enumerate(runs[:half]):
         writer.write(memoryview(run), i)
-    # A run of which some bytes were written, but whose position was not published yet.
+    # Some bytes of a run were written, but its position was not published yet.
     torn = memoryview(runs[half][1])[:rest]
     if rest:
         os.pwrite(writer._segments._fd, torn, writer.position - writer._segments._base)
@@ -182,7 +182,7 @@ def test_a_recording_without_an_index_is_read_by_walking(tmp_path: Path) -> None
     killed(recorder)
     (tmp_path / "0.mainstem-positions").unlink()
     found = recorded(tmp_path)
-    # The last frame may reach over a page, and then nothing shows that it is whole.
+    # The last frame may cross a page, in which case nothing proves that it is complete.
     assert found in (sent, sent[:-1])
 
 
@@ -305,7 +305,7 @@ def test_missing_and_short_segments_are_named(tmp_path: Path) -> None:
     with reader, pytest.raises(RecordingError, match=r"0-131072\.rec at offset \d+ .*truncated"):
         list(batches(reader, 0, reader.end_position()))
     with RecordingReader(local_archive(tmp_path), reader.descriptor) as reader:
-        # A range that begins past the cut has nothing of that segment.
+        # A range that starts past the truncation has no data in that segment.
         assert list(batches(reader, 131072 + 69_984, 262144, strict=False)) == []
     (tmp_path / "0-131072.rec").unlink()
     with (
@@ -345,7 +345,7 @@ def test_reading_continues_after_a_missing_segment(tmp_path: Path, index: bool, 
 
 
 def rows_between(reader: RecordingReader, start: int, end: int, **options: Any) -> list[int]:
-    """The positions of the rows."""
+    """Return the positions of the rows."""
     return [
         position
         for columns, rows in batches(reader, start, end, rows=17, **options)
@@ -364,7 +364,7 @@ def test_a_message_is_not_joined_over_what_was_skipped(tmp_path: Path) -> None:
             for columns, n in batches(reader, 0, end, frames=True)
             for flag in memoryview(columns["flags"]).cast("h")[:n]
         ]
-    # The second fragment of a message, which starts where the frame before it ends.
+    # The second fragment of a message starts where the previous frame ends.
     at = next(places[i - 1] for i in range(50, len(flags)) if flags[i] == 0 or flags[i] == 0x40)
     with (tmp_path / "0-0.rec").open("r+b") as file:
         file.seek(at)

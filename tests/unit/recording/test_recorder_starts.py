@@ -1,4 +1,4 @@
-"""How recordings begin: with data only, without a look at those of other streams, and no more of them than a limit allows."""
+"""How recordings start: only once there is data, without scanning other streams' recordings, and within rate limits."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_recovery_of_many_recordings_lists_their_directory_once(
     listed.clear()
     with Recorder(tmp_path):
         assert len(listed) <= 3
-        # The lock, the catalog, the mark.
+        # The lock, the catalog and the mark file.
         assert len(os.listdir("/proc/self/fd")) <= files + 4
     assert {each.stop_position for each in read_catalog(tmp_path)} == {1280}
 
@@ -144,7 +144,7 @@ def test_segments_behind_a_gap_are_deleted_when_a_recording_goes_on(tmp_path: Pa
     image = Image(1)
     with recorder_of(tmp_path, Subscription(image)) as recorder:
         recorder.do_work()
-    # A loss of power may keep a later segment and lose those before it.
+    # A power failure can keep a later segment and lose earlier ones.
     (tmp_path / f"0-{3 * TERM}.rec").write_bytes(b"\x11" * TERM)
     with recorder_of(tmp_path, Subscription(image)) as recorder:
         recorder.do_work()
@@ -187,7 +187,7 @@ def test_sources_together_have_a_limit_and_one_beyond_its_own_uses_up_nothing_of
     assert begun == 6
     assert not limits.refusal("10.0.1.1:1", 0, 0)
     assert not limits.refusal("[2001:db8::1]:1", 0, 0)
-    # While all have their limit, those that wait use up nothing of their own.
+    # While the global limit is exhausted, refused sources do not use up their own limit.
     for _ in range(100):
         assert limits.refusal("10.0.2.1:1", 0, 0) == "8 recordings have begun in an hour"
     later = HOUR_S * SECOND_NS
@@ -201,7 +201,7 @@ def test_recordings_that_are_written_are_limited_by_open_files(
     before = len(os.listdir("/proc/self/fd"))
     with recorder_of(tmp_path / "each", Subscription(*(Image(number) for number in range(50)))) as recorder:
         recorder.do_work()
-        # And one more for an image whose log is mapped.
+        # Each image also maps its log.
         assert len(os.listdir("/proc/self/fd")) - before <= 50 * (start_limits.FILES_OF_RECORDING - 1) + 4
     monkeypatch.setattr(start_limits, "max_written", lambda: 2)
     images = [Image(number) for number in range(3)]

@@ -1,4 +1,4 @@
-"""Recordings as tables without Spark: the same rows in every library, reading only what a condition needs."""
+"""Recordings as tables without Spark: every library sees the same rows and reads only what a condition needs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COLUMNS = [
 
 
 def write(path: Path, streams: int = 3, messages: int = 200) -> dict[int, list[bytes]]:
-    """Recordings of several streams, and the messages published on each."""
+    """Record several streams and return the messages published on each."""
     chance, payloads_by_stream = random.Random(7), {}
     with Recorder(path, segment_length=2 * TERM) as recorder:
         for number in range(streams):
@@ -53,7 +53,7 @@ def write(path: Path, streams: int = 3, messages: int = 200) -> dict[int, list[b
 
 @dataclass
 class Recorded:
-    """Recordings, and the messages published on each stream. Hypothesis prints it with an example, without payloads."""
+    """Recordings and the messages published on each stream. Its repr omits the payloads, to keep Hypothesis reports short."""
 
     path: Path
     payloads: dict[int, list[bytes]] = field(repr=False)
@@ -84,7 +84,7 @@ def test_every_output_format_has_the_same_rows(recorded: Recorded, recordings: R
     assert table["payload"].to_pylist() == expected
     assert pa.Table.from_batches(recordings.scan().to_batches()).equals(table)
     assert recordings.scan().to_reader().read_all().equals(table)
-    assert pa.table(recordings).equals(table)  # by Arrow's stream interface
+    assert pa.table(recordings).equals(table)  # through the Arrow C stream interface
     assert recordings.scan().to_polars().collect().equals(pl.from_arrow(table))  # type: ignore[arg-type]
     assert recordings.scan_polars().collect().equals(pl.from_arrow(table))  # type: ignore[arg-type]
     assert recordings.scan().to_pandas()["payload"].tolist() == expected
@@ -141,7 +141,7 @@ def test_a_filter_keeps_exactly_the_matching_rows(recorded: Recorded, where: lis
 
 
 def expression(part: tuple[str, str, Any]) -> pl.Expr:
-    """A filter as Polars writes it."""
+    """Return a filter as a Polars expression."""
     name, operator, value = part
     column = pl.col(name)
     if "in" in operator:
@@ -187,7 +187,7 @@ def steps(draw: st.DrawFn) -> tuple[str, Any]:
 
 
 def applied(frame: Any, each: tuple[str, Any], number: int) -> Any:
-    """A frame, eager or lazy, after one step; unchanged if an earlier step dropped the step's column."""
+    """Return an eager or lazy frame after one step, unchanged if an earlier step dropped the step's column."""
     name, argument = each
     names = frame.collect_schema().names()
     if name in ("head", "tail"):
@@ -199,7 +199,7 @@ def applied(frame: Any, each: tuple[str, Any], number: int) -> Any:
     if name == "with_row_index":
         return frame.with_row_index(f"index_{number}")
     if name == "select":
-        # With no column of the recording, what is left is a row index, if there is one.
+        # If no column of the recording is selected, only row indexes (if any) remain.
         return frame.select([each for each in names if each in argument or each.startswith("index_")])
     return frame.select(pl.len())
 

@@ -1,4 +1,4 @@
-"""Playing a recording at its own pace, over a clock that only sleeping moves."""
+"""Replaying a recording at its original pace, with a clock that only advances when the code sleeps."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def run(reader: RecordingReader, speed: float, clock: StillClock | None = None) 
 @pytest.mark.parametrize("speed", [1.0, 4.0, 0.5])
 def test_messages_come_at_the_pace_of_the_recording(reader: RecordingReader, speed: float) -> None:
     times = [at_ns for at_ns, _, _ in run(reader, speed)]
-    # A message lies within an interval of the index, here one step.
+    # A message's time is known only to one index interval, which is one step here.
     for number, at_ns in enumerate(times):
         due_ns = (number - 1) * STEP_NS / speed
         assert abs(at_ns - times[0] - due_ns) <= 2 * STEP_NS / speed

@@ -15,7 +15,7 @@ STREAM = {"session_id": 77, "stream_id": 1001, "initial_term_id": 0, "term_buffe
 
 
 def resident_files() -> int:
-    """Bytes of mapped files that are in this process's memory."""
+    """Return how many bytes of mapped files are resident in this process."""
     line = next(each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("RssFile"))
     return int(line.split()[1]) << 10
 
@@ -31,7 +31,7 @@ def test_a_scan_keeps_little_of_what_it_has_read_in_memory(tmp_path: Path, segme
         (reader,) = recordings
         end = reader.end_position()
         assert end > RECORDED - TERM
-        next(iter(recordings.scan().to_batches()))  # imports what it needs
+        next(iter(recordings.scan().to_batches()))  # trigger lazy imports
         before = resident_files()
         read = most = 0
         for batch in recordings.scan().to_batches(rows=200):
@@ -40,5 +40,5 @@ def test_a_scan_keeps_little_of_what_it_has_read_in_memory(tmp_path: Path, segme
         assert read == RECORDED // 60_100
         assert most < 48 * MIB
         assert len(list(messages(reader, 0, end))) == read
-        # What was given back is read again from the kernel's cache.
+        # Pages that the scan released are read again from the page cache.
         assert list(find_problems(reader, 0, end)) == []

@@ -19,7 +19,7 @@ JOINED = TERM * 3 // 4
 
 @pytest.fixture(params=[True, False], ids=["index", "no index"])
 def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list[int]]:
-    """A recording that begins within a term, with an index and without; the ends of its messages."""
+    """A recording that starts in the middle of a term, with or without an index, and the end positions of its messages."""
     chance, stream, ends = random.Random(3), Stream(position=JOINED), []
     with Recorder(tmp_path, segment_length=2 * TERM) as recorder:
         writer = recorder.start(session_id=77, stream_id=1001, initial_term_id=-5, term_buffer_length=TERM,

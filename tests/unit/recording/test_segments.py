@@ -50,7 +50,7 @@ def test_a_frame_lies_at_its_position_less_the_base_and_files_have_their_full_le
     first = (tmp_path / "7-65536.rec").read_bytes()
     assert first == (bytes(96) + run).ljust(2 * TERM, b"\0")
     assert (tmp_path / "7-196608.rec").read_bytes() == run.ljust(2 * TERM, b"\0")
-    # Sparse: what was not written takes no room.
+    # The file is sparse: unwritten ranges take no disk space.
     assert (tmp_path / "7-65536.rec").stat().st_blocks * 512 < TERM
 
 
@@ -101,7 +101,7 @@ def test_a_tail_torn_at_any_byte_of_a_frame_is_found(tmp_path: Path, payload_len
         assert (end.position, end.suspect) == (good, good)
         end = find_end(local_archive(tmp_path), DESCRIPTOR)
         if end.position != good:
-            # A frame whose header is there and whose rest is zero looks whole: only its reach over a page betrays it.
+            # A frame with a header and a zeroed rest looks complete. Only the fact that it crosses a page makes it suspect.
             assert zeros or cut >= frame
             assert cut >= 1
             length = int.from_bytes(last[:cut].ljust(4, b"\0")[:4], "little")

@@ -1,4 +1,4 @@
-"""Recordings behind a URL are read as those of the directory are: every message once, while they grow, or an error."""
+"""Recordings behind a URL read like those in a directory: every message once, while they grow, or an error."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_recreated_directory_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_plain_server_with_ranges_is_read_by_names(live: Live) -> None:
-    """Without lists: the names of segments follow from the catalog, and those that were purged are not reached."""
+    """Without lists, segment names are derived from the catalog, and purged segments are never requested."""
     os.unlink(live.path / "0-0.rec")
 
     class Handler(SimpleHTTPRequestHandler):
@@ -168,7 +168,7 @@ def test_a_catalog_with_an_impossible_end_is_an_error(live: Live) -> None:
         def translate_path(self, path: str) -> str:
             return str(live.path / path.lstrip("/"))
 
-        def do_HEAD(self) -> None:  # a server that has any file
+        def do_HEAD(self) -> None:  # a server that reports every file as existing
             if not self.path.endswith(".rec"):
                 super().do_HEAD()
                 return
@@ -188,7 +188,7 @@ def test_a_location_without_recordings_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_reader_continues_after_the_server_has_restarted(live: Live) -> None:
-    """Each message once: the server ends while a reader is within a recording, and starts again meanwhile."""
+    """The server stops while a reader is inside a recording, and then restarts: the reader sees each message once."""
     live.add(60_000, size=8)  # more than a reader decodes at once
     expected = payloads(live.path)
     first = RunningServer(live.path)

@@ -1,4 +1,4 @@
-"""Recordings on disk stay readable: locally, over a server, and after they were shipped. A recorder can continue there."""
+"""Recordings written by earlier versions stay readable locally, over a server and after shipping, and can be continued."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SENT = [payload(number) for number in range(COUNT)]
 def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     commit, _, end = request.param.partition("-")
     with tarfile.open(VECTORS / f"recordings_{commit}.tar.xz") as vectors:
-        # Python 3.11.2, Debian's, has no filters; 3.12 wants one.
+        # Debian's Python 3.11.2 has no extraction filters; 3.12 requires one.
         vectors.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
         vectors.extractall(tmp_path)
     return tmp_path / end

@@ -1,4 +1,4 @@
-"""Lives of a stream that have the same ids: each has its own recordings, whatever recorder and images do between them."""
+"""Lives of a stream that share the same ids: each has its own recordings, whatever the recorder and images do meanwhile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def payloads(count: int) -> list[bytes]:
 
 
 class Image:
-    """An image with all frames of its term."""
+    """An image that contains all frames of its term."""
 
     session_id, stream_id, initial_term_id, term_length, mtu = 500, 1001, 3, TERM, 1408
 
@@ -55,7 +55,7 @@ class Subscription:
 
 
 def run(directory: Path, image: Image, *, ends: bool = False, channel: str = NETWORK[0]) -> None:
-    """A recorder that records all of an image; then the publisher ends, or the recorder closes."""
+    """Record all of an image; then either the publisher ends or the recorder closes."""
     with Recorder(directory) as recorder:
         subscription = Subscription(channel)
         recorder.add_subscription(subscription)
@@ -75,7 +75,7 @@ def found(directory: Path) -> list[list[bytes]]:
 @pytest.mark.parametrize("ends", [True, False])
 @pytest.mark.parametrize("kind", [NETWORK, IPC])
 def test_two_lives_are_two_recordings(tmp_path: Path, kind: tuple[str, str], ends: bool) -> None:
-    # The second life sends what the first had sent, and goes on.
+    # The second life sends the same messages as the first, and then more.
     run(tmp_path, Image(payloads(50), number=1, source=kind[1]), ends=ends, channel=kind[0])
     run(tmp_path, Image(payloads(100), number=2, source=kind[1]), channel=kind[0])
     assert found(tmp_path) == [payloads(50), payloads(100)]
@@ -113,7 +113,7 @@ def test_a_new_image_that_joins_where_a_recording_ends_continues_it(tmp_path: Pa
     first = Image(payloads(50), number=1)
     run(tmp_path, first)
     run(tmp_path, Image(payloads(100), number=9, driver=driver, join=first.end))
-    # And so does the recorder that comes back to that image.
+    # A recorder that rejoins this image also continues the recording.
     run(tmp_path, Image(payloads(120), number=9, driver=driver, join=first.end))
     assert found(tmp_path) == [payloads(120)]
 
@@ -171,7 +171,7 @@ def test_a_recording_that_an_archive_extended_is_read_without_its_old_index(tmp_
     data = bytearray(catalog.read_bytes())
     at = descriptor.entry_offset + 32
     more = Image(payloads(100), number=1)
-    # The archive's control session and correlation id; it was killed, so there is no stop position.
+    # Set the archive's control session and correlation id. It was killed, so there is no stop position.
     data[at : at + 16] = (17).to_bytes(8, "little") + (3).to_bytes(8, "little")
     data[at + 48 : at + 56] = bytes([255] * 8)
     catalog.write_bytes(data)
@@ -179,7 +179,7 @@ def test_a_recording_that_an_archive_extended_is_read_without_its_old_index(tmp_
     with segment.open("r+b") as file:
         file.write(bytes(more.log.view(0, more.end)))
     assert found(tmp_path) == [payloads(100)]
-    # Nor does a recorder cut what the archive wrote, or go on with it.
+    # A recorder neither truncates what the archive wrote nor continues it.
     run(tmp_path, Image(payloads(120), number=1))
     assert found(tmp_path) == [payloads(100), payloads(120)]
 

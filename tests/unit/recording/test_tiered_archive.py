@@ -1,4 +1,4 @@
-"""One archive in two tiers: no row twice, none missing, while segments move and while one of the tiers is away."""
+"""One archive in two tiers: no row is lost or duplicated while segments move and while one of the tiers is unreachable."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_a_live_reader_sees_each_message_once_across_moves_and_outages(tmp_path:
                 end = reader.end_position()
                 rows = [int(payload[:6]) for _, payload in messages(reader, position, end)]
             except StoreError:
-                continue  # a later trigger reads the same range again
+                continue  # a later trigger rereads the same range
             seen += rows
             position = end
         tiers.tail.is_away = tiers.shipped.is_away = False

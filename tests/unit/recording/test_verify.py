@@ -94,7 +94,7 @@ def test_a_changed_header_ends_the_walk_there_without_any_checksum(tmp_path: Pat
     flip(tmp_path / "0-0.rec", starts[20] + field)
     (problem,) = found(tmp_path, checksums=False)
     assert problem.kind in ("corrupt", "torn", "unwritten")
-    # A length that was changed is told one frame later.
+    # A corrupt length is detected only at the next frame.
     assert starts[20] <= problem.position <= starts[20] + 8192
     with open_recording(tmp_path, 0) as reader:
         read = [payload for _, payload in messages(reader, 0, starts[20])]
@@ -159,7 +159,7 @@ def test_a_missing_first_segment_is_a_problem_unless_purged(tmp_path: Path) -> N
         assert find_start_problem(reader) is None
     (tmp_path / "0-0.rec").unlink()
     with open_recording(tmp_path, 0) as reader:
-        assert find_start_problem(reader) is None  # Mainstem purges without moving the start
+        assert find_start_problem(reader) is None  # Mainstem purges without changing the start position
     index_file(tmp_path, 0).unlink()
     with open_recording(tmp_path, 0) as reader:
         problem = find_start_problem(reader)

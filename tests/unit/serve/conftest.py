@@ -18,7 +18,7 @@ pytest.importorskip("aiohttp")
 
 
 class Live:
-    """A directory with a recording that grows by ``add``."""
+    """A directory with a recording that ``add`` extends."""
 
     def __init__(self, path: Path, *, session_id: int = 77, term_length: int = 65536) -> None:
         self.path = path

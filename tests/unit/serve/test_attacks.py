@@ -1,4 +1,4 @@
-"""Requests of attackers are refused, and what they hold is bounded: each limit has its name in ``Limits``."""
+"""Requests from attackers are refused and use bounded resources: each limit has a name in ``Limits``."""
 
 from __future__ import annotations
 

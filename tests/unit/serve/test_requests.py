@@ -1,4 +1,4 @@
-"""What a server of recordings responds: lists, files by range, waits; consistent while a recorder writes."""
+"""The responses of a recording server: lists, file ranges, waits; consistent while a recorder writes."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ async def test_a_directory_that_was_made_anew_has_other_tags(tmp_path: Path) -> 
 
 
 async def test_recorded_positions_never_pass_the_bytes_that_are_sent(live: Live, server: RecordingServer) -> None:
-    """A recorder writes while the list, and then the segments, are read."""
+    """A recorder writes while the test reads the list and then the segments."""
     stopped = asyncio.Event()
 
     async def write() -> None:

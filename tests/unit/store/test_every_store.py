@@ -1,4 +1,4 @@
-"""What every store does, whatever it is: one suite over all of them."""
+"""The behavior that all stores share, tested on each of them."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_files_are_listed_with_their_sizes(store: Store) -> None:
     assert listed("none/") == []
     assert listed(recursive=False) == [("ab", 3)]
     assert listed("b/c/", recursive=False) == [("b/c/d", 0)]
-    # s3rver lists a directory only where a file lies right below it.
+    # s3rver lists a directory only if it directly contains a file.
     store.put("b/e", b"")
     assert sorted(store.directories()) == ["a", "b"]
     assert sorted(store.directories("b")) == ["b/c"]

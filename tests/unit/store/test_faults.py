@@ -1,4 +1,4 @@
-"""Faults of an object store that pass are not seen; those that stay are one error that names the place."""
+"""Transient faults of an object store are retried; permanent ones raise one error that names the location."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def proxy(s3: str) -> Iterator[FaultProxy]:
 
 @pytest.fixture(autouse=True)
 def _brief_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many attempts as ever, with shorter waits of obstore's."""
+    """Keep the number of attempts, but shorten obstore's waits."""
     monkeypatch.setattr(retries, "FIRST_WAIT_S", 0.001)
     monkeypatch.setattr(retries, "MAX_WAIT_S", 0.01)
 
@@ -102,7 +102,7 @@ def test_a_fault_that_stays_is_an_error_that_names_the_place(store: Store, proxy
     proxy.faults.extend(["slow_down"] * 100)
     with pytest.raises(StoreError, match=r"(?s)s3://.*/rec: cannot read a: .*503"):
         store.read("a", 0, 10)
-    # With one request more, for its size: a range behind the end is not a fault.
+    # One more request may ask for the size, because a range past the end is not a fault.
     assert len(proxy.faults) in (100 - retries.MAX_ATTEMPTS, 100 - retries.MAX_ATTEMPTS - 1)
     proxy.faults.extend(["slow_down"] * 100)
     with pytest.raises(StoreError, match=r"(?s)s3://.*/rec: cannot list it failed 8 times: .*503"):
@@ -185,7 +185,7 @@ def test_what_is_retried_is_known_by_its_type() -> None:
 
 
 def raised(errors: list[Exception]) -> str:
-    """Raises the errors in turn, then returns."""
+    """Raise the errors in turn, then return."""
     if errors:
         raise errors.pop()
     return "done"

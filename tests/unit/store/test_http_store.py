@@ -1,4 +1,4 @@
-"""The store behind an http(s) URL: ``mainstem serve``, and plain servers with ranges or without."""
+"""The store behind an http(s) URL: ``mainstem serve``, and plain servers with and without range requests."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_a_plain_server_without_ranges_is_read_from_the_start_only(live: Live) -
 
 
 class Faulty(BaseHTTPRequestHandler):
-    """Fails as ``faults`` says, in turn, then responds."""
+    """A server that fails as ``faults`` says, in order, and then responds."""
 
     protocol_version = "HTTP/1.1"
     faults: list[str]
@@ -270,7 +270,7 @@ def test_a_server_that_is_away_is_an_error_after_the_retries() -> None:
 
 
 class RangeServer:
-    """A server of one file whose responses to ranges are cut after so many bytes, or never go on; the last one is whole."""
+    """A server of one file that truncates or stalls its responses to ranges as `cuts` says, then sends them in full."""
 
     def __init__(self, data: bytes, *cuts: int | None) -> None:
         self.data, self.cuts = data, list(cuts)
@@ -305,9 +305,9 @@ class RangeServer:
                     return
 
     def close(self) -> None:
-        """After the clients' ends are closed: every thread and socket of it has gone then."""
+        """Close the server after its clients have closed, and check that every thread has ended."""
         self._closing.set()
-        # What only closes it leaves a thread in accept.
+        # Closing the socket alone would leave a thread blocked in accept().
         self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
         for thread in self._threads:

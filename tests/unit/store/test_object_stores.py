@@ -1,4 +1,4 @@
-"""How a client of an object store is made: credentials, addresses, certificates and proxies."""
+"""How object store clients are configured: credentials, addresses, certificates and proxies."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_forked_process_does_not_hang(s3: str) -> None:
 
 @pytest.fixture
 def pythons_sigint() -> Iterator[None]:
-    """Python's own handler: PySpark, whose tests may have run in this process, installs one that asks its JVM first."""
+    """Install Python's own SIGINT handler. PySpark tests in this process may have installed one that asks its JVM first."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""Which store a URL opens, and with what options."""
+"""Which store a URL opens, and with which options."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_file_url_of_another_host_is_refused() -> None:
 def test_an_unknown_scheme_is_refused_by_name_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     hidden = lambda name, *rest: None if name == "fsspec" else find(name, *rest)  # noqa: E731
-    # The package has a function of the module's name.
+    # Look up the module in `sys.modules`: the package exports a function of the same name.
     monkeypatch.setattr(sys.modules["mainstem.store.open_store"], "find_spec", hidden)
     with pytest.raises(ConfigurationError, match=r"no store for sftp://; known are file://, s3://.*pip install fsspec"):
         open_store("sftp://host/rec")

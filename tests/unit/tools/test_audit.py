@@ -1,4 +1,4 @@
-"""Which packages are in the bill of materials."""
+"""Which packages the bill of materials includes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tool() -> ModuleType:
 def test_materials_are_what_extras_require_directly_or_not_and_nothing_of_development(tool: ModuleType) -> None:
     materials = tool.materials()
     assert materials["pyarrow"] == version("pyarrow")
-    # Of typer and of aiohttp alone.
+    # Required only by typer and by aiohttp.
     assert {"shellingham", "frozenlist"} <= set(materials)
     assert not {"pytest", "ruff", "mypy", "moto"} & set(materials)
 

@@ -1,4 +1,4 @@
-"""Which C compiler a build takes."""
+"""Which C compiler a build uses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BACKEND = Path(__file__).resolve().parents[3] / "tools" / "backend"
 
 @pytest.fixture
 def compiler(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module, where the system has no compiler and CC names none."""
+    """The module, on a system without a compiler and with CC unset."""
     monkeypatch.syspath_prepend(str(BACKEND))
     monkeypatch.delitem(sys.modules, "compiler", raising=False)
     module = importlib.import_module("compiler")

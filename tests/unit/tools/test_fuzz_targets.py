@@ -1,4 +1,4 @@
-"""Each fuzz target takes the inputs of its corpus, among them those that were too much for it once."""
+"""Each fuzz target accepts the inputs of its corpus, including those that once made it fail."""
 
 from __future__ import annotations
 

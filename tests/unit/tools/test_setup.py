@@ -1,4 +1,4 @@
-"""What `make build` prints while it works."""
+"""The progress output of `make build`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_all_that_pip_printed_is_shown_where_it_fails(
 
 
 def build(project: Path) -> list[str]:
-    """What a build prints of its progress, where processes are started as Python 3.14 starts them."""
+    """Return the progress output of a build that starts processes as Python 3.14 does."""
     start = project / "start"
     start.mkdir(exist_ok=True)
     (start / "sitecustomize.py").write_text("import multiprocessing\nmultiprocessing.set_start_method('forkserver')\n")

@@ -1,4 +1,4 @@
-"""Shipped data is read unchanged or is an error, whichever byte of an object changes."""
+"""Shipped data is read unchanged or raises an error, whichever byte of an object changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SEGMENT = 8 * TERM
 
 
 class Shipped:
-    """A recording of two segments, and its shipped objects."""
+    """A recording of two segments and its shipped objects."""
 
     def __init__(self, path: Path, store: Store, *, chunk_size: int = 300_000, compacted: bool = False) -> None:
         self.clock, self.store, self.directory = ManualClock(), store, path / "dir"
@@ -76,14 +76,14 @@ def some(request: pytest.FixtureRequest, tmp_path: Path) -> Shipped:
 
 
 def changed(store: Store, name: str, at: int) -> bytes:
-    """Change a byte of an object; return the old one."""
+    """Change a byte of an object and return the original content."""
     data = store.read(name, 0, store.size(name))
     store.put(name, data[:at] + bytes([data[at] ^ 0x11]) + data[at + 1 :])
     return data
 
 
 def read_all_of(some: Shipped) -> None:
-    """Reads all messages, which are those that were sent as far as they come, and every part of the index."""
+    """Read all messages and every part of the index, and check each message against the one that was sent."""
     (descriptor,) = (archive := some.archive).recordings()
     with RecordingReader(archive, descriptor) as reader:
         for number, (_, payload) in enumerate(messages(reader, 0, reader.end_position())):
@@ -115,7 +115,7 @@ def test_everything_around_a_damaged_block_is_read(some: Shipped) -> None:
     found = some.read(strict=False, skipped=skipped)
     lost = [payload for payload in some.sent if payload not in set(found)]
     assert set(found) <= set(some.sent)
-    # The block, and what of the index's intervals lies around it.
+    # The corrupt block, and the rest of the index intervals that it overlaps.
     assert 0 < sum(map(len, lost)) < 4 * BLOCK
     assert skipped[0].start <= chunk.start + 2 * BLOCK + 100 < skipped[-1].end
     assert "is corrupt" in skipped[0].reason
@@ -165,7 +165,7 @@ def test_archives_of_earlier_releases_are_read_and_verified(
         chunk = some.chunks()[-1]
         changed(store, some.name(chunk), 40)
         if isinstance(store, LocalStore) or not compacted:
-            # Of a long chunk a part cannot be checked, but a mapped one is read as a whole.
+            # Part of a long chunk cannot be verified on its own, but a mapped chunk is read as a whole.
             with pytest.raises(RecordingError, match="is corrupt"):
                 some.read()
         assert [problem.kind for problem in find_archive_problems(some.archive)] == ["checksum"]
@@ -187,7 +187,7 @@ def test_a_range_costs_its_blocks_and_the_table_of_its_chunk_once(
     assert store.read_bytes == 2 * BLOCK + table_length(chunk.nbytes)
     assert len(store.operations) == 3
     monkeypatch.undo()
-    # Near its end the table comes with the range.
+    # Near the end of the chunk, one request returns the range and the table.
     other = ChunkReader(store, some.archive_id)
     store.operations.clear()
     assert other.read(chunk, 10, chunk.nbytes) == content[10 : chunk.nbytes]
@@ -199,7 +199,7 @@ def test_ranges_end_where_chunks_do(tmp_path: Path) -> None:
     store.operations.clear()
     assert shipped(store) == some.sent
     reads = [name for operation, name in store.operations if operation == "read" and name.endswith(".seg")]
-    # One request for each chunk, and one for the index of the last.
+    # One request per chunk, and one for the index of the last.
     assert len(reads) <= len(some.chunks()) + 3
 
 

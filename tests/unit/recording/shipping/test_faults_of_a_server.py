@@ -1,4 +1,4 @@
-"""A shipper and readers whose every request to an S3 server may fail: 500, 503, resets, lost responses, old listings."""
+"""Shipping and reading when any request to an S3 server can fail: 500, 503, resets, lost responses, stale listings."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def s3() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def _brief_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many attempts as ever, with shorter waits of obstore's."""
+    """Keep the number of attempts, but shorten obstore's waits."""
     monkeypatch.setattr(retries, "FIRST_WAIT_S", 0.001)
     monkeypatch.setattr(retries, "MAX_WAIT_S", 0.01)
 
 
 class Way:
-    """The way to a server: each request may fail, and a listing may be an old one."""
+    """A path to a server where any request can fail and any listing can be stale."""
 
     def __init__(self, endpoint: str, bucket: str, seed: int) -> None:
         host, _, port = endpoint.partition(":")
@@ -82,18 +82,18 @@ def test_each_message_is_shipped_and_read_once_over_a_failing_network(tmp_path: 
             clock.advance(20)
             ship.do_work(drains=True)
             if rng.random() < 0.4:
-                # Gone without a word, and another one begins where the manifest says.
+                # The shipper dies silently, and a new one continues from the manifest.
                 ship.close()
                 ship = shipper(tmp_path, way.open(), clock)
             if rng.random() < 0.4:
                 compact(way.open(), ship.identity.id, clock.epoch_ns)
-            # An old listing shows an older manifest: less, never other or doubled messages.
+            # A stale listing shows an older manifest: fewer messages, but never wrong or duplicate ones.
             seen = shipped(way.open(), archive_id=ship.identity.id)
             assert seen == station.sent[: len(seen)]
         station.stop()
         ship.drain()
         ship.close()
-    # What there is, without faults on the way.
+    # Read the final state over a fault-free connection.
     clean = open_store(f"s3://{bucket}/tides", s3_options(s3))
     assert shipped(clean) == station.sent
     assert not list(find_archive_problems(ShippedArchive(clean, ship.identity.id), frames=True))

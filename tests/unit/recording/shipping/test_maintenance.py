@@ -1,4 +1,4 @@
-"""Retention, compaction and verification change the archive as a whole or not at all, beside shippers and readers."""
+"""Retention, compaction and verification change the archive atomically while shippers and readers run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HOUR_NS = 3600 * 10**9
 
 
 def hourly(directory: Path, hours: int = 8) -> tuple[ManualClock, MemoryStore, Station, ArchiveShipper]:
-    """A recording of an hour for each 60 messages, shipped, and still recorded."""
+    """Record and ship 60 messages per hour for `hours` hours, and leave the recording active."""
     clock, store = ManualClock(), MemoryStore()
     station = Station(directory, clock)
     ship = shipper(directory, store, clock)
@@ -144,7 +144,7 @@ def test_retention_does_not_outrun_a_query(tmp_path: Path) -> None:
     assert ShippedArchive(store, ship.identity.id).entry(0).start == SEGMENT
     remove(store, ship.identity.id, lowest([limit, before_time(clock.epoch_ns())]), clock.epoch_ns())
     assert ShippedArchive(store, ship.identity.id).entry(0).start == 3 * SEGMENT
-    # Of another recording, or of one that the query has not begun, nothing is removed.
+    # The positions of other recordings, or of ones that the query has not started, allow no removal.
     for others in (
         [ConsumedPosition(0, "1/2/other", 1 << 40)],
         [ConsumedPosition(1, committed[0].identity, 1 << 40)],
@@ -209,7 +209,7 @@ def test_compaction_makes_one_object_of_a_segment_and_readers_see_the_same(tmp_p
             assert local.index is not None
             assert reader.index.around(0, 1 << 40) == local.index.around(0, 1 << 40)
     assert compact(store, archive_id, clock.epoch_ns).objects == 0
-    # The shipper goes on with the manifest that compaction wrote.
+    # The shipper continues from the manifest that compaction wrote.
     station.send(payloads(100, seed=77))
     ship.drain()
     assert shipped(store) == station.sent
@@ -229,7 +229,7 @@ def test_a_shipper_that_was_killed_before_it_emptied_its_journal_leaves_what_com
         journal.add(name)
     compact(store, ship.identity.id, clock.epoch_ns)
     shipper(tmp_path, store, clock).drain()
-    # A reader of the manifest before is under way.
+    # A reader is still using the previous manifest.
     with RecordingReader(archive, archive.recordings()[0]) as reader:
         assert reader.messages_before(reader.end_position()) == len(station.sent)
         assert list(find_archive_problems(archive)) == []
@@ -258,7 +258,7 @@ def test_verify_finds_what_is_missing_and_what_has_changed(tmp_path: Path) -> No
 
 
 class Aged(MemoryStore):
-    """A store that knows when an object was written: as long ago as a test says."""
+    """A store that reports objects as written at a time chosen by the test."""
 
     age: dict[str, int]
 

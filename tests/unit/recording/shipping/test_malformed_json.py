@@ -1,4 +1,4 @@
-"""JSON objects of a store that Mainstem did not write: always the same error."""
+"""JSON objects in a store that Mainstem did not write: always the same error."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_field_of_another_type_or_range_is_refused(values: dict[str, Any]) -> 
 
 
 def stored_page(store: MemoryStore, level: int, rows: list[list[Any]], **values: Any) -> PageRef:
-    """A page with whatever rows, and a reference to it."""
+    """Store a page with arbitrary rows and return a reference to it."""
     data = json.dumps({"level": level, "rows": rows}).encode()
     name = f"0/{level}-{len(store.files)}.page"
     store.files[f"{ARCHIVE}/{name}"] = data
@@ -115,7 +115,7 @@ def stored_page(store: MemoryStore, level: int, rows: list[list[Any]], **values:
 
 
 def test_rows_that_overlap_are_refused_however_little_they_weigh() -> None:
-    """Each level that refers to the level below a hundred times over would multiply the chunks by a hundred."""
+    """If each level referred to the level below a hundred times, every level would multiply the chunks by a hundred."""
     store = MemoryStore()
     ref = stored_page(store, 1, [CHUNK.row()] * FANOUT, count=FANOUT, nbytes=FANOUT * CHUNK.nbytes, end=1 << 20)
     for level in (2, 3):

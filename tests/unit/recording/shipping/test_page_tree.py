@@ -1,4 +1,4 @@
-"""The tree of chunks is a list of chunks, whatever was added, replaced and removed; and a look-up reads its own pages only."""
+"""The chunk tree behaves like a list of chunks under any additions and removals, and a lookup reads only the pages it needs."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_tree_is_the_list_of_its_chunks(seed: int) -> None:
 
 
 def test_many_chunks_cost_a_query_and_a_commit_a_few_pages() -> None:
-    """As many as make the tree as deep as a million does; MAINSTEM_SHIPPING_CHUNKS=1000000 makes it a million."""
+    """The default count makes the tree as deep as a million chunks do; MAINSTEM_SHIPPING_CHUNKS=1000000 uses a million."""
     store, count = MemoryStore(), int(os.environ.get("MAINSTEM_SHIPPING_CHUNKS", "40000"))
     pages, tree = Pages(store, ARCHIVE), ChunkTree()
     for start in range(0, count, 2000):
@@ -106,12 +106,12 @@ def test_many_chunks_cost_a_query_and_a_commit_a_few_pages() -> None:
     manifest = Manifest(ARCHIVE).following(1, recordings={0: entry})
     assert ManifestLog(store, ARCHIVE).put(manifest)
     assert len(manifest.encode()) < 100_000
-    # A commit of one more chunk.
+    # Commit one more chunk.
     store.operations.clear()
     grown = appended(tree, 0, chunks_from(count * 1024, 1), pages)
     assert len(store.operations) <= 6
     assert grown.count == count + 1
-    # A plan for a range of time in the middle: where it begins, which segments there are, which chunks they are.
+    # Plan a time range in the middle: its start position, its segments and its chunks.
     store.read_bytes = 0
     archive = ShippedArchive(store, ARCHIVE)
     (shown,) = archive.recordings()

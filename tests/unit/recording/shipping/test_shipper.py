@@ -1,4 +1,4 @@
-"""A shipped directory is read back from the store; only recorded, due and whole data is shipped."""
+"""Shipped directories are readable from the store, and only recorded, due and complete data is shipped."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_full_chunk_is_shipped_at_once_and_the_rest_after_roll_after(tmp_path:
     station = Station(tmp_path, clock)
     ship = shipper(tmp_path, store, clock)
     station.send(payloads(1))
-    ship.do_work()  # the recording is there, and nothing of it is due
+    ship.do_work()  # the recording exists, but none of it is due
     assert shipped(store) == []
     while station.writer.position < 45_000:
         station.send(payloads(1, first=len(station.sent)))
@@ -103,7 +103,7 @@ def test_a_full_chunk_is_shipped_at_once_and_the_rest_after_roll_after(tmp_path:
         ship.do_work()
     assert waited >= 4
     station.stop()
-    ship.do_work()  # its end does not wait
+    ship.do_work()  # the end of a recording is shipped without waiting
     (descriptor,) = ShippedArchive(store, ship.identity.id).recordings()
     assert descriptor.stop_position == station.writer.position
 
@@ -154,13 +154,13 @@ def test_many_recordings_of_two_recorders_go_to_one_place(tmp_path: Path) -> Non
         ship = shipper(tmp_path / name, store, clock)
         ship.drain()
         sent[ship.identity.id, 7] = station.sent
-        assert len(ship.manifest.pages) == 1  # those that ended are in a page
+        assert len(ship.manifest.pages) == 1  # ended recordings are in a page
         ship.close()
     assert len(archive_ids(store)) == 2
     for (archive_id, recording_id), messages in sent.items():
         assert shipped(store, recording_id, archive_id) == messages
         assert len(ShippedArchive(store, archive_id).recordings()) == 300
-    # One that is in a page goes on.
+    # A recording that is in a page continues.
     station = Station(tmp_path / "a", clock, session_id=7)
     station.stream.position = station.writer.position
     station.send(payloads(5))
@@ -280,7 +280,7 @@ def test_an_invalid_identity_is_an_error(tmp_path: Path) -> None:
 
 
 class LateListing(MemoryStore):
-    """A store whose listings do not have the youngest objects yet."""
+    """A store whose listings omit the newest objects."""
 
     late = 0
 
@@ -336,7 +336,7 @@ def test_segments_are_deleted_only_when_they_are_shipped_old_and_not_read(tmp_pa
         runs = reader.ranges(bases[1], bases[2])
         next(runs)
         ship.do_work()
-        # The first one goes; the second is read, and so the third stays too.
+        # The first segment is deleted. The second is being read, so the third stays too.
         assert segments_of(tmp_path, descriptor) == bases[1:]
     del runs
     gc.collect()
@@ -344,7 +344,7 @@ def test_segments_are_deleted_only_when_they_are_shipped_old_and_not_read(tmp_pa
     ship.do_work()
     assert segments_of(tmp_path, descriptor) == bases[-1:]
     assert ship.counts.segments_deleted == len(bases) - 1
-    # What is not shipped stays, however old.
+    # Unshipped segments stay, however old they are.
     count = len(station.sent)
     station.send(payloads(200, seed=4))
     store.fault = lambda operation, name, is_before: (_ for _ in ()).throw(fail("away"))
@@ -357,7 +357,7 @@ def test_segments_are_deleted_only_when_they_are_shipped_old_and_not_read(tmp_pa
     assert shipped(store) == station.sent
     assert len(station.sent) == count + 200
     station.stop()
-    # The recorder goes on with a recording of which only the last segment is left.
+    # The recorder continues a recording that has only its last segment left.
     station.restart()
     station.send(payloads(20, seed=5))
     ship.drain()
@@ -434,7 +434,7 @@ def test_memory_stays_flat_while_the_store_is_unreachable(tmp_path: Path) -> Non
     tracemalloc.start()
     try:
         for i in range(6):
-            # An outage of hundreds of attempts, while a segment more is recorded each time.
+            # Each outage lasts hundreds of attempts, and each time more data is recorded.
             station.send(payloads(150, seed=i))
             patience = counts.retries + 300
             gc.collect()

@@ -1,4 +1,4 @@
-"""Every message once and in order, and no manifest with missing objects, across kills and failures."""
+"""Across kills and failures, every message is shipped once and in order, and no manifest refers to missing objects."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SEEDS = int(os.environ.get("MAINSTEM_SHIPPING_SEEDS", "20"))
 
 
 class FaultyStore(MemoryStore):
-    """A store that fails randomly, before or after an operation, and is dead from one operation on."""
+    """A store that fails randomly, before or after an operation, and stops working at a given operation."""
 
     def __init__(self, files: dict[str, bytes], rng: random.Random, rate: float, dies_at: int | None) -> None:
         super().__init__(files)
@@ -60,7 +60,7 @@ class FaultyStore(MemoryStore):
         with self._chance:
             chance = self.rng.random()
         if chance < self.rate:
-            # Half of it is there: with an error, or without one.
+            # Only half of the object is stored, with or without an error.
             content = data.read_bytes() if isinstance(data, Path) else data
             super().put(name, content[: len(content) // 2])
             if chance < self.rate / 2:
@@ -82,7 +82,7 @@ def retrying(store: MemoryStore, rng: random.Random) -> RetryingStore:
 
 
 class World:
-    """Two recorders that ship to one store, and faults in an order drawn from a seed."""
+    """Two recorders that ship to one store, with faults in an order drawn from a seed."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.rng, self.clock = random.Random(seed), ManualClock()
@@ -115,7 +115,7 @@ class World:
         if ship is not None:
             store = ship._store.inner  # type: ignore[attr-defined]
             store.dead = True
-            ship.close()  # the lock, as the kernel does
+            ship.close()  # release the lock, as the kernel does
             self.shippers[i] = None
 
     def maintain(self, i: int) -> None:
@@ -227,7 +227,7 @@ def test_a_kill_at_any_operation_loses_and_duplicates_nothing(tmp_path: Path) ->
         again.drain()
         check_integrity(rest, again.identity.id)
         assert shipped(rest) == station.sent
-        # Nothing is left behind either, but for pages and lists of an attempt.
+        # No unreferenced segment objects remain; pages and lists of a failed attempt may.
         names = {name.partition("/")[2] for name in files}
         referred = {chunk.name for chunk in again.manifest.recordings[0].tree.tail}
         assert {name for name in names if name.endswith(".seg")} == referred

@@ -1,4 +1,4 @@
-"""Shipping to S3 and Azure servers: putting, committing, compacting and removing with the real client."""
+"""Shipping to S3 and Azure servers: put, commit, compact and remove with the real client."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_recording_is_shipped_to_a_server_and_maintained_there(tmp_path: Path,
     assert seen == station.sent[-len(seen) :]
     assert list(find_archive_problems(ShippedArchive(store, archive_id), frames=True)) == []
     ship.close()
-    # Of two shippers the one that began first ends.
+    # Of two shippers, the one that started first stops.
     stale = ship.manifest
     again = shipper(tmp_path, store, clock)
     again.drain()
