@@ -1,4 +1,4 @@
-"""Ends in memory hold nothing, so that most tests leave them open; `test_dropped.py` is about those that hold something."""
+"""Most tests leave in-memory endpoints open, because these hold no resources; `test_dropped.py` covers those that do."""
 
 from __future__ import annotations
 

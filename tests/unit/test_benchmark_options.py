@@ -1,4 +1,4 @@
-"""A benchmark prints help when it is asked for it, and runs nothing; a word that it does not know is refused."""
+"""A benchmark prints its help on request without running anything, and refuses unknown arguments."""
 
 from __future__ import annotations
 

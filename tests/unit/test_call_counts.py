@@ -1,4 +1,4 @@
-"""How many Python functions of Mainstem an operation enters or resumes, at both ends: a busy machine does not change it."""
+"""How many Python functions of Mainstem an operation enters or resumes, at both ends: independent of the machine's load."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROUNDS = 200
 TOGETHER = 50
 MESSAGE = bytes(64)
 
-# Lower them with the code; raise one only with a reason.
+# Lower them when the code improves; raise one only with a reason.
 BYMUX_ECHO = 35
 JMUX_REQUEST = 56
 JMUX_REQUEST_OF_MANY = 50
@@ -83,5 +83,5 @@ async def test_channels_of_aqueduct(tmp_path: Path) -> None:
                 assert await response.receive() == MESSAGE
 
         await open_and_respond()
-        # Datagrams and acknowledgments fall together differently each time.
+        # Datagrams and acknowledgments coincide differently in each run.
         assert min([await calls_of(open_and_respond) / ROUNDS for _ in range(5)]) <= AQUEDUCT_RESPONSE

@@ -1,4 +1,4 @@
-"""An error that ended a connection is raised by every later call, and holds no memory for each of them."""
+"""Every later call raises the error that ended a connection, and no call adds memory to that error."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 TIMES = 100
-DEEPEST = 12  # calls from a test to the place that raises
+DEEPEST = 12  # calls from a test to the line that raises
 
 
 def depth(error: BaseException) -> int:
-    """How many calls the traceback of an error has."""
+    """Return how many calls an error's traceback has."""
     return len(traceback.extract_tb(error.__traceback__))
 
 
 async def fails_alike(call: Callable[[], Awaitable[object]]) -> None:
-    """Calls again and again, and looks at what is raised."""
+    """Call repeatedly and check the errors raised."""
     for _ in range(TIMES):
         with pytest.raises(MainstemError) as caught:
             await call()

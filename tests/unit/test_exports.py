@@ -22,7 +22,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def loaded_by(code: str, prefix: str) -> list[str]:
-    """The modules with a prefix that are loaded once some code has run in a new interpreter."""
+    """Return the modules with a prefix that are loaded after some code ran in a new interpreter."""
     report = f"import sys; {code}; print(*sorted(name for name in sys.modules if name.startswith({prefix!r})))"
     return subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, check=True).stdout.split()
 

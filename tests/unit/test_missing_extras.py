@@ -1,4 +1,4 @@
-"""Where a package of an extra is missing, the error is MissingExtraError, and names the extra."""
+"""If a package of an extra is missing, MissingExtraError names the extra."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ports of tests that run at the same time."""
+"""The ports of tests that run concurrently."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_text_has_ports_of_its_own_which_keep_their_distances() -> None:
 
 
 def test_the_ports_of_pages_and_examples_are_those_that_tests_exchange() -> None:
-    """Two runs would share others. The defaults of commands lie below, and what the kernel gives above."""
+    """Concurrent runs would share any other ports. Default ports of commands lie below this range, ephemeral ports above it."""
     texts = {path: path.read_text() for path in sorted((ROOT / "examples").rglob("*.py"))}
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         texts[page] = "".join(block.code for block in blocks(page.read_text()) if block.language in ("sh", "python"))

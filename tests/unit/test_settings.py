@@ -1,4 +1,4 @@
-"""Settings: where values come from, what is refused, and how they are explained."""
+"""Settings: where values come from, what is rejected, and how values are explained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waits of tests: as long as something moves, whatever the clock shows."""
+"""Test waits: they last as long as something makes progress, whatever the clock shows."""
 
 from __future__ import annotations
 

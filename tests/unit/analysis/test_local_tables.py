@@ -1,4 +1,4 @@
-"""An analysis without Spark: the same tables by DuckDB. ``tests/spark/test_analyze.py`` holds both ways to one another."""
+"""An analysis without Spark: DuckDB produces the same tables. ``tests/spark/test_analyze.py`` compares both."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write_capture(path: Path, packets: list[bytes]) -> None:
 
 
 def one_stream(*, lost: bool) -> list[bytes]:
-    """Three messages of a stream; a receiver asks for the second, and it comes again where it was ``lost`` before the capture."""
+    """Return three messages of a stream. If ``lost``, the second appears only after a receiver has requested it."""
     data = [ip(udp(data_frame(b"x" * 32, at=64 * n))) for n in range(3)]
     asked = ip(udp(nak_frame(at=64, length=64), source=40123, to=40001), source="10.0.0.2", to="10.0.0.1")
     return [data[0], data[2], asked, data[1]] if lost else data

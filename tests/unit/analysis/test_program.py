@@ -1,4 +1,4 @@
-"""Which analyses need Spark: those of more than this process reads in seconds."""
+"""Which analyses need Spark: those with more input than this process can read in seconds."""
 
 from __future__ import annotations
 

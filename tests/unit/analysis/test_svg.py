@@ -1,4 +1,4 @@
-"""Charts are SVG that any XML parser takes, and show every value that there is."""
+"""Charts are SVG that any XML parser accepts, and show every existing value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two connection engines, back to back: nothing is lost, everything arrives at once, and a test may hold parts back."""
+"""Two connection engines back to back: nothing is lost, everything arrives at once, and a test can hold back parts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class End:
 
 
 class Pair:
-    """A client and a server. ``hold`` decides which commands of either side are kept back until `release`."""
+    """A client and a server. ``hold`` decides which commands of either side are held back until `release`."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Pair:
             to.connection_lost(None, self.now)
 
     def release(self) -> None:
-        """Deliver what was held, and hold no more."""
+        """Deliver everything held back, and stop holding."""
         self.hold = lambda end, command: False
         held, self.held = self.held, []
         for end, command in held:
@@ -119,12 +119,12 @@ class Pair:
         self.run()
 
     def lose_held(self) -> None:
-        """Drop what was held (datagrams, that is), and hold no more."""
+        """Drop everything held back, which must be datagrams, and stop holding."""
         self.hold = lambda end, command: False
         self.held.clear()
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, timer by timer."""
+        """Advance the time, timer by timer."""
         until = self.now + int(seconds * SECOND)
         self.run()
         while True:

@@ -1,4 +1,4 @@
-"""Puts the helpers beside these tests on the path."""
+"""Put the helpers of these tests on the import path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two connections in one event loop, joined by adapters in memory: everything of the API but QUIC and its socket."""
+"""Two connections in one event loop, joined by in-memory adapters: everything of the API except QUIC and its socket."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ADDRESS = ("memory", 0)
 
 
 class MemoryAdapter(QuicAdapter):
-    """A adapter whose commands arrive at its peer in the event loop's next turn."""
+    """An adapter whose commands reach its peer in the next event loop iteration."""
 
     library_errors = ()
     peer: MemoryAdapter
@@ -97,14 +97,14 @@ class MemoryAdapter(QuicAdapter):
 
 
 class NoSocket:
-    """The socket that a adapter in memory does without."""
+    """The socket, which an in-memory adapter does not need."""
 
     def send(self, datagrams: list[Any]) -> None:
         assert not datagrams
 
 
 def join(limits: Limits | None = None) -> tuple[Connection, Connection]:
-    """A client's and a server's connection, which have exchanged their headers after a few turns of the loop."""
+    """Return a client's and a server's connection, which exchange headers within a few loop iterations."""
     runners = []
     adapters = MemoryAdapter(), MemoryAdapter()
     for adapter, is_client in zip(adapters, (True, False), strict=True):
@@ -120,6 +120,6 @@ def join(limits: Limits | None = None) -> tuple[Connection, Connection]:
 
 
 async def turns(count: int) -> None:
-    """Let the event loop turn."""
+    """Let the event loop run `count` iterations."""
     for _ in range(count):
         await asyncio.sleep(0)

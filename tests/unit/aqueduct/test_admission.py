@@ -1,4 +1,4 @@
-"""Places of a server: who gets one, who makes room, and when addresses have to be proven."""
+"""Admission to a server: who is admitted, who makes room, and when addresses have to be proven."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mainstem.aqueduct.admission import MAX_UNPROVEN, Admission
 
 
 class House:
-    """An admission, and whom it has dropped."""
+    """An admission that records which connections it has dropped."""
 
     def __init__(self, max_connections: int = 4, max_connections_per_address: int = 4) -> None:
         self.dropped: list[str] = []

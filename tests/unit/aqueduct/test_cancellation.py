@@ -1,4 +1,4 @@
-"""Calls that are cancelled, and calls that wait when the connection is lost.
+"""Cancelled calls, and calls that are waiting when the connection is lost.
 
 `tests/system/test_cancellation.py` cancels every call of the API.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 async def interrupted(step: Awaitable[Any], after: int) -> tuple[bool, Any]:
-    """Run a call, and cancel it after so many turns of the loop if it is not done; whether it was, and its result."""
+    """Run a call, cancel it after `after` loop iterations if it is not done, and return whether it was done and its result."""
     task = asyncio.ensure_future(step)
     for _ in range(after):
         if task.done():

@@ -1,4 +1,4 @@
-"""Reachability and loss across channels that hang on one another: as deep and as wide as one likes."""
+"""Reachability and loss across nested channels, arbitrarily deep and wide."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RECEIVER = (Attach.RECEIVER, False)
 
 
 def lose_root(pair: Pair) -> None:
-    """The datagram that carried the root is lost; its grace runs out."""
+    """Lose the datagram that carried the root, and let its grace period expire."""
     pair.lose_held()
     pair.wait(1.5)
 
@@ -69,7 +69,7 @@ def build_tree(pair: Pair, size: int) -> None:
 
 
 def reclaim(build: object, size: int) -> float:
-    """Processor seconds that it takes to lose ``size`` channels at their root, without the building of them."""
+    """Return the CPU seconds it takes to lose ``size`` channels at their root, excluding the time to build them."""
     pair = Pair(limits=Limits(max_channels=1 << 20, max_open_streams=1 << 20))
     pair.hold = lambda end, command: isinstance(command, SendDatagram)
     pair.client.conn.transport_state(uni_streams=1 << 30, bidi_streams=1 << 30, datagrams=10, max_datagram=1100)
@@ -96,7 +96,7 @@ def test_what_hangs_on_a_lost_root_is_reclaimed_in_linear_time_and_without_a_sta
         whole = reclaim(build, size)
     finally:
         sys.setrecursionlimit(limit)
-    # Ten times as much in about ten times the time; a hundred times would be quadratic.
+    # Ten times the channels take about ten times as long; quadratic would be a hundred times.
     assert whole < part * 40
 
 
@@ -113,7 +113,7 @@ def test_a_chain_that_closed_before_it_was_lost_is_reclaimed_by_notices() -> Non
     assert pair.server.conn.live_halves == 3, "both receivers have finished and wait to be taken"
     pair.hold = lambda end, command: False
     pair.held.clear()
-    # The entrypoint's receiver closes without having seen the root: the root is given up.
+    # The entrypoint's receiver closes before it has seen the root, so the root is given up.
     pair.server.conn.close_receiver(0)
     pair.run()
     assert pair.server.conn.live_halves == 0

@@ -1,4 +1,4 @@
-"""Certificates for development, and the fields of a peer's certificate."""
+"""Development certificates, and the fields of a peer's certificate."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_client_whose_name_is_no_file_name_is_refused(tmp_path: Path) -> None:
 
 
 def test_strict_verification_trusts_a_server_and_a_client(tmp_path: Path) -> None:
-    """Python 3.13 and later verify strictly unless told otherwise."""
+    """Python 3.13 and later verify strictly by default."""
     files = make_certificates(tmp_path, clients=["gauge"])
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     server.load_cert_chain(files.certificate, files.key)

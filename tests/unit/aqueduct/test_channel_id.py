@@ -1,4 +1,4 @@
-"""Channel ids: four facts in 64 bits."""
+"""Channel ids: four values packed into 64 bits."""
 
 from __future__ import annotations
 

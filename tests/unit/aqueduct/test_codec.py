@@ -1,4 +1,4 @@
-"""The encodings under the frames, against bytes from the reference's encoder and against themselves."""
+"""The encodings below the frames: compared with bytes from the reference's encoder, and by round trip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine's behaviour, rule by rule, between two well-behaved sides."""
+"""The engine's behavior, rule by rule, between two well-behaved sides."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_client_sends_before_it_is_answered_with_a_version_before_everything()
     commands = pair.client.conn.data_to_send(pair.now)
     assert len(commands) == 3
     assert all(command.data.startswith(VERSION_BYTES) for command in commands)  # type: ignore[union-attr]
-    # They arrive in the wrong order, and are kept until the greeting is there.
+    # They arrive out of order and are kept until the greeting arrives.
     for command in sorted(commands, key=lambda c: isinstance(c, SendStream) and c.stream_id == 0):
         pair.deliver(pair.client, command)
     pair.run()
@@ -254,7 +254,7 @@ def test_streams_that_the_transport_was_not_told_of_yet_count_against_its_credit
     conn.transport_state(uni_streams=3)
     for _ in range(2):
         conn.send(0, b"x", mode=Mode.UNORDERED)
-    # The transport still says three: it has not seen the two.
+    # The transport still reports three: it has not seen the two yet.
     conn.transport_state(uni_streams=3)
     for _ in range(4):
         conn.send(0, b"x", mode=Mode.UNORDERED)
@@ -316,7 +316,7 @@ def test_plain_messages_take_the_short_way_only_while_nothing_is_in_their_way() 
     assert not ordered.put(b"no stream yet")
     conn.send(0, b"0")
     assert ordered.put(b"1")
-    # A message with something attached goes behind it, and the next behind that.
+    # A message with an attachment is queued behind it, and the next message behind that one.
     (inner,) = conn.send(0, b"2", attach=[(Attach.RECEIVER, False)])
     assert ordered.put(b"3")
     pair.run()
@@ -342,7 +342,7 @@ def test_plain_messages_that_travel_alone_keep_to_the_bounds_and_the_credit() ->
     assert not datagrams.put(bytes(200))
     pair.run()
     conn.transport_state(uni_streams=1000)
-    # They wait at the server and are acknowledged there: the bound counts what is not.
+    # They wait at the server, which has acknowledged them; only unacknowledged messages count against the bound.
     assert sorted(pair.payloads(pair.server, 0)) == [b"0", b"1", b"d0", b"d1"]
     pair.wait(0.1)
     assert [unordered.put(b"%d" % number) for number in range(4)] == [True, True, True, False]

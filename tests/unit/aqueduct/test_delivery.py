@@ -1,4 +1,4 @@
-"""What a lost connection says of the messages: the table in docs/aqueduct.md is what the calls raise."""
+"""What a lost connection reports about messages: the calls raise what the table in docs/aqueduct.md says."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "aqueduct.md"
 
 
 class World:
-    """A client whose connection is going to be lost, and a channel of its own to the server."""
+    """A client whose connection will be lost, and a channel to the server."""
 
     def __init__(self) -> None:
-        # Acknowledgments come for what the server has room for: it takes one message of a channel that nothing reads.
+        # Messages are acknowledged when the server has room for them: one message on a channel that nobody reads.
         self.client, self.server = join(Limits(receive_messages=1))
         self.kept: list[Any] = []
         self.sender: Sender[Any]
@@ -48,7 +48,7 @@ class World:
         await turns(10)
 
     def no_streams(self) -> None:
-        """From here on QUIC gives no stream to the client."""
+        """From now on, QUIC gives the client no streams."""
         update = self.adapter.update
 
         def update_without(conn: Any) -> None:
@@ -59,7 +59,7 @@ class World:
         update_without(self.client._runner.engine)
 
     def silent(self) -> None:
-        """From here on nothing comes from the server."""
+        """From now on, nothing arrives from the server."""
         self.adapter.deliver = lambda engine, now_ns: False  # type: ignore[method-assign]
 
     async def lose(self, **facts: str) -> None:

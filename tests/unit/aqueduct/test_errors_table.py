@@ -1,4 +1,4 @@
-"""The table of errors in docs/aqueduct.md: every error in it can be had, and the docstrings have the same ones."""
+"""The error table in docs/aqueduct.md: every error in it can occur, and the docstrings list the same ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def error_class(name: str) -> type[BaseException]:
 
 
 def function_of(call: str) -> Any:
-    """The blocking variant's function; the asyncio variant's documentation says only what differs."""
+    """Return the blocking variant's function; the asyncio variant documents only what differs."""
     owner, _, method = call.partition(".")
     if not method:
         return getattr(aqueduct, owner, None)
@@ -77,7 +77,7 @@ TIMEOUT_S = 0.02
 
 
 class World:
-    """A client's and a server's connection, and a channel between them that ended in some way."""
+    """A client's and a server's connection, and a channel between them that has ended in a given way."""
 
     def __init__(self) -> None:
         self.client, self.server = join(Limits(receive_messages=1))
@@ -85,7 +85,7 @@ class World:
         WORLDS.append(self)
 
     async def pair(self, way: str) -> tuple[Sender[Any], Receiver[Any]]:
-        """A sender and a receiver whose channel has ended in that way."""
+        """Return a sender and a receiver whose channel has ended in that way."""
         await self.client.headers()
         if way == "LocalProtocolError":
             sender, receiver = channel()
@@ -173,7 +173,7 @@ async def call_connection(call: str, way: str) -> None:
         else:
             world.kept += await world.pair(way)
             if way == "LostInTransit":
-                # Its own error, which a call raises here.
+                # The application's own error, raised here by a call.
                 with contextlib.suppress(mainstem_errors.NoReceivers):
                     await client.sender.send(b"late")
         await client.close(timeout=TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""What a server sends to whoever has no connection, and what it keeps of them."""
+"""How a server responds to packets that belong to no connection, and what state it keeps for them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
 
 
 class Door:
-    """A server's arrivals, without the server."""
+    """Admits connections as a server does, without the server."""
 
     def __init__(self, library: str, files: CertificateFiles, **options: Any) -> None:
         pytest.importorskip(library)
@@ -49,7 +49,7 @@ class Door:
     def take(
         self, data: bytes, address: tuple[str, int] = CLIENT
     ) -> tuple[bytes | None, tuple[QuicAdapter, bool] | None]:
-        """The response to a datagram, or what it begins."""
+        """Return the response to a datagram, or the connection that it starts."""
         header = self.context.parse(data)
         if header is None:
             return None, None
@@ -90,7 +90,7 @@ def test_many_tries_are_answered_with_a_retry_whose_token_proves_the_address(doo
     assert begun is None
     client.receive([response], SERVER, 0.1)
     again = client.transmit(0.1)[0][0]
-    # From another address the token is as good as none.
+    # From another address the token is worthless.
     assert door.take(again, ("192.0.2.8", 50000))[0] is not None
     response, begun = door.take(again)
     assert response is None

@@ -1,4 +1,4 @@
-"""Every frame in every place: taken where the specification has it, and the end of the connection anywhere else."""
+"""Every frame on every kind of stream: accepted where the specification allows it; anywhere else, it ends the connection."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _datagram(frame: Frame) -> Victim:
     return victim
 
 
-# For each place: how a frame is put there, and which frames belong there.
+# For each place: how to send a frame there, and which frames belong there.
 PLACES: dict[str, tuple[Callable[[Frame], Victim], set[str]]] = {
     "first on a stream of one direction": (
         lambda frame: _to(server(), 2)(frame),
@@ -71,7 +71,7 @@ PLACES: dict[str, tuple[Callable[[Frame], Victim], set[str]]] = {
         {"AckReliable", "AckNackUnreliable", "CloseReceiver"},
     ),
 }
-# A stream that the other side opened may begin with a Version frame; where its first frame came before, none may follow.
+# A stream that the peer opened may start with a Version frame, but none may follow its first frame.
 VERSION_OPENS = {"from sender to receiver, on a control stream that the receiver opened"}
 
 

@@ -1,4 +1,4 @@
-"""The ten frames: bytes of the reference, round trips, and a reader that is fed in any pieces."""
+"""The ten frames: the reference's bytes, round trips, and a reader that is fed in arbitrary chunks."""
 
 from __future__ import annotations
 

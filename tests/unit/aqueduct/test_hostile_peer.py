@@ -1,4 +1,4 @@
-"""One test for each rule that a peer can break: the connection ends, and the error names the rule and the peer."""
+"""One test per rule that a peer can break: the connection ends, and the error names the rule and the peer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def control_of_entrypoint(victim: Victim) -> int:
-    """The stream that a server has opened for the entrypoint's receiver."""
+    """Return the stream that a server has opened for the entrypoint's receiver."""
     return 1
 
 
@@ -71,7 +71,7 @@ def _early(*steps: Callable[[Victim], object]) -> Callable[[], Victim]:
 
 ONESHOT_HERE = 0b100  # to the server, minted by the client, oneshot
 ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
-    # Frames as such.
+    # Frames in general.
     "unknown frame type": ("frame type", _on(server, lambda v: v.stream(2, b"\x63"))),
     "overlong integer": ("canonical integer", _on(server, lambda v: v.stream(2, b"\x03\x80\x00"))),
     "integer beyond 64 bits": (
@@ -109,7 +109,7 @@ ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
         "attachments",
         _on(server, lambda v: v.stream(2, b"\x03\x00\x00\x01\x80\x00")),
     ),
-    # The beginning.
+    # Start of the connection.
     "no version before the server's answer": (
         "version first",
         _early(lambda v: v.stream(0, ConnectionControl().encode())),
@@ -243,7 +243,7 @@ ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
     "notice for the entrypoint": ("notice minter", _on(server, lambda v: v.uni(ClosedChannelLost(0)))),
     "notice in a datagram": ("frame place", _on(server, lambda v: v.datagram(ClosedChannelLost(8)))),
     "acknowledgment on a stream of messages": ("frame place", _on(server, lambda v: v.uni(AckReliable((1,))))),
-    # Receiving.
+    # Receivers.
     "reliable number twice": ("duplicate message", _on(server, lambda v: v.uni(message()), lambda v: v.uni(message()))),
     "unreliable number twice": (
         "duplicate message",
@@ -407,7 +407,7 @@ def test_the_connection_ends_with_an_error_that_names_the_rule_and_the_peer(name
     closes = [command for command in victim.commands if isinstance(command, CloseConnection)]
     assert [command.code for command in closes] == [1]
     assert victim.conn.live_halves == 0
-    # Whatever comes afterwards is nothing to it.
+    # It ignores everything that arrives afterwards.
     victim.stream(2, b"\x63")
     victim.datagram(message())
     victim.reset(0, 5)
@@ -416,22 +416,22 @@ def test_the_connection_ends_with_an_error_that_names_the_rule_and_the_peer(name
 
 def test_what_is_odd_and_legal_is_taken() -> None:
     victim = server()
-    # Reset of streams before one whole frame, with whatever code.
+    # Streams reset before one whole frame, with any code.
     victim.reset(2, 99)
     victim.reset(4, 99)
     victim.stream(6, b"\x03")
     victim.reset(6, 1)
-    # A version prefix where none is needed any more; several channels on one stream; empty acknowledgments.
+    # A version prefix that is no longer needed; several channels on one stream; empty acknowledgments.
     victim.stream(10, VERSION_BYTES + message(0).encode() + message(0, channel=8).encode(), True)
     victim.stream(14, VERSION_BYTES, True)
-    # A notice for what was never heard of, and late messages of a channel that is over.
+    # A notice for an unknown channel, and late messages of an ended channel.
     victim.stream(18, ClosedChannelLost(80).encode(), True)
     victim.stream(22, message(0, channel=80).encode(), True)
-    # A control stream for a channel that is not there is reset, and ends nothing else.
+    # A control stream for a nonexistent channel is reset and ends nothing else.
     stream_id = victim.bidi(ChannelControl(2))
     assert not victim.ended, victim.error
     assert ResetStream(stream_id, 2) in victim.commands
-    # What still comes on it is nothing to anybody.
+    # Later data on that stream is ignored.
     victim.stream(stream_id, CloseReceiver().encode(), True)
     assert not victim.ended, victim.error
     assert victim.conn.receive(0) is not None
@@ -479,7 +479,7 @@ def test_a_negative_range_may_cover_what_was_acknowledged_before() -> None:
 def test_the_filter_of_closed_channels_stays_within_its_limit() -> None:
     victim = server()
     for index in range(1, 200):
-        # Every other index is used, so that nothing joins.
+        # Only every other index is used, so that no ranges join.
         victim.uni(ClosedChannelLost(16 * index))
     assert not victim.ended
     assert victim.conn.filter_ranges <= SMALL.max_filter_ranges

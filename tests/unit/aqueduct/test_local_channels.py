@@ -1,4 +1,4 @@
-"""Channels within the process: the same handles, without a connection."""
+"""Channels within one process: the same handles, without a connection."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ async def test_the_end_of_a_channel_can_be_waited_for(ending: str) -> None:
         sender.finish()
         sender.finish()
         await asyncio.sleep(0)
-        assert not waiting.done()  # a message waits to be received
+        assert not waiting.done()  # a message is still unread
         if ending == "finished":
             assert await receiver.receive() == "tide"
         else:

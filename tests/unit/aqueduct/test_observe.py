@@ -1,4 +1,4 @@
-"""What an instrument is told of a connection, and how it is read again."""
+"""What an instrument is told about a connection, and how a frame log is read back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Notes:
-    """An Instrument that keeps what it is told."""
+    """An Instrument that stores what it is told."""
 
     def __init__(self) -> None:
         self.frames: list[tuple[str, str, str]] = []
@@ -41,7 +41,7 @@ class Notes:
 
 
 def observed(*, client: object = None, server: object = None) -> Pair:
-    """A pair with an instrument on one side."""
+    """Return a pair with an instrument on one or both sides."""
     pair = Pair(start=False)
     for end, instrument, is_client in ((pair.client, client, True), (pair.server, server, False)):
         if instrument is not None:
@@ -52,7 +52,7 @@ def observed(*, client: object = None, server: object = None) -> Pair:
 
 
 def exchange(pair: Pair) -> None:
-    """Every frame that an honest channel has: all modes, an attachment, the end."""
+    """Exchange every kind of frame that a well-behaved channel uses: all modes, an attachment, the end."""
     conn = pair.client.conn
     (inner,) = conn.send(0, b"carries", attach=[(Attach.RECEIVER, False)])
     for mode in Mode:

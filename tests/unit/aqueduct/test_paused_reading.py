@@ -1,4 +1,4 @@
-"""What stands still when too much waits unread, and what does not: by whom somebody waits goes on."""
+"""What pauses when too much data is unread, and what continues: data that somebody waits for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIMITS = Limits(max_buffered_bytes=LIMIT, receive_messages=8, receive_bytes=8 <<
 
 
 def fill(pair: Pair, channels: list[int], size: int) -> None:
-    """Send so many bytes on each channel, which nobody reads."""
+    """Send `size` bytes on each channel, which nobody reads."""
     for channel_id in channels:
         for _ in range(size // 1000):
             pair.client.conn.send(channel_id, bytes(870), mode=Mode.ORDERED)
@@ -57,7 +57,7 @@ def test_reading_goes_on_for_a_reader_with_nothing_to_read_although_others_never
         assert pair.server.conn.receive_next(wanted) is None
         pair.run()
     assert held(pair.server.sent)[-1] is False
-    # Without this the half that is unread would have kept everything held for ever: it never falls below the half.
+    # The unread bytes never fall below half of the limit, so without the exception everything would stay paused.
     assert pair.server.conn.buffered_bytes > LIMIT // 2
 
 
@@ -170,7 +170,7 @@ def test_streams_that_resume_together_need_no_stack() -> None:
     victim = Victim(is_client=False, limits=Limits(receive_messages=400))
     victim.uni(*[message(number) for number in range(400)], fin=False)
     for number in range(100):
-        # The first does not fit; the second is far from the others, so that each is processed alone.
+        # The first does not fit. The second is far from the others, so each is processed alone.
         victim.uni(message(400 + number), message(1000 - 2 * number), fin=False)
     limit = sys.getrecursionlimit()
     frames = len(inspect.stack(0))

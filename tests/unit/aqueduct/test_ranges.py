@@ -1,4 +1,4 @@
-"""The range set against a plain set of numbers."""
+"""The range set, compared with a plain set of numbers."""
 
 from __future__ import annotations
 

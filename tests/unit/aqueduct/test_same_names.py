@@ -1,4 +1,4 @@
-"""The two variants of the API have the same names, whose calls take the same arguments."""
+"""Both API variants have the same names, and their calls take the same arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables, walked pair by pair."""
+"""The state tables, checked pair by pair."""
 
 from __future__ import annotations
 

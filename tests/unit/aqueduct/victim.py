@@ -1,4 +1,4 @@
-"""One engine under attack: a `Victim`, and a hand that writes to it whatever it likes."""
+"""One engine under attack: a `Victim`, and methods to send it arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SMALL = Limits(
 
 
 class Victim:
-    """One engine, and a hand that writes whatever it likes to it."""
+    """One engine, and methods to send it arbitrary bytes."""
 
     def __init__(self, *, is_client: bool, greet: bool = True, limits: Limits = SMALL) -> None:
         self.conn = AqueductEngine(is_client=is_client, peer="mallory", limits=limits)
@@ -94,7 +94,7 @@ def client() -> Victim:
 
 
 def attached_client(*, mode: Mode = Mode.ORDERED, count: int = 1) -> tuple[Victim, int]:
-    """A client whose entrypoint has sent ``count`` messages, and the entrypoint's control stream."""
+    """Return a client whose entrypoint has sent ``count`` messages, and the entrypoint's control stream."""
     victim = client()
     for _ in range(count):
         victim.send(mode=mode)

@@ -1,4 +1,4 @@
-"""A bymux connection's credit, turns, heartbeats and ends."""
+"""A bymux connection's credit, turns, heartbeats and endings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def drain(connection: BymuxEngine) -> list[events.Event]:
 
 
 def shuttle(a: BymuxEngine, b: BymuxEngine, now_ns: int = 0) -> None:
-    """Carries bytes both ways until neither end has more."""
+    """Carry bytes both ways until neither end has more."""
     moved = True
     while moved:
         moved = False

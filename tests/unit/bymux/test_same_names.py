@@ -1,4 +1,4 @@
-"""The two variants of the API have the same names, which take the same arguments."""
+"""Both API variants have the same names with the same arguments."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_types_that_never_wait_are_shared(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["attach", "connect", "over_publications", "serve"])
 def test_functions_take_the_same_arguments(name: str) -> None:
-    # Threads are limited; tasks are by what the peers may have open.
+    # The blocking variant limits threads; the asyncio variant limits tasks by what the peers may open.
     threads = ("max_handlers", "max_handlers_per_address")
     assert parameters(getattr(bymux, name), *threads) == parameters(getattr(aio, name))
 

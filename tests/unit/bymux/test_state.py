@@ -1,4 +1,4 @@
-"""The tables of bymux, walked pair by pair against the sentences of the specification."""
+"""The bymux state tables, checked pair by pair against the specification."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ FORBIDDEN_BY = {
 
 
 def forbidden(half: HalfState, packet: Packet) -> bool:
-    """The document's "Ending Streams" (docs/protocols/bymux.md, 5), in one line."""
+    """Express the document's "Ending Streams" (docs/protocols/bymux.md, 5) in one line."""
     blocker = FORBIDDEN_BY.get(packet)
     return half is HalfState.DONE if blocker is None else bool(half & blocker)
 
 
 def in_half(half: HalfState, *, ours: bool) -> BymuxEngine:
-    """A connection with stream 0 whose own or peer's half, and whose global half, is ``half``."""
+    """Return a connection whose stream 0 and global state have ``half`` as the local or the peer's half-state."""
     settings = Settings(
         stream_window=0, peer_streams=0, initial_streams=(InitialStream(0, local_credit=9, peer_credit=9),)
     )
     connection = BymuxEngine(Role.REACTIVE, settings)
     stream = connection.streams[0]
     if not ours:
-        connection.write(stream, b"x")  # our own Close waits behind it, so that the stream is still active
+        connection.write(stream, b"x")  # our own Close waits behind this byte, so the stream is still active
     for bit, close in ((HalfState.CLOSED, True), (HalfState.STOPPED, False)):
         if not half & bit:
             continue
@@ -86,7 +86,7 @@ def test_a_global_packet_forbidden_by_the_peers_half_ends_the_connection(half: H
     if not connection.local & HalfState.STOPPED:
         connection.allow_streams(1)
     wire = encode_global(packet, {Packet.CREDIT: 1, Packet.WRITE: 2}.get(packet))
-    # A global Close is answered with StopRead, after which no credit for streams can have been given.
+    # A global Close is answered with StopRead, after which no credit for streams can have been granted.
     no_credit = packet is Packet.WRITE and not connection.peer_streams_credit
     if forbidden(half, packet) or no_credit:
         with pytest.raises(RemoteProtocolError) as caught:

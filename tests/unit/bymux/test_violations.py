@@ -21,7 +21,7 @@ def feed(connection: BymuxEngine, pieces: list[bytes]) -> None:
 
 
 def s1() -> BymuxEngine:
-    """We allowed two streams, the peer created stream 0, we gave it ten bytes of credit."""
+    """State S1: we allowed two streams, the peer created stream 0, and we granted it ten bytes of credit."""
     connection = fresh()
     connection.allow_streams(2)
     connection.receive_data(bytes.fromhex("3000"))
@@ -38,7 +38,7 @@ def created() -> BymuxEngine:
 
 
 def ended() -> BymuxEngine:
-    """S1, and stream 0 went through its four packets."""
+    """S1, and stream 0 has exchanged its four packets."""
     connection = s1()
     connection.receive_data(bytes.fromhex("8000 a000"))
     assert connection.data_to_send() == bytes.fromhex("a000 8000")
@@ -47,7 +47,7 @@ def ended() -> BymuxEngine:
 
 
 def close_owed() -> BymuxEngine:
-    """S1, and our Close waits behind a byte for which the peer gave credit but which has not left yet."""
+    """S1, and our Close waits behind a byte that the peer granted credit for but that has not been sent yet."""
     connection = s1()
     connection.receive_data(bytes.fromhex("000001"))
     connection.write(connection.streams[0], b"x")

@@ -1,4 +1,4 @@
-"""The demo deletes its own folders and no other's."""
+"""The demo deletes only its own directories."""
 
 from __future__ import annotations
 

@@ -86,11 +86,11 @@ def test_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:
 
 
 def arrived(source: Any, rows: list[int]) -> Any:
-    """What Spark would have written had the messages arrived in this order."""
+    """Return what Spark would have written if the messages had arrived in this order."""
     numbers = pa.array(rows, pa.int64())
     table = source.take(numbers).append_column("_row", numbers)
     positions = pa.array([64 * i for i in range(len(rows))], pa.int64())
-    # In no particular order, as files are read.
+    # Files are read in no particular order.
     downwards = pa.array(range(len(rows))[::-1], pa.int64())
     return table.append_column("_position", positions).take(downwards)
 

@@ -1,4 +1,4 @@
-"""What the Jmux tests share."""
+"""Helpers shared by the Jmux tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mainstem.jmux.server_engine import ServerEngine
 if TYPE_CHECKING:
     from mainstem.jmux.engine import JmuxEngine
 
-# What the Java implementation announces and how it cuts its data.
+# The settings that the Java implementation announces, and how it splits its data.
 JAVA = Settings(initial_ration=32768, fragment_limit=1024)
 JAVA_HEADER = bytes.fromhex("4a6d7578 01 0080 00")
 
@@ -24,7 +24,7 @@ def drain(connection: JmuxEngine) -> list[object]:
 
 
 def client(settings: Settings = JAVA) -> ClientEngine:
-    """A client that has exchanged headers with a Java server."""
+    """Return a client that has exchanged headers with a Java server."""
     connection = ClientEngine(settings)
     connection.data_to_send()
     connection.receive_data(JAVA_HEADER)
@@ -33,7 +33,7 @@ def client(settings: Settings = JAVA) -> ClientEngine:
 
 
 def server(settings: Settings = JAVA) -> ServerEngine:
-    """A server that has exchanged headers with a Java client."""
+    """Return a server that has exchanged headers with a Java client."""
     connection = ServerEngine(settings)
     connection.receive_data(JAVA_HEADER)
     connection.data_to_send()
@@ -42,7 +42,7 @@ def server(settings: Settings = JAVA) -> ServerEngine:
 
 
 def shuttle(a: JmuxEngine, b: JmuxEngine, now_ns: int = 0) -> None:
-    """Carries bytes both ways until neither end has more."""
+    """Carry bytes both ways until neither end has more."""
     moved = True
     while moved:
         moved = False

@@ -1,4 +1,4 @@
-"""Every first byte, every reserved bit: what is a message and what is not."""
+"""Every first byte and every reserved bit: which are messages and which are not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mainstem.jmux import codec
 from mainstem.jmux.codec import Kind, decode_message
 
-# The specification's bit patterns of the first byte: 0 and 1 as they must be, x where a value stands.
+# The specification's bit patterns of the first byte: 0 and 1 are fixed, x stands for a value.
 PATTERNS = {
     Kind.NO_OPERATION: "00000000",
     Kind.SHUTDOWN: "00000010",
@@ -39,7 +39,7 @@ def kind_of(first: int) -> Kind | None:
 
 
 def is_legal(kind: Kind | None, second: int) -> bool:
-    """Reserved bits are ignored: the second byte of messages of the connection, the value of Close and Acknowledgment."""
+    """Reserved bits are ignored: in the second byte of connection messages, and in the value of Close and Acknowledgment."""
     return kind is not None and not (second & 0x80 and kind in OF_A_SESSION)
 
 

@@ -1,4 +1,4 @@
-"""A Jmux connection's sessions, rations, turns and patience."""
+"""A Jmux connection's sessions, rations, turns and timeouts."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_ration_of_zero_is_infinite() -> None:
     theirs = them.sessions[0]
     them.consume(theirs, 3_000_000)
     assert them.data_to_send() == b""
-    us.receive_data(bytes.fromhex("1e00ffff") * 3)  # ignored: there is nothing to add to
+    us.receive_data(bytes.fromhex("1e00ffff") * 3)  # ignored: there is no session to add them to
     with pytest.raises(LocalProtocolError):
         them.increment(theirs, 4)
 

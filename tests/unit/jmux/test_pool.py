@@ -1,4 +1,4 @@
-"""The connections of a client: calls wait for a free session, whatever becomes of the connection that is being opened."""
+"""A client's connection pool: calls wait for a free session, whatever happens to the connection being opened."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def echo(session: jmux.ServerSession) -> None:
 
 
 class Gate(MemoryEndpoint):
-    """A server that opens ``accepts`` connections; further ones are refused, or hang while ``hangs`` is set."""
+    """A server that accepts ``accepts`` connections. Further ones are refused, or hang while ``hangs`` is set."""
 
     def __init__(self, accepts: int) -> None:
         super().__init__(echo, None)
@@ -48,7 +48,7 @@ class Gate(MemoryEndpoint):
             self.connecting -= 1
 
     async def connect_in_silence(self, handler: TransportHandler, timeout: float) -> None:
-        """Connects to a server that sends no header."""
+        """Connect to a server that sends no header."""
         self.silent = MemoryTransport(handler)
         handler.transport_ready(self.silent)
 
@@ -59,7 +59,7 @@ def client_of(gate: Gate, *, max_connections: int = 2) -> Client:
 
 
 async def busy(client: Client) -> list[jmux.ClientSession]:
-    """All sessions of the first connection."""
+    """Open all sessions of the first connection."""
     return [await client.open_session() for _ in range(MAX_SESSIONS)]
 
 
@@ -95,7 +95,7 @@ async def test_waiting_calls_reconnect_when_the_only_connection_is_lost() -> Non
     gate = Gate(accepts=1)
     client = client_of(gate)
     _sessions = await busy(client)
-    client._pool._pause = STALL_S  # the next attempt would be a long time away
+    client._pool._pause = STALL_S  # the next attempt would be far in the future
     waiting = asyncio.ensure_future(client.open_session())
     await until(lambda: client._pool._retry is not None)
     gate.accepts = 1

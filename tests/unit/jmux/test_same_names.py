@@ -1,4 +1,4 @@
-"""The two variants of the API have the same names, which take the same arguments."""
+"""Both API variants have the same names with the same arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainstem.errors import ConfigurationError
 from mainstem.jmux import aio
 
 CLASSES = ("Client", "ClientSession", "Server", "ServerSession")
-# `write` of the blocking variant waits as `drain` does. A server that blocks may be closed by one of its handlers.
+# `write` of the blocking variant waits as `drain` does. One of its handlers may close a blocking server.
 ONLY_ASYNCIO = {"ClientSession": {"drain"}, "ServerSession": {"drain"}}
 
 

@@ -1,4 +1,4 @@
-"""The tables of Jmux, walked pair by pair against the sentences of the specification."""
+"""The Jmux state tables, checked pair by pair against the specification."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WIRE = {
 
 
 def client_may(half: HalfState, sent: Input) -> bool:
-    """What the specification lets a client send, in its own words turned into conditions."""
+    """Return whether the specification lets a client send that message, with its sentences expressed as conditions."""
     established = half in (HalfState.OPEN, HalfState.FINISHED)
     return {
         Input.OPEN: half is HalfState.NONE,
@@ -94,7 +94,7 @@ def test_a_server_accepts_what_the_table_allows(half: HalfState, sent: Input) ->
             connection.data_to_send()
         if half is HalfState.TERMINATED:
             connection.receive_data(bytes.fromhex(WIRE[Input.ABORT]))
-            half = HalfState.NONE  # we answered at once, so that the session is gone
+            half = HalfState.NONE  # we answered at once, so the session is already gone
     following = CLIENT_SENDS[half, sent]
     if half is HalfState.FINISHED and sent in (Input.OPEN, Input.OPEN_EOF):
         assert following == "open-before-previous-session-terminated"
@@ -114,7 +114,7 @@ def test_an_id_may_be_reused_exactly_when_both_halves_allow_it(client_half: Half
     connection.receive_data(bytes.fromhex(WIRE[Input.OPEN_EOF if client_half is HalfState.FINISHED else Input.OPEN]))
     session = drain(connection)[0].session  # type: ignore[attr-defined]
     if server_half is HalfState.FINISHED and client_half is HalfState.FINISHED:
-        session.server = HalfState.FINISHED  # passes at once otherwise: Close goes with eof
+        session.server = HalfState.FINISHED  # without this the session would end at once, because Close is sent with eof
     elif server_half is not HalfState.OPEN:
         connection.finish(session)
         connection.data_to_send()

@@ -135,7 +135,7 @@ def test_increments_with_any_shift_are_accepted() -> None:
         connection.data_to_send()
         connection.receive_data(X(wire))
         assert session.outbound == 32768 + amount
-    connection.receive_data(X("10000000"))  # a zero increment, which some peers send, means nothing
+    connection.receive_data(X("10000000"))  # a zero increment, which some peers send, has no effect
     assert session.outbound == 32768 + amount
 
 

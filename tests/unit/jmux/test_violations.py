@@ -26,7 +26,7 @@ def open_server() -> ServerEngine:
 
 
 def answered_server() -> ServerEngine:
-    """The response is complete and closed, without a wish for an acknowledgment."""
+    """Return a server whose response is complete and closed, and which requested no acknowledgment."""
     connection = server()
     connection.receive_data(bytes.fromhex("94000000"))
     connection.finish(connection.sessions[0])

@@ -1,4 +1,4 @@
-"""Whole requests and responses: joined events, and messages that leave alone, change nothing on the wire."""
+"""Whole requests and responses: joining events and sending lone messages directly change nothing on the wire."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .helpers import client, drain, pair, server
 def test_a_whole_request_and_its_response_are_one_event_each() -> None:
     us, them = pair()
     us.joins_events = them.joins_events = True
-    for round_ in range(3):  # the id is used again
+    for round_ in range(3):  # the id is reused
         session = us.open_session()
         us.request(session, b"tide")
         them.receive_data(us.data_to_send())
@@ -63,7 +63,7 @@ def test_rations_and_states_hold_for_whole_messages() -> None:
     whole = HEADER.pack(DATA | OPEN | EOF, 0, 1) + b"x"
     them.receive_data(whole)
     with pytest.raises(RemoteProtocolError) as caught:
-        them.receive_data(whole)  # the response to the first one is still due
+        them.receive_data(whole)  # the first response is still outstanding
     assert caught.value.rule == "open-before-previous-session-terminated"
 
 

@@ -1,4 +1,4 @@
-"""Endpoints as metrics: sums of one name, and counters that outlive what counted."""
+"""Endpoints as metrics: endpoints with one name are summed, and counters outlive the endpoints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Fixed:
-    """An endpoint with these figures."""
+    """An endpoint with fixed stats."""
 
     def __init__(self, **values: Any) -> None:
         stats = EndpointStats(

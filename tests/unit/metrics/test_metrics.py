@@ -53,7 +53,7 @@ def test_a_page_for_prometheus_holds_every_counter_with_its_labels(
     assert 0 <= age < 60
     assert "# TYPE mainstem_stream_pub_pos_total counter" in page
     assert "# TYPE mainstem_stream_snd_lmt gauge" in page
-    # A name stands once, with all its samples behind it.
+    # A name appears once, followed by all its samples.
     typed = re.findall(r"# TYPE (\S+)", page)
     assert len(typed) == len(set(typed))
 

@@ -1,4 +1,4 @@
-"""The page of metrics over HTTP, and peers that are silent, slow, many, or speak for another host."""
+"""The metrics page over HTTP, with peers that are silent, slow, numerous, or use another host's name."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def rest_of(sock: socket.socket) -> bytes:
 
 
 def ask(server: PageServer, *lines: str) -> tuple[int, bytes]:
-    """Returns the status and the body."""
+    """Return the status and the body."""
     with connect(server) as sock:
         sock.sendall("".join(f"{line}\r\n" for line in (*lines, "")).encode())
         head, _, body = rest_of(sock).partition(b"\r\n\r\n")
@@ -66,7 +66,7 @@ def test_silent_connections_hold_no_threads_and_keep_nobody_out(server: PageServ
         for sock in silent[250:]:
             sock.sendall(b"GET /metr")
         assert ask(server, GET) == (200, b"tide 1\n")
-        # The oldest ones made room.
+        # The oldest connections were closed to make room.
         assert [rest_of(sock) for sock in silent[: 300 - MAX_CONNECTIONS]] == [b""] * (300 - MAX_CONNECTIONS)
         assert len(names_of_threads()) <= 2
         assert len(server._connections) <= MAX_CONNECTIONS

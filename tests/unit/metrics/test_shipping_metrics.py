@@ -1,4 +1,4 @@
-"""A shipper's metrics: how far it is, how far behind, and what it has done."""
+"""A shipper's metrics: its progress, its lag and its totals."""
 
 from __future__ import annotations
 

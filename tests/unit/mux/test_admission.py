@@ -1,4 +1,4 @@
-"""The places of a listener: what has begun and not left is within the limits, whoever comes, speaks, is dropped or leaves."""
+"""Admission to a server: connections that have begun and not yet left stay within the limits, whatever peers do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mainstem.mux.admission import Admission
 
 
 class Visitor:
-    """Stays until ``leave`` is called, also after it was dropped, unless it had not begun."""
+    """A connection that stays until ``leave`` is called. It also stays after being dropped, unless it had not begun."""
 
     def __init__(self, admission: Admission[Visitor], address: str = "") -> None:
         self.admission = admission

@@ -1,4 +1,4 @@
-"""The user of a stream or session is cancelled at each of its first turns: nothing is left behind.
+"""Cancelling the user of a stream or session in each of its first loop iterations leaves nothing behind.
 
 `tests/system/test_cancellation.py` cancels every call of the APIs.
 """
@@ -15,7 +15,7 @@ from mainstem.jmux import aio as jmux
 
 
 async def test_cancelling_the_user_of_a_stream_leaves_nothing_behind() -> None:
-    """The whole exchange is cancelled, at each of its first turns: streams end, handlers end, ids are free."""
+    """Cancel the whole exchange in each of its first loop iterations: streams end, handlers end, ids are released."""
 
     async def hold(stream: Any) -> None:
         async for data in stream:

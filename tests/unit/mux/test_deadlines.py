@@ -1,4 +1,4 @@
-"""Calls have deadlines that reach the server, attempts have pauses, and connecting ends with the server's header."""
+"""Deadlines of calls reach the server, connection attempts pause, and connecting completes with the server's header."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def let_pass(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sets the event loop's clock forward."""
+    """Advance the event loop's clock."""
     loop = asyncio.get_running_loop()
     before = loop.time
     monkeypatch.setattr(loop, "time", lambda: before() + seconds)
@@ -90,7 +90,7 @@ async def test_retry_delays_have_jitter(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 class SilentEndpoint:
-    """A server that accepts and sends nothing, and then ends."""
+    """A server that accepts, sends nothing, and then ends."""
 
     def __init__(self) -> None:
         self.transport: MemoryTransport | None = None

@@ -1,4 +1,4 @@
-"""The guide shows the tables as they are, and its examples run."""
+"""The guide's tables match the code, and its examples run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program drops without closing it: it warns, is ended, and leaves nothing behind."""
+"""Objects dropped without being closed: they warn, are ended, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_garbage_collected_jmux_sessions_free_their_ids() -> None:
 
 
 async def test_streams_keep_their_connection_alive() -> None:
-    """The connection of a stream, or the client of a session, may be dropped before it."""
+    """An application may drop the connection of a stream, or the client of a session, before the stream or session."""
     client, server = bymux_pair(echo)
     client._runner.view = None  # as `connect` leaves it
     stream = await client.open_stream()

@@ -1,4 +1,4 @@
-"""An exception in a callback of the event loop ends the connection; the loop alone would log it and leave the peer waiting."""
+"""An exception in an event loop callback ends the connection. The loop alone would log it and leave the peer waiting."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_an_exception_in_a_timer_ends_the_connection(monkeypatch: pytest.M
 
 
 class Broken:
-    """A handler of a transport that fails when the transport is ready."""
+    """A transport handler that fails when the transport is ready."""
 
     transport_ready = data_received = writing_resumed = staticmethod(fail)
 

@@ -1,4 +1,4 @@
-"""A handler ends with what it serves, and a complete request is not lost with its sender."""
+"""A handler ends with the stream or session it serves, and a complete request survives the loss of its sender."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mainstem.jmux import aio as jmux
 
 
 class Handler:
-    """Reads everything if asked to, then computes for ever; records how it ended."""
+    """Reads everything if asked to, then computes forever; records how it ended."""
 
     def __init__(self, *, read_first: bool = False) -> None:
         self.read_first = read_first
@@ -201,7 +201,7 @@ async def test_a_writer_is_stopped_when_the_reader_leaves() -> None:
 
 
 async def test_an_upload_survives_a_peer_that_sends_close_and_stop_read_together() -> None:
-    """Close and StopRead in one piece, as peers send that want nothing back."""
+    """Close and StopRead arrive in one packet run, as from peers that expect no response."""
     received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def store(stream: bymux.aio.Stream) -> None:
@@ -272,7 +272,7 @@ async def test_a_failed_handler_is_logged_and_counted_and_its_peer_sees_an_abort
     protocol: str, error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(stream: Any) -> None:
-        await stream.read(-1)  # at the end of its data: by its state the stream cannot tell whose the error is
+        await stream.read(-1)  # after the end of the data, the stream's state does not show whose error it is
         stream.write(b"half an ans")
         raise error
 
@@ -387,7 +387,7 @@ async def test_a_stalled_bymux_stream_is_aborted_with_the_abort_bit(caplog: pyte
 
 
 async def answers_early(heard: list[bool | BaseException], session: jmux.ServerSession) -> None:
-    """Completes the response before the request is complete, and waits for the acknowledgment."""
+    """Complete the response before the request is complete, and wait for the acknowledgment."""
     session.write(b"early")
     session.finish(ack_required=True)
     try:

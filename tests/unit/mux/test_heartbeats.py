@@ -1,4 +1,4 @@
-"""When a silent peer is pinged, and when it is given up."""
+"""When a silent peer is pinged, and when it is presumed dead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exceptions of signal handlers in blocking calls: they reach the caller, and take nothing with them."""
+"""Exceptions that signal handlers raise in blocking calls reach the caller and lose no data."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Alarm(Exception):
 
 
 ERRORS = [TimeoutError, KeyboardInterrupt, RuntimeError, asyncio.CancelledError, Alarm]
-# When the exception comes: before the work begins, while it goes on, or with its result.
+# When the exception is raised: before the work starts, while it runs, or when its result is ready.
 MOMENTS = ["before", "during", "after"]
 
 
 @pytest.fixture(params=MOMENTS)
 def interrupt(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Interrupts one call, as a signal handler does, at a moment of the call."""
+    """Interrupt one call at a given moment, as a signal handler does."""
     wait, call_soon = Call.wait, LoopThread._post
 
     def interrupt(work: Callable[[], object], error: type[BaseException] = Alarm) -> None:
@@ -76,7 +76,7 @@ def thread() -> Iterator[LoopThread]:
 
 
 def opened(thread: LoopThread, protocol: str) -> BaseStream[Any]:
-    """A stream whose peer sends back what it receives."""
+    """A stream whose peer echoes what it receives."""
 
     async def open_stream() -> Any:
         if protocol == "bymux":
@@ -161,7 +161,7 @@ def test_the_bytes_of_an_interrupted_write_are_queued_once(
 
 @pytest.fixture
 def pair(thread: LoopThread) -> tuple[bymux.aio.Connection, bymux.Connection]:
-    """A peer, and a connection that accepts and opens streams."""
+    """A peer and a connection that accepts and opens streams."""
 
     async def connect() -> tuple[bymux.aio.Connection, bymux.aio.Connection]:
         return bymux_pair()
@@ -256,7 +256,7 @@ def test_an_interrupted_connect_and_close_leave_no_connection_and_no_thread(
 
 
 def test_no_bytes_are_lost_when_a_signal_handler_raises() -> None:
-    """The exceptions come at any instruction of the calls; the handler is armed only there."""
+    """The handler is armed only during the calls, and raises at any instruction of them."""
     rng = random.Random(1)
     is_armed = False
 

@@ -1,4 +1,4 @@
-"""A handler counts against the limits until it has ended, whatever its peer does."""
+"""A handler counts against the limits until it ends, whatever its peer does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainstem.jmux.aio_server import MAX_HANDLERS
 
 
 class Stubborn:
-    """A handler that goes on after it was cancelled, until ``release`` is set; counts how many run at once."""
+    """A handler that ignores cancellation until ``release`` is set; it counts how many run at once."""
 
     def __init__(self) -> None:
         self.running = self.most = self.started = 0
@@ -79,7 +79,7 @@ async def test_aborted_jmux_sessions_count_against_the_limit_until_their_handler
     await settle()
     assert handler.started == MAX_HANDLERS
     handler.release.set()
-    await until(lambda: handler.started == MAX_HANDLERS + 1)  # aborted before its turn, a session has no handler
+    await until(lambda: handler.started == MAX_HANDLERS + 1)  # a session aborted before its turn has no handler
     assert handler.most == MAX_HANDLERS
 
 

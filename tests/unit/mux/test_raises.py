@@ -1,4 +1,4 @@
-"""The tables of docs/mux.md, "What each call raises", are what the calls raise."""
+"""The calls raise what the tables in docs/mux.md, "What each call raises", say."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def outcome(open_stream: Callable[[str], Awaitable[Any]], situation: str, 
     calling = asyncio.ensure_future(call(stream))
     await settle()
     await asyncio.wait([calling], timeout=0.05)
-    # Whatever became due meanwhile, on a busy machine all of it at once, is done first.
+    # First run everything that became due meanwhile; on a busy machine, all of it can be due at once.
     await settle()
     if not calling.done():
         calling.cancel()

@@ -1,4 +1,4 @@
-"""A read that is cancelled or timed out takes nothing, in every API."""
+"""A read that is cancelled or times out consumes nothing, in every API."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_a_cancelled_read_larger_than_the_window_grants_credit_and_loses_n
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(stream.readexactly(5000), 0.05)
     assert await stream.readexactly(1240) == data[9000:]
-    # What was granted ahead is not granted twice: the window is what it was.
+    # Credit granted in advance is not granted again: the window keeps its size.
     stream.write(data)
     await settle()
     assert stream._buffer.size <= 1024
@@ -91,7 +91,7 @@ async def test_data_that_arrives_as_its_reader_is_cancelled_is_kept(
     for read in (stream.read, lambda: stream.readexactly(2)):
         reading = asyncio.ensure_future(read())
         await settle()
-        stream._feed_data(b"xy")  # the reader is woken, and cancelled before it runs
+        stream._feed_data(b"xy")  # the reader is woken, then cancelled before it runs
         stream._handle.unconsumed += 2
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -153,7 +153,7 @@ async def test_a_free_session_goes_to_the_next_waiter_if_one_is_cancelled() -> N
 def test_a_call_after_the_loop_ended_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     thread = LoopThread()
     thread.stop()
-    # As it was when the call began.
+    # The loop thread still looked alive when the call started.
     monkeypatch.setattr(thread._thread, "is_alive", lambda: True)
     ran: list[int] = []
 
@@ -210,7 +210,7 @@ async def test_closing_an_unread_stream_frees_its_place(way: str) -> None:
 async def test_a_read_after_dropped_data_raises_instead_of_returning_the_end_of_data(
     open_stream: Callable[[], Awaitable[BaseStream]], way: str
 ) -> None:
-    """The data was complete, and some of it was not read."""
+    """All data had arrived, but part of it was not read."""
     for is_read in (False, True):
         stream = await open_stream()
         stream.write(b"tide")

@@ -1,4 +1,4 @@
-"""When written bytes leave: what is alone at once, what is written together in one piece, and the timer that goes with them."""
+"""When written bytes are sent: lone writes at once, writes in one loop iteration together, and the timers involved."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def respond(session: jmux.ServerSession) -> None:
 
 
 async def turns_of(work: Callable[[], Awaitable[object]]) -> int:
-    """Return how many turns of the event loop some work took."""
+    """Return how many event loop iterations some work took."""
     loop = asyncio.get_running_loop()
     turns = 0
     handle: asyncio.Handle
@@ -50,7 +50,7 @@ async def turns_of(work: Callable[[], Awaitable[object]]) -> int:
 
 
 def pieces_of(transport: MemoryTransport) -> list[int]:
-    """The lengths of what is written to a transport from now on."""
+    """Return a list that collects the lengths of later writes to a transport."""
     lengths: list[int] = []
     write = transport.write
 
@@ -94,7 +94,7 @@ async def test_requests_and_responses_of_one_loop_iteration_are_sent_together() 
         ends = [pieces_of(transport) for transport in endpoint.transports]  # type: ignore[arg-type]
         for _ in range(10):
             await asyncio.gather(*(client.request(MESSAGE) for _ in range(ROUNDS)))
-        # The first request of all is taken for a lone one; so are the response to it and the first one after that.
+        # The very first request is treated as a lone one; so are its response and the first response after that.
         assert [len(lengths) for lengths in ends] == [11, 12]
         assert [sum(lengths) for lengths in ends] == [10 * ROUNDS * 68] * 2
 
@@ -114,7 +114,7 @@ async def test_messages_written_in_parts_are_sent_together_from_the_second_one_o
 
 
 async def test_a_lone_write_is_sent_after_queued_bytes() -> None:
-    """A large write without credit for all of it, then a small one: they arrive in order."""
+    """A large write that exceeds the credit is followed by a small one: both arrive in order."""
     received = bytearray()
 
     async def collect(stream: bymux.aio.Stream) -> None:
@@ -149,7 +149,7 @@ async def test_a_lone_write_to_a_paused_transport_is_queued() -> None:
 
 
 async def test_the_next_ping_is_sent_on_time_after_a_pong() -> None:
-    """The interval is shorter than the time a pong may take: the timer has to move back when the pong comes."""
+    """The interval is shorter than the pong timeout, so the timer has to move to an earlier time when the pong arrives."""
     settings = bymux.Settings(ping_interval=0.01, ping_timeout=60)
     client, _ = bymux_pair(settings=settings)
     pongs = 0
@@ -165,7 +165,7 @@ async def test_the_next_ping_is_sent_on_time_after_a_pong() -> None:
 
 @pytest.mark.parametrize("early", [False, True])
 async def test_finished_jmux_handlers_are_forgotten(early: bool) -> None:
-    """A handler's task does not wait for a callback at its end; one that is cancelled before its first step needs it."""
+    """A handler's task needs no callback at its end, but one that is cancelled before its first step does."""
     client, endpoint = jmux_pair(respond)
     async with client:
         await client.request(MESSAGE)

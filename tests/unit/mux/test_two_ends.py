@@ -1,4 +1,4 @@
-"""Two ends of each multiplexer over pipes that cut bytes anywhere, beside a model of what must come out."""
+"""Two ends of each multiplexer over pipes that split bytes anywhere, checked against a model of the expected output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROFILE = settings(max_examples=80, stateful_step_count=60, deadline=None)
 
 
 class Pipe:
-    """Bytes on their way in one direction."""
+    """Bytes in flight in one direction."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -36,7 +36,7 @@ class Pipe:
 
 
 class BymuxEnds(RuleBasedStateMachine):
-    """Model: per stream and direction, what was written and what was read, and who closed what."""
+    """Model: for each stream and direction, what was written and read, and who closed what."""
 
     WINDOW = 50
 
@@ -140,7 +140,7 @@ class BymuxEnds(RuleBasedStateMachine):
 
     @rule(end=st.integers(0, 1))
     def carry(self, end: int) -> None:
-        """Everything that one end has to say reaches the other, behind what is on its way."""
+        """Deliver everything that one end has to send, after the bytes already in flight."""
         self.send(end, 10_000)
         self.deliver(1 - end, 1_000_000)
 
@@ -163,7 +163,7 @@ class BymuxEnds(RuleBasedStateMachine):
                 assert stopped or self.read[key] == self.written[key]
 
     def teardown(self) -> None:
-        """Whatever happened, everybody reading to the end empties every queue."""
+        """Whatever happened, reading to the end on both sides empties every queue."""
         for _ in range(400):
             for end in (0, 1):
                 for stream in self.open[end]:
@@ -179,7 +179,7 @@ class BymuxEnds(RuleBasedStateMachine):
 
 
 class JmuxEnds(RuleBasedStateMachine):
-    """Model: per request, the bytes of request and response, and whether it came to a good end."""
+    """Model: for each request, the bytes of the request and response, and whether it succeeded."""
 
     RATION = 256
 
@@ -209,7 +209,7 @@ class JmuxEnds(RuleBasedStateMachine):
             if isinstance(event, jmux_events.SessionOpened):
                 session = event.session
                 self.responses.append(session)
-                # The newest of that id: one that was aborted before the server heard of it has left its id to the next.
+                # Take the newest request with that id: one aborted before the server saw it has passed its id on.
                 mine = next(s for s in reversed(self.requests) if s.id == session.id)
                 assert id(mine) not in self.partner
                 self.partner[id(mine)] = session
@@ -286,7 +286,7 @@ class JmuxEnds(RuleBasedStateMachine):
 
     @rule(end=st.integers(0, 1))
     def carry(self, end: int) -> None:
-        """Everything that one end has to say reaches the other, behind what is on its way."""
+        """Deliver everything that one end has to send, after the bytes already in flight."""
         self.send(end, 10_000)
         self.deliver(1 - end, 1_000_000)
 

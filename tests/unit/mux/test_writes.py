@@ -1,6 +1,6 @@
-"""A writer receives the failure of its writes at the latest when it closes, with the number of bytes that were not sent."""
+"""A writer learns of failed writes at close at the latest, with the number of bytes that were not sent."""
 
-# ruff: noqa: PT012 - what is tested is how a block is left
+# ruff: noqa: PT012 - the tests check how a block is left
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_flush_finish_and_close_raise_if_the_peer_stopped_reading_earlier(
                 stream.finish()
             else:
                 await soon(getattr(stream, verb)())
-    await soon(stream.close())  # nothing that was not told
+    await soon(stream.close())  # every failure was already reported
 
 
 @pytest.mark.parametrize("how", ["lost", "closed by the server"])
@@ -202,7 +202,7 @@ async def test_leaving_the_block_of_a_failed_request_raises() -> None:
 
 @pytest.mark.parametrize("inside", [False, True])
 async def test_a_connection_closed_in_the_middle_of_a_request_is_lost(inside: bool) -> None:
-    """In the middle of a request, and in the middle of a message."""
+    """The connection closes in the middle of a request, or in the middle of a message."""
     client, endpoint = jmux_pair(hold)
     session = await client.open_session()
     session.write(b"x")

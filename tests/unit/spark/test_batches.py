@@ -1,4 +1,4 @@
-"""A worker's garbage collector does not look at what was imported long ago."""
+"""A worker's garbage collector does not scan objects that were imported long ago."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_survivors_of_the_first_tasks_are_frozen_and_later_ones_collected() -> N
     seen = [int(word) for word in done.stdout.split()]
     settling, later = seen[:-2], seen[-2:]
     assert all(after >= before + 10_000 for before, after in itertools.pairwise(settling))
-    # A worker lives for days: what its tasks drop must be found.
+    # A worker lives for days, so garbage from its tasks must be collected.
     assert later == [settling[-1]] * 2
 
 
@@ -51,7 +51,7 @@ def test_publisher_times_are_read_in_their_unit_and_null_if_invalid(unit: str, f
     now_us = 1_700_000_000_123_000
     values = pa.array([int(now_us * factor), 0, -5, 2**63 - 1], pa.int64())
     times = event_times(values, f"reserved_value_{unit}").cast(pa.int64()).to_pylist()
-    # In nanoseconds 64 bits end in the year 2262.
+    # 64-bit nanoseconds end in the year 2262.
     assert times == [now_us, None, None, (2**63 - 1) // 1000 if unit == "ns" else None]
 
 
@@ -61,7 +61,7 @@ STREAM = {"session_id": 7, "stream_id": 1001, "initial_term_id": 0, "term_buffer
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Four segments of messages of 1,024 bytes, headers included."""
+    """Four segments of messages that take 1,024 bytes each, headers included."""
     with Recorder(tmp_path, segment_length=TERM) as recorder:
         record(recorder.start(**STREAM, join_position=0), Stream(initial_term_id=0), [bytes(992)] * (4 * 64))
     return tmp_path

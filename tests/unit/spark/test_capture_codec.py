@@ -1,4 +1,4 @@
-"""The option ``codec`` of ``mainstem.capture``, without a session: which frames are decoded, and what the others become."""
+"""The ``codec`` option of ``mainstem.capture``, without a session: which frames it decodes, and what becomes of the others."""
 
 from __future__ import annotations
 

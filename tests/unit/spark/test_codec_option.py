@@ -1,4 +1,4 @@
-"""Payloads decoded in the tasks that read them: the rows are those of ``decode``, and only what is asked for is made."""
+"""Payloads decoded in the tasks that read them: the same rows as ``decode``, and only the requested columns are built."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def proto() -> str:
 
 
 def case(name: str, chance: random.Random, folder: Path) -> tuple[list[bytes], StructType, dict[str, str]]:
-    """Messages of a codec, its columns and its options."""
+    """Return messages of a codec, its columns and its options."""
     rows = [fields_of(chance) for _ in range(40)]
     if name == "json":
         return text_messages(chance), COLUMNS, {}
@@ -141,7 +141,7 @@ def case(name: str, chance: random.Random, folder: Path) -> tuple[list[bytes], S
 
 
 def read(folder: Path, schema: StructType, **options: str) -> list[pa.RecordBatch]:
-    """As Spark's workers read: through pickle, and with the schema compared."""
+    """Read as Spark's workers do: through pickle, and with the schema compared."""
     source = RecordingSource({"path": str(folder), "rowsperbatch": "150", **options})
     reader = source.reader(schema=schema)
     batches = [
@@ -189,7 +189,7 @@ def test_the_rows_are_those_of_decoding_afterwards(name: str, seed: int, tmp_pat
     assert {row["problem"] is None for row in expected} == {True, False}
     assert len({row["position"] for row in found}) == len(messages)
 
-    # Fewer columns in another order are the same rows, with the same values.
+    # Fewer columns in another order give the same rows with the same values.
     names = ["problem", *chance.sample(columns.names, 2), "position", "mainstem.message_row"]
     narrow = StructType(
         [StructField(each, IntegerType(), nullable=False) if "." in each else whole[each] for each in names]
@@ -208,7 +208,7 @@ def test_without_declared_columns_the_codec_has_those_of_the_schema(name: str, t
     columns = [StructField("position", LongType()), StructField("id", LongType()), StructField("problem", StringType())]
     rows = rows_of(read(tmp_path, StructType(columns), codec=name))
     assert [row["id"] for row in rows] == [1, None, None]
-    # What the schema leaves out is not decoded, so it is no problem either.
+    # Columns missing from the schema are not decoded, so they cause no problems either.
     assert [row["problem"] is None for row in rows] == [True, False, True]
     assert all(row["position"] > 0 for row in rows)
 

@@ -1,4 +1,4 @@
-"""What ingest reads before and beside its query: of every place that its source reads, by the same options."""
+"""What ingest reads before and besides its query, from every location of the source and with the same options."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def messages(payloads: list[bytes]) -> pa.RecordBatch:
-    """As Spark hands them to a task."""
+    """Return the batch that Spark passes to a task."""
     rows = len(payloads)
     columns: list[Any] = [
         pa.array([date(2026, 1, 1)] * rows),
@@ -242,7 +242,7 @@ def test_a_column_of_arrow_is_widened_and_never_narrowed() -> None:
     assert parsed("arrow", [arrow([1])], pa.schema([("n", pa.string())]))[0]["problem"] is not None
 
 
-# What goes wrong with a message of JSON, and what only looks as if it did.
+# Problems that a JSON message can cause, and cases that only look like problems.
 ODD = (
     b'{"n": "five"}',
     b'{"n": 5.5}',
@@ -367,7 +367,7 @@ def test_json_in_bulk_and_row_by_row_give_the_same_rows(seed: int) -> None:
 
 
 def by_message(codec: Any, payloads: list[bytes]) -> tuple[list[Any], dict[int, str]]:
-    """The rows of messages that are read alone, and the problems."""
+    """Return the rows of messages that are read one at a time, and the problems."""
     rows: list[Any] = []
     problems: dict[int, str] = {}
     for i, payload in enumerate(payloads):

@@ -1,4 +1,4 @@
-"""The options of a session's JVM, beside those that somebody else gives."""
+"""The JVM options of a session, combined with options from other sources."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_driver_and_the_executors_get_the_same() -> None:
 @pytest.mark.parametrize("key", [*BOTH, "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"])
 def test_no_second_collector_if_the_session_sets_one(key: str) -> None:
     assert java_options({key: "-Xss4m -XX:+UseG1GC"}) == dict.fromkeys(BOTH, UNCHECKED_ARROW)
-    # Only something of a collector's, or no collector at all.
+    # These options tune or disable a collector, but select none.
     assert java_options({key: "-XX:MaxGCPauseMillis=50 -XX:-UseG1GC"}) == java_options({})
 
 

@@ -1,4 +1,4 @@
-"""How far a query is behind what its source reads: directories, patterns, lists, servers and stores."""
+"""How far a query lags behind its source: directories, patterns, lists, servers and stores."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_lag_is_of_what_the_source_takes(tmp_path: Path) -> None:
             (str(south), 1, 50 * 128),
         ]
         assert all(each.seconds for each in behind)
-        # Of one of them.
+        # The lag of a single recording.
         assert [(each.archive, each.bytes) for each in lag(query, south)] == [(str(south), 50 * 128)] * 2
         query = Progress(path)
         assert [(each.bytes, each.seconds) for each in lag(query, path)] == [(0, 0.0)] * 4

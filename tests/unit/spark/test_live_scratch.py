@@ -1,4 +1,4 @@
-"""Where ``mainstem.live`` keeps a stream that no recording was asked of: a directory of the user's own below the shared one."""
+"""Where ``mainstem.live`` keeps a stream it was not told to record: a private directory below the shared one."""
 
 from __future__ import annotations
 

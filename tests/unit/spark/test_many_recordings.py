@@ -1,4 +1,4 @@
-"""A plan over thousands of recordings, in one place or in several, costs what moved."""
+"""Planning over thousands of recordings, in one location or several, costs only as much as the recordings that grew."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def stream() -> Iterator[Callable[..., RecordingStreamReader]]:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The ids of the recordings that were opened, in order."""
+    """The ids of the opened recordings, in order."""
     ids: list[int] = []
     init = readers.RecordingReader.__init__
 
@@ -174,7 +174,7 @@ def test_a_finished_recording_that_is_extended_is_read_on_also_from_within_a_mes
     with Recorder(tmp_path, segment_length=TERM) as recorder:
         writer = recorder.start(**STREAM, session_id=7, join_position=0)
         writer.write(memoryview(first), 0)
-        # The first fragment of a message, and the recorder ends.
+        # The first fragment of a message is recorded, and then the recorder stops.
         writer.write(memoryview(second[:1408]), 0)
     reader = stream(tmp_path)
     begin = reader.initialOffset()
@@ -268,7 +268,7 @@ def test_a_remote_place_is_listed_once_for_a_trigger_that_moves_something(
     store.reads.clear()
     lists = store.lists
     assert latest(reader, end) == end
-    # The catalog, and the recorded positions of those that have not ended.
+    # The catalog, and the recorded positions of active recordings.
     assert (len(store.reads), store.lists) == (4, lists)
     growing[1].grow()
     after = latest(reader, end)

@@ -1,4 +1,4 @@
-"""An offset is of recordings: one that is another now, or shorter, is not gone on with in silence."""
+"""An offset belongs to specific recordings: if one was replaced or is shorter, the query does not continue silently."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def latest(stream: RecordingStreamReader, start: dict[str, Any]) -> dict[str, An
 
 
 def at(positions: dict[str, int], begin: dict[str, Any]) -> dict[str, Any]:
-    """An offset at these positions, with the identities of another one."""
+    """Return an offset at these positions with the identities of another offset."""
     ((key, archive),) = begin["archives"].items()
     return begin | {"archives": {key: archive | {"positions": positions}}}
 
@@ -139,7 +139,7 @@ def following(path: Path, **options: str) -> CaptureStreamReader:
 
 
 def read_in(stream: CaptureStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
-    """The numbers of the packets of a micro-batch."""
+    """Return the numbers of a micro-batch's packets."""
     rows = [
         row["packet"]
         for part in stream.partitions(json.loads(json.dumps(start)), json.loads(json.dumps(end)))
@@ -150,7 +150,7 @@ def read_in(stream: CaptureStreamReader, start: dict[str, Any], end: dict[str, A
 
 
 def captured(count: int, *, first: int = 0) -> bytes:
-    """A capture whose first packet came ``first`` milliseconds late."""
+    """Return a capture whose first packet is ``first`` milliseconds late."""
     return make.pcap([]) + b"".join(make.pcap_record(PACKET, first + n) for n in range(count))
 
 

@@ -1,4 +1,4 @@
-"""What a planner reads of its Spark from the command line of the JVM that started it."""
+"""What the planner learns about Spark from the command line of the JVM that started it."""
 
 from __future__ import annotations
 

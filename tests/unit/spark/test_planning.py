@@ -1,4 +1,4 @@
-"""How the bytes of a query are shared by its tasks."""
+"""How the bytes of a query are divided among its tasks."""
 
 from __future__ import annotations
 

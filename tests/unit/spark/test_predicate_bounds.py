@@ -61,7 +61,7 @@ def holds(condition: Any, row: dict[str, int]) -> bool:
 
 
 def is_read(options: dict[str, str], row: dict[str, int]) -> bool:
-    """Whether the source would read that row, told these options."""
+    """Return whether the source reads that row with these options."""
     parsed = parse_options({"path": "/nowhere", **options})
     ids = ((parsed.recording_ids, "recording_id"), (parsed.stream_ids, "stream_id"), (parsed.session_ids, "session_id"))
     inside = all(not wanted or row[name] in wanted for wanted, name in ids)

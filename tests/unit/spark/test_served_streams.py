@@ -1,4 +1,4 @@
-"""The stream reader of Spark over ``mainstem serve``, without a JVM: trigger by trigger, over restarts, with the tail elsewhere."""
+"""Spark's stream reader over ``mainstem serve``, without a JVM: trigger by trigger, across restarts, with a remote tail."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOKEN = "0123456789abcdef-token"
 
 
 class Query:
-    """Runs triggers as Spark does; ``payloads`` has what came."""
+    """Runs triggers as Spark does; ``payloads`` collects the messages."""
 
     def __init__(self, url: str, **options: str) -> None:
         self.reader = RecordingStreamReader(parse_options({"path": url, **options}), NAMES)

@@ -1,4 +1,4 @@
-"""What was passed over, summed by archive and recording."""
+"""The report of skipped data, summed by archive and recording."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def test_recordings_of_two_archives_are_two(tmp_path: Path) -> None:
-    for _ in range(2):  # as of a task that runs again
+    for _ in range(2):  # as if a task ran twice
         note(str(tmp_path), "/data/north", 0, 0, 100, "purged")
         note(str(tmp_path), "https://south:8480/", 0, 0, 100, "torn")
         note(str(tmp_path), "https://south:8480/", 0, 50, 300, "purged")

@@ -1,4 +1,4 @@
-"""What a table of Spark's hands to a source, and the options that need no JVM to be tried."""
+"""What a Spark table passes to a source, and the options that can be tested without a JVM."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def path(tmp_path: Any) -> Any:
 
 
 def created(**options: str) -> dict[str, str]:
-    """What Spark hands over for CREATE TABLE ... OPTIONS."""
+    """Return the options that Spark passes for CREATE TABLE ... OPTIONS."""
     prefixed = {f"option.{name}": value for name, value in options.items()}
     return options | prefixed | {"provider": "mainstem.recording", "owner": "root"}
 
@@ -138,7 +138,7 @@ class SetClock:
 def test_a_micro_batch_is_held_back_until_enough_is_new_or_the_delay_has_passed() -> None:
     clock = SetClock()
     delay = TriggerDelay(100, 1000, clock)
-    assert not delay.holds(1)  # the first one
+    assert not delay.holds(1)  # the first micro-batch
     assert delay.holds(99)
     assert not delay.holds(100)
     clock.now_ns = 999
@@ -222,7 +222,7 @@ def test_without_limits_a_stream_continues_where_the_last_micro_batch_ended(path
     assert count(reader.partitions(start, end), reader) == 2 * COUNT
     assert reader.latestOffset() == end
     reader.stop()
-    # A restart, of which the last micro-batch was committed: Spark asks for the latest offset before anything else.
+    # After a restart whose last micro-batch was committed, Spark first asks for the latest offset.
     again = WithoutLimits(inner())
     latest = again.latestOffset()
     assert latest == end

@@ -1,6 +1,6 @@
-"""States of every fold in the middle of a stream, as checkpoints hold them, and what later frames make of each.
+"""States of every fold in the middle of a stream, as checkpoints store them, and the rows that later frames produce.
 
-``fold_states_N.json`` holds those of version N; version 0 has no number in it.
+``fold_states_N.json`` holds the states of version N; the file of version 0 has no number.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VECTORS = Path(__file__).resolve().parents[3] / "vectors"
 
 
 def cases() -> dict[str, tuple[Fold, list[dict[str, Any]], int]]:
-    """By name: a fold, its frames, and how many of them the state has seen."""
+    """Return, by name, a fold, its frames, and how many of them the state has seen."""
     path = events_of_wire(lossy_stream(Wire()))
     bymux = events_of_connection(bymux_connection(Connection("bymux", BYMUX_TYPES)))
     jmux = events_of_connection(jmux_connection(Connection("jmux", JMUX_TYPES)))
@@ -58,14 +58,14 @@ def cases() -> dict[str, tuple[Fold, list[dict[str, Any]], int]]:
 
 
 def rows_after(fold: Fold, state: Any, events: list[dict[str, Any]]) -> list[Any]:
-    """The fold's rows for the later frames, as JSON."""
+    """Return the fold's rows for the later frames, as JSON."""
     rows = fold.feed(state, from_rows(events, fold.inputs)) + fold.pending_rows(state)
     result: list[Any] = json.loads(json.dumps(rows))
     return result
 
 
 def write() -> None:
-    """Writes the file of this version: once, when the version is new."""
+    """Write the file of this version. Run it once, when the version is new."""
     vectors = {}
     for name, (fold, events, seen) in cases().items():
         state = fold.fresh()

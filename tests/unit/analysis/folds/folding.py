@@ -1,4 +1,4 @@
-"""Runs a fold over frames made by hand, in pieces."""
+"""Run a fold over handmade frames, in chunks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run(fold: Fold, events: list[dict[str, Any]], cuts: list[int]) -> list[Row]:
-    """Every row in its last form; the state goes through its bytes at each cut."""
+    """Return the final form of every row. At each cut, the state is serialized and restored."""
     state, rows = fold.fresh(), []
     for start, stop in pairwise([0, *cuts, len(events)]):
         rows += fold.feed(state, from_rows(events[start:stop], fold.inputs))
@@ -36,7 +36,7 @@ def latest(fold: Fold, rows: list[Row]) -> list[Row]:
 
 
 def events_of_wire(wire: Wire) -> list[dict[str, Any]]:
-    """Rows as the fold's inputs would be, without Spark: nothing is null."""
+    """Return rows like the fold's inputs, without Spark and without nulls."""
     out = []
     for row in wire.rows:
         sender = f"{row['src']}:{row['src_port']}" if row["type"] in (0, 1, 5) else ""

@@ -24,7 +24,7 @@ def test_rows_do_not_depend_on_where_the_frames_were_cut(seed: int) -> None:
     lossy_stream(wire, frames=chance.randrange(5, 200))
     events = events_of_wire(wire)
     if seed % 3 == 0:
-        events = [event for event in events if event["type"] != 5]  # a capture that began too late for SETUP
+        events = [event for event in events if event["type"] != 5]  # as in a capture that started too late for SETUP
     if seed % 5 == 4:
         chance.shuffle(events)
         for number, event in enumerate(events):
@@ -125,7 +125,7 @@ def test_naks_that_crossed_the_repair_belong_to_the_same_loss() -> None:
     wire.setup()
     first = wire.data(0)
     wire.data(first + 128)
-    wire.wait(100)  # there and back behind the capture
+    wire.wait(100)  # one round trip beyond the capture point
     wire.nak(first, first + 128)
     wire.wait(60)
     wire.data(first)
@@ -145,7 +145,7 @@ def test_one_nak_for_what_the_capture_missed_and_what_it_saw_was_lost_on_both_si
     wire = Wire()
     wire.setup()
     first = wire.data(0)
-    second = wire.data(first + 128)  # the hole is [128, 256)
+    second = wire.data(first + 128)  # the gap is [128, 256)
     third = wire.data(second)
     wire.data(third)
     wire.nak(first, third)
@@ -298,7 +298,7 @@ def test_frames_that_only_receivers_sent_make_a_session_of_their_own() -> None:
 
 
 def two_lives(*, ends: bool, silence_ms: float, begins_at: int = 0) -> Wire:
-    """50 messages, then 100 from a publisher that began again with the same ids; of those one is lost and repaired."""
+    """50 messages, then 100 from a publisher that restarted with the same ids. One of those is lost and repaired."""
     wire = Wire()
     wire.setup(begins_at)
     position = begins_at

@@ -43,7 +43,7 @@ def test_every_version_of_a_state_continues_at_its_position(name: str, version: 
 
 
 def assert_covers(now: Any, before: Any) -> None:
-    """Checks that it has all that it had: a later release may have further fields and columns."""
+    """Check that ``now`` has everything that ``before`` had; a later release may add fields and columns."""
     if isinstance(before, dict):
         for key, value in before.items():
             assert_covers(now[key], value)
@@ -58,7 +58,7 @@ def assert_covers(now: Any, before: Any) -> None:
 @checkpointed("Later")
 @dataclass
 class Later:
-    """A state with a field more than the release before had."""
+    """A state with one field more than in the previous release."""
 
     seen: int = 0
     further: int = 5

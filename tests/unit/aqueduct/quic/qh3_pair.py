@@ -1,4 +1,4 @@
-"""A client and a server in memory, whose packets a test carries; the server's library is qh3."""
+"""A client and a server in memory, whose packets the test carries. The server's library is qh3."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MS = 0.001
 
 
 class Heard:
-    """What one side hears: the bytes of each stream, and whether they are all."""
+    """Records what one side receives: the bytes of each stream, and whether the stream is complete."""
 
     def __init__(self) -> None:
         self.streams: dict[int, bytes] = {}
@@ -38,14 +38,14 @@ class Heard:
         self.datagrams += len(datagrams)
 
     def handshake_completed(self, now_ns: int) -> None:
-        """It may begin."""
+        """Do nothing: the connection may start."""
 
     def connection_lost(self, error: Exception | None, now_ns: int) -> None:
         raise AssertionError(f"the connection was lost: {error}")
 
 
 class Pair:
-    """A client and a server that have shaken hands, at a time that the test moves."""
+    """A client and a server that have completed the handshake, with a clock that the test advances."""
 
     def __init__(self, files: CertificateFiles, client: str = "qh3") -> None:
         context = load_backend("qh3").server_context(Settings(certificate=files.certificate, key=files.key), None)
@@ -80,7 +80,7 @@ class Pair:
         return [data for data, _ in link.transmit(self.now)]
 
     def exchange(self, turns: int) -> None:
-        """Let both sides speak, with nothing in the way."""
+        """Let both sides exchange packets without loss or delay."""
         for _ in range(turns):
             self.now += 30 * MS
             for link in (self.client, self.server):

@@ -1,4 +1,4 @@
-"""The qh3 library under late acknowledgments: two connections in memory, with packets lost, late and out of order."""
+"""The qh3 library under late acknowledgments: two in-memory connections, with packets lost, delayed and reordered."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_stream_that_ends_while_a_copy_of_it_waits_for_room_ends_in_peace(pair
         assert due is not None
         pair.now = due
         client.handle_timer(pair.now)
-    # The small ones are queued once more, behind the large ones, which fill the congestion window.
+    # The small streams are queued again, behind the large ones, which fill the congestion window.
     second = pair.sent(client)
     pair.now += MS
     server.receive(first, CLIENT, pair.now)
@@ -95,12 +95,12 @@ def test_a_copy_of_what_ended_long_ago_opens_no_stream_anew(pair: Pair) -> None:
     client, server = pair.client, pair.server
     client.execute(SendStream(2 + 4 * n, b"%d" % n, True) for n in range(1500))
     for _ in range(20):
-        # Paced, and not acknowledged.
+        # The packets are paced and not acknowledged.
         server.receive(pair.sent(client), CLIENT, pair.now)
         pair.deliver()
         pair.now += MS
     assert len(pair.heard.ended) == 1500
-    # So the first of them go out once more.
+    # Therefore the first of them are retransmitted.
     while not client.quic._core.pto_total:
         due = client.timer()
         assert due is not None

@@ -1,4 +1,4 @@
-"""Which packets move a connection of qh3 to another address, and which end it."""
+"""Which packets move a qh3 connection to another address, and which end it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ HOME, AWAY, FIFTH, ELSEWHERE = [(f"192.0.2.{number}", 4433) for number in range(
 
 
 def came(paths: Paths, count: int, address: Address, *, active: Address, now: float, is_refused: bool = False) -> None:
-    """Packets came, of which the library was told as it has to be."""
+    """Report received packets under the address that the library must be told."""
     name = paths.taken_from(address, now, ROUND_TRIP)
     paths.came(count, address, name, active=active, is_refused=is_refused, now=now)
 
 
 def moved() -> Paths:
-    """A client that was at HOME and is at AWAY, as the library knows."""
+    """Return the paths of a client that has moved from HOME to AWAY, as the library knows."""
     paths = Paths()
     came(paths, 1, HOME, active=HOME, now=0.0)
     came(paths, 1, AWAY, active=HOME, now=1.0)
@@ -56,7 +56,7 @@ def test_for_a_while_packets_from_elsewhere_are_taken_for_the_answer_of_a_new_ad
         came(paths, 1, HOME, active=HOME, now=1.1)
         assert paths.detour is None
     assert paths.taken_from(HOME, 1.1, ROUND_TRIP) == HOME
-    # It is asked once, however often packets come from there.
+    # The address is challenged once, however often packets arrive from it.
     came(paths, 1, AWAY, active=HOME, now=1.2)
     assert paths.taken_from(HOME, 1.2, ROUND_TRIP) == HOME
 
@@ -66,11 +66,11 @@ def test_an_address_that_was_left_before_it_answered_is_another_address_when_it_
     came(paths, 1, HOME, active=HOME, now=0.0)
     came(paths, 1, AWAY, active=HOME, now=1.0)
     now = 1.0 + VALIDATION_SECONDS
-    # One packet may be late.
+    # A single packet may just be late.
     came(paths, 1, HOME, active=HOME, now=now)
     assert paths.address(AWAY) == AWAY
     came(paths, 1, HOME, active=HOME, now=now)
-    # The challenge goes to where the client is, which answers it. That proves nothing of the other address.
+    # The challenge goes to the client's current address, and its answer proves nothing about the other address.
     assert paths.address(AWAY) == paths.address(HOME) == HOME
     assert paths.taken_from(HOME, now, ROUND_TRIP) == AWAY
     assert paths.taken_from(AWAY, now, ROUND_TRIP) == ("::ffff:192.0.2.2", 4433, 2, 0)
@@ -113,14 +113,14 @@ def test_an_address_that_stays_unvalidated_has_another_name() -> None:
     now = 1.0 + VALIDATION_SECONDS
     other = paths.taken_from(AWAY, now, ROUND_TRIP)
     assert other == ("::ffff:192.0.2.2", 4433, 1, 0)
-    # Only once authentic packets have come.
+    # The name changes only after authentic packets have arrived.
     assert paths.address(other) == other
     came(paths, 1, AWAY, active=HOME, now=now)
     assert paths.address(other) == AWAY
     assert paths.name(AWAY) == other
     came(paths, 1, AWAY, active=other, now=now + 0.1)
     assert paths.name(AWAY) == other
-    # The challenge that it has not answered is not left to wait.
+    # The unanswered challenge is not left pending.
     came(paths, 1, AWAY, active=other, now=now + 0.2)
     assert paths.name(AWAY) == AWAY
     assert paths.is_settled(AWAY)
@@ -167,7 +167,7 @@ def test_a_new_address_of_the_library_ends_the_detour() -> None:
 def test_an_address_that_is_refused_ends_the_connection_once_nothing_comes_from_elsewhere() -> None:
     paths = moved()
     for number in range(10):
-        # Copies of what the client sends, from somewhere else: it goes on.
+        # Copies of the client's packets, sent from another address: the connection continues.
         came(paths, REFUSED_PACKETS, FIFTH, active=AWAY, now=2.0 + number, is_refused=True)
         assert not paths.is_lost
         came(paths, 1, AWAY, active=AWAY, now=2.9 + number)

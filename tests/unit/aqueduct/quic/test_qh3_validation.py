@@ -1,4 +1,4 @@
-"""The qh3 library validates the addresses of a client: two connections in memory, and a client whose address changes."""
+"""The qh3 library validates client addresses: two in-memory connections, and a client whose address changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
 
 
 class Traveler:
-    """A client at one address or another, and where the server's packets went."""
+    """A client that can change its address, and a log of where the server's packets went."""
 
     def __init__(self, files: CertificateFiles, library: str) -> None:
         self.pair = Pair(files, library)
@@ -40,23 +40,23 @@ class Traveler:
 
     @property
     def active(self) -> Any:
-        """Where the library sends to."""
+        """The address that the library sends to."""
         return self.pair.server._paths.address(self.pair.server.quic.active_address)
 
     def say(self) -> None:
-        """The client sends something; the server has something to send too."""
+        """Let the client and the server each send something."""
         pair = self.pair
         self._streams += 1
         pair.client.execute([SendStream(4 * self._streams - 2, b"there", True)])
         pair.server.execute([SendStream(4 * self._streams - 1, b"back", True)])
 
     def heard(self) -> bool:
-        """Whether all that was said has come."""
+        """Return whether everything sent by `say` has arrived."""
         sides = (self.pair.heard, self.pair.heard_by_client)
         return all(len(side.ended) == self._streams for side in sides)
 
     def to_server(self) -> int:
-        """What the client has to send comes to the server; returns how many bytes."""
+        """Deliver the client's pending packets to the server, and return how many bytes they have."""
         pair = self.pair
         datagrams = pair.sent(pair.client)
         self._run_timers(pair.client)
@@ -67,7 +67,7 @@ class Traveler:
         return sum(map(len, datagrams))
 
     def to_client(self) -> None:
-        """What the server has to send goes out; what goes to where the client is comes."""
+        """Send the server's pending packets, and deliver those addressed to the client's current address."""
         pair = self.pair
         self._run_timers(pair.server)
         datagrams = pair.server.transmit(pair.now)
@@ -102,7 +102,7 @@ def test_a_client_that_goes_back_before_it_has_answered_may_come_again(files: Ce
     assert client.active == CLIENT
     client.at = CLIENT
     client.turn(10)
-    # It has answered, from here; that proves that it was there.
+    # It answered the challenge from this address, which proves that it was at the other one.
     assert client.active == AWAY
     for at in (CLIENT, AWAY, CLIENT, AWAY):
         client.at = at
@@ -122,7 +122,7 @@ def test_a_client_whose_answer_is_lost_is_asked_again(files: CertificateFiles) -
     client.say()
     client.to_server()
     client.to_client()
-    # aioquic answers a challenge once.
+    # aioquic answers a challenge only once.
     lost = client.pair.sent(client.pair.client)
     assert lost
     asked = client.pair.now
@@ -200,7 +200,7 @@ def test_a_packet_that_another_address_has_copied_moves_nothing(files: Certifica
     assert client.heard()
     assert client.active == CLIENT
     assert client.bytes_to(AWAY) <= 3 * 1472 * (len(copied) + ANSWER_PACKETS)
-    # Nor is the copy's address trusted later: it is asked once more.
+    # Nor is the copy's address trusted later: the server challenges it again.
     client.at = AWAY
     client.say()
     client.to_server()

@@ -1,4 +1,4 @@
-"""The tokens of Retry packets: for whom, and for how long, they are good."""
+"""Tokens of Retry packets: for whom and for how long they are valid."""
 
 from __future__ import annotations
 

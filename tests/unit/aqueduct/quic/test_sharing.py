@@ -1,4 +1,4 @@
-"""Short messages that share a connection with bulk: how much of the bulk is in flight before them."""
+"""Short messages that share a connection with bulk data: how much bulk data is in flight ahead of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WARM_UP = 12
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Pair:
-    """A connection whose congestion window has grown, over a path that holds nothing."""
+    """A connection whose congestion window has grown, over a path without queues."""
     made = Pair(make_certificates(tmp_path))
     for _ in range(WARM_UP):
         made.client.execute([SendStream(BULK, PIECE * 8, False)])
@@ -48,7 +48,7 @@ def test_a_short_message_is_in_the_next_packets_and_bulk_waits(pair: Pair) -> No
     pair.client.execute([SendStream(SHORT, b"short", False)])
     datagrams = pair.sent(pair.client)
     assert QUEUED_BYTES <= in_flight(pair) < QUEUED_BYTES + 1500
-    # While they are in flight, each round sends one packet: it may acknowledge something.
+    # While they are in flight, each round sends one packet, which may carry an acknowledgment.
     assert len(pair.sent(pair.client)) == 1
     pair.server.receive(datagrams, CLIENT, pair.now)
     pair.deliver()

@@ -1,4 +1,4 @@
-"""Runner tickets are used once, by however many processes share the file."""
+"""Session tickets are used once, however many processes share the file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass
 class Ticket:
-    """What both libraries' tickets have."""
+    """The attributes that both libraries' tickets have."""
 
     ticket: bytes = b"label"
     age_add: int = 1

@@ -1,4 +1,4 @@
-"""``mainstem compact`` works where pyspark is not installed, as its help says."""
+"""``mainstem compact`` works without pyspark, as its help says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delta tables without a JVM: what the tasks write and the driver commits is what other readers read."""
+"""Delta tables without a JVM: other readers read what the tasks write and the driver commits."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def batch(numbers: list[int | None], place: str | None = "Brest") -> pa.RecordBa
 def files(
     table: DeltaTable, batch_id: int, batches: list[pa.RecordBatch], size: int = 1 << 20, query: str = QUERY
 ) -> list[bytes]:
-    """What a task of a micro-batch returns; what writes it is pickled, as for a task."""
+    """Return what a task of a micro-batch returns. The writer is pickled, as it is for a task."""
     task = pickle.loads(pickle.dumps(WriteFiles(table.files(query, batch_id), size)))
     (result,) = task(iter(batches))
     return [bytes(each) for each in result.column(0).to_pylist()]
@@ -97,7 +97,7 @@ def test_values_of_every_type_come_back_through_duckdb_polars_and_deltalake(tmp_
         "counts": [("k", 2)],
     }
     empty = dict.fromkeys(value)
-    # As Spark hands batches to a task: in the session's time zone.
+    # Spark passes batches to a task in the session's time zone.
     schema = pa.schema(deltalake.Schema.from_json(kinds.json()).to_arrow())
     schema = schema.set(schema.get_field_index("at"), pa.field("at", pa.timestamp("us", "Europe/Paris")))
     table.commit(QUERY, 0, files(table, 0, [pa.RecordBatch.from_pylist([value, empty], schema)]))
@@ -122,10 +122,10 @@ def test_any_text_is_a_partition_and_empty_text_a_null_one(
 def test_a_micro_batch_that_is_repeated_is_committed_once(table: DeltaTable, tmp_path: Path) -> None:
     assert table.committed(QUERY) == -1
     assert table.commit(QUERY, 0, files(table, 0, [batch([1])]))
-    # After a commit that Spark did not get to note.
+    # As after a commit that Spark did not record.
     assert table.committed(QUERY) == 0
     assert not table.commit(QUERY, 0, files(table, 0, [batch([1])]))
-    # Data files of an attempt that ended before its commit.
+    # Data files of an attempt that failed before its commit.
     files(table, 1, [batch([2])])
     assert table.commit(QUERY, 1, files(table, 1, [batch([2])]))
     assert table.commit(OTHER, 0, files(table, 0, [batch([3])], query=OTHER))
@@ -159,7 +159,7 @@ def test_of_two_drivers_of_one_query_one_commits(table: DeltaTable, tmp_path: Pa
     other = DeltaTable(str(tmp_path / "table"))
     assert table.committed(QUERY) == other.committed(QUERY) == -1
     mine, theirs = files(table, 0, [batch([1])]), files(other, 0, [batch([1])])
-    # Between this driver's reading of the table and its commit.
+    # This runs between this driver's read of the table and its commit.
     assert other.commit(QUERY, 0, theirs)
     assert not table.commit(QUERY, 0, mine)
     assert numbers(tmp_path / "table") == [1]
@@ -239,7 +239,7 @@ def test_columns_are_added_only_on_request(table: DeltaTable, tmp_path: Path) ->
     table.commit(QUERY, 1, files(table, 1, [rows_]))
     deeper = columns(inner=columns(b=types.StringType()))
     table.prepare(deeper, evolve=True)
-    # Before the change is known to a writer, it goes on with its own columns.
+    # A writer that does not know of the change yet continues with its own columns.
     table.commit(QUERY, 2, files(table, 2, [batch([3])]))
     assert [row["inner"] for row in rows(tmp_path / "table")] == [None, {"a": 5, "b": None}, None]
     with pytest.raises(ConfigurationError, match="n is bigint in the table and string here"):
@@ -248,7 +248,7 @@ def test_columns_are_added_only_on_request(table: DeltaTable, tmp_path: Path) ->
 
 
 def stated(path: Path) -> list[dict[str, Any]]:
-    """The statistics of each file in the log, as JSON."""
+    """Return the statistics of each file in the log, decoded from JSON."""
     commits = sorted((path / "_delta_log").glob("*.json"))
     actions = [json.loads(line) for file in commits for line in file.read_text().splitlines()]
     return [json.loads(each["add"]["stats"]) for each in actions if "add" in each]
@@ -291,7 +291,7 @@ def test_files_that_cannot_match_are_skipped(tmp_path: Path) -> None:
     assert frame.filter(polars.col("n") > 5).collect().height == 0
     (file,) = deltalake.DeltaTable(tmp_path / "table").file_uris()
     Path(file).unlink()
-    # Not even opened: Polars reads statistics too.
+    # The files are not even opened, because Polars reads statistics too.
     assert frame.filter(polars.col("n") > 5).collect().height == 0
 
 
@@ -325,7 +325,7 @@ def test_a_compaction_makes_a_table_readable_whose_files_lack_bounds(table: Delt
     older = DeltaTable(path)
     rows_ = pa.RecordBatch.from_pydict({"n": [1, 2], "ok": [True, False]})
     (add,) = (json.loads(each) for each in files(older, 0, [rows_]))
-    # A table that does not say which columns have bounds gets files without any.
+    # If a table does not specify which columns have bounds, its files get none.
     assert json.loads(add["stats"]) == {"numRecords": 2, "nullCount": {}}
     lacking = {"numRecords": 2, "minValues": {"n": 1}, "maxValues": {"n": 2}, "nullCount": {"n": 0, "ok": 0}}
     older.commit(QUERY, 0, [json.dumps({**add, "stats": json.dumps(lacking)}).encode()])

@@ -1,4 +1,4 @@
-"""A filter returns the same rows of a table in every reader, because none skips a file with matching rows."""
+"""A filter returns the same rows in every reader, because no reader skips a file with matching rows."""
 
 from __future__ import annotations
 

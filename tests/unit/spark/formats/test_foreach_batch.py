@@ -1,4 +1,4 @@
-"""A sink of one's own, once: by a ledger, or in the transaction that has the rows."""
+"""Idempotent user-defined sinks, with a ledger or in the transaction that writes the rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_function_is_called_once_for_a_micro_batch(tmp_path: Path) -> None:
     write("rows", 0)
     with pytest.raises(OSError, match="the sink"):
         write("bad", 1)
-    # After a restart too; what failed is done again.
+    # The ledger also applies after a restart; failed micro-batches are repeated.
     again = idempotent(send, tmp_path / "ledger", query_id="tides")
     again("rows", 0)
     again("rows", 1)
@@ -77,7 +77,7 @@ def test_of_two_drivers_of_one_query_one_writes(database: Path) -> None:
     write([1], 0)
 
     class Overtaken:
-        """Another driver writes the micro-batch after this one has read the number of the last."""
+        """A cursor that lets another driver write the micro-batch after this one has read the last batch number."""
 
         def __init__(self, cursor: Any) -> None:
             self._cursor = cursor
@@ -101,7 +101,7 @@ def test_of_two_drivers_of_one_query_one_writes(database: Path) -> None:
 
 
 class Uncompactable:
-    """A table that takes every micro-batch and whose compaction fails."""
+    """A table that accepts every micro-batch and whose compaction fails."""
 
     name = "tides"
 

@@ -1,4 +1,4 @@
-"""Iceberg tables without a JVM: what the tasks write and the driver commits is what other readers read."""
+"""Iceberg tables without a JVM: other readers read what the tasks write and the driver commits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def batch(numbers: list[int | None], place: str | None = "Brest") -> pa.RecordBa
 
 
 class Warehouse:
-    """Tables of one warehouse, whose catalogs are closed at the end."""
+    """The tables of one warehouse; their catalogs are closed at the end."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._catalogs = path, []
@@ -65,7 +65,7 @@ class Warehouse:
 
 @pytest.fixture
 def warehouse(tmp_path: Path, monkeypatch: Any) -> Iterator[Warehouse]:
-    # Polars would warn that its own planner, a package of its own, is not installed.
+    # Polars would warn that its planner, a separate package, is not installed.
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
     made = Warehouse(tmp_path / "warehouse")
     yield made
@@ -82,7 +82,7 @@ def table(warehouse: Warehouse) -> IcebergTable:
 def files(
     table: IcebergTable, batch_id: int, batches: list[pa.RecordBatch], size: int = 1 << 20, query: str = QUERY
 ) -> list[bytes]:
-    """What a task of a micro-batch returns; what writes it is pickled, as for a task."""
+    """Return what a task of a micro-batch returns. The writer is pickled, as it is for a task."""
     task = pickle.loads(pickle.dumps(WriteFiles(table.files(query, batch_id), size)))
     (result,) = task(iter(batches))
     return [bytes(each) for each in result.column(0).to_pylist()]
@@ -135,7 +135,7 @@ def test_a_value_that_pyiceberg_has_no_bound_for_is_written_and_found(
         table.commit(QUERY, number, files(table, number, [batch_]))
     table.compact()
     read = table.existing().scan().to_arrow()
-    # As texts, because NaN equals nothing.
+    # Compare as text, because NaN equals nothing.
     assert repr(read["odd"].cast(ints).to_pylist()) == repr([value] * 2)
     if pa.types.is_string(kind):
         assert table.existing().scan(row_filter=EqualTo("odd", value)).to_arrow().num_rows == 2
@@ -145,7 +145,7 @@ def test_bounds_of_a_column_cover_all_row_groups_or_none(warehouse: Warehouse, m
     monkeypatch.setattr(data_files, "ROW_GROUP_BYTES", 1)
     table = warehouse.table(())
     table.prepare(SIMPLE, evolve=False)
-    # Of a text this long Arrow has no bounds in the row group.
+    # Arrow keeps no row group bounds for a text this long.
     table.commit(QUERY, 0, files(table, 0, [batch([1], "a"), batch([2], "z" * 5000), batch([None], None)]))
     (task,) = table.existing().scan().plan_files()
     assert (task.file.lower_bounds.keys(), task.file.upper_bounds.keys()) == ({1}, {1})
@@ -211,7 +211,7 @@ def test_a_micro_batch_that_is_repeated_is_committed_once(table: IcebergTable) -
     assert table.commit(QUERY, 0, files(table, 0, [batch([1])]))
     assert table.committed(QUERY) == 0
     assert not table.commit(QUERY, 0, files(table, 0, [batch([1])]))
-    # Data files of an attempt that ended before its commit.
+    # Data files of an attempt that failed before its commit.
     files(table, 1, [batch([2])])
     assert table.commit(QUERY, 1, files(table, 1, [batch([2])]))
     assert table.commit(OTHER, 0, files(table, 0, [batch([3])], query=OTHER))
@@ -223,7 +223,7 @@ def test_a_micro_batch_that_is_repeated_is_committed_once(table: IcebergTable) -
 
 
 def race(monkeypatch: Any, then: Any) -> None:
-    """Between the next reading of a table and the commit to it."""
+    """Run ``then`` between the next read of a table and the commit to it."""
     load = IcebergTable._load
 
     def raced(self: IcebergTable) -> Any:
@@ -308,7 +308,7 @@ def test_exactly_once_survives_compaction_and_expiry_and_unreferenced_files_are_
     assert (kept.replaced, kept.by, kept.deleted) == (6, 1, 0)
     foreign = tmp_path / "warehouse" / "sea" / "tides" / "data" / "of-others.parquet"
     foreign.write_text("")
-    # Only what is older than this millisecond is deleted.
+    # Only files older than this millisecond are deleted.
     newest = max(snapshot.timestamp_ms for snapshot in table.existing().snapshots())
     wait_for(lambda: SYSTEM_CLOCK.epoch_ms() > newest, "a later millisecond")
     assert table.compact(keep_s=0).deleted == 7
@@ -341,7 +341,7 @@ def test_columns_are_added_and_widened_only_on_request(warehouse: Warehouse) -> 
     table = warehouse.table()
     table.prepare(columns(n=types.ShortType(), place=types.StringType()), evolve=False)
     table.commit(QUERY, 0, files(table, 0, [batch([1])]))
-    # The same type to Iceberg.
+    # Both are the same type in Iceberg.
     table.prepare(columns(n=types.ByteType(), place=types.StringType()), evolve=False)
     wider = columns(n=types.LongType(), place=types.StringType(), inner=columns(a=types.LongType()))
     with pytest.raises(

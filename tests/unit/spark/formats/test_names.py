@@ -1,4 +1,4 @@
-"""Which columns a table can hold by their names."""
+"""Which column names a table can hold."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainstem.spark.formats.columns import check_names, split_by_name  # noqa: E
 
 
 def columns(value: Any) -> Any:
-    """A type: a struct of a dict, a list of a list, a map of a tuple, else a number."""
+    """Return a struct for a dict, a list for a list, a map for a tuple, and a number for anything else."""
     if isinstance(value, dict):
         return types.StructType([types.StructField(name, columns(each)) for name, each in value.items()])
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Tables on an object store: written by tasks, committed once, compacted, with Mainstem's names of the store's options."""
+"""Tables on an object store: written by tasks, committed once and compacted, using Mainstem's names for store options."""
 
 from __future__ import annotations
 
