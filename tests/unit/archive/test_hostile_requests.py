@@ -1,4 +1,4 @@
-"""An archive that is sent everything it should not be: it refuses, stays bounded, and goes on serving the others."""
+"""An archive that receives hostile requests refuses them, stays bounded, and keeps serving its other clients."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def archive(tmp_path: Path) -> Iterator[RunningArchive]:
 
 
 def is_served(client: ControlClient) -> bool:
-    """Whether a request is carried out, after whatever came before it."""
+    """Return whether the archive still carries out a request, whatever preceded it."""
     return client.ask("StopReplayRequest", replay_session_id=-5) == 0
 
 
 def variants(message_type: MessageType, session_id: int, choose: random.Random) -> Iterator[bytes]:
-    """A message as it should be, and in every way in which it should not."""
+    """Yield a valid message and every way to make it invalid."""
     values = sample(message_type)
     if "control_session_id" in values:
         values["control_session_id"] = session_id
@@ -105,7 +105,7 @@ def test_nobody_changes_anything_in_the_session_of_another(archive: RunningArchi
     for message_type in TYPES:
         values = sample(message_type)
         if "control_session_id" in values:
-            # As if it meant the recording and its subscription.
+            # The request names the owner's recording subscription.
             values |= {key: subscription_id for key in values if key == "subscription_id"}
             values |= {"control_session_id": owner.session_id}
             hostile.send_bytes(message_type.encode(**values))
@@ -130,10 +130,10 @@ def test_a_flood_of_connects_holds_no_more_than_its_limit_and_is_gone_after_the_
             assert archive.server.stats().control_sessions <= 1 + MAX_SESSIONS_OF_IMAGE
         archive.until(lambda: archive.server.stats().refused.get("sessions of a client", 0) > 20)
         assert is_served(served)
-        # The flood takes no place from others.
+        # The flood does not use up other clients' sessions.
         other = archive.connected()
         assert is_served(other)
-        # What never connected ends, and the image that it came by with it.
+        # Sessions that never connected end, together with the image they arrived on.
         archive.until(lambda: archive.server.stats().control_sessions == 2, "the sessions end")
         assert is_served(archive.connected())
 
@@ -200,7 +200,7 @@ def test_a_hundred_sessions_that_list_everything_and_read_nothing_hold_no_memory
         for client in greedy:
             everything = {"from_recording_id": 0, "record_count": (1 << 31) - 1}
             client.send("ListRecordingsRequest", **everything)
-            client.send("ListRecordingsRequest", **everything)  # the first one is not done: refused
+            client.send("ListRecordingsRequest", **everything)  # refused: the first is not done
         for _ in range(20):
             archive.work()
         assert is_served(served)

@@ -1,5 +1,5 @@
-"""Exceptions of signal handlers in an archive's client: whenever they come, the next call works, and events come once."""
-# ruff: noqa: B023 - every function is called in the turn of the loop that defines it
+"""Signal handlers that raise in an archive client: whenever they do, the next call works and each event arrives once."""
+# ruff: noqa: B023 - every function is called in the loop iteration that defines it
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RECORDING = dict.fromkeys(
 
 
 class Archive:
-    """Both streams of a control session, in the test's memory; it has the recordings 0 to 4."""
+    """Both streams of a control session, in memory, for an archive with the recordings 0 to 4."""
 
     is_connected = True
     closed = False

@@ -1,4 +1,4 @@
-"""Messages of Aeron Archive: known bytes, older and newer blocks, and what cannot be read."""
+"""Messages of Aeron Archive: known bytes, shorter and longer blocks, and messages that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ VECTORS: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("Ping", SESSION, "08006a0065000e00 0700000000000000"),
 ]
-# What the C client and the archive assume, by name: the block that is written.
+# The block lengths that the C client and the archive expect, by message name.
 BLOCK_LENGTHS = {
     "ControlResponse": 32,
     "Challenge": 20,
@@ -99,7 +99,7 @@ def test_blocks_of_every_version_are_read(version: int) -> None:
         older = struct.pack("<HHHH", length, message_type.template_id, 101, version) + data[8 : 8 + length] + cut
         expected = values | {each.name: each.null for each in message_type.fields if each.since > version}
         assert decode(older).values == expected
-        # A version before a field's, with a block that has room for it: what is there is something else.
+        # The block is long enough for the field, but its version is older, so those bytes hold something else.
         padded = struct.pack("<HHHH", message_type.block_length, message_type.template_id, 101, version) + data[8:]
         assert decode(padded).values == expected
 

@@ -1,4 +1,4 @@
-"""What an iterator over a replay is told at its end, by how its image ended."""
+"""What an iterator over a replay reports at its end, depending on how its image ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainstem.errors import ConnectionLost
 
 
 def check(*, ended: bool = False, revoked: bool = False, length: int | None = None, end: int = NO_END) -> None:
-    """Check the end of a replay of the positions from 1024 to 4096, whose archive lives."""
+    """Check the end of a replay of the positions 1024 to 4096 while its archive is alive."""
     calls, _ = connected()
     feed = ReplayFeed(calls, run, 7, StartedReplay(1 << 32, 5), length, end)
     feed.image = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""Replication into an archive from another one, in one thread: what is copied, what is signaled, and what ends it."""
+"""Replication from one archive into another, in one thread: what is copied, which signals are sent, and what ends it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def payload(number: int) -> bytes:
 
 
 class Pair(RunningArchive):
-    """An archive that replicates, and one to replicate from, on one driver; a client of each."""
+    """A replicating archive and its source on one driver, with a client of each."""
 
     def __init__(self, directory: Path, *, source: dict[str, Any] | None = None, **options: Any) -> None:
         self.source: Any = None
@@ -65,7 +65,7 @@ class Pair(RunningArchive):
 
 
 class Clients:
-    """What a test uses of a pair: ``far`` is a client of the source, ``near`` one of the archive that replicates."""
+    """The clients of a pair: ``far`` is connected to the source, ``near`` to the replicating archive."""
 
     def __init__(self, pair: Pair, stack: ExitStack, **options: Any) -> None:
         self.pair = pair
@@ -79,7 +79,7 @@ class Clients:
         return int(self.publication.position)
 
     def begin(self, count: int = COUNT, channel: str = CHANNEL) -> tuple[int, int]:
-        """Record a stream that stays open; the recording, and how far it is."""
+        """Record a stream that stays open, and return the recording's id and its position."""
         self.far.start_recording(channel, STREAM_ID, auto_stop=True)
         self.publication = self.pair.aeron.add_exclusive_publication(channel, STREAM_ID)
         recording_id = self.signals(self.far, RecordingSignal.START)[-1].recording_id
@@ -101,7 +101,7 @@ class Clients:
         return self.near.replicate(recording_id, self.pair.source_control, **options)
 
     def signals(self, client: Any, last: RecordingSignal) -> list[Signal]:
-        """The next events, up to a signal."""
+        """Return the next events, up to and including the signal ``last``."""
         found: list[Signal] = []
         for event in client.events(timeout=30.0):
             if isinstance(event, ArchiveError):
@@ -112,7 +112,7 @@ class Clients:
         return found
 
     def events(self) -> tuple[list[str], list[ArchiveError]]:
-        """The names of the signals up to the end of a replication, and the errors among them."""
+        """Return the names of the signals until a replication ends, and the errors in between."""
         names: list[str] = []
         errors: list[ArchiveError] = []
         for event in self.near.events(timeout=30.0):
@@ -125,7 +125,7 @@ class Clients:
         return names, errors
 
     def check_equal(self, source_id: int, copy_id: int) -> None:
-        """Compare two recordings by their bytes."""
+        """Compare two recordings byte by byte."""
         source, copy = self.far.list_recording(source_id), self.near.list_recording(copy_id)
         assert source is not None
         assert copy is not None
@@ -170,7 +170,7 @@ def test_a_copy_is_continued_where_it_ended(clients: Clients) -> None:
     assert clients.events() == (["EXTEND", "SYNC", "STOP", "REPLICATE_END"], [])
     assert clients.near.stop_position(0) == end
     clients.check_equal(recording_id, 0)
-    # It has everything by now.
+    # The copy is already complete.
     clients.replicate(recording_id, dst_recording_id=0)
     assert clients.events() == (["SYNC", "REPLICATE_END"], [])
 
@@ -232,7 +232,7 @@ def test_an_empty_copy_becomes_one_of_whatever_is_copied(clients: Clients) -> No
     clients.near.truncate_recording(0, 0)
     clients.signals(clients.near, RecordingSignal.DELETE)
     other, end = clients.record(40)
-    # A longer entry: what follows it in the catalog moves.
+    # A longer entry moves the entries that follow it in the catalog.
     clients.replicate(recording_id)
     assert clients.events()[1] == []
     clients.near.update_channel(0, "aeron:ipc")
@@ -289,7 +289,7 @@ def test_an_archive_replicates_from_itself(clients: Clients) -> None:
     clients.check_equal(recording_id, 2)
 
 
-# -- what fails ----------------------------------------------------------------------------------------------------------
+# -- failures -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("channel", ["aeron:udp?endpoint=localhost:{port}", "aeron:udp?endpoint=host.invalid:1"])
@@ -325,13 +325,13 @@ def test_what_a_replication_may_not_extend(clients: Clients) -> None:
     with pytest.raises(ArchiveError, match="active recording 0") as caught:
         clients.replicate(recording_id, dst_recording_id=0)
     assert caught.value.code is ArchiveErrorCode.ACTIVE_RECORDING
-    # The same session and stream are being recorded already.
+    # The same session and stream are already being recorded.
     clients.replicate(recording_id, replication_channel=f"aeron:udp?endpoint=localhost:{free_port()}")
     clients.finish()
     assert clients.events()[1] == []
     names, errors = clients.events()
     assert (names[-1], errors) == ("REPLICATE_END", [])
-    # Another stream does not continue it.
+    # A different stream does not continue the recording.
     other, _ = clients.record(7)
     clients.replicate(other, dst_recording_id=0)
     names, (error,) = clients.events()
@@ -372,7 +372,7 @@ def test_credentials_of_the_source(tmp_path: Path) -> None:
 
 
 class Challenging:
-    """Accepts one credential at once, and another after a challenge."""
+    """Accepts one credential directly, and another one after a challenge."""
 
     def authenticate(self, credentials: bytes, challenge: bytes | None) -> Accept | Challenge | Reject:
         if challenge is None and credentials == b"ops:ask":

@@ -1,4 +1,4 @@
-"""Both variants of the archive's client have the same names, arguments and defaults."""
+"""Both variants of the archive client have the same names, arguments and defaults."""
 
 from __future__ import annotations
 

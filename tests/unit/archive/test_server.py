@@ -1,4 +1,4 @@
-"""The archive's server, request by request: who may connect, what is refused, and what the answers say."""
+"""The archive server, request by request: who may connect, which requests are refused, and what the responses contain."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def publish(archive: RunningArchive, publication: Any, count: int = COUNT, first
 
 
 def record(archive: RunningArchive, client: ControlClient, count: int = COUNT) -> tuple[int, int]:
-    """Record a stream to its end; the recording and where it ends."""
+    """Record a stream to its end, and return the recording's id and end position."""
     client.record(auto_stop=True)
     with archive.aeron.add_exclusive_publication(CHANNEL, 1001) as publication:
         end = publish(archive, publication, count)
@@ -58,7 +58,7 @@ def record(archive: RunningArchive, client: ControlClient, count: int = COUNT) -
 
 
 def replay(archive: RunningArchive, client: ControlClient, name: str = "ReplayRequest", **fields: Any) -> Any:
-    """Start a replay, and subscribe to it; its image."""
+    """Start a replay, subscribe to it, and return its image."""
     fields = {"file_io_max_length": -1, "replay_token": -1, "replay_stream_id": 1002, **fields}
     session = client.ask(name, replay_channel="aeron:ipc", **fields)
     subscription = archive.aeron.add_subscription(
@@ -80,7 +80,7 @@ def read(archive: RunningArchive, subscription: Any, count: int) -> list[bytes]:
 
 
 def test_an_idle_archive_sleeps_instead_of_yielding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy host a yield takes as long as the slices of others, and holds up recordings for longer than any sleep."""
+    """On a busy host a yield lasts as long as other threads' time slices, which delays recordings longer than any sleep."""
     slept = threading.Semaphore(0)
 
     def is_of_archive() -> bool:
@@ -129,7 +129,7 @@ def test_another_major_version_is_refused_with_both_versions(archive: RunningArc
 
 
 class _Guard:
-    """As the reference's test authenticator."""
+    """Behaves like the reference's test authenticator."""
 
     def authenticate(self, credentials: bytes, challenge: bytes | None) -> Accept | Challenge | Reject:
         if challenge is None and credentials == b"admin:adminC":
@@ -144,7 +144,7 @@ def test_authentication_accepts_challenges_and_rejects(tmp_path: Path) -> None:
         challenge = client.response()
         assert (challenge.name, challenge.encoded_challenge) == ("Challenge", b"challenge!")
         client.session_id = challenge.control_session_id
-        # Nothing but the answer is taken now.
+        # From now on, the server accepts only the challenge response.
         early = client.send("ArchiveIdRequest")
         client.send("ChallengeResponse", encoded_credentials=b"admin:CSadmin")
         client.establish()
@@ -220,7 +220,7 @@ def test_impossible_response_channels_and_huge_requests_are_refused(archive: Run
     with archive.aeron.add_exclusive_publication("aeron:ipc?term-length=1m", 10) as publication:
         archive.until(lambda: publication.offer(bytes(65 << 10)) > 0)
         archive.until(lambda: archive.server.stats().refused == {"connect": 1, "length": 1})
-    # The driver refuses this one; the session ends without a response.
+    # The driver refuses this response channel; the session ends without a response.
     client.connect(channel="aeron:udp?endpoint=host.invalid:0")
     archive.until(lambda: archive.server.stats().control_sessions == 1)
     assert client.ask("StopReplayRequest", replay_session_id=1) == 0
@@ -271,7 +271,7 @@ def test_a_client_that_does_not_read_loses_its_session_and_delays_nobody(tmp_pat
 
 
 def test_every_request_is_answered_with_zeros_in_it(archive: RunningArchive) -> None:
-    """None of them is unknown, ends the session, or costs another client anything."""
+    """The server knows every request, and none of them ends the session or affects another client."""
     client = archive.connected()
     silent = {"AuthConnectRequest", "CloseSessionRequest", "KeepAliveRequest"}
     answers = ("ControlResponse", "RecordingDescriptor", "RecordingSubscriptionDescriptor")
@@ -285,7 +285,7 @@ def test_every_request_is_answered_with_zeros_in_it(archive: RunningArchive) -> 
 
 
 def calls_of(cycle: Callable[[], object]) -> int:
-    """How many Python functions a call runs."""
+    """Return how many functions a call runs."""
     calls = 0
 
     def count(frame: object, event: str, argument: object) -> None:
@@ -319,7 +319,7 @@ def test_a_duty_cycle_costs_the_same_however_many_recordings_and_sessions_are_id
                 costs.append(idle_cost())
         assert costs[1] - costs[0] < 10
         sessions = [archive.connected() for _ in range(10)]
-        # Each of them is only asked whether it is quiet, and its image whether it has a request.
+        # Per session, the server only checks whether it is idle and whether its image has a request.
         assert idle_cost() - costs[1] < 5 * len(sessions)
         for stream in streams:
             publish(archive, stream, 1)
@@ -362,7 +362,7 @@ def test_recordings_outlive_the_archive_and_keep_their_ids(archive: RunningArchi
         subscription = replay(archive, client, recording_id=1, position=-1, length=-2)
         assert read(archive, subscription, COUNT) == [payload(number) for number in range(COUNT)]
         subscription.close()
-        # An archive never extends by itself.
+        # An archive never extends a recording on its own.
         client.record(1001)
         assert client.signal()[:2] == (RecordingSignal.START, 2)
 
@@ -437,7 +437,7 @@ def test_progress_that_the_events_had_no_room_for_is_reported_later(tmp_path: Pa
         with archive.aeron.add_exclusive_publication(CHANNEL, 1001) as publication:
             end, sent = 0, 0
             while (status := archive.server._conductor._events._publication.offer(bytes(1000))) > 0:
-                sent += 1  # nobody reads them: the publication has no room for an event
+                sent += 1  # nobody reads them, so the publication has no room for an event
             assert status == OfferStatus.BACK_PRESSURED
             end = publish(archive, publication)
             archive.until(lambda: archive.server._conductor._recordings.get(0).position == end)
@@ -517,7 +517,7 @@ def test_replays_have_a_limit_and_end_without_a_subscriber(tmp_path: Path) -> No
 
 
 def archive_session(client: ControlClient) -> int:
-    """The session of the replay that runs now."""
+    """Return the session of the active replay."""
     (replay,) = client.archive.server._conductor._replays
     return int(replay.session_id & 0xFFFFFFFF)
 
@@ -556,7 +556,7 @@ def test_a_stopped_replay_is_gone_for_its_subscriber(archive: RunningArchive) ->
 
 
 def fill(archive: RunningArchive, client: ControlClient, frames: int, *, first: int = 0) -> int:
-    """Record frames of 1 KiB, with their numbers, from position ``1024 * first`` on; the recording."""
+    """Record numbered frames of 1 KiB from position ``1024 * first`` on, and return the recording's id."""
     at = f"init-term-id=7|term-id={7 + first * 1024 // 65536}|term-offset={first * 1024 % 65536}"
     client.record(auto_stop=True)
     with archive.aeron.add_exclusive_publication(f"{CHANNEL}|{at}", 1001) as publication:
@@ -569,7 +569,7 @@ def fill(archive: RunningArchive, client: ControlClient, frames: int, *, first: 
 
 
 def numbers(archive: RunningArchive, client: ControlClient, recording_id: int, position: int, frames: int) -> list[int]:
-    """What a replay has."""
+    """Return the numbers of the frames in a replay."""
     subscription = replay(archive, client, recording_id=recording_id, position=position, length=frames * 1024)
     found = [int.from_bytes(data[:8], "big") for data in read(archive, subscription, frames)]
     subscription.close()
@@ -582,7 +582,7 @@ def segments(archive: RunningArchive, recording_id: int) -> list[int]:
 
 
 def check_readable(archive: RunningArchive) -> None:
-    """Every recording is without problems for other readers."""
+    """Check that other readers find no problems in any recording."""
     with open_recordings(archive.directory) as recordings:
         for reader in recordings:
             assert list(find_problems(reader, reader.start_position, reader.end_position())) == []
@@ -674,7 +674,7 @@ def test_migrating_moves_segments_and_both_ends_are_read(archive: RunningArchive
     assert client.ask("StopPositionRequest", recording_id=source) == stop
     check_readable(archive)
     if is_prepended:
-        assert client.ask("MigrateSegmentsRequest", **ids) == 0  # there is nothing left to move
+        assert client.ask("MigrateSegmentsRequest", **ids) == 0  # nothing is left to migrate
     else:
         assert "cannot migrate segments" in client.error("MigrateSegmentsRequest", **ids)[1]
 
@@ -729,7 +729,7 @@ def test_a_replay_token_is_good_for_its_recording_and_any_client_until_it_expire
         other.send("ReplayRequest", **{**fields, "replay_token": token ^ 1})
         other.send("ReplayRequest", **{**fields, "replay_token": token, "recording_id": recording_id + 1})
         archive.until(lambda: archive.server.stats().refused == {"replay token": 2})
-        # The token says which session gets the response.
+        # The token determines which session gets the response.
         response = client.response(other.send("ReplayRequest", **{**fields, "replay_token": token}))
         assert response.code == ResponseCode.OK
         assert client.error("ReplayRequest", **{**fields, "replay_token": -1, "session_id": client.session_id})[0] == 0
@@ -788,7 +788,7 @@ def test_an_archive_runs_in_its_own_thread_or_is_run_by_its_caller(tmp_path: Pat
 
 
 def counters_of(archive: RunningArchive) -> dict[str, int]:
-    """The values of the archive's own counters, by the beginning of their labels."""
+    """Return the values of the archive's own counters, keyed by the beginning of their labels."""
     counters = archive.aeron.counters
     found = [counter_id for counter_id in counters if 101 <= counters.type_id(counter_id) <= 112]
     return {counters.label(each).partition(" - archiveId=")[0]: counters.value(each) for each in found}
@@ -803,7 +803,7 @@ def test_counters_say_what_was_written_and_read_and_how_long_that_and_a_cycle_to
     archive.until(lambda: counters_of(archive)["Archive Replay Sessions"] == 0)
     values = counters_of(archive)
     assert values["archive-recorder total write bytes"] == end
-    # A read that met a full window is repeated.
+    # A read that meets a full window is repeated.
     assert values["archive-replayer total read bytes"] >= end
     for agent, what in (("recorder", "write"), ("replayer", "read")):
         longest, total = (values[f"archive-{agent} {kind} {what} time in ns"] for kind in ("max", "total"))

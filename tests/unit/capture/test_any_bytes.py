@@ -1,4 +1,4 @@
-"""Whatever the bytes, reading a capture returns rows that Arrow takes; compiled and not, it returns the same ones."""
+"""Reading arbitrary bytes as a capture returns rows that Arrow accepts, the same ones compiled and uncompiled."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ALL = (1 << layout.FLOW_BUCKETS) - 1
 
 
 class Modules:
-    """The compiled modules, or their sources as Python runs them."""
+    """The compiled modules, or the same modules run by Python from source."""
 
     def __init__(self, load: Any) -> None:
         self.records: ModuleType = load("capture.records")
@@ -52,7 +52,7 @@ PLAIN = Modules(uncompiled.load)
 
 
 def decoded(modules: Modules, data: bytes, *, named: bool) -> Any:
-    """All that the compiled part makes of a file's records."""
+    """Return everything that the compiled part decodes from a file's records."""
     memory = bytearray(data)
     out: list[Any] = []
     blocks = data[:4] == b"\n\r\r\n"

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SERVER = 9000
-FIRST = 0xFFFFFF00  # sequence numbers wrap on the way
+FIRST = 0xFFFFFF00  # sequence numbers wrap during the tests
 WRITES = b"".join(bytes([0x20, n % 200, 7]) + b"payload" for n in range(300))
 
 
 def addressed(segment: bytes) -> bytes:
-    """In an IP packet from the client to the server, or back."""
+    """Wrap the segment in an IP packet from the client to the server or back."""
     ends = {"source": "10.0.0.2", "to": "10.0.0.1"} if segment[:2] == SERVER.to_bytes(2, "big") else {}
     return make.ip(segment, protocol=6, **ends)
 
@@ -34,7 +34,7 @@ def syn(sequence: int = FIRST - 1) -> bytes:
 
 
 def sent(data: bytes, at: int = 0, *, flags: int = make.TCP_ACK) -> bytes:
-    """A segment from the client, at a place of its stream."""
+    """Return a segment from the client at an offset of its stream."""
     return make.tcp(data, sequence=FIRST + at, to=SERVER, flags=flags)
 
 

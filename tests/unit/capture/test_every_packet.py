@@ -1,4 +1,4 @@
-"""Each packet of a capture is in a row or counted: whatever it holds, in whatever it is wrapped, and however it is cut."""
+"""Each packet of a capture is in a row or counted, whatever its content, its encapsulation and the chunk boundaries."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_heartbeat_is_formatted_as_one(tmp_path: Path) -> None:
 
 
 def any_packets(chance: random.Random) -> list[bytes]:
-    """Packets of every kind, some wrapped, in any order that the network could have them in."""
+    """Return packets of every kind, some encapsulated, in any order that a network can produce."""
     packets: list[bytes] = []
     sequence = 0
     for number in range(chance.randrange(1, 60)):
@@ -184,10 +184,10 @@ def test_a_counted_fragment_is_subtracted_if_its_packet_is_lost_later(
     )
     passed = {"frame_type": "PASSED_OVER", "text": "IP fragments that completed no packet"}
     assert first == [passed | {"packet": 1, "length": 1}]
-    # The second fragment is counted, the first not any more.
+    # The second fragment is counted, and the first is no longer counted.
     assert [(row["packet"], row["frame_type"]) for row in second] == [(1, "LOST_FRAGMENT")]
     assert accounted(first + second) == 2
-    # A packet that is completed late has a row of its own: what is left is the one to take out.
+    # A packet that is completed late has its own row; the fragment that remains is the one to remove.
     datagram = make.udp(make.data_frame(bytes(150)))
     begun, ended = (
         make.link(make.ip(data, fragment=at, more=more, number=11), make.ETHERNET)

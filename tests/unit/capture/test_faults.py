@@ -1,4 +1,4 @@
-"""Files and packets that are cut, corrupt or strange: rows up to the fault and after it, and a problem that describes it."""
+"""Truncated, corrupt or strange files and packets: rows before and after the problem, and a problem that describes it."""
 
 from __future__ import annotations
 
@@ -145,16 +145,16 @@ def test_a_packet_without_its_whole_headers_is_a_problem(tmp_path: Path) -> None
 
 def test_headers_that_contradict_one_another_are_a_problem(tmp_path: Path) -> None:
     bad = bytearray(PACKET)
-    bad[14 + 20 + 4 : 14 + 20 + 6] = b"\xff\xff"  # UDP claims more than IP has
+    bad[14 + 20 + 4 : 14 + 20 + 6] = b"\xff\xff"  # UDP claims more bytes than the IP packet has
     assert kinds(rows_of_bytes(tmp_path, make.pcap([bytes(bad)]))) == ["MALFORMED_PACKET"]
 
 
 BAD_FRAMES = [
     b"short",
     b"\x20\0\0\0\1\0\1\0" + bytes(24),  # version 1
-    b"\x20\0\0\0\0\0\x0f\0" + bytes(24),  # a type that there is not
+    b"\x20\0\0\0\0\0\x0f\0" + bytes(24),  # an unknown type
     b"\xff\xff\xff\xff\0\0\1\0" + bytes(24),  # a negative length
-    b"\x1c\0\0\0\0\0\2\0" + bytes(8),  # a NAK too short for one
+    b"\x1c\0\0\0\0\0\2\0" + bytes(8),  # too short for a NAK
     b"\0\1\0\0\0\0\1\0" + bytes(24),  # longer than its datagram
 ]
 
@@ -189,7 +189,7 @@ def test_batches_of_a_folder_without_spark(tmp_path: Path) -> None:
 
 
 def empty_blocks(count: int) -> bytes:
-    """Blocks without a packet, the shortest that there are."""
+    """Return the shortest possible blocks, without packets."""
     return struct.pack("<III", 11, 12, 12) * count
 
 
@@ -207,7 +207,7 @@ def test_searching_a_corrupt_capture_takes_linear_time(tmp_path: Path, run: byte
     path.write_bytes(SECTION + b"\xff" * 16 + run * ((2 << 20) // len(run)) + b"\0" * 12)
     begin = time.process_time()
     index = indexing.build(str(path))
-    # A tenth of a second; a search that starts over for each block takes minutes.
+    # This takes a tenth of a second; a search that started over for each block would take minutes.
     assert time.process_time() - begin < 20
     assert index.all_problems
 

@@ -1,4 +1,4 @@
-"""Every kind of file, every link type, every way to say an address: the same frame comes out."""
+"""Every file format, link type and address format: the same frame is decoded."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_ipv6_extension_headers_are_stepped_over(tmp_path: Path) -> None:
     datagram = make.udp(make.data_frame(b"high tide"))
     options = bytes([60, 0]) + bytes(6) + bytes([43, 1]) + bytes(14) + bytes([17, 0]) + bytes(6)
     packet = bytearray(make.ip(options + datagram, source="::1", to="::2"))
-    packet[6] = 0  # hop by hop, then destination options, then routing
+    packet[6] = 0  # hop-by-hop, then destination options, then routing
     check(rows_of_bytes(tmp_path, make.pcap([make.link(bytes(packet), make.ETHERNET)]))[0])
 
 
@@ -83,7 +83,7 @@ def test_pcapng_blocks_sections_interfaces_and_resolutions(tmp_path: Path, order
         + make.block(0x0BAD, b"a block of an unknown type", order)
         + make.old_packet(ethernet, us, order=order)
         + make.simple(ethernet, order=order)
-        # A second section of the other byte order, whose first interface is of another link type and counts in 2**-20 s.
+        # A second section with the opposite byte order, whose first interface has another link type and a 2**-20 s resolution.
         + make.section("<" if order == ">" else ">")
         + make.interface(make.COOKED, order="<" if order == ">" else ">", resolution=0x80 | 20, offset_s=1_000_000_000)
         + make.enhanced(

@@ -1,4 +1,4 @@
-"""IP fragments come together in any order, of both IP versions, for UDP and for TCP."""
+"""IP fragments are reassembled in any order, for both IP versions, UDP and TCP."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ADDRESSES = [("10.0.0.1", "10.0.0.2"), ("2001:db8::1", "2001:db8::2")]
 
 
 def cut(content: bytes, size: int, *, source: str, to: str, number: int, protocol: int = 17) -> list[bytes]:
-    """The fragments of an IP packet; ``size`` is a multiple of 8."""
+    """Return the fragments of an IP packet; ``size`` is a multiple of 8."""
     return [
         make.link(
             make.ip(

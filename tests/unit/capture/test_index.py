@@ -1,4 +1,4 @@
-"""The index: its contents, when it is used again, and that it does not depend on when a growing file was indexed."""
+"""The index: its contents, when it is reused, and that it does not depend on when a growing file was indexed."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_the_index_may_live_elsewhere_and_need_not_be_kept(tmp_path: Path) -> No
     store.index_of(str(path), str(tmp_path / "indexes"))
     assert [name.startswith("a.pcap-") for name in os.listdir(tmp_path / "indexes")] == [True]
     (tmp_path / "file").write_bytes(b"")
-    assert store.index_of(str(path), str(tmp_path / "file")).packets == 1  # a place that cannot be written to
+    assert store.index_of(str(path), str(tmp_path / "file")).packets == 1  # a path that cannot be written to
     assert not store.location(str(path), None).exists()
     with pytest.raises(CaptureError):
         store.index_of(str(tmp_path / "none.pcap"))

@@ -1,4 +1,4 @@
-"""Captures by URL: the same rows as from a local file, packed or not, and of a directory or a pattern."""
+"""Captures by URL: the same rows as from a local file, compressed or not, and from a directory or a pattern."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PACKET = make.link(make.ip(make.udp(make.data_frame())), make.ETHERNET)
 
 @pytest.fixture
 def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """``remote://host/...`` is a directory whose files cannot be mapped; its opener records the options."""
+    """Map ``remote://host/...`` to a directory whose files cannot be memory-mapped; its opener records the options."""
 
     def opened(url: str, options: Any = None) -> RemoteStore:
         seen.append(dict(options or {}))

@@ -1,4 +1,4 @@
-"""The checks of `mainstem doctor`, over machines that are laid out for them."""
+"""The checks of `mainstem doctor`, on simulated machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``mainstem driver`` starts without the libraries that read other commands' words, and reads the same words the same way."""
+"""``mainstem driver`` starts without the command-line libraries of other commands, and parses arguments identically."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLAIN = [
     "--set nonsense",
     "--dir /a --dir /b",
 ]
-# What the table leaves to the others: help, mistakes, and forms that it does not know.
+# Arguments that the table leaves to those libraries: help, mistakes, and unknown forms.
 OTHER = [
     "--help",
     "-h",
@@ -49,7 +49,7 @@ OTHER = [
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What ``run`` was called with."""
+    """The arguments that ``run`` was called with."""
     calls: list[dict[str, Any]] = []
 
     def run(**parameters: Any) -> None:
@@ -84,7 +84,7 @@ def test_the_table_has_every_parameter_and_default() -> None:
     assert driver.read(["--threading-mode", "shared_network"]) == {"threading_mode": "SHARED_NETWORK"}
 
 
-# Each costs a start some milliseconds, and a driver that runs in threads of its process needs none of them.
+# Importing each takes a few milliseconds, and a driver that runs in threads of its process needs none of them.
 UNNEEDED = {
     "ast",
     "asyncio",
@@ -115,7 +115,7 @@ UNNEEDED = {
     "mainstem.aeron.driver.process",
     "mainstem.recording",
 }
-# The modules of Mainstem that a start loads. Each is a file to find, open and run, a third of a millisecond.
+# How many Mainstem modules a start may load. Finding, opening and running each takes a third of a millisecond.
 MOST_MODULES = 145
 PROGRAM = """
 import sys
@@ -139,7 +139,7 @@ finally:
 
 
 def test_starting_a_driver_imports_only_what_it_needs(tmp_path: Path) -> None:
-    # -S and -I leave out what an environment of packages loads for itself.
+    # -S and -I skip modules that an environment's site packages load at startup.
     program = f"import sys; sys.path[:0] = {[str(Path(cli.__file__).parents[2])]!r}\n{PROGRAM}"
     result = subprocess.run(
         [sys.executable, "-I", "-S", "-c", program, str(tmp_path / "driver")],

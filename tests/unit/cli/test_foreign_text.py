@@ -1,4 +1,4 @@
-"""Texts that other programs and hosts chose reach no terminal as control characters, and are no markup."""
+"""Text chosen by other programs and hosts never reaches a terminal as control characters, and is never markup."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x9b31m\u202e[/bold][ff02::1]:40456"
-SHOWN = "\\x1b[2J\\x1b]"  # what a narrow terminal has room for
+SHOWN = "\\x1b[2J\\x1b]"  # as much as a narrow terminal has room for
 CHANNEL = f"aeron:udp?endpoint=localhost:20121|alias={HOSTILE}"
 IMPOSSIBLE_MS = 1 << 60
 PUBLICATION, IMAGE, CLIENT = 7, 8, 9
@@ -40,7 +40,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(params=[io.StringIO, Terminal])
 def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """Runs a command in a pipe or a terminal and returns what it prints."""
+    """Run a command in a pipe or a terminal and return its output."""
 
     def call(*arguments: str) -> str:
         out: io.StringIO = request.param()

@@ -1,4 +1,4 @@
-"""The help: every command has examples in it, and they are command lines that the command takes."""
+"""The help: every command has examples, and they are valid command lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_examples_of_every_command_are_valid(words: str) -> None:
         tail = re.search(rf"mainstem {words}( [^|>)]*)?", example)
         assert tail, f"{example} is not an example of mainstem {words}"
         arguments = shlex.split((tail[1] or "").strip('" '))
-        command.make_context(words, arguments)  # parses, and runs nothing; exits where it does not parse
+        command.make_context(words, arguments)  # parses without running anything; exits if the arguments are invalid
 
 
 @pytest.mark.parametrize(

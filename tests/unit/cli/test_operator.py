@@ -1,4 +1,4 @@
-"""The operator's commands over a directory as a driver lays it out."""
+"""The operator's commands on a directory laid out as by a driver."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def driver(tmp_path: Path) -> Iterator[DriverFiles]:
     log.buffer.put_i32(20, 9)
     log.buffer.put_i32(0, 36)
     log.buffer.put_i32(1024 + 8, 1024)
-    log.buffer.put_i32(1024, 96)  # the frame that the sender has before it
+    log.buffer.put_i32(1024, 96)  # the next frame for the sender
     yield made
     made.cnc.close()
 

@@ -1,4 +1,4 @@
-"""Where commands write: pipes and devices are written to, and files are replaced whole."""
+"""Where commands write: they write to pipes and devices directly, and replace files atomically."""
 
 from __future__ import annotations
 

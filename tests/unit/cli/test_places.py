@@ -1,4 +1,4 @@
-"""Every command over places that are missing, forbidden, of the wrong kind or full: one sentence and exit 1."""
+"""Every command with a missing, forbidden or full location, or one of the wrong kind: one sentence and exit code 1."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.support.waiting import STALL_S
 from mainstem import cli
 
 MISSING = "/nowhere-at-all/here"
-FORBIDDEN = "/proc/nope"  # nobody makes files there, root included
-UNREADABLE = "/proc/self/mem"  # opens, and fails when it is read
+FORBIDDEN = "/proc/nope"  # nobody can create files there, not even root
+UNREADABLE = "/proc/self/mem"  # can be opened, but reading fails
 OF_ANOTHER = "/proc/1"
 FILE, FOLDER = "{file}", "{folder}"
 
@@ -61,13 +61,13 @@ COMMANDS = {
     "recordings": [["recordings", "ls", place] for place in (MISSING, FILE, FOLDER, "zip:///nowhere")],
     "serve": [["serve", place, "--listen", "127.0.0.1:0"] for place in (MISSING, FILE)]
     + [["serve", "{recordings}", "--listen", place, "--insecure"] for place in ("192.0.2.1:9", "localhost:99999")],
-    # A store that does not take anything now is tried until it does.
+    # `ship` retries until the store accepts data, so a store that never does is not tested.
     "ship": [["ship", place, "{out}"] for place in (MISSING, FILE)],
     "sim": [],  # reads and writes no file
     "stat": [["stat", "--dir", place] for place in DIRECTORIES],
     "streams": [["streams", "--dir", place] for place in DIRECTORIES],
     "sub": [["sub", "aeron:ipc", "1", "--dir", place] for place in DIRECTORIES],
-    "top": [],  # tests/system/test_top.py: a driver that is not there is what it shows
+    "top": [],  # shows that a driver is missing: see tests/system/test_top.py
     "tunnel": [["tunnel", "serve", "--listen", place, "--target", "localhost:1"] for place in ("unix:/proc/x", "192.0.2.1:9")]
     + [["tunnel", "serve", "--listen", ":0", "--target", ":1", "--token-file", place] for place in (MISSING, UNREADABLE)]
     + [["tunnel", "serve", "--listen", ":0", "--target", ":1", "--tls-cert", place] for place in (MISSING, FILE, FOLDER)],

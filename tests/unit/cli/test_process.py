@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def own_handlers() -> Iterator[None]:
-    """As in a process of its own, without those of pytest."""
+    """Remove pytest's log handlers, as if in a process of its own."""
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
     root.handlers = []

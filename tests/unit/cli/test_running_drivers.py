@@ -1,4 +1,4 @@
-"""Which drivers `--all`, `doctor` and hints find: those of this user."""
+"""Which drivers `--all`, `doctor` and hints find: those of the current user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``mainstem ship`` and ``mainstem recordings``: what they print, and what they refuse in a sentence."""
+"""``mainstem ship`` and ``mainstem recordings``: what they print, and what they refuse with a one-sentence error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
 
 @pytest.fixture
 def places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Path, Path]:
-    """A recorder's directory, of a day and more ago, and where it has been shipped to."""
+    """A recorder's directory with recordings more than a day old, and the store they were shipped to."""
     clock = ManualClock(SYSTEM_CLOCK.epoch_ns() - 2 * DAY_NS)
     station = Station(tmp_path / "recorder", clock)
     for hour in range(8):
@@ -100,7 +100,7 @@ def test_compact_and_rm_change_the_store(places: tuple[Path, Path], capsys: pyte
         left = list(messages(there, there.start_position, there.end_position()))
         assert left == list(messages(here, there.start_position, here.end_position()))
     assert run(capsys, "recordings", "rm", place, "--older-than", "44h")[2] == "nothing to remove\n"
-    # What was removed is not shipped again.
+    # Removed data is not shipped again.
     assert json.loads(run(capsys, "ship", directory, place, "--once", "--json")[1])["objects"] == 0
     code, out, _ = run(capsys, "recordings", "rm", place, "--older-than", "2999-01-01", "--json")
     assert json.loads(run(capsys, "recordings", "ls", place, "--json")[1]) == []
@@ -175,7 +175,7 @@ def test_ship_once_reports_an_unusable_store(
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="this system has no idle tasks")
 def test_a_shipper_starts_beside_a_recorder_in_the_idle_class() -> None:
-    # Only root may take such a process out of its class.
+    # Only root may move such a process to another scheduling class.
     code = (
         "import os; from mainstem.cli.ship import _give_way; os.geteuid() or os.setuid(65534); os.nice(19); "
         "os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0)); _give_way(); "

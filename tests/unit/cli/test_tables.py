@@ -1,4 +1,4 @@
-"""Every number that a command prints as a table is there whole, in a terminal of any width and in a pipe."""
+"""Every number that a command prints in a table is complete, at any terminal width and in a pipe."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PUBLICATION, IMAGE, CLIENT = 7, 8, 9
 POSITION = 123_456_789_012
 STAMP_MS = 1_800_000_000_000
 
-# Which numbers of --json a command's text has to show, by their keys.
+# Which numbers of --json a command's text has to show, by key.
 SHOWN = {
     "stat": {"id", "value"},
     "streams": {"stream_id", "session_id", "position", "limit", "sender_position"},
@@ -102,7 +102,7 @@ def driver(tmp_path: Path) -> Iterator[DriverFiles]:
 
 @pytest.fixture
 def show(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], object]], str]:
-    """Runs something that prints, in a terminal so many columns wide, or in a pipe."""
+    """Run a function that prints, in a terminal of a given width or in a pipe."""
 
     def call(width: int, program: Callable[[], object]) -> str:
         out = io.StringIO() if width == PIPE else Terminal()
@@ -149,7 +149,7 @@ def test_text_has_every_number_of_json_at_every_width(
     for width in WIDTHS:
         text = show(width, lambda: run(command, driver))
         assert expected <= numbers(text), f"in {width} columns"
-        # Nor does a part of a number stand for it. Ages and times differ from one run to the next: they are in the header.
+        # Nor may part of a number replace it. Only the header shows ages and times, which differ between runs.
         body = numbers(text[text.index("stream ") :]) if command in ("streams", "backlog", "loss") else set()
         whole = whole or body
         assert body <= whole, f"in {width} columns"

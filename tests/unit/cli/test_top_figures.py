@@ -1,4 +1,4 @@
-"""Figures as short text."""
+"""Numbers as short text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One vocabulary: an option has one name, one meaning, one kind of value and one short letter, whatever the command."""
+"""One vocabulary: an option has one name, one meaning, one kind of value and one short letter in every command."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from mainstem.cli._options import help_rows, words_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Options that take one of several words: the words are the command's own.
+# Options with a fixed set of values, which differ by command.
 CHOICES = {"--format", "--output", "--input"}
 # An archive has two directories, and Aeron Archive's settings call them aeron.archive.dir and aeron.dir.
 EXCEPTIONS = {("archive serve", "--dir")}
 
 
 def options() -> Iterator[tuple[str, Any]]:
-    """Each option of each command, hidden ones included, with the command's words."""
+    """Yield each option of each command, including hidden ones, with the command's name."""
     for words, command in COMMANDS.items():
         for parameter in command.params:
             if parameter.param_type_name == "option" and parameter.name != "help":
@@ -85,7 +85,7 @@ def test_help_fits_the_terminal(
     body, _, examples = text.partition("\nExamples:\n")
     names = {name for row in help_rows(COMMANDS[words]) for name in row.names}
     assert max(len(line) for line in body.splitlines() if line.strip() not in names) <= columns
-    for name in names:  # whole, in one line
+    for name in names:  # each name is complete, on one line
         assert name in text
     assert not re.search(r"…|<\w+( range)?>|<=", body)
     for example in re.findall(r"Example: (.*)", COMMANDS[words].help or ""):

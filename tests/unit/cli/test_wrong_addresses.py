@@ -1,4 +1,4 @@
-"""Wrong hosts and ports of every family: an error of Mainstem's, and never another exception."""
+"""Wrong hosts and ports of every protocol raise an error of Mainstem, never another exception."""
 
 from __future__ import annotations
 

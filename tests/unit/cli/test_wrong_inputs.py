@@ -1,4 +1,4 @@
-"""Wrong words of every kind: a sentence and an exit code, and never a traceback."""
+"""Invalid arguments of every kind: one sentence and an exit code, never a traceback."""
 
 from __future__ import annotations
 
@@ -345,7 +345,7 @@ WRONG = (
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A directory of a driver that is dead, files, directories, a recording, and a place where nothing is yet."""
+    """The directory of a dead driver, files, directories, a recording, and a path that does not exist yet."""
     base: Path = tmp_path_factory.mktemp("wrong")
     for name in ("driver", "folder"):
         (base / name).mkdir()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    """A registry that listens; it is asked twice at most, at once."""
+    """A running registry, with clients that make at most two attempts and do not wait between them."""
     monkeypatch.setattr(schemas, "Retry", lambda: Retry(attempts=2, first_wait_s=0.0, max_wait_s=0.0))
     with running_registry() as server:
         yield server

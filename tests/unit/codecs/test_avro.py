@@ -82,7 +82,7 @@ def file_of(folder: Path, schema: Any, name: str = "schema.avsc") -> str:
 
 
 def written(schema: Any, datum: Any) -> bytes:
-    """By fastavro itself, with its own logical types."""
+    """Encode with fastavro itself and its own logical types."""
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(schema), datum)
     return out.getvalue()
@@ -129,7 +129,7 @@ def test_a_schema_evolves(tmp_path: Path) -> None:
 
 
 def test_a_default_has_the_type_of_its_field(tmp_path: Path) -> None:
-    """fastavro takes the default from the schema as JSON has it: text for bytes, a number for a time."""
+    """fastavro takes the default from the schema in its JSON form: text for bytes, a number for a time."""
     micros = LONG | {"logicalType": "timestamp-micros"}
     money = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
     inner = {"type": "record", "name": "I", "fields": [{"name": "b", "type": "bytes", "default": "\u00ff"}]}
@@ -245,7 +245,7 @@ def test_a_single_object_names_its_schema_by_fingerprint(tmp_path: Path) -> None
 
 
 def test_the_fingerprint_is_that_of_the_specification(tmp_path: Path) -> None:
-    """CRC-64-AVRO as the specification defines it, bit by bit, little-endian."""
+    """Compute CRC-64-AVRO as the specification defines it, bit by bit, little-endian."""
     canonical = b'{"name":"T","type":"record","fields":[{"name":"id","type":"int"}]}'
     fingerprint = empty = 0xC15D213AA4D7A795
     table = []
@@ -305,7 +305,7 @@ def nested(depth: int) -> Any:
 
 
 def doubled(depth: int) -> Any:
-    """Few lines that stand for 2**depth types."""
+    """Return a small schema that expands to 2**depth types."""
     kind: Any = record(("x", "long"), name="D0")
     for i in range(1, depth):
         kind = {

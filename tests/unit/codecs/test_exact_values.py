@@ -1,4 +1,4 @@
-"""Whatever a message says, its value is in the column with every digit, or the message is a problem."""
+"""Every value of a message is in its column with all digits, or the message is a problem."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXPONENTS = st.sampled_from(
 
 @st.composite
 def numbers(draw: st.DrawFn) -> str:
-    """Numbers as JSON writes them: many digits, large exponents, and the neighbors of floats and of powers of two."""
+    """Draw numbers as JSON text: many digits, large exponents, and the neighbors of floats and of powers of two."""
     if draw(st.booleans()):
         value = draw(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(1 << 130), 1 << 130))
         with localcontext(prec=400):
@@ -60,7 +60,7 @@ AROUND = 2 * FEWEST_SCREENED
 
 
 def is_kept(text: str, value: Any) -> bool:
-    """Whether a column's value equals the text; a float does if it prints the text's digits."""
+    """Return whether a column's value equals the text. A float does if it prints the text's digits."""
     said = Decimal(text)
     if not isinstance(value, float):
         return Decimal(value) == said
@@ -75,7 +75,7 @@ def is_kept(text: str, value: Any) -> bool:
 
 
 def decoded(name: str, messages: Sequence[bytes], kind: Any, field: str = "v", **options: str) -> list[Any]:
-    """The value of each message in a column of a type; None for a problem."""
+    """Return each message's value in a column of a type, or None for a problem."""
     result = find_codec(name, options).decode_batch(messages, pa.schema([(field, kind)]))
     values = dict(zip(result.origins, result.columns[0].to_pylist(), strict=True))
     assert set(values) | set(result.problems) == set(range(len(messages)))

@@ -1,4 +1,4 @@
-"""No message stops the others: whatever it says, it is rows or a problem, and its fields are columns, rescued or in the problem."""
+"""No message stops the others: it becomes rows or a problem, and its fields are columns, rescued or part of the problem."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TAKEN = ("id", PROBLEM, *RESCUE_COLUMNS)
 
 
 def rows_of(name: str, messages: Sequence[bytes], schema: pa.Schema) -> list[dict[str, Any]]:
-    """The rows of messages; each message has at least one."""
+    """Return the rows of messages; each message has at least one."""
     batch = pa.record_batch({"id": range(len(messages)), "payload": list(messages)})
     (result,) = DecodedRows(find_codec(name), schema, ["id"])(iter([batch]))
     result.validate(full=True)
@@ -43,7 +43,7 @@ def test_each_message_becomes_rows_or_a_problem_with_its_own_columns() -> None:
     codec = find_codec("json")
     for messages in (MESSAGES, *([each] for each in MESSAGES)):
         schema = pa.schema([("a", pa.int64())])
-        # Without a row there are no columns.
+        # Without any row there are no columns.
         with suppress(ValueError):
             schema = distinct(codec.schema(messages), TAKEN)
         rows_of("json", messages, schema)
@@ -60,7 +60,7 @@ def test_hostile_messages_are_read_alike_alone_and_in_a_batch() -> None:
     fast, slow = codec.decode_batch(messages, schema), RowCodec.decode_batch(codec, messages, schema)
     assert fast.origins == slow.origins
     assert fast.rescued == slow.rescued
-    # Where the stack ends depends on the caller.
+    # The recursion limit is reached at different depths, depending on the caller.
     assert {i: text[:12] for i, text in fast.problems.items()} == {i: text[:12] for i, text in slow.problems.items()}
     assert [repr(each.to_pylist()) for each in fast.columns] == [repr(each.to_pylist()) for each in slow.columns]
 
@@ -74,7 +74,7 @@ DOCUMENTS = st.dictionaries(
 
 
 def binary(value: Any) -> bytes:
-    """MessagePack; b"" for values that it cannot hold."""
+    """Encode as MessagePack; return b"" for values that it cannot hold."""
     try:
         return msgspec.msgpack.encode(value)
     except (UnicodeEncodeError, OverflowError):
@@ -98,7 +98,7 @@ def test_inferred_columns_are_valid_in_spark_and_in_tables(before: list[Any], af
 
 
 def check_names(kind: Any) -> None:
-    """Names of a struct are distinct for Spark, and none is empty."""
+    """Check that Spark can tell the names of each struct apart, and that none is empty."""
     if isinstance(kind, dict):
         names = [folded(item["name"]) for item in kind.get("fields", ())]
         assert len(set(names)) == len(names)

@@ -42,7 +42,7 @@ def add(message: Any, name: str, number: int, kind: int, type_name: str = "", **
 
 
 def tides() -> descriptor_pb2.FileDescriptorProto:
-    """As protoc makes it of a file with two messages and one inside another."""
+    """Return the descriptor that protoc makes of a file with two messages and a nested one."""
     file = descriptor_pb2.FileDescriptorProto(name="tides.proto", package="tides", syntax="proto3")
     file.dependency.extend(
         f"google/protobuf/{name}.proto" for name in ("timestamp", "duration", "wrappers", "struct", "empty")
@@ -105,7 +105,7 @@ def write_set(path: Path, *files: descriptor_pb2.FileDescriptorProto) -> str:
 
 
 def class_of(file: descriptor_pb2.FileDescriptorProto, name: str) -> Any:
-    """The class of protobuf itself, in a pool of its own."""
+    """Return protobuf's own class, from a separate pool."""
     pool = descriptor_pool.DescriptorPool()
     for dependency in file.dependency:
         pool.AddSerializedFile(descriptor_pool.Default().FindFileByName(dependency).serialized_pb)
@@ -305,7 +305,7 @@ def test_a_framing_that_names_no_message_is_a_problem(options: dict[str, str], p
 def test_a_message_of_many_values_is_a_problem(options: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mainstem.codecs.protobuf_rows, "MAX_VALUES", 10_000)
     codec = find_codec("protobuf", options)
-    # Two bytes each: an empty level of the ladder.
+    # An empty level of the ladder takes a few bytes.
     payload = b"\xda\x01\x00" * 200_000
     tracemalloc.start()
     try:

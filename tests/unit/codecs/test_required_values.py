@@ -1,4 +1,4 @@
-"""A column that is not null makes problems of messages without its value, and never a value of its own."""
+"""A message that lacks the value of a non-null column is a problem; the codec never makes up a value."""
 
 from __future__ import annotations
 

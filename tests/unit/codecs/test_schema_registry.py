@@ -91,7 +91,7 @@ def test_a_registry_is_reached_by_the_proxy_of_the_environment(
     monkeypatch.setenv("NO_PROXY", "registry.invalid")
     with pytest.raises(StoreError):
         find_codec("avro", {"framing": "confluent", "registry": url}).decode(message(1))
-    # This machine is reached without one.
+    # No proxy is used to reach this machine.
     monkeypatch.setenv("HTTP_PROXY", "127.0.0.1:1")
     assert codec_of(registry).decode(message(1)) == [{"id": 5}]
 

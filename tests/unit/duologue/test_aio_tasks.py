@@ -1,4 +1,4 @@
-"""The tasks that serve duologues in asyncio end with their duologues."""
+"""The asyncio tasks that serve duologues end with their duologues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainstem.errors import BadMessage, ClosedError, Timeout
 
 
 class Served:
-    """As much of a session as a task uses."""
+    """The parts of a session that a task uses."""
 
     session_id = 17
     max_message_length = 8192

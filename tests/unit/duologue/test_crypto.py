@@ -1,4 +1,4 @@
-"""Encryption: only the two ends can read, and changed, replayed or missing messages are refused."""
+"""Encryption: only the two ends can read messages, and changed, replayed or missing messages are refused."""
 
 from __future__ import annotations
 

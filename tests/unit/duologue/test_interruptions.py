@@ -1,5 +1,5 @@
-"""Exceptions of signal handlers in a duologue: whenever they come, messages arrive once and in order."""
-# ruff: noqa: B023 - every function is called in the turn of the loop that defines it
+"""Signal handlers that raise in a duologue: whenever they do, messages arrive once and in order."""
+# ruff: noqa: B023 - every function is called in the loop iteration that defines it
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Talk:
         (self.session,) = sessions
 
     def arrived(self) -> list[bytes]:
-        """The messages that the server has received since the last call."""
+        """Return the messages that the server has received since the last call."""
         messages = []
         while (message := self.session.receive()) is not None:
             messages.append(message)
@@ -83,7 +83,7 @@ def test_a_client_that_is_interrupted_receives_every_message_once(talk: Talk) ->
         begun: list[Any] = []
 
         def take(received: list[bytes] = received, begun: list[Any] = begun) -> None:
-            # Kept, so that none is closed, which is not a moment of a signal handler, while interruptions are counted.
+            # Keep the generators, because closing one while interruptions are counted would count as a moment of the call.
             begun.append(talk.end._receiving(None))
             try:
                 next(begun[-1])

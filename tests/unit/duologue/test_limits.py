@@ -1,4 +1,4 @@
-"""Which clients count as one address, and its request rate."""
+"""Which clients count as one address, and the rate limit of its requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The texts of docs/protocols/duologue.md, 4.4, with the guide's own example (4.7) as the vector."""
+"""The message texts of docs/protocols/duologue.md, 4.4, with the guide's own example (4.7) as the test vector."""
 
 from __future__ import annotations
 

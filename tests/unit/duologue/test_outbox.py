@@ -1,4 +1,4 @@
-"""Messages that are not accepted at once are retried for 500 ms, in order, and then are an error."""
+"""Messages that are not accepted at once are retried in order for 500 ms, and then raise an error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainstem.errors import BackPressured, ClosedError, NotConnected
 
 
 class Window:
-    """A stream that takes so many messages and then answers a status."""
+    """A stream that accepts ``room`` messages and then returns ``status``."""
 
     def __init__(self, room: int = 0, status: int = OfferStatus.BACK_PRESSURED) -> None:
         self.room, self.status = room, status

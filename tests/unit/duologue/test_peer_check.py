@@ -1,4 +1,4 @@
-"""What an end concludes from its peer's stream while the driver changes it."""
+"""What an end concludes from its peer's stream while the driver changes that stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainstem.errors import Aborted
 
 
 class RevokedMeanwhile:
-    """An image that the driver ends and revokes right after its first look."""
+    """An image that the driver ends and revokes right after its first check."""
 
     closed = False
 

@@ -1,4 +1,4 @@
-"""Ports: random, never twice at a time, and at the cost that docs/protocols/duologue.md, 4.5 asks for."""
+"""Ports are random, never allocated twice at a time, and cost what docs/protocols/duologue.md, 4.5 requires."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainstem.duologue.server_core import PortAllocator
 
 
 class CountedList(list[int]):
-    """A list that counts how often an element is read or written."""
+    """A list that counts how often its elements are read or written."""
 
     touched = 0
 

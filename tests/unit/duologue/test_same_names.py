@@ -1,4 +1,4 @@
-"""The two variants of the API have the same functions, which take the same arguments."""
+"""Both API variants have the same functions with the same arguments."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_awaits_can_time_out(name: str) -> None:
         each: member for each, member in public(getattr(aio, name)).items() if inspect.iscoroutinefunction(member)
     }
     without = {each for each, member in waiting.items() if "timeout" not in inspect.signature(member).parameters}
-    # The close of a server has limits of its own: a handler's 10 s, and `closing_timeout`.
+    # Closing a server has its own limits: 10 s for a handler, and `closing_timeout`.
     assert without == ({"close"} if name == "Server" else set())
 
 

@@ -1,4 +1,4 @@
-"""Settings of a duologue that cannot be used are refused by name, and ports and channels follow from the others."""
+"""Unusable duologue settings are refused by name, and ports and channels are derived from the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which state of a duologue follows which, and when time ends it."""
+"""The state transitions of a duologue, and the timeouts that end it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server and its clients in one simulated world without faults: refusals, and the ends of duologues."""
+"""A server and its clients in a simulated world without faults: refusals, and how duologues end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Ends:
-    """The world, the server, which echoes, and the clients whose duty cycles run with it."""
+    """The world, an echo server, and clients whose duty cycles run with it."""
 
     def __init__(self, world: World, **settings: Any) -> None:
         self.world = world
@@ -40,7 +40,7 @@ class Ends:
         self.clients: list[ClientCore] = []
 
     def client(self, *, timeout: float = 5.0, **settings: Any) -> ClientCore:
-        """A client on a machine of its own, which has not begun."""
+        """Return a client on its own host that has not started."""
         self.far.append(self.world.add_host(f"client-{len(self.far)}"))
         channels = ClientChannels(self.near.address, settings=Settings(**settings))
         self.clients.append(
@@ -55,7 +55,7 @@ class Ends:
         return self.clients[-1]
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Runs every duty cycle until the condition holds."""
+        """Run every duty cycle until the condition holds."""
 
         def step() -> bool:
             self.server.do_work(self.world.now_ns)
@@ -70,7 +70,7 @@ class Ends:
         self.world.run_until(step, what=what)
 
     def echo(self) -> None:
-        """The handler of each session."""
+        """Handle the messages of each session."""
         for session in self.sessions:
             while session.is_open and (message := session.receive()) is not None:
                 if message == b"bad":
@@ -81,18 +81,18 @@ class Ends:
 
     @property
     def reasons(self) -> list[str]:
-        """Why the sessions that have ended did."""
+        """The reasons of the sessions that have ended."""
         return [session.reason for session in self.sessions if session.reason]
 
     def joined(self, **settings: Any) -> ClientCore:
-        """A client whose duologue is open at both ends."""
+        """Return a client whose duologue is open at both ends."""
         client = self.client(**settings)
         before = len(self.sessions)
         self.until(lambda: client.is_open and len(self.sessions) > before, "an open duologue")
         return client
 
     def refused(self, client: ClientCore) -> str:
-        """The reason of the server's refusal."""
+        """Return the reason for the server's refusal."""
         with pytest.raises(ConnectRefused) as refusal:
             self.until(lambda: False, "a refusal")
         self.clients.remove(client)
@@ -436,7 +436,7 @@ def test_a_full_server_ends_a_duologue_that_no_client_has_joined(world: World) -
     ends = Ends(world, max_clients=1, join_timeout=30.0)
     absent = ends.client()
     ends.until(lambda: absent.duologue_session != 0, "a response")
-    # Its machine stops before it joins; the server has given it a place.
+    # Its host crashes before it joins, but the server has already reserved a session for it.
     ends.clients.remove(absent)
     ends.far[0].crash()
     end = world.now_ns + 3 * NS_PER_SECOND

@@ -201,7 +201,7 @@ async def test_a_writer_is_stopped_when_the_reader_leaves() -> None:
 
 
 async def test_an_upload_survives_a_peer_that_sends_close_and_stop_read_together() -> None:
-    """Close and StopRead arrive in one packet run, as from peers that expect no response."""
+    """Close and StopRead arrive together, as from peers that expect no response."""
     received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def store(stream: bymux.aio.Stream) -> None:

@@ -161,7 +161,7 @@ def test_the_catalog_is_walked_once_and_again_only_after_a_failure(
 
 
 def test_an_id_is_never_used_twice(tmp_path: Path) -> None:
-    # The header's next id is behind the entries, and a recording that has lost its entry still has segments.
+    # The header's next id lags behind the entries, and a recording that has lost its entry still has segments.
     late = header()[:8] + le(0, width=8) + header()[16:]
     (tmp_path / CATALOG_FILE).write_bytes(late + entry(BODY, state=0) + bytes(64))
     catalog = Catalog(tmp_path)

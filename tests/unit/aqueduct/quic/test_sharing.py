@@ -23,7 +23,7 @@ WARM_UP = 12
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Pair:
-    """A connection whose congestion window has grown, over a path without queues."""
+    """A connection whose congestion window has grown, over a path without delay or loss."""
     made = Pair(make_certificates(tmp_path))
     for _ in range(WARM_UP):
         made.client.execute([SendStream(BULK, PIECE * 8, False)])
