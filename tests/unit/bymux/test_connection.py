@@ -94,7 +94,7 @@ def test_credit_is_granted_once_it_reaches_what_the_peer_has_left() -> None:
     shuttle(a, b)
     peer = b.streams[0]
     b.consume(peer, 40)
-    assert b.data_to_send() == b""  # 40 restorable, 60 left
+    assert b.data_to_send() == b""  # 40 bytes could be granted, but the peer has 60 left
     a.write(stream, bytes(11))
     b.receive_data(a.data_to_send())
     b.consume(peer, 11)
@@ -155,7 +155,7 @@ def test_streams_take_turns_one_packet_at_a_time() -> None:
     a.write(other, bytes(2000))
     first = a.data_to_send(1)
     assert len(first) == 4 + 1000
-    a.write(small, b"!")  # has its turn before the rest of both
+    a.write(small, b"!")  # sent before the rest of the other two
     b.receive_data(first)
     shuttle(a, b)
     b_events = drain(b)

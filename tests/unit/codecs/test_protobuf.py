@@ -305,7 +305,7 @@ def test_a_framing_that_names_no_message_is_a_problem(options: dict[str, str], p
 def test_a_message_of_many_values_is_a_problem(options: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mainstem.codecs.protobuf_rows, "MAX_VALUES", 10_000)
     codec = find_codec("protobuf", options)
-    # An empty level of the ladder takes a few bytes.
+    # An empty level of the ladder takes three bytes.
     payload = b"\xda\x01\x00" * 200_000
     tracemalloc.start()
     try:

@@ -100,7 +100,7 @@ def test_a_ration_of_zero_is_infinite() -> None:
     theirs = them.sessions[0]
     them.consume(theirs, 3_000_000)
     assert them.data_to_send() == b""
-    us.receive_data(bytes.fromhex("1e00ffff") * 3)  # ignored: there is no session to add them to
+    us.receive_data(bytes.fromhex("1e00ffff") * 3)  # ignored: an infinite ration cannot grow
     with pytest.raises(LocalProtocolError):
         them.increment(theirs, 4)
 

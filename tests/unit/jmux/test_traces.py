@@ -117,7 +117,7 @@ def test_the_ration_is_restored_at_half_as_in_java() -> None:
     session = drain(connection)[0].session
     for _ in range(15):
         connection.receive_data(X("80000400") + bytes(1024))
-    connection.consume(session, 1024)  # held: 15 KiB unread and 16 KiB of ration
+    connection.consume(session, 1024)  # 15 KiB unread and 16 KiB of ration left, so no increment yet
     assert connection.data_to_send() == b""
     connection.consume(session, 15 * 1024)
     assert connection.data_to_send() == X("10004000")
@@ -174,7 +174,7 @@ def test_a_response_that_ends_before_its_request() -> None:
     assert them.data_to_send() == X("84000005") + b"early"
     them.close(theirs)
     assert them.data_to_send() == X("30000000")
-    them.receive_data(X("80000400") + bytes(1024) + X("80000400") + bytes(1024))  # in flight: dropped
+    them.receive_data(X("80000400") + bytes(1024) + X("80000400") + bytes(1024))  # still in flight, so they are dropped
     assert drain(them) == []
     them.receive_data(X("20000000"))
     assert them.sessions == {}

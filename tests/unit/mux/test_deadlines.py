@@ -1,4 +1,4 @@
-"""Deadlines of calls reach the server, connection attempts pause, and connecting completes with the server's header."""
+"""Deadlines of calls reach the server, retries back off, and connecting completes when the server's header arrives."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def messages_sent() -> list[bytes]:
 
 
 class Log:
-    """Frames at positions, in files of one segment each."""
+    """Writes frames at their positions into files of one segment each."""
 
     def __init__(self, folder: Path, recording_id: int, *, checksums: bool) -> None:
         self.folder, self.recording_id, self.checksums = folder, recording_id, checksums

@@ -99,7 +99,7 @@ def test_stopped_recordings_are_checked_only_after_a_power_failure(tmp_path: Pat
     overwrite(tmp_path / "0-0.rec", PAGE, bytes(PAGE))
     Recorder(tmp_path, disk=Machine(1)).close()
     assert read_catalog(tmp_path)[0].stop_position == end
-    # With an empty lock file, the boot of the previous recorder is unknown.
+    # With an empty lock file, the recorder cannot tell in which boot the last one wrote.
     (tmp_path / LOCK_FILE).write_bytes(b"")
     Recorder(tmp_path, disk=Machine(1)).close()
     assert 0 < read_catalog(tmp_path)[0].stop_position <= PAGE

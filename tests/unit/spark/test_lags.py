@@ -35,7 +35,7 @@ def test_a_lag_is_of_what_the_source_takes(tmp_path: Path) -> None:
             (str(south), 1, 50 * 128),
         ]
         assert all(each.seconds for each in behind)
-        # The lag of a single recording.
+        # Ask for the lag of one archive.
         assert [(each.archive, each.bytes) for each in lag(query, south)] == [(str(south), 50 * 128)] * 2
         query = Progress(path)
         assert [(each.bytes, each.seconds) for each in lag(query, path)] == [(0, 0.0)] * 4

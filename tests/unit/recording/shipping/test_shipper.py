@@ -434,7 +434,7 @@ def test_memory_stays_flat_while_the_store_is_unreachable(tmp_path: Path) -> Non
     tracemalloc.start()
     try:
         for i in range(6):
-            # Each outage lasts hundreds of attempts, and each time more data is recorded.
+            # Each outage lasts hundreds of attempts, and each time about one more segment is recorded.
             station.send(payloads(150, seed=i))
             patience = counts.retries + 300
             gc.collect()
