@@ -31,7 +31,7 @@ def crc32c(data: bytes) -> int:
 
 
 def make(directory: Path, count: int = 200, max_length: int = 3000) -> None:
-    """Write a recording whose frames have no checksums, as an archive without checksums does. Mainstem's also has an index."""
+    """Write a recording as an archive without checksums leaves it: no frame checksums, and no Mainstem index."""
     rng = random.Random(5)
     with Recorder(directory, segment_length=2 * TERM) as recorder:
         writer = recorder.start(**STREAM, join_position=0)
