@@ -1,4 +1,4 @@
-"""Hosts with several addresses: a silent one keeps no client out, and a server has one port on all of them."""
+"""Hosts with several addresses: an unresponsive address locks no client out, and a server uses one port on all of them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
 
 @pytest.fixture
 def two_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every host has two addresses, the first of which is not the server's."""
+    """Give every host two addresses; the server listens only on the second."""
 
     async def resolve(_host: str, port: int, _kind: socket.SocketKind) -> list[eyeballs.HostAddress]:
         return [(socket.AF_INET, (FIRST, port)), (socket.AF_INET, (SECOND, port))]
@@ -57,7 +57,7 @@ def two_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.contextmanager
 def silent_tcp(port: int) -> Iterator[None]:
-    """A socket at the first address with a full queue: the kernel drops connection attempts."""
+    """Open a socket on the first address whose accept queue is full, so the kernel drops connection attempts."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.create_server((FIRST, port), backlog=0))
         for _ in range(2):
@@ -70,7 +70,7 @@ def silent_tcp(port: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def mute_tcp(port: int) -> Iterator[None]:
-    """A socket at the first address that takes connections and never begins TLS."""
+    """Open a socket on the first address that accepts connections but never starts TLS."""
     with socket.create_server((FIRST, port), backlog=8):
         yield
 
@@ -131,7 +131,7 @@ async def test_losing_connection_attempts_leave_nothing_open(protocol: Any, two_
     async with serving(protocol) as port:
         tasks = len(asyncio.all_tasks())
         async with await protocol.connect(SECOND, port):
-            pass  # uvloop opens a spare descriptor with its first connection, and keeps it
+            pass  # uvloop opens a spare descriptor with its first connection and keeps it
         await until(lambda: len(asyncio.all_tasks()) == tasks)
         await settle()
         with silent_tcp(port):
@@ -233,7 +233,7 @@ async def test_aqueduct_passes_an_address_without_a_server_by(
                 "localhost", server.port, ca=certificates.ca, backend=backend, timeout=60
             )
             assert connection.peer_address == (SECOND, server.port)
-            assert open_files() - before <= 2  # one socket, and its second descriptor for batches
+            assert open_files() - before <= 2  # one socket, plus its second descriptor for batches
             await connection.sender.send(b"tide")
             await connection.close()
             await until(lambda: open_files() == before)
@@ -249,7 +249,7 @@ async def test_aqueduct_reports_a_server_that_is_refused_though_another_address_
         with pytest.raises(ConnectionLost):
             await soon(
                 aqueduct.aio.connect("localhost", server.port, backend=backend, timeout=None)
-            )  # its authority is not trusted
+            )  # the client does not trust the server's certificate authority
         with silent_udp(server.port), pytest.raises(Timeout, match=r"(?i)certificate|issuer|authority|chain"):
             await aqueduct.aio.connect("localhost", server.port, backend=backend, timeout=2.0)
         await until(lambda: open_files() == before)
@@ -444,7 +444,7 @@ def test_a_server_whose_queue_is_full_is_alive(tmp_path: Path) -> None:
 @PROTOCOLS
 async def test_an_address_is_looked_up_without_a_thread(protocol: Any) -> None:
     async def handler(_: Any) -> None:
-        """Nobody opens a stream."""
+        """Do nothing: no client opens a stream."""
 
     before = set(threading.enumerate())
     async with await protocol.serve(handler, SECOND, 0) as listener, await protocol.connect(SECOND, listener.port):

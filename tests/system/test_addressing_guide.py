@@ -1,4 +1,4 @@
-"""The examples of the guide to addressing are whole programs that print what the guide says."""
+"""The examples in the addressing guide are complete programs and print what the guide says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every way to address a stream, through real drivers and sockets: several receivers, several senders, answers."""
+"""Every addressing mode through real drivers and sockets: multiple receivers, multiple senders, and responses."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_redundant_senders_are_one_image(machines: Machines, port: int) -> None:
 
     def step() -> bool:
         for which, publication in enumerate((first, second)):
-            # One is ahead for a while, then the other.
+            # The two take turns being ahead.
             ahead = sent[which] - sent[1 - which] > 20 - 15 * which
             if sent[which] < 400 and not ahead and publication.offer(sent[which].to_bytes(4, "big") * 50) > 0:
                 sent[which] += 1

@@ -1,4 +1,4 @@
-"""The client of an archive against one whose every word a test writes: sessions, time-outs, late errors, cancelled calls."""
+"""Tests of the archive client against a scripted archive: sessions, timeouts, late errors, and cancelled calls."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def directory() -> Iterator[str]:
 def aeron(directory: str) -> Iterator[mainstem.Aeron]:
     with mainstem.connect(directory) as client:
         yield client
-        # Whatever a test did, its sessions left nothing at the driver.
+        # No test leaves anything of its sessions behind in the driver.
         stats = client.stats()
         assert (stats.publications, stats.subscriptions, stats.pending) == ((), (), 0)
 
@@ -72,7 +72,7 @@ def descriptor(number: int) -> tuple[str, dict[str, Any]]:
 
 
 def listing(total: int) -> Answer:
-    """Lists recordings 0, 2, 4, ... as an archive with that many does."""
+    """Return an answer that lists recordings 0, 2, 4, ... like an archive with `total` recordings."""
 
     def answer(message: Message) -> Iterator[tuple[str, dict[str, Any]]]:
         ids = [number for number in range(0, 2 * total, 2) if number >= message.from_recording_id]
@@ -204,7 +204,7 @@ def test_the_response_channel_of_an_archive_elsewhere_must_be_given(aeron: mains
 
 
 def test_a_client_that_makes_no_calls_stays_connected(aeron: mainstem.Aeron) -> None:
-    """More pings than the response stream has room for: the archive ends a session whose client leaves it full."""
+    """The archive sends more pings than the response stream can hold, and ends a session whose client leaves that stream full."""
     with session(aeron, StopPositionRequest=ok(96)) as (served, client):
         before = served.sent
         for _ in range(2_000):
@@ -240,7 +240,7 @@ def test_signals_and_late_errors_are_events(aeron: mainstem.Aeron) -> None:
     def start(message: Message) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "RecordingSignalEvent", SIGNAL | {"signal": 0}
         yield from ok(9)(message)
-        # At once, so that both arrive together.
+        # Send the response immediately, so that both messages arrive together.
         yield "ControlResponse", dict(LIMITS)
 
     with session(aeron, StartRecordingRequest2=start) as (served, client):
@@ -257,7 +257,7 @@ def test_signals_and_late_errors_are_events(aeron: mainstem.Aeron) -> None:
         late = next(events)
         assert isinstance(late, ArchiveError)
         assert (late.code, str(late)) == (ArchiveErrorCode.STORAGE_SPACE, "the archive reports: disk full")
-        served.say("RecordingSignalEvent", correlation_id=1, **SIGNAL, signal=99)  # of a newer archive
+        served.say("RecordingSignalEvent", correlation_id=1, **SIGNAL, signal=99)  # a signal from a newer archive
         served.say("RecordingSignalEvent", correlation_id=1, **SIGNAL, signal=1)
         event = next(events)
         assert isinstance(event, Signal)
@@ -404,7 +404,7 @@ def test_an_iterator_of_events_ends_with_its_session(aeron: mainstem.Aeron) -> N
         served.hang_up()
         wait_for(lambda: not client.connected)
         assert client.stop_position(1) == 96
-        # What came before is there; what may have come in between is not known.
+        # Events from before the disconnection are still delivered. Events during it may be lost, so the iterator then raises.
         assert isinstance(next(events), Signal)
         with pytest.raises(ConnectionLost):
             next(events)
@@ -464,7 +464,7 @@ def test_a_merge_does_not_outlive_its_session(aeron: mainstem.Aeron) -> None:
 
 
 class Replay:
-    """A replay that the test publishes itself, as messages of 64 bytes with their headers. Each has a session of its own."""
+    """A replay that the test publishes itself, as 64-byte messages with headers, each replay with its own session."""
 
     session_ids = itertools.count(77)
     session_id = 0
@@ -687,7 +687,8 @@ async def test_cancelled_calls_disturb_no_later_one(directory: str) -> None:
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await task
-            # The cancelled listing's page comes now. The archive has one listing at a time, so another one waits for its end.
+            # The page of the cancelled listing arrives now. The archive runs one listing at a time, so the next one waits until it
+            # ends.
             first = served.received[-1]
             served.answers = dict(served.answers) | {"ListRecordingsRequest": listing(2)}
             listed = asyncio.ensure_future(anext(client.list_recordings()))

@@ -1,4 +1,4 @@
-"""``mainstem archive`` as a process: with a driver of its own, killed and started again, and ended in order."""
+"""``mainstem archive`` as a process: with its own driver, killed and restarted, and shut down cleanly."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def running(*words: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
-        # A client of the one before may be told first that its session is unknown.
+        # A client of the previous process may cause a line about an unknown session first.
         assert any("requests on" in line for line in process.stderr)
         yield process
     finally:
@@ -41,7 +41,7 @@ def running(*words: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def chained(count: int) -> list[bytes]:
-    """Messages of which each has the digest of the one before."""
+    """Return messages that each contain the digest of the previous one."""
     out = [b"\0" * 32]
     while len(out) < count:
         out.append(hashlib.sha256(out[-1]).digest() * (1 + len(out) % 90))

@@ -1,4 +1,4 @@
-"""``aeron-archive://host:port`` as a location: what a reader gets is what the archive's directory holds."""
+"""``aeron-archive://host:port`` as a location: a reader gets exactly what the archive's directory holds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CHANNEL = "aeron:ipc?term-length=64k"
 
 
 class Served:
-    """An archive with one stopped recording, in this process."""
+    """An archive in this process that has one stopped recording."""
 
     def __init__(self, path: Path, driver: MediaDriver) -> None:
         self.path, self.driver = path, driver
@@ -83,7 +83,7 @@ def test_every_way_of_reading_gives_what_the_directory_holds(served: Served) -> 
     with open_recordings(served.url, served.options()) as there, open_recordings(served.path) as here:
         assert len(there) == len(here) == 2
         for remote, local in zip(there, here, strict=True):
-            same = {"control_session_id": -1, "correlation_id": -1}  # no message has them
+            same = {"control_session_id": -1, "correlation_id": -1}  # no message uses these ids
             assert vars(remote.descriptor) == vars(local.descriptor) | same | {"entry_offset": -1}
             start, end = local.start_position, local.end_position()
             assert (remote.start_position, remote.end_position()) == (start, end)
@@ -101,7 +101,7 @@ def test_every_way_of_reading_gives_what_the_directory_holds(served: Served) -> 
 
 
 def rows(recordings: Any, **options: Any) -> list[dict[str, Any]]:
-    """Without times: an archive's directory has those of Mainstem's index."""
+    """Return the rows without times, because only an archive's directory has the times from Mainstem's index."""
     table = recordings.scan(**options).to_arrow()
     found: list[dict[str, Any]] = table.drop(["recorded_at"]).to_pylist()
     return found
@@ -135,7 +135,7 @@ def test_a_driver_is_started_where_none_runs(served: Served, monkeypatch: pytest
 
 def test_a_reader_that_stops_early_leaves_no_replay(served: Served) -> None:
     with open_recordings(served.url, served.options()) as recordings:
-        for _ in range(30):  # more than an archive's limit of replays
+        for _ in range(30):  # more than the archive's limit of concurrent replays
             found = messages(recordings[0], 0, recordings[0].end_position())
             assert next(found)[1] == payload(0)
             del found
@@ -148,7 +148,7 @@ def test_a_recording_that_grows_is_read_up_to_where_it_is(served: Served) -> Non
         with aeron.add_exclusive_publication(CHANNEL, 1003) as publication:
             for number in range(100):
                 publication.send(payload(number), timeout=STALL_S)
-            next(client.events(timeout=STALL_S))  # the recording is there
+            next(client.events(timeout=STALL_S))  # wait until the recording exists
             wait_for(lambda: client.recording_position(2) == publication.position)
             with open_recording(served.url, 2, served.options()) as reader:
                 end = reader.end_position()
@@ -195,7 +195,7 @@ def test_reading_continues_when_the_archive_comes_back(served: Served) -> None:
 
 
 def start_process(path: Path, directory: str, port: int) -> subprocess.Popen[str]:
-    """``mainstem archive``. After a kill it is refused the directory until the mark of the one before expires."""
+    """Start ``mainstem archive``. After a kill, it cannot use the directory until the previous process's mark expires."""
     line = [sys.executable, "-m", "mainstem", "archive", "--dir", str(path), "--aeron-dir", directory]
     line += ["--control", f"aeron:udp?endpoint=localhost:{port}", "--set", "segment_file_length=128k"]
     stall = StallTimeout("the archive starts")

@@ -1,4 +1,4 @@
-"""``mainstem ship`` and ``mainstem recordings`` against Azurite: processes, as a user starts them."""
+"""``mainstem ship`` and ``mainstem recordings`` against Azurite, run as processes the way a user starts them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_recording_is_shipped_to_azure_and_looked_after_by_commands(tmp_path: 
     assert run("recordings", "verify", url, "--check-frames") == []
     with open_recordings(url, options) as recordings:
         assert [bytes(value.as_py()) for value in recordings.scan().to_arrow()["payload"]] == station.sent
-    # A time in the future: all is older, but the segment that the recording grows in stays.
+    # A time in the future: everything is older, but the segment that the recording is writing stays.
     run("recordings", "rm", url, "--older-than", "2100-01-01T00:00:00Z", "--grace-period", "0s")
     (row,) = run("recordings", "ls", url)
     with open_recordings(url, options) as recordings:

@@ -1,4 +1,4 @@
-"""bymux over real sockets, pairs and publications."""
+"""bymux over real sockets, socket pairs, and publications."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def echo(stream: bymux.aio.Stream) -> None:
 
 
 async def exchange(connection: bymux.aio.Connection, data: bytes) -> bytes:
-    """Sends ``data`` on a new stream and returns the whole answer."""
+    """Send ``data`` on a new stream and return the whole response."""
     async with connection.open_stream() as stream:
 
         async def send() -> None:
@@ -191,7 +191,7 @@ async def test_over_a_unix_socket(tmp_path: Path) -> None:
 
 
 def certificate(directory: Path) -> tuple[Path, Path]:
-    """A self-signed certificate for localhost, good for a day."""
+    """Create a self-signed certificate for localhost, valid for one day."""
     key, cert = directory / "key.pem", directory / "cert.pem"
     command = (
         "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
@@ -224,7 +224,7 @@ async def test_over_any_reader_and_writer() -> None:
 
 
 class MemoryStream:
-    """A publication and subscription in memory, with a window that fills up."""
+    """A publication and subscription in memory, with a window that can fill up."""
 
     def __init__(self, limit: int = 50) -> None:
         self.messages: deque[bytes] = deque()
@@ -376,7 +376,7 @@ async def test_a_peer_with_infinite_credit_that_never_reads_uses_bounded_memory(
 
 
 async def test_pings_and_small_messages_do_not_wait_behind_bulk() -> None:
-    """The bound: a packet of each other stream, and what transport and kernel hold (at most 64 KiB and 128 KiB)."""
+    """The bound is one packet of each other stream plus what the transport (at most 64 KiB) and the kernel (128 KiB) hold."""
     released = asyncio.Event()
 
     async def sink(stream: bymux.aio.Stream) -> None:
@@ -420,7 +420,10 @@ async def test_pings_and_small_messages_do_not_wait_behind_bulk() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads and bounds the buffers of Linux")
 async def test_the_kernel_buffers_a_bounded_amount_from_a_nearby_peer() -> None:
-    """However many streams send. Their windows are 16 MiB together, and a small message would wait behind as much as is unread."""
+    """The bound holds for any number of streams.
+
+    These streams have 16 MiB of window in total, and a small message would wait behind all unread bytes.
+    """
 
     async def swallow(stream: bymux.aio.Stream) -> None:
         while await stream.read():
@@ -439,7 +442,7 @@ async def test_the_kernel_buffers_a_bounded_amount_from_a_nearby_peer() -> None:
         saturating = [asyncio.ensure_future(saturate(await connection.open_stream())) for _ in range(64)]
         (served,) = listener._connections
         sender, receiver = connection._runner.traffic, served.traffic
-        # The kernel's own choice grows as a busy program reads what it has.
+        # The size that the kernel picks by default grows as a busy program reads from the socket.
         await until(lambda: receiver.bytes_received > 64 * 1024 * 1024)
         assert isinstance(served.transport, SocketTransport)
         assert served.transport._transport is not None
@@ -448,7 +451,7 @@ async def test_the_kernel_buffers_a_bounded_amount_from_a_nearby_peer() -> None:
         while sent != sender.bytes_sent:
             sent = sender.bytes_sent
             await asyncio.sleep(0.05)
-        # Unread at the receiver (Linux doubles what is set, for its own needs), unsent, and in the transport.
+        # Unread at the receiver (Linux doubles the configured size for its own bookkeeping), unsent, and in the transport.
         assert sent - receiver.bytes_received <= 2 * RECEIVE_HIGH_WATER + KERNEL_LOW_WATER + 2 * WRITE_HIGH_WATER
         for task in saturating:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Blocking bymux: handlers in threads, their limits and ends, and no leftovers."""
+"""Blocking bymux: handlers in threads, their limits, how they end, and that they leave nothing behind."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_handlers_beyond_max_handlers_wait() -> None:
         time.sleep(0.05)
         assert waiting.running == 3
         for stream in streams[3:5]:
-            stream.abort()  # while they wait: they never run
+            stream.abort()  # abort the streams while they wait, so their handlers never run
         for stream in streams[:3]:
             stream.write(bytes(99))
         wait_for(lambda: waiting.running == 3 and not waiting.ends)
@@ -201,7 +201,7 @@ def test_a_handler_exception_is_logged_and_counted_and_aborts_its_stream(caplog:
         with pytest.raises(Aborted):
             connection.open_stream().read(-1, timeout=STALL_S)
         wait_for(lambda: server.stats().handlers_failed == 1)
-        assert connection.ping() < STALL_S  # the server goes on
+        assert connection.ping() < STALL_S  # the server still works
     assert "SystemExit('no')" in caplog.text
 
 

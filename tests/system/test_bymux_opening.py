@@ -1,4 +1,4 @@
-"""The results of asyncio's connect, serve and attach are awaited, or entered with ``async with``."""
+"""asyncio's connect, serve, and attach can be awaited or entered with ``async with``."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Every awaitable of all five families is cancelled at every await: nothing lost, nothing twice, nothing left.
+"""Cancel every awaitable of all five families at every await: nothing is lost, duplicated, or leaked.
 
-One property for all, over real sockets and logs: a world of some streams, sessions or channels carries numbered bytes or
-messages both ways, while most calls that wait are cancelled at an await that the seed chooses, and called again. What
-arrives is what was sent; a call that cannot be repeated is counted as perhaps done, and nothing is done twice. At the end no
-task, timer, stream, session, half or socket is left.
+All protocols share one property, tested over real sockets and logs. A "world" of a few streams, sessions, or channels carries
+numbered bytes or messages in both directions. Most calls that wait are cancelled at an await that the seed chooses, and then
+called again. What arrives must equal what was sent. A call that cannot be repeated counts as possibly executed, and nothing is
+executed twice. At the end, no task, timer, stream, session, half, or socket is left.
 
-``MAINSTEM_CANCELLATIONS`` sets the number of worlds of each protocol. A failure names its protocol and seed;
-``MAINSTEM_CANCELLATION_SEED`` is the first.
+``MAINSTEM_CANCELLATIONS`` sets the number of worlds per protocol. A failure reports its protocol and seed;
+``MAINSTEM_CANCELLATION_SEED`` sets the first seed.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ pytest.importorskip("cryptography")
 
 WORLDS = int(os.environ.get("MAINSTEM_CANCELLATIONS", "40"))
 FIRST = int(os.environ.get("MAINSTEM_CANCELLATION_SEED", "0"))
-# Until a world is over: nothing in it takes a second.
+# Time limit for a world. Nothing in it takes as long as a second.
 WORLD_S = STALL_S
 
-# What becomes of each awaitable. The worlds cancel those with CANCELLED; NEVER_WAITS has nothing to cancel it at, which the
-# worlds check; any other text names the call that a program makes in its place, and that is cancelled.
+# How each awaitable is covered. The worlds cancel the CANCELLED ones. A NEVER_WAITS one has no await to cancel it at, which the
+# worlds check. Any other text names the call that programs make instead; the worlds cancel that one.
 CANCELLED = "cancelled"
 NEVER_WAITS = "never waits"
 
@@ -157,7 +157,7 @@ def test_the_list_is_the_public_api(protocol: str) -> None:
 
 
 def numbered(size: int) -> bytes:
-    """So many bytes, every four of which are their own number."""
+    """Return `size` bytes in which every four bytes are their own number."""
     return b"".join(number.to_bytes(4, "big") for number in range(size // 4 + 1))[:size]
 
 
@@ -174,7 +174,7 @@ async def write(cancel: Canceller, kind: str, stream: BaseStream, data: bytes) -
 
 
 async def read(cancel: Canceller, kind: str, stream: BaseStream) -> bytes:
-    """All that comes until the end, by one kind of read after the other."""
+    """Read everything until the end, alternating between the kinds of read."""
     received = b""
     while True:
         way = cancel.rng.randrange(4)
@@ -205,7 +205,7 @@ async def read(cancel: Canceller, kind: str, stream: BaseStream) -> bytes:
 
 
 class Pipe:
-    """A publication and a subscription that are one queue of messages."""
+    """A publication and a subscription that share one message queue."""
 
     def __init__(self) -> None:
         self.messages: deque[bytes] = deque()
@@ -229,7 +229,7 @@ ECHO, SINK = b"E", b"S"
 async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[], str]]:
     rng = cancel.rng
     settings = bymux.Settings(stream_window=rng.choice((100, 1000, 100_000)), peer_streams=2, packet_limit=500)
-    # More than `drain` lets wait, where the window does not make thousands of turns of it.
+    # More than `drain` allows to be buffered, unless the window is so small that this would take thousands of rounds.
     large = (300_000,) if settings.stream_window > 10_000 else ()
     way = rng.choice(("connect", "connect", "attach", "over_publications"))
     greetings = rng.randrange(3)
@@ -289,7 +289,7 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
         await cancel("Stream.__aexit__", lambda: stream.__aexit__(None, None, None))
 
     async def pour(connection: bymux.aio.Connection, number: int) -> None:
-        """Leaving the block sends the rest; if that is cancelled, the stream is aborted after a part."""
+        """Leave the block, which sends the rest; if that is cancelled, the stream is aborted partway."""
         head = SINK + number.to_bytes(4, "big")
         data = numbered(rng.choice((500, 5000)))
         stream = await cancel("Connection.open_stream", connection.open_stream)
@@ -298,7 +298,7 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
         poured[head] = (data, whole)
 
     async def give_up(connection: bymux.aio.Connection) -> None:
-        """A whole exchange is cancelled."""
+        """Cancel a whole exchange."""
 
         async def use() -> None:
             async with connection.open_stream() as stream:
@@ -355,7 +355,7 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
     assert await cancel("Connection.ping", client.ping) >= 0
     for number in numbers:
         assert echoed[ECHO + number.to_bytes(4, "big")] == 1, "executed once"
-    # While the connection lives: no stream is left on either side, and nobody waits.
+    # While the connection is still open: neither side has a stream left, and nothing waits.
     await until(lambda: not any(end._runner.engine.streams for end in ends if not end.closed))
     for end in ends:
         assert not [*end._runner.openers, *end._runner.accepters, *end._runner.pings._waiters]
@@ -384,7 +384,7 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
 
 
 def mux_leftovers(connection: Any) -> str:
-    """Leftovers of one end of a multiplexed connection: handlers, halves, waiters."""
+    """Describe what one end of a multiplexed connection has left: handlers, halves, waiters."""
     streams = list(getattr(connection, "streams", ()))
     left = {
         "not over": not connection.over,
@@ -403,7 +403,7 @@ def mux_leftovers(connection: Any) -> str:
 
 
 def is_over(session: Session) -> bool:
-    """Whether a server has done all for a session."""
+    """Return whether a server has finished all its work for a session."""
     return session.ended or session.server is JmuxHalf.TERMINATED
 
 
@@ -443,7 +443,7 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
     def next_name(data: bytes) -> bytes:
         return next(names).to_bytes(4, "big") + len(data).to_bytes(4, "big")
 
-    # More than `drain` lets wait, where the ration does not make thousands of turns of it.
+    # More than `drain` allows to be buffered, unless the ration is so small that this would take thousands of rounds.
     large = (300_000,) if settings.initial_ration > 10_000 else ()
 
     async def stream() -> None:
@@ -466,7 +466,7 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
 
     async def call() -> None:
         data = numbered(rng.choice((0, 1, 500, 5000)))
-        while True:  # a call that was cancelled may have been executed, so the next is another one
+        while True:  # a cancelled call may have been executed, so the next one uses a new name
             name = next_name(data)
             done, response = await cancel.once("Client.request", lambda name=name: client.request(name + data))  # type: ignore[misc]
             if done:
@@ -484,7 +484,7 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
 
         await cancel.once("a whole exchange", use)
 
-    # 128 sessions of a connection are busy, so that the next waits or connects.
+    # All 128 sessions of a connection may be busy, so that the next one waits or opens another connection.
     busy = [await client.open_session() for _ in range(rng.choice((0, 0, 127, 128)))]
     work = [stream() for _ in range(3)] + [call() for _ in range(3)] + [give_up()]
     connecting = asyncio.ensure_future(client._pool.add())
@@ -496,8 +496,8 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
     await asyncio.gather(working, connecting)
     assert all(executed[name] == 1 for name in expected), "what has a response was executed once"
     assert max(executed.values()) == 1, "nothing was executed twice"
-    # While the connections live: no session is left on either side, and every id is free.
-    # A server remembers an id's last session, until the id is used again.
+    # While the connections are still open: neither side has a session left, and every id is free. A server remembers the last
+    # session of an id until the id is used again.
     await until(
         lambda: not any(connection.engine.busy or connection.engine.sessions for connection in client._pool.connections)
     )
@@ -527,16 +527,16 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
 
 # Aqueduct
 
-# The client may cancel its use of this channel, which has more messages than the others.
+# The client may cancel its use of this channel, which carries more messages than the others.
 GIVEN_UP = b">200"
 
 
 class Channel:
-    """Numbers on their way through one channel."""
+    """Numbers sent through one channel."""
 
     def __init__(self, count: int) -> None:
         self.expected = [b"%d" % number for number in range(count)]
-        # Those of which it cannot be known whether they have gone out.
+        # Messages that may or may not have been sent.
         self.perhaps: set[bytes] = set()
         self.received: list[bytes] = []
 
@@ -630,7 +630,7 @@ async def aqueduct_world(cancel: Canceller, files: CertificateFiles) -> list[Cal
         parts = [receiver if to_server else sender, respond]
         del respond
         before = to_server and rng.random() < 0.5
-        if before:  # queued while both halves are here
+        if before:  # queued while both halves are local
             await cancel("Sender.send", lambda: sender.send(b"before"))
         await cancel("Sender.send", lambda: connection.sender.send(Message(head, parts)))
         if to_server:
@@ -667,7 +667,7 @@ async def aqueduct_world(cancel: Canceller, files: CertificateFiles) -> list[Cal
     accept = server._accept
 
     def accept_later(session: Any, headers: Any) -> None:
-        """A client that has connected waits for the server's headers."""
+        """Delay the server's headers, which a client waits for after it has connected."""
         session.loop.call_later(0.004, lambda: session.engine.is_ended or accept(session, headers))
 
     server._accept = accept_later  # type: ignore[method-assign]
@@ -678,7 +678,7 @@ async def aqueduct_world(cancel: Canceller, files: CertificateFiles) -> list[Cal
         connection = await aqueduct.aio.connect(
             "127.0.0.1", server.port, ca=files.ca, server_name="localhost", **limits
         )
-        # Before the server's headers have come.
+        # Before the server's headers have arrived.
         early.append(asyncio.ensure_future(cancel("Connection.headers", connection.headers)))
         return connection
 
@@ -713,7 +713,7 @@ async def aqueduct_world(cancel: Canceller, files: CertificateFiles) -> list[Cal
 
 
 def connection_leftovers(connection: Any) -> str:
-    """Leftovers of one end of an Aqueduct connection."""
+    """Describe what one end of an Aqueduct connection has left."""
     session = connection._runner
     left = {
         "halves": session.engine.live_halves,
@@ -733,7 +733,7 @@ SCENARIOS: dict[str, Callable[[Canceller, Any], Awaitable[list[Callable[[], str]
 
 
 class Failures(logging.Handler):
-    """The logged errors."""
+    """A handler that collects logged errors."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -744,7 +744,7 @@ class Failures(logging.Handler):
 
 
 async def run_world(protocol: str, seed: int, resources: Any) -> Canceller:
-    """One world, from the first socket to the last; raises where anything was lost, came twice or is left."""
+    """Run one world from its first socket to its last, and raise if anything was lost, duplicated, or leaked."""
     cancel = Canceller(seed)
     leftovers = Leftovers()
     async with asyncio.timeout(WORLD_S):
@@ -757,7 +757,7 @@ async def run_world(protocol: str, seed: int, resources: Any) -> Canceller:
 async def test_a_server_that_is_cancelled_while_it_starts_leaves_no_socket(protocol: Any) -> None:
     async def handler(stream: Any) -> None: ...
 
-    # uvloop keeps a descriptor in reserve from a loop's first server on.
+    # uvloop keeps a spare descriptor once a loop has had its first server.
     await (await protocol.serve(handler, "localhost", 0)).close()
     before = descriptors()
     for at in range(1, 10):
@@ -780,9 +780,9 @@ async def test_a_server_that_is_cancelled_while_it_starts_leaves_no_socket(proto
 
 @pytest.fixture
 def resources(protocol: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    """Common to the worlds of a protocol."""
+    """Set up what all worlds of a protocol share."""
     if protocol == "aeron":
-        free_port()  # takes this process's ports, by a socket of its own
+        free_port()  # reserve this process's range of ports, which takes a socket
         with MediaDriver.launch(term_buffer_length=1 << 16, ipc_term_buffer_length=1 << 16) as driver:
             yield driver.directory, tmp_path
     elif protocol == "duologue":
@@ -801,7 +801,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
 @pytest.mark.timeout(600 + WORLDS)
 @pytest.mark.parametrize("protocol", TABLES)
 def test_cancellation_loses_duplicates_and_leaks_nothing(protocol: str, resources: Any) -> None:
-    # To open a stream of Aeron takes longer than to connect a socket.
+    # Opening an Aeron stream takes longer than connecting a socket.
     worlds = WORLDS // 4 or 1 if protocol == "duologue" else WORLDS
     calls: Counter[str] = Counter()
     waited: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""A capture is read in memory that does not grow with it."""
+"""Reading a capture takes a constant amount of memory, whatever the capture's size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.harness.make_capture import make
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
-# What one more large file may cost: far below its size, above what an allocator keeps.
+# How much more memory a larger file may take: far below its size, but above what an allocator keeps.
 SLACK_KIB = 24 << 10
 READ = """
 import resource, sys
@@ -29,7 +29,7 @@ print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def reading(path: Path) -> tuple[int, int]:
-    """Rows of a file, and the peak in KiB of a process that read it."""
+    """Return the number of rows in a file, and the peak memory in KiB of a process that read it."""
     command = [sys.executable, "-c", READ, str(path)]
     environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin"}
     output = subprocess.run(command, capture_output=True, check=True, text=True, env=environment).stdout

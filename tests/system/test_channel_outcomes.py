@@ -1,4 +1,4 @@
-"""The table of channel commands on this driver alone: its outcomes are those of the table."""
+"""Channel commands on this driver alone have the outcomes that the table lists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.system
 
 
 def has_ipv6() -> bool:
-    """Whether this machine has an IPv6 loopback."""
+    """Return whether this machine has an IPv6 loopback interface."""
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
             probe.bind(("::1", 0))

@@ -1,4 +1,4 @@
-"""``mainstem pub --codec`` and ``mainstem sub --codec``: JSON lines in a shell, another format on the wire."""
+"""``mainstem pub --codec`` and ``mainstem sub --codec``: JSON lines in the shell, another format on the wire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A producer dies between its claim and its commit: the driver pads the claim, and the stream continues for the others."""
+"""A producer dies between claim and commit: the driver pads the claim, and the stream continues for everyone else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operating files: their metrics are exported, their commands exist, and they are what their programs read."""
+"""The deployment files: their metrics are exported, their commands exist, and the programs that read them accept them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.system
 
 @pytest.fixture(scope="module")
 def exported() -> set[str]:
-    """The names that ``mainstem metrics`` prints for a driver with a stream to several receivers, and a server exports."""
+    """Return the metric names that a server and ``mainstem metrics`` export, for a driver with a stream to several receivers."""
     port = free_port()
     channel = f"control=127.0.0.1:{port + 1}|control-mode=dynamic"
     with MediaDriver.launch(threading_mode="SHARED") as driver, Aeron.connect(driver.directory) as aeron:
@@ -43,12 +43,12 @@ def exported() -> set[str]:
 
 
 async def page_of_a_server() -> str:
-    """What a program with a server of Aqueduct exports, which has what servers of bymux and Jmux have, and more."""
+    """Return what a program with an Aqueduct server exports: all metrics that bymux and Jmux servers have, and more."""
     pytest.importorskip("qh3")
     pytest.importorskip("cryptography")
 
     async def handler(_: aqueduct.Connection) -> None:
-        """Takes nothing."""
+        """Do nothing."""
 
     with tempfile.TemporaryDirectory() as folder:
         files = aqueduct.make_certificates(Path(folder))

@@ -1,4 +1,4 @@
-"""IPC through a real driver: every threading mode, clients that die, drivers that die."""
+"""IPC through a real driver: every threading mode, clients that die, and drivers that die."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_abandoned_subscriptions_do_not_stall_a_publisher(channel: str) -> None:
             asyncio.run(cancelled_add(driver.directory, channel))
         wait_for(lambda: positions(aeron) == 1)
         sent = bytes(1024)
-        for _ in range(200):  # three terms: a subscriber that nobody reads would stop it in the first
+        for _ in range(200):  # three terms: an unread subscription would stop the publication in the first
             publication.send(sent, timeout=PATIENCE_S)
             wait_for(lambda: subscription.poll(lambda *_: None, 10))
 
@@ -81,7 +81,7 @@ async def cancelled_add(directory: str, channel: str) -> None:
 
 
 def positions(aeron: Aeron) -> int:
-    """How many subscribers' positions the driver has."""
+    """Return how many subscriber positions the driver has."""
     return sum(aeron.counters.type_id(counter_id) == CounterType.SUBSCRIBER_POSITION for counter_id in aeron.counters)
 
 
@@ -171,7 +171,7 @@ def test_a_driver_process_ends_with_its_parent(number: int) -> None:
         assert parent.stdout is not None
         pid, directory = parent.stdout.readline().decode().split()
         assert Path(directory, "cnc.dat").exists()
-        # Ctrl-C reaches the whole group of the terminal, the driver's process too.
+        # Ctrl-C goes to the terminal's whole process group, including the driver's process.
         (os.killpg if number == signal.SIGINT else os.kill)(parent.pid, number)
         parent.wait(PATIENCE_S)
         wait_for(lambda: not Path(f"/proc/{pid}").exists())

@@ -1,4 +1,4 @@
-"""A small file system that fills up: new logs are refused, the streams that exist are served, and no process dies."""
+"""A small file system fills up: the driver refuses new logs, still serves existing streams, and no process dies."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.system
 
 SETTINGS = {"AERON_COUNTERS_BUFFER_LENGTH": "1m", "AERON_THREADING_MODE": "SHARED"}
 PATIENCE_S = STALL_S
-# Adds streams until the driver refuses one, then writes to all of them, more than the file system holds. Closes all but two,
-# which have room for four terms then, so that every page of their logs is touched, and adds another.
+# Adds streams until the driver refuses one, and writes more to them than the file system can hold. Then closes all but two and
+# writes four terms to each of those, which touches every page of their logs, and adds another stream.
 CLIENT = """
 import sys, time
 from mainstem import Aeron
@@ -55,8 +55,8 @@ with Aeron.connect(sys.argv[1]) as client:
             time.sleep(0.1)
 print("written")
 """
-# Adds a stream and waits for a line, by which time the file system is full; then writes until the driver reports that it holds the
-# stream back, waits for another line, by which time there is space again, and writes four terms.
+# Adds a stream and waits for a line on standard input, by which time the file system is full. Writes until the driver reports that
+# the stream is stalled, waits for another line, by which time space is available again, and writes four terms.
 HELD_BACK = """
 import sys
 from mainstem import Aeron
@@ -95,7 +95,7 @@ print("written", flush=True)
 
 @pytest.fixture
 def mount(tmp_path: Path) -> Iterator[Path]:
-    """An empty file system of 24 MiB in memory."""
+    """Mount an empty 24 MiB file system in memory."""
     path = tmp_path / "mount"
     path.mkdir()
     if subprocess.run(
@@ -178,7 +178,7 @@ def test_a_sparse_log_waits_while_another_program_fills_the_file_system(mount: P
 
 
 def fill(path: Path) -> None:
-    """Takes every block of the file system."""
+    """Use up every block of the file system."""
     with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(bytes(4096))

@@ -1,4 +1,4 @@
-"""UDP unicast and spies through a real driver: every threading mode, loss, two drivers."""
+"""UDP unicast and spies through a real driver: every threading mode, loss, and two drivers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SMALL: dict[str, Any] = {"term_buffer_length": 1 << 18}
 
 @pytest.fixture
 def port() -> int:
-    """A port that nobody else uses."""
+    """Return an unused port."""
     return free_port()
 
 
@@ -36,7 +36,7 @@ def test_carries_messages_in_threads_of_this_process(mode: str, port: int) -> No
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["DEDICATED", "SHARED"])
 def test_hundreds_of_idle_streams_on_two_sockets_all_connect(mode: str, port: int) -> None:
-    """Together they send more than a socket's buffer holds."""
+    """Together, the streams send more than a socket's buffer holds."""
     channel, streams = f"aeron:udp?endpoint=127.0.0.1:{port}|so-rcvbuf=64k|rcv-wnd=32k", range(300)
     with (
         MediaDriver.launch(threading_mode=mode, term_buffer_length=1 << 16) as driver,
@@ -111,7 +111,7 @@ def test_an_image_ends_with_its_publication(port: int) -> None:
         with aeron.add_publication(channel, 1001):
             wait_for(lambda: subscription.is_connected)
         wait_for(lambda: gone)
-        # The same session's socket and log are gone too, and the channel can be used again.
+        # The session's socket and log are gone too, and the channel can be used again.
         with aeron.add_publication(channel, 1001):
             wait_for(lambda: subscription.is_connected)
 

@@ -1,4 +1,4 @@
-"""Duologues through real drivers over loopback: docs/protocols/duologue.md, 4.4 from both sides."""
+"""Duologues through real drivers over loopback: docs/protocols/duologue.md, 4.4, from both sides."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def port() -> int:
-    """The first of a run of ports that nobody else uses."""
+    """Return the first of a range of unused ports."""
     return free_port(128)
 
 
 @pytest.fixture
 def driver() -> Iterator[MediaDriver]:
-    """One driver for server and clients: a process, as usual."""
+    """Launch one driver process that the server and the clients share."""
     with MediaDriver.launch(**reserved_sessions(), term_buffer_length=1 << 16, image_liveness_timeout_ns="2s") as made:
         yield made
     assert not shared_memory()

@@ -1,4 +1,4 @@
-"""How duologues end when their driver does, or their program: both APIs, both ends."""
+"""How duologues end when their driver or their process does: both APIs, both ends."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_close_reports_that_the_server_did_not_confirm(aeron: Aeron, port: int) 
     is_over = threading.Event()
     with serve(lambda _: is_over.wait(STALL_S), **serving(port), aeron=aeron):
         client = connect(**calling(port), aeron=aeron)
-        for _ in range(400):  # more than the server takes in for a handler that does not receive
+        for _ in range(400):  # more than the server accepts for a handler that does not receive
             client.send(b"unread")
         with pytest.raises(ConnectionLost, match=r"did not confirm within 0\.2 s .* all 400 messages") as lost:
             client.close(timeout=0.2)
@@ -421,7 +421,7 @@ def test_sending_a_message_without_room_can_time_out(aeron: Aeron, port: int) ->
         connect(**calling(port), aeron=aeron) as client,
     ):
         sent, full_since = 0, time.monotonic()
-        while time.monotonic() < full_since + 0.3:  # the server takes in what it can
+        while time.monotonic() < full_since + 0.3:  # the server accepts what it can
             if client.try_send(bytes(8192)):
                 sent, full_since = sent + 1, time.monotonic()
         with pytest.raises(Timeout, match="wait for room"):
@@ -445,7 +445,7 @@ def test_a_handler_waits_for_a_slow_client(aeron: Aeron, port: int) -> None:
         connect(**calling(port), aeron=aeron) as client,
     ):
         wait_for(lambda: server.stats().duologues_joined)
-        time.sleep(0.2)  # the window fills
+        time.sleep(0.2)  # the window fills up
         assert list(client) == messages
 
 
@@ -460,7 +460,7 @@ async def test_a_task_waits_for_a_slow_client(aeron: Aeron, port: int) -> None:
         aio.serve(pour, **serving(port), aeron=aeron),
         aio.connect(**calling(port), aeron=aeron) as client,
     ):
-        await asyncio.sleep(0.2)  # the window fills
+        await asyncio.sleep(0.2)  # the window fills up
         assert await soon(_all(client)) == messages
 
 

@@ -1,7 +1,7 @@
-"""Hostile clients, each with what must hold: ports, memory and the honest clients' latency stay bounded.
+"""Hostile clients: each test states what must hold. Ports, memory, and the latency of honest clients stay bounded.
 
-Each test prints its figures; those in docs/duologue.md come from here. The attackers use raw sockets; ``127.x.y.z`` are the
-addresses they spoof: to the server, other machines.
+Each test prints its measurements, which docs/duologue.md quotes. The attackers use raw sockets and spoof addresses
+``127.x.y.z``, which look like other hosts to the server.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ pytestmark = [pytest.mark.system, pytest.mark.long]
 
 HERE = "127.0.0.1"
 MAX_CLIENTS = 8
-# The median of an honest client's round trips under attack; without one it is well under a millisecond on an idle machine.
+# Median round trip of an honest client under attack. Without an attack it is well under a millisecond on an idle machine.
 TOLERABLE_S = 0.25
-LONGEST_S = 5.0  # the longest of them
-MEMORY = 192 << 20  # of the driver's directory: its own files, and what an attack may add
-RESIDENT = 48 << 20  # what an attack may add to the processes of driver and server (in which the attacker lives, too)
+LONGEST_S = 5.0  # the longest such round trip
+MEMORY = 192 << 20  # for the driver's directory: its own files plus what an attack may add
+RESIDENT = 48 << 20  # what an attack may add to the driver's and the server's processes (the attacker runs in the latter)
 
 
 def resident(pid: int) -> int:
-    """Bytes of a process that are in memory and its own, without what it maps from files."""
+    """Return a process's private resident memory in bytes, without mapped files."""
     fields = Path(f"/proc/{pid}/status").read_text().split("RssAnon:")
     return int(fields[1].split()[0]) * 1024
 
 
 class House:
-    """A server with its driver, one honest client on another driver, and what can be measured of them."""
+    """A server with its driver and one honest client on another driver, with measurements of them."""
 
     def __init__(self, port: int, near: MediaDriver, server: Server, honest: Client) -> None:
         self.port = port
@@ -57,15 +57,15 @@ class House:
         self.server = server
         self.honest = honest
         self.initial = (HERE, port)
-        self.latencies_s(20)  # everything that is made once has been made
+        self.latencies_s(20)  # warm up, so that everything that is created once exists
         self._resident = self.resident()
 
     def held(self) -> tuple[int, int]:
-        """Ports and sessions in use."""
+        """Return the number of ports and the number of sessions in use."""
         return in_use(self.server)
 
     def places(self) -> dict[int, tuple[int, int]]:
-        """Every open duologue's ports by its session."""
+        """Return the ports of every open duologue by session."""
         self.latency_s(1)
         sessions = self.server._agent.core.sessions
         return {each.session_id: (each.response.port, each.response.control_port) for each in sessions}
@@ -74,7 +74,7 @@ class House:
         return getattr(self.server.stats(), name)
 
     def latencies_s(self, rounds: int) -> list[float]:
-        """An honest client's round trips, the shortest first."""
+        """Return an honest client's round trips, shortest first."""
         trips = []
         for number in range(rounds):
             began = time.monotonic()
@@ -84,20 +84,20 @@ class House:
         return sorted(trips)
 
     def latency_s(self, rounds: int = 50) -> float:
-        """The median of them."""
+        """Return the median round trip."""
         return self.latencies_s(rounds)[rounds // 2]
 
     def resident(self) -> int:
-        """What driver and server hold in memory of their own."""
+        """Return the private memory of the driver and the server."""
         return resident(self.near.pid) + resident(os.getpid())
 
     def memory(self) -> int:
-        """What the server's driver holds in shared memory: blocks, as its files have holes."""
+        """Return the shared memory of the server's driver, counted in blocks because its files are sparse."""
         files = [path.lstat() for path in Path(self.near.directory).rglob("*") if path.is_file()]
         return sum(each.st_blocks * 512 for each in files)
 
     def settled(self, what: str) -> None:
-        """The honest client is served in time, no port is held for nothing, memory is bounded."""
+        """Check that the honest client gets timely service, no port is held needlessly, and memory is bounded."""
         trips, memory, grown = self.latencies_s(50), self.memory(), self.resident() - self._resident
         ports, sessions = self.held()
         latency, longest = trips[len(trips) // 2], trips[-1]
@@ -136,7 +136,7 @@ def house(*, encrypted: bool = False, filtered: bool = True, **more: Any) -> Ite
 
 
 def join(made: House, **more: Any) -> Client:
-    """Another client, on a driver of its own."""
+    """Connect another client, on its own driver."""
     return connect(HERE, made.port, **{"timeout": 30.0, **more})
 
 
@@ -236,7 +236,7 @@ def test_a_guessed_session_reaches_no_client() -> None:
 
 
 def test_a_session_that_was_never_given_out_by_a_forged_connect_is_not_joined() -> None:
-    """A stranger says CONNECT on the clients' side: only the server's stream is listened to, so nobody hears it."""
+    """An attacker sends CONNECT to the clients' side, but clients listen only to the server's stream, so it is ignored."""
     with house() as made, Hostile("127.9.0.5") as stranger:
         stranger.introduce(made.initial, -77, b"-5 CONNECT 1 2 FF")
         wait_for(lambda: made.count("bad_hellos") == 1)
@@ -265,7 +265,7 @@ def test_the_largest_possible_message_costs_its_sender_the_duologue() -> None:
     with house() as made:
         with Aeron.connect(made.near.directory) as aeron:
             assert aeron.counters is not None
-        # A term of 16 MiB is the longest that is let in; its longest message is 2 MiB, far above a duologue's 8 KiB.
+        # A 16 MiB term is the longest that is accepted. Its longest message is 2 MiB, far above a duologue's 8 KiB.
         with join(made, term_length=16 << 20) as large:
             large.send(b"ECHO " + b"x" * ((2 << 20) - 5))
             with pytest.raises((ClosedError, RemoteProtocolError), match=r"bad message|ended the duologue"):
@@ -294,11 +294,11 @@ def test_a_message_that_begins_and_never_ends_is_not_put_together() -> None:
 
 
 def test_changed_and_replayed_messages_end_an_encrypted_duologue_and_are_never_taken() -> None:
-    """Whoever knows the session (it is in every frame) and the port can put bytes into the stream; none is believed."""
+    """Anyone who knows the session (every frame has it) and the port can inject bytes into the stream, but none are accepted."""
     with house(encrypted=True) as made, Hostile("127.9.0.9") as forger:
         made.latency_s(3)
         ((session, (port, control)),) = made.places().items()
-        # What a third party can see on its own: it asks the duologue's control port for a copy, and gets one.
+        # What a third party can see without help: it asks the duologue's control port for a copy and gets one.
         copies: list[bytes] = []
         for _ in range(20):
             forger.send((HERE, control), status(session))
@@ -311,7 +311,7 @@ def test_changed_and_replayed_messages_end_an_encrypted_duologue_and_are_never_t
         for each in frames[:4]:
             forger.send((HERE, port), each)  # replayed to the other side
             forger.send((HERE, port), each[:50] + bytes([each[50] ^ 1]) + each[51:])
-        # They fall outside the stream's window or term, or are refused: the honest client is served, or told of the end.
+        # The frames fall outside the stream's window or term, or are rejected. The client either gets service or learns of the end.
         with suppress(MainstemError):
             made.latency_s(3)
             before = -1
@@ -320,7 +320,7 @@ def test_changed_and_replayed_messages_end_an_encrypted_duologue_and_are_never_t
 
 
 def test_a_third_party_sees_the_connect_of_others_and_cannot_join() -> None:
-    """The all-clients channel is for all: without the pad, CONNECT tells ports and nothing else."""
+    """Anyone can read the all-clients channel. Without the pad, CONNECT reveals the ports and nothing else."""
     with house() as made, Hostile("127.9.0.10") as listener:
         listener.send((HERE, made.port + 1), status(0, stream=0))
         with join(made) as client:

@@ -1,7 +1,7 @@
-"""Many clients at once, half of which are killed: the rest notices nothing, and everything the dead held comes back.
+"""Many clients at once, half of which are killed: the others notice nothing, and everything the dead ones held is released.
 
-The full form, 100 clients for a minute, each a process of its own, runs with ``MAINSTEM_FULL_LOAD=1``. All clients share one
-driver, as programs on one machine do: a hundred drivers would measure the machine.
+The full version, 100 clients for a minute with one process each, runs with ``MAINSTEM_FULL_LOAD=1``. All clients share one
+driver, as programs on one machine do. A hundred drivers would only measure the machine.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ pytestmark = [pytest.mark.system, pytest.mark.long]
 FULL = bool(os.environ.get("MAINSTEM_FULL_LOAD"))
 PROCESSES, SECONDS = (100, 60.0) if FULL else (10, 5.0)
 INTERVAL = 0.25
-PAUSE = 0.02 if FULL else 0.005  # how often a client looks for its answer; round trips are never shorter
-STARTING = 10  # processes that start at once
-LIVENESS_S = 5  # when drivers give up who is silent; programs here may have to wait for a processor longer than 2 s
+PAUSE = 0.02 if FULL else 0.005  # how often a client polls for its response; round trips are never shorter
+STARTING = 10  # number of processes that start at once
+LIVENESS_S = 5  # when drivers give up on a silent client; processes here may wait longer than 2 s for a CPU
 PROGRAM = Path(__file__).parent / "programs" / "duologue_clients.py"
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -80,7 +80,8 @@ def test_killed_clients_release_everything_without_affecting_others() -> None:
                 client.kill()
             left = len(staying)
             began = time.monotonic()
-            # A killed client is noticed by its own driver, then its stream drains and lingers, then the server's driver notices.
+            # The killed client's own driver notices first. Then its stream drains and lingers, and then the server's driver
+            # notices.
             wait_for(lambda: held() == (2 * left, left))
             took = time.monotonic() - began
             time.sleep(2.0)

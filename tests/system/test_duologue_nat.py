@@ -1,4 +1,4 @@
-"""Behind a real NAT router: the guide's first take fails there, its second one works, and the router's counters show why."""
+"""Behind a real NAT router: the guide's first take fails, its second one works, and the router's counters show why."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def nat() -> Iterator[Nat]:
 
 
 def ready(server: subprocess.Popen[str], word: str) -> str:
-    """Waits until the server says so, and returns the line."""
+    """Wait until the server prints `word`, and return that line."""
     assert server.stdout is not None
     for line in server.stdout:
         if word in line:
@@ -57,7 +57,8 @@ def test_the_first_take_gets_no_response_through_nat(nat: Nat) -> None:
         said = client.communicate(timeout=STALL_S)[0]
         assert client.returncode == 1, said
         assert "0 of 3 came back" in said
-        # The server heard the client, at the router's address, and what it sent to the client's port did not get in.
+        # The server received the client's packets from the router's address, but its packets to the client's port did not get
+        # through.
         assert "client connected: 198.51.100.1:" in ready(server, "client connected")
     finally:
         finish(server)

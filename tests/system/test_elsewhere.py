@@ -1,4 +1,4 @@
-"""Systems that are not Linux: what does not need it works, and what does is refused in one sentence."""
+"""Systems other than Linux: what does not need Linux works, and what does is refused with one sentence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REFUSED = "needs Linux, and this is darwin"
 
 
 def elsewhere(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    """A program of tests/support/without_linux.py, run to its end."""
+    """Run a program of tests/support/without_linux.py to its end."""
     command = [sys.executable, "-m", "tests.support.without_linux", *map(str, words)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 

@@ -1,6 +1,6 @@
-"""How things end: the table of docs/explanation/endings.md, for all five families and both variants.
+"""How things end: the table in docs/explanation/endings.md, for all five families and both variants.
 
-Hypothesis draws what is sent, how the near end ends, and what is called after that. Each outcome is the table's.
+Hypothesis draws what to send, how the near end ends, and what to call afterwards. Every outcome must match the table.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytest.importorskip("cryptography")
 
 FAMILIES = ("Aeron", "bymux", "Jmux", "Aqueduct", "duologue")
 VARIANTS = pytest.mark.parametrize("blocks", [True, False], ids=["blocking", "asyncio"])
-# One direction of a duologue or of an Aeron stream ends with the whole.
+# One direction of a duologue or an Aeron stream cannot end without the other.
 CAN_FINISH = {"bymux", "Jmux", "Aqueduct"}
 
 
@@ -79,7 +79,7 @@ async def ends(family: Family, blocks: bool, numbers: list[int], ending: str, af
             await respond(talk)
         await end(talk, family.name, ending)
         if ending != "abort":
-            # In order: everything arrives, and then the end, without an error on either side.
+            # After an orderly end, everything arrives, followed by the end of the stream, without an error on either side.
             await far.ended()
             assert far.error is None
             assert bytes(far.received) == sent(numbers)
@@ -93,7 +93,7 @@ async def ends(family: Family, blocks: bool, numbers: list[int], ending: str, af
         with pytest.raises(MainstemError):
             await talk.send(b"late" * (SIZE // 4))
         if ending == "abort" and far.handles:
-            # At once: what arrives is the beginning of what was sent, and the far end learns of it.
+            # After an abort, a prefix of what was sent arrives, and the far end learns of the abort.
             await far.ended()
             assert sent(numbers).startswith(bytes(far.received))
 
@@ -153,11 +153,11 @@ async def closes(family: Family, blocks: bool, numbers: list[int], ending: str, 
         await until(lambda: bool(far.handles))
         await talk.call_server(ending)
         assert talk.server_closed
-        # The handler learns of it, by an error or by the end of what it receives, and has the beginning of what was sent.
+        # The handler learns of it through an error or the end of its input, and has received a prefix of what was sent.
         await far.ended()
         assert sent(numbers).startswith(bytes(far.received))
         if family.name == "duologue":
-            await failure(talk)  # a blocking client works only while it is called
+            await failure(talk)  # a blocking client makes progress only during calls
         await until(lambda: talk.near.closed)
         with pytest.raises(MainstemError):
             await talk.send(b"late" * (SIZE // 4))
@@ -167,7 +167,7 @@ async def closes(family: Family, blocks: bool, numbers: list[int], ending: str, 
 
 
 async def respond(talk: Conversation) -> None:
-    """A request is complete with its response; a session that is closed before is aborted."""
+    """Complete a request by responding; closing a session before that aborts it."""
     await talk.call("finish")
     assert await talk.call("read", -1) == b""
 
@@ -194,7 +194,7 @@ async def test_a_handler_that_raises_ends_its_own_conversation_only(
 
 
 async def failure(talk: Conversation) -> Exception | None:
-    """What the near end learns; None if the stream ends normally."""
+    """Return the error that the near end gets, or None if the stream ends normally."""
     try:
         while await talk.receive():
             pass

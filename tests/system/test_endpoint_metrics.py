@@ -1,4 +1,4 @@
-"""Metrics of bymux, Jmux and Aqueduct servers and clients, scraped from a real server process."""
+"""Metrics of bymux, Jmux, and Aqueduct servers and clients, scraped from a real server process."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_a_bymux_server_exports_its_connections_streams_and_bytes() -> Non
                 stream.write(b"tide" * 1000)
                 stream.finish()
                 assert await stream.read(-1) == b"tide" * 1000
-            # What was sent before it has arrived when its pong has.
+            # Once the pong has arrived, everything sent before the ping has arrived too.
             await connection.ping()
             page = await asyncio.to_thread(scrape, server.url)
             front = {"name": "front", "protocol": "bymux", "role": "server"}
@@ -84,7 +84,7 @@ async def test_a_bymux_server_exports_its_connections_streams_and_bytes() -> Non
             await connection.close()
             await until(lambda: listener.stats().connections == 0)
             page = await asyncio.to_thread(scrape, server.url)
-            # Counters outlive what counted: a rate over a gap would be wrong otherwise.
+            # Counters outlive the objects they count; otherwise, a rate across a gap would be wrong.
             assert value(page, "endpoint_connections", **front) == 0
             assert value(page, "endpoint_connections_ended_total", cause="closed", **front) == 1
             assert value(page, "endpoint_bytes_sent_total", name="way", role="client") >= sent
@@ -96,12 +96,12 @@ async def test_the_cause_by_which_a_connection_ends_is_a_label() -> None:
     settings = bymux.Settings()
     async with bymux.aio.serve(echo, "127.0.0.1", 0, settings=settings, max_connections=2) as listener:
         endpoints.add("front", listener)
-        # One breaks a rule: type 7 is undefined.
+        # One client breaks a rule: type 7 is undefined.
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
         writer.write(b"\xff" * 8)
         await reader.read(-1)
         writer.close()
-        # One leaves in the middle.
+        # One client disconnects in the middle.
         connection = await bymux.aio.connect("127.0.0.1", listener.port)
         stream = await connection.open_stream()
         stream.write(b"tide")
@@ -109,7 +109,7 @@ async def test_the_cause_by_which_a_connection_ends_is_a_label() -> None:
         connection.abort()
         await connection.wait_closed()
         await until(lambda: listener.stats().connections == 0)
-        # One is too many.
+        # One client exceeds the limit.
         held = [await bymux.aio.connect("127.0.0.1", listener.port) for _ in range(2)]
         for each in held:
             await each.ping()

@@ -1,4 +1,4 @@
-"""The event log of drivers whose agents run in threads: all of them write, and every line is whole."""
+"""The event log of a driver whose agents run in threads: all of them write to it, and every line is intact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The larger examples run as a reader would run them, and print their results."""
+"""The larger examples run the way a reader would run them, and print their results."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_transfer_is_executed_once_whatever_happens_to_its_request() -> None:
 def test_a_capture_is_replayed_into_a_program(tmp_path: Path) -> None:
     levels = [12, 98, 40, 7]
     frames = [data_frame(b"%d" % level, at=64 * n) for n, level in enumerate(levels)]
-    order = [0, 2, 1, 1, 3]  # out of order, and one of them twice
+    order = [0, 2, 1, 1, 3]  # out of order, with one message repeated
     capture = tmp_path / "day.pcap"
     capture.write_bytes(pcap([link(ip(udp(frames[n])), ETHERNET) for n in order]))
     assert run("capture_into_test.py", str(capture), "1001") == "4 messages, three replays, the highest is 98 in each\n"

@@ -1,4 +1,4 @@
-"""A fresh publication that is connected takes what its window allows, at once."""
+"""A fresh, connected publication immediately accepts as much as its window allows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.system
 
 STREAMS = 12
 MIB = 1 << 20
-# Channel of the publication, and of its subscription.
+# Channels of the publication and its subscription.
 CHANNELS = {
     "ipc": ("aeron:ipc", "aeron:ipc"),
     "ipc with small terms": ("aeron:ipc?term-length=64k", "aeron:ipc"),
@@ -37,7 +37,7 @@ CHANNELS = {
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[mainstem.Aeron]:
-    """A client of a driver whose files have room on shared memory."""
+    """Connect to a driver whose files fit into shared memory."""
     with mainstem.MediaDriver.launch() as driver, mainstem.Aeron.connect(driver.directory) as client:
         yield client
 

@@ -1,4 +1,4 @@
-"""A child made by ``os.fork`` leaves its parent's clients and drivers alone, whatever it does with its copies of them."""
+"""A child created by ``os.fork`` does not disturb its parent's clients and drivers, whatever it does with its copies of them."""
 
 from __future__ import annotations
 

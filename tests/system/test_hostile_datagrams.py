@@ -23,12 +23,12 @@ pytestmark = [pytest.mark.system, pytest.mark.long]
 
 DATAGRAMS = 100_000
 STREAM = 1001
-BURST = 50  # datagrams between two messages of the stream that must not notice
-SESSION_LIMIT = 8  # forged SETUPs would make as many images as this allows
+BURST = 50  # datagrams between two messages of the stream, which must not be affected
+SESSION_LIMIT = 8  # forged SETUPs can create at most this many images
 
 
 class Attacker:
-    """Makes datagrams that break a rule, or that speak for sessions which do not exist."""
+    """Produces datagrams that break a rule or use session ids that do not exist."""
 
     def __init__(self, chance: random.Random, session_id: int) -> None:
         self._chance = chance
@@ -44,7 +44,7 @@ class Attacker:
         if kind == 2:
             for _ in range(self._chance.randrange(1, 4)):
                 frame[self._chance.randrange(len(frame))] ^= 1 << self._chance.randrange(8)
-            # Not the running session by accident: without a checksum nobody could tell that from its publisher.
+            # Avoid the running session: without a checksum, nobody could tell this frame from the publisher's.
             return bytes(frame) if struct.pack("<i", self._session_id) not in frame else b"\x00"
         del frame[self._chance.randrange(1, len(frame)) :]
         return bytes(frame) + b"\x00" * (1 - len(frame) % 2)
@@ -98,7 +98,7 @@ def test_a_running_stream_does_not_notice_100_000_hostile_datagrams() -> None:
             threads=True,
             threading_mode="SHARED",
             driver_stream_session_limit=SESSION_LIMIT,
-            # On a busy machine the flood alone may fill the socket's buffer for a second.
+            # On a busy machine, the flood alone may keep the socket's buffer full for a second.
             image_liveness_timeout_ns=6 * 10**9,
         ) as driver,
         Aeron.connect(driver.directory, on_error=errors.append) as aeron,
@@ -124,7 +124,7 @@ def test_a_running_stream_does_not_notice_100_000_hostile_datagrams() -> None:
         wait_for(lambda: poll() or len(received) >= len(sent))
         assert received == sent
         invalid = aeron.counters.value(int(SystemCounter.INVALID_PACKETS))
-        # Some fall out of the socket's buffer before anybody reads them; most are read, and of those half break a rule.
+        # The socket's buffer overflows and drops some. The driver reads most of them, and half of those break a rule.
         assert invalid > DATAGRAMS // 10
         assert not errors
         assert driver.is_running
@@ -148,7 +148,7 @@ def test_refusals_by_a_third_party_cost_no_client_its_image_and_do_not_fill_the_
         refusals = aeron.counters.cell(int(SystemCounter.ERROR_FRAMES_RECEIVED))
         ids = {"session_id": attacked.session_id, "stream_id": STREAM}
         term = {"consumption_term_id": attacked.initial_term_id, "receiver_window": 4096}
-        with conductor.lock:  # the client's conductor does not run
+        with conductor.lock:  # the client's conductor does not run meanwhile
             for receiver_id in range(3000):
                 for frame in (
                     StatusMessage(**ids, **term, receiver_id=receiver_id),

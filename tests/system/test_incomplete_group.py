@@ -1,4 +1,4 @@
-"""A group of receivers that is not complete, or empty."""
+"""A group of receivers that is incomplete or empty."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ COUNT, LENGTH = 2000, 200
 
 
 def carry(publication: Publication, subscriptions: list[Subscription]) -> None:
-    """Sends ``COUNT`` messages and waits until each subscription has them all."""
+    """Send ``COUNT`` messages and wait until each subscription has received all of them."""
     received = [0] * len(subscriptions)
     sent = 0
 

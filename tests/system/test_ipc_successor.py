@@ -1,4 +1,4 @@
-"""A subscriber over IPC that follows one that was closed begins where that one ended: nothing comes twice."""
+"""An IPC subscriber that follows a closed one starts where the closed one ended, so nothing arrives twice."""
 
 from __future__ import annotations
 

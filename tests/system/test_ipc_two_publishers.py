@@ -1,4 +1,4 @@
-"""Two processes publish to one stream at once, a third reads: every message is accounted for."""
+"""Two processes publish to one stream concurrently and a third reads it: every message is accounted for."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ async def test_a_client_opens_more_connections_up_to_max_connections() -> None:
     ):
         calls = [asyncio.ensure_future(client.request(b"%d" % i)) for i in range(300)]
         await until(lambda: held >= 256, progress=lambda: held)
-        # A third connection would be complete before one that begins now.
+        # If the client had opened a third connection, it would be established before this one, which starts now.
         async with jmux.connect("127.0.0.1", listener.port):
             pass
         assert held == 256

@@ -1,4 +1,4 @@
-"""Jmux for programs that block: handlers in threads, their limits, and how they end."""
+"""Jmux for blocking programs: handlers in threads, their limits, and how they end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def upper(session: jmux.ServerSession) -> None:
 
 
 class Held:
-    """A handler that reads its request and waits for ``release``; it has ``errors`` of what it waited for."""
+    """A handler that reads its request and waits for ``release``; ``errors`` collects its exceptions."""
 
     def __init__(self, wait: Callable[[jmux.ServerSession], object] | None = None) -> None:
         self.release = threading.Event()
@@ -287,7 +287,7 @@ def test_errors_have_may_retry() -> None:
     def big(session: jmux.ServerSession) -> None:
         session.read(-1)
         session.write(bytes(2000))
-        while session.caller_waiting:  # the end of the response would come with its bytes
+        while session.caller_waiting:  # otherwise, the end of the response would arrive together with its bytes
             time.sleep(0.001)
 
     server = jmux.serve(big, "127.0.0.1", 0)
@@ -295,7 +295,7 @@ def test_errors_have_may_retry() -> None:
         with server, pytest.raises(LimitExceeded) as long:
             client.request(b"x")
         assert long.value.delivery is Delivery.UNKNOWN
-        wait_for(lambda: not client.stats().connections)  # a request on a connection that is ending fails otherwise
+        wait_for(lambda: not client.stats().connections)  # a request on a connection that is ending would fail
         with pytest.raises(ConnectionLost, match="Connection refused") as gone:
             client.request(b"x", attempts=2)
         assert gone.value.may_retry

@@ -1,4 +1,4 @@
-"""What a Jmux client is told about a server that is not there, stops, is killed, or comes back."""
+"""What a Jmux client reports about a server that does not exist, stops, is killed, or comes back."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TWICE = "it may have been executed; send it again only if twice does no harm"
 
 
 class BlockingClient:
-    """The calls that are compared, of the blocking API."""
+    """The calls under test, made through the blocking API."""
 
     def __init__(self, port: int, **options: Any) -> None:
         self.client = jmux.connect("127.0.0.1", port, **options)
@@ -65,7 +65,7 @@ class BlockingClient:
 
 
 class AsyncioClient:
-    """The same calls of the asyncio API."""
+    """The same calls, made through the asyncio API."""
 
     def __init__(self, port: int, **options: Any) -> None:
         self.runner = asyncio.Runner()
@@ -100,7 +100,7 @@ BOTH = pytest.mark.parametrize("api", [BlockingClient, AsyncioClient])
 
 
 class Program:
-    """A server in a process of its own."""
+    """A server in its own process."""
 
     def __init__(self, port: int = 0) -> None:
         self.process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(port)], stdout=subprocess.PIPE, text=True)

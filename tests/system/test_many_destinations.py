@@ -1,4 +1,4 @@
-"""Channels with more destinations than any fixed table would hold."""
+"""Channels with more destinations than a fixed-size table would hold."""
 
 from __future__ import annotations
 

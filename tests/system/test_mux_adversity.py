@@ -1,4 +1,4 @@
-"""Peers that are slow, mean or silent, at the other end of a real socket."""
+"""Slow, malicious, or silent peers at the other end of a real socket."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def echo(session: jmux.ServerSession) -> None:
 
 
 async def pour(write: Callable[[bytes], object], drain: Callable[[], Awaitable[object]], seconds: float) -> int:
-    """Writes as long as back pressure lets it; how many bytes that were."""
+    """Write for `seconds`, as back pressure allows, and return the number of bytes written."""
     sent = 0
 
     async def without_end() -> None:
@@ -81,7 +81,7 @@ async def test_a_jmux_session_without_a_ration_does_not_block_others() -> None:
 
     async def hold(session: jmux.ServerSession) -> None:
         if await session.readexactly(1) == b"h":
-            await release.wait()  # nothing more is read, so no ration comes back
+            await release.wait()  # nothing more is read, so no ration is granted
         session.write(b"done")
 
     settings = jmux.Settings(initial_ration=1024)
@@ -104,7 +104,7 @@ async def test_a_jmux_session_without_a_ration_does_not_block_others() -> None:
 async def test_a_jmux_server_with_infinite_rations_that_never_reads_uses_bounded_memory() -> None:
     async def hoard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(8)
-        writer.write(b"Jmux\x01\0\0\0")  # an initial ration of 0 is an infinite one
+        writer.write(b"Jmux\x01\0\0\0")  # an initial ration of 0 means an infinite one
         await done.wait()
         writer.close()
         over.set()
@@ -139,7 +139,7 @@ async def test_a_jmux_client_that_never_reads_responses_uses_bounded_memory() ->
     async with jmux.serve(answer, "127.0.0.1", 0) as listener:
         with socket.create_connection(("127.0.0.1", listener.port)) as greedy:
             tracemalloc.start()
-            # Infinite rations, every session opened and finished, and then nothing is read.
+            # Grant infinite rations, open and finish every session, and then read nothing.
             requests = b"".join(bytes((0x94, number, 0, 0)) for number in range(128))
             greedy.sendall(b"Jmux\x01\0\0\0" + requests)
             await until(lambda: poured > 128 * len(CHUNK), progress=lambda: poured)
@@ -148,12 +148,12 @@ async def test_a_jmux_client_that_never_reads_responses_uses_bounded_memory() ->
             tracemalloc.stop()
     print(f"{poured >> 10} KiB written by 128 handlers, {peak >> 10} KiB of memory at most")
     assert poured > 128 * len(CHUNK)
-    # `drain` waits above 128 KiB, so each session may hold that and a chunk; the chunks themselves are shared here.
+    # `drain` waits above 128 KiB, so each session may hold that plus one chunk. The chunks themselves are shared in this test.
     assert peak < 16 * 1024 * 1024
 
 
 def read_until(raw: socket.socket, engine: BymuxEngine, wanted: bytes) -> int:
-    """Reads from a bymux peer until ``wanted`` comes on some stream; how many bytes stood before it."""
+    """Read from a bymux peer until ``wanted`` arrives on some stream, and return how many bytes came before it."""
     before = 0
     while True:
         data = raw.recv(4096)
@@ -166,7 +166,7 @@ def read_until(raw: socket.socket, engine: BymuxEngine, wanted: bytes) -> int:
 
 
 async def test_a_small_message_waits_behind_a_bounded_number_of_bytes() -> None:
-    """The bound: a packet of the other stream, a batch that the socket did not take, and what the kernel holds."""
+    """The bound is one packet of the other stream, one batch that the socket did not accept, and what the kernel holds."""
     receive_buffer = 64 * 1024
     settings = bymux.Settings(stream_window=bymux.INFINITE)
     with socket.socket() as listening:
@@ -174,22 +174,22 @@ async def test_a_small_message_waits_behind_a_bounded_number_of_bytes() -> None:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         connection = await bymux.aio.connect("127.0.0.1", listening.getsockname()[1])
-        raw = listening.accept()[0]  # the kernel has accepted it already
+        raw = listening.accept()[0]  # the kernel has already accepted the connection
     engine = BymuxEngine(bymux.Role.REACTIVE, settings)
     with raw:
-        raw.sendall(engine.data_to_send())  # leave to create streams
+        raw.sendall(engine.data_to_send())  # permission to create streams
         bulk, small = await connection.open_stream(), await connection.open_stream()
         while len(engine.streams) < 2:
             engine.receive_data(await asyncio.to_thread(raw.recv, 4096))
         raw.sendall(engine.data_to_send())  # infinite credit for both
         await until(lambda: small.connection._runner.engine.streams[small.id].send_credit)
-        await pour(bulk.write, bulk.drain, 0.5)  # nobody reads: everything on the way is full
+        await pour(bulk.write, bulk.drain, 0.5)  # nobody reads, so every buffer on the way fills up
         small.write(b"!")
         await until(lambda: not connection._runner.flush_scheduled)
         before = await asyncio.to_thread(read_until, raw, engine, b"!")
     connection.abort()
     await connection.wait_closed()
-    # The kernel doubles the receive buffer that is asked for, and takes one piece (64 KiB) beyond the low water mark.
+    # The kernel doubles the receive buffer that is requested, and accepts one chunk (64 KiB) beyond the low-water mark.
     bound = bymux.Settings().packet_limit + FLUSH_BATCH + KERNEL_LOW_WATER + 64 * 1024 + 2 * receive_buffer
     print(f"{before >> 10} KiB stood before an urgent byte, of {bound >> 10} KiB at most")
     assert before <= bound
@@ -242,11 +242,11 @@ async def test_an_attached_connection_closes_its_socket_even_if_the_peer_does_no
             pair = await asyncio.open_connection(sock=ours)
             connection = await bymux.aio.attach(*pair, role=bymux.Role.PROACTIVE)
         stream = await run(blocks, connection.open_stream)
-        theirs.sendall(bytes.fromhex("000000"))  # credit without end
+        theirs.sendall(bytes.fromhex("000000"))  # infinite credit
         with contextlib.suppress(TimeoutError):
             await run(blocks, lambda: stream.flush(timeout=0.1))
         sent = 0
-        while sent < 3_000_000:  # more than a socket holds
+        while sent < 3_000_000:  # more than a socket's buffers hold
             with contextlib.suppress(Timeout):
                 await run(blocks, lambda: send(stream, blocks))
             sent += 100_000
@@ -255,7 +255,7 @@ async def test_an_attached_connection_closes_its_socket_even_if_the_peer_does_no
         else:
             with contextlib.suppress(MainstemError):
                 await run(blocks, lambda: connection.close(0.1))
-        await until(lambda: len(descriptors() - before) == 1)  # theirs
+        await until(lambda: len(descriptors() - before) == 1)  # the peer's descriptor
         stream.abort()
 
 
@@ -282,11 +282,11 @@ async def test_a_disconnected_flooder_is_not_read_any_further() -> None:
                 with contextlib.suppress(BlockingIOError):
                     sent += flooder.send(pings)
                 await asyncio.sleep(0)
-            before = server._admission.places  # its place is not free before its transport is gone
+            before = server._admission.places  # its slot is not free until its transport is closed
             begun, more = loop.time(), 0
             with contextlib.suppress(OSError):
                 while len(before) and loop.time() - begun < STALL_S:
                     with contextlib.suppress(BlockingIOError):
                         more += flooder.send(pings)
                     await asyncio.sleep(0.001)
-            assert more < 20_000_000  # what the kernel's buffers hold; two seconds of flooding are gigabytes
+            assert more < 20_000_000  # what the kernel's buffers hold; flooding for two seconds would be gigabytes

@@ -1,4 +1,4 @@
-"""Peers that connect and say nothing, speak no TLS, or come in crowds: they keep nobody else out."""
+"""Peers that connect and stay silent, do not speak TLS, or arrive in large numbers do not lock others out."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def listening(protocol: Any, **more: Any) -> AsyncIterator[Server[Any]]:
 
 
 async def is_served(protocol: Any, port: int, context: ssl.SSLContext | None = None) -> bool:
-    """Whether an honest client gets its bytes back."""
+    """Return whether an honest client gets its bytes echoed."""
     more = {} if context is None else {"ssl": context, "server_hostname": "localhost"}
     async with await protocol.connect("127.0.0.1", port, **more) as client:
         if protocol is jmux:
@@ -68,7 +68,7 @@ async def is_served(protocol: Any, port: int, context: ssl.SSLContext | None = N
 
 @contextlib.contextmanager
 def silent(port: int, count: int, *, address: str = "127.0.0.1") -> Iterator[list[socket.socket]]:
-    """Connections that send nothing."""
+    """Open connections that send nothing."""
     with contextlib.ExitStack() as stack:
         yield [
             stack.enter_context(socket.create_connection(("127.0.0.1", port), source_address=(address, 0)))
@@ -111,7 +111,7 @@ async def test_a_peer_that_sent_data_has_no_deadline(protocol: Any) -> None:
         await protocol.connect("127.0.0.1", listener.port) as client,
     ):
         await until(lambda: len(listener._connections) == 1)
-        # One that came later and says nothing meets its deadline, which is behind the one of the client.
+        # A silent peer that came later reaches its deadline, which is after the client's.
         with silent(listener.port, 1):
             await until(lambda: listener.stats().connections_idle_closed)
         await until(lambda: len(listener._admission) <= 1)
@@ -235,7 +235,7 @@ async def test_a_new_connection_waits_until_the_one_it_replaces_has_ended(
             running -= 1
 
     async with listening(bymux.aio, ssl=server, max_connections=1, on_connection=greet) as listener:
-        # A client that never speaks: settings without credit and streams have nothing to send.
+        # A client that never sends: with settings that grant no credit and no streams, it has nothing to send.
         quiet = bymux.Settings(peer_streams=0, allow_at_start=False)
         more = {} if client is None else {"ssl": client, "server_hostname": "localhost"}
         async with bymux.aio.connect("127.0.0.1", listener.port, settings=quiet, **more):
@@ -287,7 +287,7 @@ async def test_connections_accepted_during_a_stop_are_not_served(
     pending.start()
     assert accepted.fileno() == -1
     _, writer = await asyncio.open_unix_connection(sock=peer)
-    pending.serve(writer.transport)  # as a handshake that completes in the turn of the stop
+    pending.serve(writer.transport)  # like a handshake that completes in the same loop iteration as the stop
     assert writer.transport.is_closing()
     assert (len(admission), admission.places.refused, admission.tasks) == (0, 0, set())
     writer.close()
@@ -315,7 +315,7 @@ async def test_a_handshake_cancelled_before_it_began_is_counted_once(
     admission.stop()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-    await asyncio.sleep(timeout)  # a timer that began later is due after the one of the handshake
+    await asyncio.sleep(timeout)  # a timer that started later than the handshake's expires after it
     assert (len(admission), admission.places.dropped_silent) == (0, 0)
     assert accepted.fileno() == -1
     peer.close()

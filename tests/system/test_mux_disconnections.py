@@ -1,4 +1,4 @@
-"""A thousand streams while the connection under them is cut twenty times: each is right or says that it failed."""
+"""A thousand streams while the connection under them is cut twenty times: each one either is correct or reports its failure."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
 STREAMS, CUTS = 1000, 20
-# A cut may fail all streams that are open. Between two cuts some twenty more are whole, so that the streams outlast the cuts.
+# A cut may fail all open streams. At least this many more complete between two cuts, so the streams outlast the cuts.
 AT_ONCE = 25
-# Both directions of a thousand streams are some 15 MB, so that the cuts fall into the first half of them.
+# Both directions of a thousand streams are about 15 MB, so the cuts fall into the first half.
 MOST = 450_000
 SIZES = (0, 1, 10, 1000, 10_000, 40_000)
 
 
 def reply_to(data: bytes) -> bytes:
-    """Digest and length of what was received, and a payload with its own digest."""
+    """Return the digest and length of what was received, followed by a payload with its own digest."""
     payload = random.Random(len(data)).randbytes(len(data) // 2)
     head = hashlib.sha256(data).digest() + hashlib.sha256(payload).digest() + len(payload).to_bytes(4, "big")
     return head + payload
@@ -45,7 +45,7 @@ async def everything(parts: AsyncIterable[bytes]) -> bytes:
 
 
 class Count:
-    """Runs every stream once and counts how it ended."""
+    """Runs every stream once and counts how each one ended."""
 
     def __init__(self) -> None:
         self.right = self.failed = 0

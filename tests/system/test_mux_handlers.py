@@ -1,4 +1,4 @@
-"""Closing a listener ends its handlers, and says which did not end."""
+"""Closing a listener ends its handlers and reports any that did not end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server's log about its peers: a protocol error once, and no traceback when they disconnect."""
+"""A server's log about its peers: one line per protocol error, and no traceback when a peer disconnects."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ async def hold(stream: Any) -> None:
 
 
 def over(listener: Any) -> bool:
-    """Whether every connection has ended and finished logging."""
+    """Return whether every connection has ended and finished logging."""
     return not listener._connections and not handled(listener)
 
 
 def handled(listener: Any) -> set[Any]:
-    """The handlers that run."""
+    """Return the handlers that are running."""
     return {task for connection in listener._all_connections for task in connection.tasks}
 
 
@@ -104,7 +104,7 @@ async def test_a_peer_that_disconnects_is_not_logged_as_an_error(
         await client.close()
         await until(lambda: over(listener))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # of what other tests left
-        gc.collect()  # asyncio logs an exception that nothing retrieved when its future goes
+        warnings.simplefilter("ignore", ResourceWarning)  # from objects that other tests left
+        gc.collect()  # asyncio logs an exception that was never retrieved when its future is collected
     await asyncio.sleep(0)
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []

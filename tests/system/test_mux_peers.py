@@ -1,4 +1,4 @@
-"""Handlers have the peer's address and certificate; a client without a certificate is refused where one is required."""
+"""Handlers can see the peer's address and certificate; a server that requires a client certificate rejects clients without one."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_the_blocking_api_has_the_peers_address_and_certificate(tls: bool, tmp_p
         session.finish()
         assert session.read(-1, timeout=STALL_S) == b"x127.0.0.1"
     views += [(session, server.port), (client, server.port)]
-    for view, port in views:  # after the end too
+    for view, port in views:  # still available after the end
         assert view.peer_address == ("127.0.0.1", port)
         certificate = view.peer_certificate
         if tls:

@@ -1,4 +1,4 @@
-"""Given sockets, wrong addresses, refused TLS, and running out of descriptors."""
+"""Sockets passed in by the caller, invalid addresses, rejected TLS, and running out of descriptors."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ async def ask(family: Any, client: Any, blocks: bool) -> bytes:
 async def test_a_server_listens_on_the_sockets_that_it_is_given(family: Any, blocks: bool, tmp_path: Path) -> None:
     package = family if blocks else family.aio
     shared = [socket.socket(), socket.socket()]
-    for each in shared:  # two processes would have one each
+    for each in shared:  # two processes would each have one
         each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     shared[0].bind(("127.0.0.1", 0))
     shared[1].bind(shared[0].getsockname())
     local = socket.socket(socket.AF_UNIX)
     local.bind(str(tmp_path / "socket"))
-    local.listen()  # as one of systemd's
+    local.listen()  # like a socket passed by systemd
     for given in (shared[0], [shared[1], local]):
         server = await run(blocks, lambda given=given: package.serve(handler(blocks), sock=given))
         async with entered(blocks, server):
@@ -188,7 +188,7 @@ async def test_both_ends_report_why_tls_failed(
 
 @contextlib.contextmanager
 def few_descriptors(count: int) -> Iterator[None]:
-    """Leaves this process a number of descriptors."""
+    """Leave this process only `count` free descriptors."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     kept: list[int] = []
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))

@@ -1,4 +1,4 @@
-"""TLS from files, as Aqueduct takes them: `certificate`, `key`, `ca` and `client_ca` of the settings."""
+"""TLS from files, as in Aqueduct: the settings `certificate`, `key`, `ca`, and `client_ca`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
 
 
 def handler(blocks: bool) -> Any:
-    """Responds with the client's certificate, as far as there is one."""
+    """Return a handler that responds with the client's certificate, if it has one."""
 
     def blocking(stream: Any) -> None:
         stream.read(-1)

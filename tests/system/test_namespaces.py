@@ -1,4 +1,4 @@
-"""Two machines joined by a cable, played by network namespaces: multicast and many destinations across it."""
+"""Two hosts joined by a cable, simulated with network namespaces: multicast and multiple destinations between them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ip(*arguments: str) -> None:
 
 @pytest.fixture
 def namespaces() -> Iterator[tuple[str, str]]:
-    """Two namespaces, 10.99.0.1 in one and 10.99.0.2 in the other; skips where they are refused."""
+    """Create two namespaces, with 10.99.0.1 in one and 10.99.0.2 in the other; skip the test if that is not permitted."""
     if shutil.which("ip") is None:
         pytest.skip("there is no ip command")
     tag = uuid.uuid4().hex[:6]

@@ -1,4 +1,4 @@
-"""A sender that pads a term past its limit, and whose receiver misses the end of that term."""
+"""A sender pads a term past its limit, and the receiver misses the end of that term."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first example of each page runs with the extras that the page names before it, and with nothing else installed."""
+"""The first example on each page runs with only the extras that the page names before it installed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.system, pytest.mark.long]
 DOCS = ROOT / "docs"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRA = re.compile(r"(?:mainstem|\.)\[([a-z,-]+)\]")
-DISTRIBUTIONS = {"google": "protobuf", "opentelemetry": "opentelemetry-api"}  # of a module with another name
+DISTRIBUTIONS = {"google": "protobuf", "opentelemetry": "opentelemetry-api"}  # for modules whose distribution has another name
 HIDE = """
 import os, sys
 
@@ -41,7 +41,7 @@ sys.meta_path.insert(0, NotInstalled())
 
 
 def first_example(page: Path) -> Block | None:
-    """The first block that runs."""
+    """Return the first block that runs."""
     runs = (block for block in blocks(page.read_text()) if block.code and not block.how.startswith("no;"))
     return next(runs, None)
 
@@ -54,7 +54,7 @@ PAGES = sorted(page for page in DOCS.rglob("*.md") if is_python(first_example(pa
 
 
 def installed_by(extras: list[str]) -> set[str]:
-    """The distributions that these extras install, directly or through others."""
+    """Return the distributions that these extras install, directly or as dependencies."""
     waiting = [Requirement(text) for extra in extras for text in PROJECT["optional-dependencies"][extra]]
     found: set[str] = set()
     while waiting:

@@ -1,4 +1,4 @@
-"""The pages that readers follow step by step: every block of them runs, in order, and prints what the page says."""
+"""Every block of the pages that readers follow step by step runs, in order, and prints what the page says."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
 DOCS = ROOT / "docs"
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # click's, wherever typer has it from
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # click's class, wherever typer gets it from
 FOLLOWED = sorted(page for folder in ("tutorial", "how-to", "coming-from") for page in (DOCS / folder).glob("*.md"))
-# Pages that are looked up: their blocks run too, or say why they cannot. Those of addressing.md run in test_addressing_guide.py.
+# Reference pages. Their blocks also run, or say why they cannot. test_addressing_guide.py covers those of addressing.md.
 CONSULTED = sorted(
     page
     for page in DOCS.rglob("*.md")
@@ -38,7 +38,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("page", [*FOLLOWED, *CONSULTED], ids=lambda page: str(page.relative_to(DOCS)))
 def test_every_block_of_a_page_runs_as_it_stands(page: Path, reader: Reader) -> None:
-    if page.stem == "bad-day":  # the page says that its capture is one of a loss
+    if page.stem == "bad-day":  # the page says that its capture contains a loss
         (reader.directory / "bad-day.pcap").write_bytes(loss())
     reader.read(page.read_text())
 
@@ -50,7 +50,7 @@ def test_every_block_of_the_readme_runs_as_it_stands(reader: Reader) -> None:
 
 @pytest.mark.timeout(120)
 def test_every_command_on_every_page_exists() -> None:
-    """Commands, options and the number of arguments, also of the pages and blocks that are not run."""
+    """Check commands, options, and argument counts, including those on pages and in blocks that do not run."""
     wrong = []
     for page in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]:
         for words in command_lines(page.read_text()):
@@ -62,7 +62,7 @@ def test_every_command_on_every_page_exists() -> None:
 
 
 def test_every_block_of_every_page_has_a_language_that_says_what_it_is() -> None:
-    """A block without one would be neither run nor parsed."""
+    """A block without a language would be neither run nor parsed."""
     nameless = [
         f"{page.relative_to(ROOT)}, line {block.line}"
         for page in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
@@ -91,7 +91,7 @@ def test_an_unknown_command_in_the_docs_is_noticed() -> None:
 
 
 def parse_command(words: list[str]) -> None:
-    """Raises where the command line refuses the words, without running them."""
+    """Parse the words without running the command, and raise if the command line rejects them."""
     root = typer.main.get_command(cli.build(words))
     command, name, rest = root, "mainstem", words
     while hasattr(command, "commands") and rest and not rest[0].startswith("-"):

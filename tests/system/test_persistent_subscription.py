@@ -1,4 +1,4 @@
-"""History, then live, over a real driver with a real recorder."""
+"""Replay followed by live data, over a real driver with a real recorder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def driver() -> Iterator[MediaDriver]:
 
 @pytest.fixture
 def recording(driver: MediaDriver, tmp_path: Path) -> Iterator[Callable[[str], None]]:
-    """Records a channel's stream 1001 into ``tmp_path`` until the test ends."""
+    """Record stream 1001 of a channel into ``tmp_path`` until the test ends."""
     stop, threads = threading.Event(), []
 
     def record(channel: str) -> None:
@@ -69,7 +69,7 @@ def publish(driver: MediaDriver, channel: str, half: threading.Event) -> threadi
                 publication.send(payload(number), timeout=PATIENCE_S)
                 if number == MESSAGES // 2:
                     half.set()
-            # What a late subscriber has not read is repaired while the publication lingers.
+            # While the publication lingers, the driver repairs what a late subscriber has not read.
             wait_for(lambda: finished.is_set())
 
     finished = threading.Event()

@@ -26,12 +26,12 @@ def test_the_example_prints_what_was_sent() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, as GitHub generates them."""
     headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-# Links of the site's own pages are checked as it is built (test_site.py).
+# The site build checks links between the site's own pages (test_site.py).
 @pytest.mark.parametrize("page", sorted(README.parent.glob("*.md")), ids=lambda page: page.name)
 def test_every_link_into_the_repository_leads_somewhere(page: Path) -> None:
     for name, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", page.read_text()):

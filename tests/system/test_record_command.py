@@ -58,7 +58,7 @@ def test_a_bymux_server_records_messages_and_continues_after_a_restart(tmp_path:
             with connect("127.0.0.1", port) as connection, connection.open_stream() as stream:
                 stream.write(b"".join(map(framed, part)))
                 stream.finish()
-                # The end of its half says that everything is recorded.
+                # The end of the recorder's half confirms that everything is recorded.
                 assert stream.read(timeout=PATIENCE_S) == b""
             process.send_signal(signal.SIGTERM)
             told = json.loads(process.communicate(timeout=PATIENCE_S)[0])

@@ -1,4 +1,4 @@
-"""A recorder that is killed and started again loses and doubles nothing, with the publisher going on all the while."""
+"""A recorder that is killed and restarted loses and duplicates nothing, while the publisher keeps sending."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def check(recordings: Path, count: int) -> None:
 
 
 def size_of(count: int) -> int:
-    """Roughly what the messages take in the stream."""
+    """Return roughly how many bytes the messages take in the stream."""
     return sum(64 + len(message(number)) for number in range(count))
 
 
@@ -87,7 +87,7 @@ def test_repeatedly_killing_the_recorder_loses_and_duplicates_nothing(tmp_path: 
     channel = f"aeron:ipc?{TERM}" if medium == "ipc" else udp()
     recordings, chance = tmp_path / "recordings", random.Random(5)
     with ExitStack() as stack:
-        # The dead recorders' places hold the stream for so long, so the next one must come within it.
+        # A dead recorder's position holds the stream back this long, so the next recorder must start within it.
         driver = stack.enter_context(MediaDriver.launch(client_liveness_timeout_ns=5_000_000_000))
         start = partial(station, "record", driver.directory, channel, recordings)
         recorder = stack.enter_context(start())
@@ -176,7 +176,7 @@ def test_a_recorder_that_is_too_late_starts_a_new_recording(tmp_path: Path, capl
             publication.send(message(10), timeout=PATIENCE_S)
             while not any(image.position == publication.position for image in other.images):
                 other.poll(lambda fragment: None)
-            # The driver sees how far the stream was consumed in a duty cycle; there is one between two commands.
+            # The driver updates the consumed position in its duty cycle, and runs one between two commands.
             for _ in range(2):
                 aeron.add_subscription(channel, STREAM + 1).close()
         with caplog.at_level(logging.WARNING):

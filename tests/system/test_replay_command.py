@@ -1,4 +1,4 @@
-"""``mainstem replay`` and ``mainstem export``: recordings over a channel and in files."""
+"""``mainstem replay`` and ``mainstem export``: recordings sent to a channel and written to files."""
 
 from __future__ import annotations
 

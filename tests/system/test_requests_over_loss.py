@@ -1,4 +1,4 @@
-"""Requests and responses over a driver that loses datagrams: timeouts, late responses, many handlers, a responder that restarts."""
+"""Requests and responses through a lossy driver: timeouts, late responses, many handlers, and a responder that restarts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.system
 
-# One datagram in ten, of requests, replies, status messages and NAKs alike.
+# One datagram in ten is lost: requests, responses, status messages, and NAKs alike.
 LOSSY: dict[str, Any] = {
     "udp_channel_incoming_interceptors": "loss",
     "udp_channel_transport_bindings_loss_args": "rate=0.1|seed=7",
@@ -68,7 +68,7 @@ async def test_each_of_many_handlers_replies_to_its_own_request(
     channel, back = ways
 
     async def handler(request: bytes) -> bytes:
-        # The later ones return first.
+        # Handlers finish in a different order than their requests arrive.
         await asyncio.sleep(0.02 / (1 + len(request) % 7))
         return request[::-1]
 
@@ -105,7 +105,7 @@ async def test_no_more_handlers_run_at_once_than_allowed(
         async with mainstem.aio.Requester(client, channel, 1001, **back) as requester:
             tasks = [asyncio.create_task(requester.request(b"%d" % each, timeout=STALL_S)) for each in range(20)]
             await until(lambda: responder.stats().handling >= 4)
-            # While all places are taken, a requester that comes gets its way back.
+            # A new requester still gets its response channel while all handler slots are taken.
             async with mainstem.aio.Requester(client, channel, 1001, **back):
                 await until(lambda: responder.stats().clients == 2)
             await until(lambda: responder.stats().clients == 1)
@@ -197,7 +197,7 @@ async def test_replies_that_come_late_are_dropped_and_counted(
             await until(lambda: responder.stats().handling == 0)
 
             async def all_late() -> bool:
-                # Replies are read by whoever waits for one.
+                # Whichever call is waiting for a response reads all of them.
                 assert await requester.request(b"next", timeout=STALL_S) == b"next"
                 return requester.stats().late_responses == 10
 
@@ -224,7 +224,8 @@ async def test_a_requester_goes_on_when_its_responder_restarts(
                 served = asyncio.create_task(responder.serve(handler))
                 replies: list[bytes] = []
                 while not replies:
-                    # Sent to the one before, which has gone: whether to send again is the program's to decide.
+                    # The request went to the previous responder, which is gone. Whether to send it again is the application's
+                    # decision.
                     with contextlib.suppress(Timeout, NotConnected):
                         replies.append(await requester.request(b"tide", timeout=2.0))
                 assert replies == [b"TIDE"]

@@ -1,4 +1,4 @@
-"""``mainstem serve``: a process of its own, killed and started again while readers scan and a recorder writes."""
+"""``mainstem serve`` in its own process, killed and restarted while readers scan and a recorder writes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TOKEN = "0123456789abcdef-token"
 
 
 def start(directory: Path, *arguments: object, **environment: str) -> tuple[subprocess.Popen[str], str]:
-    """The process and its URL."""
+    """Start the server, and return the process and its URL."""
     command = [sys.executable, "-m", "mainstem", "serve", str(directory), *map(str, arguments)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
     assert process.stderr is not None

@@ -1,4 +1,4 @@
-"""``mainstem ship`` and ``record --ship-to`` as processes: killed at any moment, beside a recorder that goes on."""
+"""``mainstem ship`` and ``record --ship-to`` as processes: killed at any moment while a recorder keeps running."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ship(directory: Path, url: object, *arguments: str) -> AbstractContextManage
 
 @contextmanager
 def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """A process that is killed when the test has failed before it ended."""
+    """Run a process, and kill it if the test fails before it ends."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process
@@ -55,7 +55,7 @@ def seen(place: Path) -> list[bytes]:
 
 
 class Files(dict[str, bytes]):
-    """The files of a place, as ``check_integrity`` reads them."""
+    """The files of a store, as ``check_integrity`` reads them."""
 
     def __init__(self, place: Path) -> None:
         super().__init__({p.relative_to(place).as_posix(): p.read_bytes() for p in place.rglob("*") if p.is_file()})
@@ -81,7 +81,7 @@ def test_a_repeatedly_killed_shipper_ships_each_message_once(tmp_path: Path, see
         ) as process:
             assert process.stderr is not None
             assert "shipping" in process.stderr.readline()
-            # So many lines of progress, and some milliseconds more: anywhere within a round.
+            # Wait for a random number of progress lines and then some milliseconds, to kill it anywhere within a round.
             for _ in range(rng.randrange(3)):
                 station.send(payloads(100, seed=rng.randrange(1 << 30), first=len(station.sent)))
                 process.stderr.readline()
@@ -119,7 +119,7 @@ def test_a_recorder_ships_everything_before_it_exits(tmp_path: Path, publishing:
             wait_for(lambda: publication.is_connected)
             for message in SENT[:1000]:
                 publication.send(message, timeout=PATIENCE_S)
-            # It is in the store while it is recorded.
+            # The recording is in the store while it is still active.
             wait_for(lambda: len(seen(place)) == 1000)
             for message in SENT[1000:]:
                 publication.send(message, timeout=PATIENCE_S)
@@ -147,7 +147,7 @@ def test_recordings_of_a_killed_recorder_are_shipped(tmp_path: Path, publishing:
             publication.send(message, timeout=PATIENCE_S)
         wait_for(lambda: _recorded(out) == 1000)
         process.kill()
-    # The shipper sees the end of its input, ships what is left, and ends.
+    # The shipper sees the end of its input, ships what is left, and exits.
     wait_for(lambda: len(seen(place)) == 1000)
     assert seen(place) == SENT[:1000]
 

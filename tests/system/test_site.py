@@ -1,4 +1,4 @@
-"""The site is built strictly: no page, no anchor and no reference is missing, and no page loads anything from elsewhere."""
+"""The site builds in strict mode: no page, anchor, or reference is missing, and no page loads anything from another site."""
 
 from __future__ import annotations
 
@@ -51,6 +51,6 @@ def test_no_diagram_waits_for_a_script(site: Path) -> None:
 
 def test_an_example_of_a_docstring_is_code(site: Path) -> None:
     page = (site / "reference" / "client" / "index.html").read_text()
-    assert '<span class="gp">&gt;&gt;&gt;' in page  # a prompt, coloured
+    assert '<span class="gp">&gt;&gt;&gt;' in page  # a prompt with syntax highlighting
     assert '<details class="example"' not in page
     assert ":mod:" not in (site / "reference" / "jmux" / "index.html").read_text()

@@ -1,4 +1,4 @@
-"""`mainstem pub` and `mainstem sub` over a real driver: framed messages, what is said while they wait, names."""
+"""`mainstem pub` and `mainstem sub` over a real driver: framed messages, what they print while waiting, and names."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def directory() -> Iterator[str]:
 
 @contextmanager
 def running(*arguments: str, environ: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """A command that is killed where the test fails."""
+    """Run a command, and kill it if the test fails."""
     pipe = subprocess.PIPE
     command = [sys.executable, "-m", "mainstem", *arguments]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=os.environ | (environ or {})) as process:
@@ -60,7 +60,7 @@ def test_messages_of_any_bytes_go_from_sub_to_pub_unchanged(framing: str, direct
     else:
         first.write_bytes(b"".join(len(each).to_bytes(4, "big") + each for each in messages))
     source = first
-    for number in range(2):  # what sub printed is published again
+    for number in range(2):  # the second round publishes what sub printed in the first
         with running("sub", "aeron:ipc", "--stream", "77", "--output", framing, "-n", "5", "--dir", directory) as sub:
             with running(
                 "pub", "aeron:ipc", "77", "--input", framing, "--file", str(source), "--dir", directory, "-t", "60"
@@ -145,7 +145,7 @@ def test_a_message_that_is_too_long_is_reported(directory: str) -> None:
 def test_a_generated_message_that_is_too_long_is_refused_before_anything_is_sent(
     command: tuple[str, ...], directory: str
 ) -> None:
-    # Without a subscriber, and without a wait for one: a message that long is never made.
+    # Without a subscriber and without waiting for one, the command never builds a message that long.
     with running(*command, "--size", "10g", "--dir", directory, "--timeout", "0") as refused:
         said = refused.communicate(timeout=PATIENCE_S)[1].decode()
     assert refused.returncode == 1

@@ -1,4 +1,4 @@
-"""A publisher that ends and begins again with the same session and term ids, recorded by one command or by two."""
+"""A publisher ends and restarts with the same session and term ids, recorded by one command or by two."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def publish(driver: str, channel: str, count: int) -> None:
         added: list[ExclusivePublication] = []
 
         def is_added() -> bool:
-            # The driver keeps the session until the life before has lingered.
+            # The driver keeps the session until the previous publication has lingered.
             with suppress(RegistrationError):
                 added.append(aeron.add_exclusive_publication(channel, 1001))
             return bool(added)
@@ -64,7 +64,7 @@ def test_each_life_of_a_publisher_gets_its_own_recording(tmp_path: Path, kind: s
         recorded = 0
         process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
         for life, count in enumerate((50, 100)):
-            # A driver of its own over the network: the first life's may go on sending its end.
+            # Over the network, use a new driver each time, since the previous one may still be sending its end of stream.
             with MediaDriver.launch(**settings) as other:
                 publish(driver.directory if kind == "ipc" else other.directory, publishing, count)
 

@@ -1,4 +1,4 @@
-"""Times that drivers write into messages on their way, from one end to the other."""
+"""Timestamps that drivers write into messages in transit, from end to end."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def test_a_message_carries_its_send_and_receive_times() -> None:
         after = time.time_ns()
     sent, media, channel_time = struct.unpack_from("<qqq", messages[0])
     assert before <= sent <= channel_time <= after
-    assert before - MINUTE_NS <= media <= after  # the kernel's own clock reading
+    assert before - MINUTE_NS <= media <= after  # the kernel's own timestamp
     assert media <= channel_time
     assert messages[0][24:] == b"tide"
-    # Where there is no room, nothing is written.
+    # Nothing is written if the message has no room for it.
     assert messages[1] == b"short"
 
 

@@ -1,4 +1,4 @@
-"""`mainstem top` over a real driver, driven by textual's own pilot at the sizes of a small terminal and a large one."""
+"""`mainstem top` over a real driver, operated by textual's pilot at the sizes of a small and a large terminal."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ pytestmark = [pytest.mark.system]
 
 SIZES = [(80, 24), (200, 50)]
 CHANNEL = "aeron:ipc?term-length=64k|alias=[red]tides"
-# A refresh draws for some hundredths of a second: with shorter pauses the screen would do nothing else.
+# A refresh takes some hundredths of a second to draw. With shorter pauses, the screen would do nothing else.
 REFRESH = 0.3
 OFTEN = 0.05
 
 
 @pytest.fixture(scope="module")
 def directory() -> Iterator[str]:
-    """A driver with a stream whose subscriber does not read, one without a subscriber, and an error."""
+    """Run a driver that has a stream whose subscriber does not read, a stream without a subscriber, and an error."""
     with (
         MediaDriver.launch(threads=True) as driver,
         Aeron.connect(driver.directory, client_name="prices") as one,
@@ -64,7 +64,7 @@ async def until(pilot: Pilot[None], condition: Callable[[], Any]) -> Any:
 
 
 def screen(pilot: Pilot[None]) -> str:
-    """The letters of the screen, out of the picture that textual takes of it."""
+    """Extract the screen's text from the screenshot that textual takes."""
     picture = pilot.app.export_screenshot()
     return html.unescape(re.sub(r"<style.*?</style>|<[^>]*>", "", picture, flags=re.DOTALL)).replace("\xa0", " ")
 
@@ -78,7 +78,7 @@ def rows(app: TopApp, name: str = "streams") -> list[list[str]]:
 async def test_drivers_streams_and_clients_are_shown(directory: str, size: tuple[int, int]) -> None:
     app = TopApp([directory], interval=REFRESH)
     async with app.run_test(size=size) as pilot:
-        # A client's name comes with its heartbeat, which may be after its stream.
+        # A client's name arrives with its heartbeat, which can come after its stream.
         await until(pilot, lambda: [(row[8], row[9]) for row in rows(app)] == [("orders", "prices"), ("orders", "-")])
         held, free = rows(app)
         assert (held[0], held[2], held[9], held[10]) == ("7", "████████", "prices", CHANNEL)
@@ -150,7 +150,7 @@ async def test_keys_sort_reverse_filter_and_pause(directory: str) -> None:
         for _ in range(4):
             await pilot.pause(REFRESH)
             samples.add(app.states[0].epoch_ms)
-        assert len(samples) <= 2  # at most the one that was under way is new
+        assert len(samples) <= 2  # at most the sample that was in progress is new
         epoch_ms = app.states[0].epoch_ms
         await pilot.press("space")
         await until(pilot, lambda: app.states[0].epoch_ms > epoch_ms)

@@ -48,7 +48,7 @@ TOKEN = b"0123456789abcdef"
 
 
 async def serve_target(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answers with the digest of everything, then everything; ``reset`` breaks off, ``pour`` sends without being asked."""
+    """Respond with a digest of the input, then the input; ``reset`` disconnects, ``pour`` sends without a request."""
     try:
         first = await reader.readexactly(5)
         if first == b"reset":
@@ -101,16 +101,16 @@ async def test_forwards_connections_and_their_half_closes(target: Address) -> No
                 assert right(data, await ask(client.port, data))
 
 
-# Four descriptors for each connection where both ends, the clients and the target live in one process; some for the rest.
+# Each connection takes four descriptors, because both ends, the clients, and the target run in one process. Plus a few others.
 DESCRIPTORS_EACH, DESCRIPTORS_ELSE = 4, 500
 MANY = 3000
 
 
 async def pour_into_nobody(port: int) -> asyncio.StreamWriter:
-    """A connection whose target sends without end, and whose client stops to read at once."""
+    """Open a connection whose target sends endlessly and whose client stops reading at once."""
     reader, slow = await asyncio.open_connection("127.0.0.1", port)
     slow.write(b"pour!")
-    await soon(reader.readexactly(1))  # it has begun
+    await soon(reader.readexactly(1))  # the target has started sending
     slow.transport.pause_reading()
     return slow
 
@@ -205,7 +205,7 @@ async def send_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, d
 
 
 async def receive_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pause: float) -> bytes | None:
-    """The bytes up to the end, with a pause after the first ones; ``None`` for a reset."""
+    """Return all bytes up to the end, pausing after the first ones, or ``None`` for a reset."""
     try:
         data = await reader.read(100)
         writer.transport.pause_reading()
@@ -250,7 +250,7 @@ async def transfer(
             return result
 
 
-# Whether data goes up, and whether each end is a Unix socket: those first that `make test` runs.
+# Whether data goes up, and whether each end is a Unix socket. `make test` runs the first ones.
 ENDS = sorted(product([False, True], repeat=3), key=lambda each: len(set(each)))
 
 
@@ -278,13 +278,13 @@ async def test_a_transfer_that_stalls_for_too_long_is_reset(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(aio_stream, "WRITE_LIMIT", 1 << 30)  # the sending end has read everything, and waits to close
+    monkeypatch.setattr(aio_stream, "WRITE_LIMIT", 1 << 30)  # the sending end has read everything and waits to close
     data = random.Random(1).randbytes(20_000_000)
     received = await transfer(
         tmp_path, upload=upload, near_unix=near_unix, far_unix=far_unix, pause=0.6, data=data, stall_timeout=0.2
     )
     if far_unix if upload else near_unix:
-        assert received is not None  # a Unix socket has no reset for its peer
+        assert received is not None  # the peer of a Unix socket never sees a reset
         assert len(received) < len(data)
     else:
         assert received is None
@@ -346,7 +346,7 @@ async def test_a_server_without_the_token_is_rejected(target: Address) -> None:
 
 
 async def test_a_client_without_the_token_gets_no_proof_from_the_server(target: Address) -> None:
-    """Before a client's proof, a server sends nothing that depends on its token."""
+    """Until the client has sent its proof, a server sends nothing that depends on its token."""
     sent = []
     for token in (TOKEN, TOKEN[::-1]):
         async with TunnelServer(target, token=token, entropy=random.Random(1)) as server:
@@ -365,7 +365,7 @@ async def test_a_client_without_the_token_gets_no_proof_from_the_server(target: 
 
 
 async def test_a_proof_cannot_be_reflected(target: Address) -> None:
-    """A server that sends a client's proof back has not proved that it has the token."""
+    """A server that echoes a client's proof has not proved that it has the token."""
     accepted: list[Any] = []
 
     async def mirror(connection: Any) -> None:
@@ -411,7 +411,7 @@ def test_an_empty_token_does_not_open_a_protected_tunnel(
     if way == "file":
         words += ["--token-file", str(tmp_path / "empty")]
     elif way == "no file":
-        words += ["--token-file", ""]  # as a shell passes a variable that is not set
+        words += ["--token-file", ""]  # what a shell passes for an unset variable
     else:
         monkeypatch.setenv("MAINSTEM_TUNNEL_TOKEN", "")
     command = [sys.executable, "-m", "mainstem", *words]
@@ -426,7 +426,7 @@ def test_a_token_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     subprocess.run(command, check=True, timeout=STALL_S)
     assert file.stat().st_mode & 0o777 == 0o600
     assert len(check_token(file.read_bytes().strip())) >= 32
-    assert subprocess.run(command, capture_output=True, timeout=STALL_S).returncode != 0  # it overwrites none
+    assert subprocess.run(command, capture_output=True, timeout=STALL_S).returncode != 0  # it overwrites no existing file
 
 
 async def test_a_broken_tunnel_reconnects(target: Address) -> None:

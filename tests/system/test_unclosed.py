@@ -1,4 +1,4 @@
-"""A program that ends without ``close()`` prints nothing worse than a ResourceWarning, and leaves nothing behind."""
+"""A program that exits without ``close()`` prints at most a ResourceWarning and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--watch`: one document a line in a pipe, in place in a terminal, until a signal."""
+"""`--watch` prints one document per line to a pipe, or updates in place in a terminal, until a signal."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_watch_runs_until_a_signal(command: list[str]) -> None:
 
 
 def _in_a_terminal(arguments: list[str], mark: str, count: int) -> str:
-    """What a command writes to a terminal until it has written a mark so often, and then is interrupted."""
+    """Return what a command writes to a terminal until it has written `mark` `count` times and is then interrupted."""
     parent, child = pty.openpty()
     with subprocess.Popen(arguments, stdin=child, stdout=child, stderr=subprocess.DEVNULL, close_fds=True) as process:
         os.close(child)

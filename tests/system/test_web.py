@@ -1,4 +1,4 @@
-"""`mainstem web` over a real driver: served and refused requests, and the page in a headless Chromium."""
+"""`mainstem web` over a real driver: accepted and rejected requests, and the page in headless Chromium."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OFTEN = 0.1
 
 @pytest.fixture(scope="module")
 def directory() -> Iterator[str]:
-    """A driver with a stream whose subscriber does not read, and one without a subscriber."""
+    """Run a driver that has a stream whose subscriber does not read, and a stream without a subscriber."""
     with (
         MediaDriver.launch(threads=True) as driver,
         Aeron.connect(driver.directory, client_name="prices") as one,
@@ -181,19 +181,19 @@ async def test_the_page_in_a_browser(directory: str, size: tuple[int, int], tmp_
         assert await page.value("document.documentElement.scrollWidth") <= size[0]
         await page.until(f"{STREAM_IDS} === '7,1001'")
         assert await page.value("document.querySelectorAll('#drivers svg path').length") == 4
-        # The plots move on with each sample.
+        # The plots advance with each sample.
         first = await page.value("document.querySelector('#state').textContent")
         await page.until(f"document.querySelector('#state').textContent !== {json.dumps(first)}")
-        # A name of another program is text, and runs nothing.
+        # A name from another program is shown as text and never executed.
         assert "<img src=x" in await page.value("document.querySelector('#streams').textContent")
         assert await page.value("document.querySelectorAll('img').length") == 0
-        # The filter and the order.
+        # Filtering and sorting.
         await page.value("f = document.querySelector('#filter'); f.value = '9411'; f.dispatchEvent(new Event('input'))")
         await page.until(f"{STREAM_IDS} === '1001'")
         await page.value("f.value = ''; f.dispatchEvent(new Event('input'))")
         await page.value("document.querySelector('#streams th button').click()")
         await page.until(f"{STREAM_IDS} === '1001,7'")
-        # One stream and why.
+        # A single stream and its diagnosis.
         await page.value(
             "[...document.querySelectorAll('#streams td button')].find(b => b.textContent === '7').click()"
         )

@@ -1,4 +1,4 @@
-"""``mainstem why`` in real situations, per transport: slow, stopped, dead, missing or limited participants."""
+"""``mainstem why`` in real situations, per transport: slow, stopped, dead, missing, or limited participants."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SETTINGS = {
     "AERON_UNTETHERED_LINGER_TIMEOUT": "300ms",
     "AERON_THREADING_MODE": "SHARED",
 }
-# A client of its own: it subscribes, says so, and then reads or does not.
+# A separate client process: it subscribes, says so, and then either reads or does not.
 CHILD = """
 import sys, time
 import mainstem
@@ -68,7 +68,7 @@ def java_name(name: str) -> str:
 
 
 class Place:
-    """Drivers, clients and processes of one situation; all end with it."""
+    """The drivers, clients, and processes of one situation; all of them end with it."""
 
     def __init__(self, kind: str, stack: ExitStack) -> None:
         self.kind = kind
@@ -131,7 +131,7 @@ class Place:
         return publication
 
     def fill(self, publication: mainstem.Publication, *readers: mainstem.Subscription, seconds: float = 0.5) -> None:
-        """Offers until the log takes nothing for that long; ``readers`` poll meanwhile."""
+        """Offer until the log has accepted nothing for `seconds`, while ``readers`` poll."""
         self.connected(publication)
         refused_since = time.monotonic()
         stall = StallTimeout("the stream is full")
@@ -152,7 +152,7 @@ class Place:
 
 
 class Situation(NamedTuple):
-    """A situation and its verdict: ``make`` returns the directory and kind to diagnose, if not the first's."""
+    """A situation and its verdict: ``make`` returns the directory and kind to diagnose, unless they are the defaults."""
 
     name: str
     make: Callable[[Place], tuple[str, str] | None]
@@ -283,7 +283,7 @@ def _(place: Place) -> None:
 
 @situation("ipc: the recorder does not keep up", Cause.DISK, "slow-recorder")
 def _(place: Place) -> None:
-    # Aeron Archive's recorder owns a counter of this type for each recording. Its label has the stream.
+    # Aeron Archive's recorder owns a counter of this type for each recording, whose label contains the stream.
     place.subscribe("aeron:ipc")
     publication = place.publish("aeron:ipc")
     key = struct.pack("<qii9sq", 0, publication.session_id, 9, b"aeron:ipc", 1)
@@ -409,7 +409,7 @@ LOSSY = {
 
 @situation("udp: a datagram is lost and not repaired", Cause.LOSS, "image-loss")
 def _(place: Place) -> tuple[str, str]:
-    # Java's driver cannot be set to lose anything.
+    # Java's driver cannot be configured to lose datagrams.
     far = place.driver("mainstem" if place.kind == "java" else place.kind, **LOSSY)
     reader = place.subscribe(place.udp("|nak-delay=60s"), place.client(far))
     publication = place.connected(place.publish(place.udp()))
@@ -458,7 +458,7 @@ def _(place: Place) -> tuple[str, str]:
     near = place.driver()
     place.client(near).add_publication(place.udp(), STREAM)
     place.drivers[1].kill()
-    time.sleep(10.2)  # what clients allow a driver
+    time.sleep(10.2)  # the time after which clients give up on a driver
     return near, "publication"
 
 
@@ -503,7 +503,7 @@ def _(place: Place) -> None:
     place.publish(place.udp())
 
 
-# Several destinations.
+# Multiple destinations.
 
 
 @situation("mdc: the subscriber does not poll", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
@@ -577,12 +577,12 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
         yield Place(request.param, stack)
 
 
-# These wait until something counts as gone.
+# These wait until a timeout declares something gone.
 SLOW = re.compile("is dead|is stopped|fell behind|elsewhere")
 
 
 def cases() -> Iterator[Any]:
-    """The situations; `make test` runs the first of each transport and rule, unless it is slow."""
+    """Yield the situations; `make test` runs the first of each transport and rule, unless it is slow."""
     seen = set()
     for each in SITUATIONS:
         key = (each.name.partition(":")[0], each.rule)
@@ -597,7 +597,7 @@ def test_each_situation_has_its_verdict(place: Place, situation: Situation) -> N
     directory, kind = situation.make(place) or (place.directory, "publication")
     stall = StallTimeout(situation.name)
     diagnosis = place.why(directory, kind)
-    end = time.monotonic() + 15  # a timeout of the driver may have to pass
+    end = time.monotonic() + 15  # the driver may first have to reach a timeout
     while (diagnosis.cause, diagnosis.rule) != (situation.cause, situation.rule) and time.monotonic() < end:
         diagnosis = place.why(directory, kind)
         stall.check(end)

@@ -1,4 +1,4 @@
-"""Certificates for the tests of this directory, made once."""
+"""Certificates for the tests in this directory, generated once."""
 
 from __future__ import annotations
 

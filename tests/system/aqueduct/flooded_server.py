@@ -1,6 +1,6 @@
-"""A server that reads nothing, in a process of its own: how much memory can be made to wait in it?
+"""A server that reads nothing, in its own process, to test how much data a client can make it buffer.
 
-``python flooded_server.py CERTIFICATE KEY``: prints its port.
+Usage: ``python flooded_server.py CERTIFICATE KEY``. Prints its port.
 """
 
 from __future__ import annotations

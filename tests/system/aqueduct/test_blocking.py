@@ -1,4 +1,4 @@
-"""Aqueduct without asyncio: clients and servers whose calls block, over QUIC on this machine."""
+"""Aqueduct without asyncio: clients and servers with blocking calls, over QUIC on this machine."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_handles_travel_anywhere_in_a_message_both_ways(start: Any, connect: Any
     with start(handler, **shared) as server, connect(server, **shared) as connection:
         numbers, there = channel()
         sender, answer = oneshot()
-        numbers.send(1)  # while both halves are here
+        numbers.send(1)  # while both halves are local
         connection.sender.send({"numbers": there, "answer": sender})
         for number in (2, 3):
             numbers.send(number)
@@ -155,7 +155,7 @@ def test_a_local_channel_is_a_queue_between_threads() -> None:
 
 
 class InterruptedCallError(Exception):
-    """What a signal handler raises."""
+    """The exception that a signal handler raises."""
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_a_message_that_an_interrupted_call_had_taken_is_received_by_the_next(
     wait, calls = Call.wait, 0
 
     def wait_and_raise(self: Call[Any], timeout: float) -> bool:
-        """A signal handler raises at every other call, in the moment in which its result is there."""
+        """Act like a signal handler that raises in every other call, just as its result becomes available."""
         nonlocal calls
         is_done = wait(self, timeout)
         if is_done and threading.current_thread() is threading.main_thread():

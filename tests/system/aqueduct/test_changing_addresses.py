@@ -1,4 +1,4 @@
-"""Clients whose address changes, as behind a NAT that forgets them, or from one network to another and back."""
+"""Clients whose address changes, as behind a NAT that drops its mapping, or when moving to another network and back."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.system
 
-FOLLOWED = 3  # New addresses that qh3 follows to.
+FOLLOWED = 3  # number of new addresses that qh3 follows
 
 
 class Rounds:
-    """A server that sends something after each message, and its handler's outcome."""
+    """A server that sends something after each message, and the outcome of its handler."""
 
     def __init__(self) -> None:
         self.error: Exception | None = None

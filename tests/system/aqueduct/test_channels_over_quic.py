@@ -1,4 +1,4 @@
-"""Channels between a client and a server on this machine, with both QUIC libraries on either side."""
+"""Channels between a client and a server on this machine, with each QUIC library on each side."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Handler = Callable[[Connection], Awaitable[None]]
 async def joined(
     certificates: CertificateFiles, handler: Handler, *, client: str = "qh3", server: str = "qh3", **options: Any
 ) -> AsyncIterator[Connection]:
-    """A client's connection to a server that runs ``handler``."""
+    """Connect a client to a server that runs ``handler``."""
     both = {name: options.pop(name) for name in ("serializers", "receive_messages", "receive_bytes") if name in options}
     serving = await aqueduct.aio.serve(
         handler, certificate=certificates.certificate, key=certificates.key, backend=server, **both, **options
@@ -60,7 +60,7 @@ async def joined(
 
 
 async def at_rest(connection: Connection, halves: int = 1) -> None:
-    """Wait until only so many halves are left."""
+    """Wait until at most `halves` halves are left."""
 
     def left() -> int:
         gc.collect()
@@ -230,7 +230,7 @@ async def test_each_end_of_a_channel_is_distinguished(certificates: CertificateF
 
         async def report_of(handle: Any, act: Callable[[], None]) -> str:
             await connection.sender.send(Message(b"", [handle]))
-            await soon(taken.get())  # and the other end waits
+            await soon(taken.get())  # meanwhile, the other end waits
             act()
             return await soon(reports.get())
 
@@ -258,7 +258,7 @@ async def test_dropped_handles_and_attachments_that_nobody_took_leave_nothing(ce
     async def handler(connection: Connection) -> None:
         with contextlib.suppress(ClosedError):
             while True:
-                # The message goes out of scope with all its handles.
+                # The message goes out of scope together with all its handles.
                 await connection.receiver.receive()
 
     class TakesNothing:
@@ -355,7 +355,7 @@ async def test_data_sent_with_a_ticket_is_in_the_first_flight(
     early = []
     previous = ""
     for attempt in range(3):
-        # A server that was started anew: its tickets have survived it.
+        # The server restarts; its tickets survive.
         tickets = ServerTickets(tmp_path / "server.db")
         serving = await aqueduct.aio.serve(
             echo, port=0, certificate=certificates.certificate, key=certificates.key, backend=backend, tickets=tickets
@@ -379,7 +379,7 @@ async def test_data_sent_with_a_ticket_is_in_the_first_flight(
 
 
 def _move(sessions: SessionCache, backend: str, old: str, new: str) -> None:
-    """Let a ticket of one port serve for another: the server came back elsewhere."""
+    """Make a ticket for one port valid for another, since the restarted server has another port."""
     text = sessions._store.take(f"{backend} {old}".encode())
     assert text is not None
     sessions._store.put(f"{backend} {new}".encode(), text)
@@ -405,7 +405,7 @@ async def test_a_ticket_that_the_server_has_forgotten_costs_a_resend_and_nothing
                 await completed(connection, sessions, f"localhost:{serving.port}", backend)
                 assert not connection.early_data_accepted
             if attempt == 0:
-                # The ticket was used, or the store was lost: a replay of the first flight looks just so.
+                # The ticket was used or the store was lost. The server cannot tell either from a replay of the first flight.
                 tickets._store._database.execute("DELETE FROM entry")
     tickets.close()
     sessions.close()
@@ -451,7 +451,7 @@ async def test_a_server_listens_on_given_sockets(certificates: CertificateFiles,
         each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         each.bind(("127.0.0.1", shared[0].getsockname()[1]))
     pem = {"certificate": certificates.certificate, "key": certificates.key, "backend": backend}
-    # Bound to one port, as in two processes: the system gives each client to one of them.
+    # Both are bound to one port, as two processes could be, and the system assigns each client to one of them.
     async with (
         aqueduct.aio.serve(echo, sock=shared[0], **pem) as one,
         aqueduct.aio.serve(echo, sock=shared[1], **pem) as other,
@@ -591,7 +591,7 @@ async def test_a_thousand_channels_at_once(certificates: CertificateFiles) -> No
 async def test_a_cancel_arrives_at_once_on_an_idle_connection(
     certificates: CertificateFiles, client: str, server: str
 ) -> None:
-    """It resets a stream on which the other side has said nothing, and waits until it is known to know that stream."""
+    """A cancel resets a stream on which the peer has sent nothing, so it waits until the peer is known to have that stream."""
     taken: list[Any] = []
 
     async def handler(connection: Connection) -> None:
@@ -606,7 +606,7 @@ async def test_a_cancel_arrives_at_once_on_an_idle_connection(
             await asyncio.sleep(pause)
             taken.pop().abort()
             with pytest.raises(Aborted):
-                # A connection that says nothing is spoken to after 15 s at the latest, which would help too late.
+                # An idle connection sends something after at most 15 s, which would be too late to help.
                 await soon(kept.receive())
 
 
@@ -619,7 +619,7 @@ async def test_a_lost_cancel_does_not_spin_while_messages_wait(certificates: Cer
     async def handler(connection: Connection) -> None:
         session = connection._runner
         async for message in connection.receiver:
-            # From here on the network carries nothing.
+            # From here on, the network delivers nothing.
             session._udp.send = lambda datagrams: None  # type: ignore[method-assign]
             session.datagrams_received = lambda datagrams, address: None  # type: ignore[method-assign]
             taken.extend(message.attachments)
@@ -644,10 +644,10 @@ async def test_a_lost_cancel_does_not_spin_while_messages_wait(certificates: Cer
         taken[0].abort()
         session.flush = counted
         await until(lambda: flushes)
-        await asyncio.sleep(0.5)  # a hot loop does not stop, which no event shows
+        await asyncio.sleep(0.5)  # a hot loop does not stop, and no event shows it
         assert session.adapter.watched
         assert session.engine.waiting
-        # With a hot loop there were thousands.
+        # A hot loop would make thousands of iterations.
         assert 0 < flushes < 100
         connection.abort()
 
@@ -684,7 +684,7 @@ async def test_a_frame_log_describes_both_sides_alike(
     for here, there in (("client", "server"), ("server", "client")):
         sent = [text for arrow, text in told[here] if arrow == ">"]
         heard = [text for arrow, text in told[there] if arrow == "<" and not text.startswith("Version")]
-        # The entrypoint's acknowledgment may still have been on its way.
+        # The acknowledgment for the entrypoint may still be in flight.
         assert heard
         assert set(heard) <= set(sent)
     assert any("echo gauge" in text for arrow, text in told["client"] if arrow == "<")

@@ -1,4 +1,4 @@
-"""The first flight: held until the handshake where that is asked for, and with an address token where one is kept."""
+"""The first flight: deferred until the handshake on request, and with an address token if the client has stored one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_early_data_is_processed_before_the_handshake_unless_deferred(
                 assert await ask(connection, b"early") == b"early"
                 await completed(connection, sessions, f"localhost:{serving.port}", backend)
                 assert connection.early_data_accepted is bool(attempt)
-    # Headers and messages of an accepted first flight are there before the handshake is over, and wait for it if told to.
+    # Headers and messages of an accepted first flight arrive before the handshake completes, and wait for it if configured to.
     assert waited[1] is hold
     sessions.close()
     tickets.close()
@@ -67,7 +67,7 @@ TOKEN = b"a token that this server made"
 
 
 def send_token(quic: Any) -> None:
-    """Let aioquic's server send a NEW_TOKEN frame, which it never does by itself."""
+    """Make aioquic's server send a NEW_TOKEN frame, which it never does by itself."""
     from aioquic.quic.packet import QuicFrameType
 
     ping = quic._write_ping_frame
@@ -117,7 +117,7 @@ async def test_an_address_token_is_kept_and_goes_with_the_next_first_flight_once
                 assert await ask(connection, b"x") == b"x"
                 await until(lambda: has_token(sessions, f"localhost:{serving.port}"))
             firsts.append(tokens[0])
-    # A server that asks for proofs takes a token that it does not know for none, and asks.
+    # A server that requires proof treats an unknown token as no token, and asks for proof.
     assert firsts == [b"", TOKEN]
     sessions.close()
 
@@ -146,7 +146,7 @@ def test_a_token_and_a_ticket_survive_in_a_file_and_serve_once(tmp_path: Any, ce
 async def test_a_ticket_that_is_presented_twice_opens_nothing_the_second_time(
     certificates: CertificateFiles, backend: str
 ) -> None:
-    """A thief replays a first flight: the ticket in it is the client's own, used a second time."""
+    """A thief replays a first flight, which uses the client's own ticket a second time."""
     sessions, tickets = SessionCache(), ServerTickets()
     taken: list[bytes] = []
 
@@ -186,7 +186,7 @@ async def test_a_ticket_that_is_presented_twice_opens_nothing_the_second_time(
 async def test_a_first_flight_is_answered_before_the_server_has_heard_anything_else(
     certificates: CertificateFiles, backend: str
 ) -> None:
-    """Everything that the client sends after its first flight is dropped until the response arrives."""
+    """The network drops everything that the client sends after its first flight until the response arrives."""
     known: list[bool] = []
 
     async def handler(connection: Connection) -> None:
@@ -243,7 +243,7 @@ async def test_a_ticket_that_was_used_before_a_server_crashed_is_used_up_for_the
     port = 0
     ticket: str | None = None
     for question in (b"a full handshake", b"pay", b"pay again"):
-        # The store of the server before is not closed: it was killed.
+        # The previous server was killed, so its store was not closed.
         stores.append(ServerTickets(tmp_path / "tickets.db"))
         serving = await aqueduct.aio.serve(
             handler,

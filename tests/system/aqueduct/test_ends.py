@@ -1,4 +1,4 @@
-"""Ends, cancellation and notification of Aqueduct's handlers, connections and servers."""
+"""Ends, cancellation, and notification of Aqueduct's handlers, connections, and servers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def serving(
     return await aqueduct.aio.serve(handler, certificate=certificates.certificate, key=certificates.key, **options)
 
 
-# Less than the drain time-out that a server has where it is given none.
+# Less than a server's default drain timeout.
 BEFORE_THE_DEFAULT_S = 9.0
 
 
@@ -330,7 +330,7 @@ async def test_peers_that_go_away_make_no_error_in_the_log(
             over += 1
 
     async with await serving(certificates, iterate) as server:
-        # The entrypoint is cancelled; the connection is closed; a channel in a group of tasks is cancelled.
+        # The entrypoint is cancelled, the connection is closed, or a channel in a task group is cancelled.
         connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
         await connection.sender.send(b"tide")
         connection.sender.abort()
@@ -358,7 +358,7 @@ async def test_peers_that_go_away_make_no_error_in_the_log(
             over += 1
 
     async with await serving(certificates, poll) as server:
-        # The entrypoint is finished, and the handler receives once more.
+        # The entrypoint finishes, and then the handler receives once more.
         connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
         await connection.sender.send(b"tide")
         connection.sender.finish()
@@ -444,7 +444,7 @@ async def test_leaving_ends_although_the_server_says_nothing_more(
     async with await serving(certificates, log.wait_for_ever) as server:
         async with aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, backend=backend):
             await soon(log.started.wait())
-            # As a server does that sends no stateless resets.
+            # Behave like a server that sends no stateless resets.
             monkeypatch.setattr(QuicAdapter, "reset_token", None)
             for kind in QuicAdapter.__subclasses__():
                 monkeypatch.setattr(kind, "reset_token", None)
@@ -472,7 +472,7 @@ async def test_a_client_learns_that_its_server_closed_although_what_said_so_was_
     monkeypatch.setattr(server._udp, "send", lose_the_first)
     await server.close()
     assert lost
-    # Not by its idle timeout.
+    # Much sooner than by its idle timeout.
     await asyncio.wait_for(connection.wait_closed(), 5)
     await connection.close()
 
@@ -501,7 +501,7 @@ async def test_messages_received_just_before_a_server_closed_are_not_lost(
         message = await connection.receiver.receive()
         await message.attachments[0].receive()
         assert await connection.receiver.receive() == b"second"
-        # Neither the client's messages nor that of its channel is acknowledged yet: that is delayed.
+        # Acknowledgments are delayed, so neither the client's messages nor its channel's is acknowledged yet.
         if closer == "connection.close":
             await connection.close()
         elif closer == "connection.abort":
@@ -555,7 +555,7 @@ async def test_messages_unread_when_the_server_closed_are_reported(certificates:
     started = asyncio.Event()
 
     async def handler(connection: Connection) -> None:
-        # Otherwise a slow machine acknowledges them before the server closes.
+        # Otherwise, a slow machine acknowledges them before the server closes.
         connection._runner.engine.timing = Timing(ack_delay_ns=10**12)
         await connection.receiver.receive()
         started.set()
@@ -667,7 +667,7 @@ async def test_cancelled_connecting_and_closing_leave_no_socket_and_no_task(cert
     def sockets() -> int:
         count = 0
         for fd in os.listdir("/proc/self/fd"):
-            # The directory's own is gone by now.
+            # The directory has deleted its own copy by now.
             with contextlib.suppress(OSError):
                 count += os.readlink(f"/proc/self/fd/{fd}").startswith("socket:")
         return count
@@ -743,18 +743,18 @@ async def test_a_connection_that_fails_internally_ends_with_an_error_and_touches
         monkeypatch.setattr(session.adapter, step, fail)
         receive = server._udp.receive
         with monkeypatch.context() as patch:
-            # Both clients' packets come in one batch.
+            # The packets of both clients arrive in one batch.
             patch.setattr(server._udp, "receive", list)
             asking = [asyncio.ensure_future(ask(connection)) for connection in (first, second)]
             await asyncio.sleep(0.05)
             patch.setattr(server._udp, "receive", receive)
             assert await asking[1] == b"tide"
             if step == "transmit":
-                asking[0].cancel()  # nothing can tell this client
+                asking[0].cancel()  # no way to notify this client remains
             else:
                 with pytest.raises(ConnectionLost):
                     await soon(first.wait_closed())
-                # A timer may fail as late as when the response is on its way.
+                # The timer may fail as late as while the response is in flight.
                 [error] = await asyncio.gather(asking[0], return_exceptions=True)
                 assert isinstance(error, ConnectionLost) or (step == "timer" and error == b"tide")
         await until(lambda: server.connections == 1)

@@ -1,4 +1,4 @@
-"""Neither forged first packets nor clients silent after TLS keep others out of a server."""
+"""Neither forged first packets nor clients that stay silent after TLS lock others out of a server."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def serving(certificates: CertificateFiles, backend: str, **options: Any) 
 
 
 async def use(port: int, certificates: CertificateFiles, backend: str) -> None:
-    """Connect, and have a message acknowledged."""
+    """Connect, and wait until a message is acknowledged."""
     async with aqueduct.aio.connect(
         "localhost", port, ca=certificates.ca, backend=backend, timeout=CONNECT_S
     ) as connection:
@@ -53,13 +53,13 @@ async def use(port: int, certificates: CertificateFiles, backend: str) -> None:
 
 
 def garbage() -> bytes:
-    """An Initial packet with invalid contents."""
+    """Return an Initial packet with invalid contents."""
     ids = b"\x08" + os.urandom(8) + b"\x08" + os.urandom(8)
     return b"\xc3\x00\x00\x00\x01" + ids + b"\x00\x44\x96" + os.urandom(1174)
 
 
 def hello(backend: str) -> list[bytes]:
-    """The first packets of a client that goes no further."""
+    """Return the first packets of a client that then stops."""
     link = load_backend(backend).client(
         Settings(verify=False), server_name="localhost", sessions=None, origin="localhost"
     )
@@ -68,7 +68,7 @@ def hello(backend: str) -> list[bytes]:
 
 
 def sources(count: int) -> Iterator[socket.socket]:
-    """Sockets, each of another address."""
+    """Open sockets with different source addresses."""
     for number in range(count):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as source:
             source.bind((f"127.{1 + number % 7}.{number // 250}.{1 + number % 250}", 0))
@@ -97,7 +97,7 @@ async def test_handshakes_from_forged_addresses_keep_no_client_out(
         await until(lambda: server.connections >= MAX_UNPROVEN, progress=lambda: server.connections)
         for _ in range(3):
             await use(server.port, certificates, backend)
-        # What is left is bounded, however many have come.
+        # The memory that remains is bounded, however many packets arrived.
         assert MAX_UNPROVEN <= server.connections <= MAX_UNPROVEN + 3
         assert server.stats().connections_refused == 0
 

@@ -1,4 +1,4 @@
-"""Nothing is left of a channel that is over, however it ended: halves, streams and handles are counted on both sides."""
+"""A channel leaves nothing behind, however it ended: the test counts halves, streams, and handles on both sides."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAIRS = [(client, server) for client in ("qh3", "aioquic") for server in ("qh3",
 
 
 def objects() -> Counter[str]:
-    """How many objects of the library there are, by class."""
+    """Count the library's live objects by class."""
     gc.collect()
     return Counter(type(thing).__qualname__ for thing in gc.get_objects() if _is_ours(type(thing)))
 
@@ -36,7 +36,7 @@ def _is_ours(kind: type) -> bool:
 
 
 async def serve_everything(connection: Connection) -> None:
-    """Echo on what is asked for, cancel or close the rest, and leave attachments in their messages."""
+    """Echo on request, cancel or close the rest, and leave attachments in their messages."""
     async for message in connection.receiver:
         for handle in message.attachments:
             if message.payload == b"leave":
@@ -57,7 +57,7 @@ async def serve_everything(connection: Connection) -> None:
 
 
 async def one_round(connection: Connection) -> None:
-    """Channels of both kinds in every mode, each ended in another way."""
+    """Open channels of both kinds in every mode, and end each one differently."""
     for ending in (b"finish", b"cancel", b"close", b"leave", b"drop"):
         for mode in Mode:
             sender, receiver = channel(mode=mode)
@@ -74,7 +74,7 @@ async def one_round(connection: Connection) -> None:
             with contextlib.suppress(MainstemError):
                 if ending in (b"finish", b"cancel"):
                     await soon(_drain(kept))
-    # The last message may have been lost, and the server waits for it until its channel ends.
+    # The last message may have been lost, and then the server waits for it until its channel ends.
     del sender, receiver, given, kept
     answer_to, answer = oneshot()
     await connection.sender.send(Message(b"finish", [answer_to]))
@@ -107,7 +107,7 @@ async def test_a_receiver_that_is_closed_after_its_channel_ended_is_forgotten(
 
 
 def lose_datagram(state: ConnectionState, data: bytes) -> None:
-    """Count a datagram as sent."""
+    """Count a datagram as sent without sending it."""
     state.plain.datagram_room -= 1
 
 
@@ -143,7 +143,7 @@ async def test_channels_that_ended_in_every_way_leave_nothing_on_either_side(
             return [(s.engine.live_halves, s.engine.open_streams) for s in sessions]
 
         async def at_rest() -> None:
-            # The entrypoint is left, with its control stream; beside it the connection's own, and its messages' one.
+            # What remains is the entrypoint with its control stream, the connection's own stream, and the stream of its messages.
             await until(
                 lambda: all(halves == 1 and streams <= 3 for halves, streams in left()),
                 progress=left,
@@ -157,8 +157,8 @@ async def test_channels_that_ended_in_every_way_leave_nothing_on_either_side(
         for _ in range(ROUNDS):
             await one_round(connection)
         await at_rest()
-        # A receiver of datagrams is looked at once more when its grace has run out. A few objects may be on their way; one
-        # for each channel would be hundreds.
+        # A receiver of datagrams is checked once more after its grace period. A few objects may still be in flight; a leak per
+        # channel would leave hundreds.
         await until(
             lambda: sum((objects() - before).values()) < ROUNDS, progress=lambda: objects() - before, poll_s=0.1
         )

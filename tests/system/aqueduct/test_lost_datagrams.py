@@ -1,4 +1,4 @@
-"""The ends of connections whose last datagrams are lost, or late."""
+"""How connections end when their last datagrams are lost or late."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_a_server_waits_until_its_client_has_the_last_acknowledgments(
 
     async def handler(connection: Connection) -> None:
         received.extend([message async for message in connection.receiver])
-        # What the server sends from here on is lost for a while.
+        # From here on, what the server sends is lost for a while.
         relay.loss = 1.0
         asyncio.get_running_loop().call_later(OUTAGE_S, setattr, relay, "loss", 0.0)
 
@@ -90,7 +90,7 @@ async def test_an_orderly_close_arrives_although_its_first_packet_is_lost(
                 result = "in order"
             ended.set_result(result)
 
-    # Nothing else that is sent tells the other side.
+    # Nothing else that is sent would tell the other side.
     async with (
         await aqueduct.aio.serve(
             handler, certificate=certificates.certificate, key=certificates.key, backend=backend, keep_alive=0
@@ -159,7 +159,7 @@ async def test_a_dropped_client_learns_the_reason_when_other_timers_are_due(
             patch.setattr(AqueductEngine, "start", silent)
             connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, backend=backend)
         await asyncio.sleep(0.4)
-        # The loop is late: the time-out of the headers and the keep-alive's come in the same turn.
+        # The loop is late: the timeouts of the headers and of the keepalive expire in the same iteration.
         time.sleep(0.3)
         with pytest.raises(ConnectionLost, match=r"timed out after 0\.5 s waiting for the peer's connection headers"):
             await asyncio.wait_for(connection.wait_closed(), 5)

@@ -1,4 +1,4 @@
-"""The memory of a server's process while a peer floods it with whatever it can, connection after connection."""
+"""The memory of a server's process while a peer floods it in every way it can, on one connection after another."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.system
 
 FLOOD_SECONDS = 1.2
 CONNECTIONS = 6
-PIECES_WAITING = 2 << 20  # bytes that the flooder leaves in its own library at most
+PIECES_WAITING = 2 << 20  # maximum number of bytes that the flooder leaves in its own library
 GROWTH = 64 << 20
 """What the process may grow by: for each of at most two connections that are not quite over, one and a half times the
 limit of 8 MiB, the library's own window, and what small pieces cost; and what the allocator keeps. How long the flood
@@ -37,7 +37,7 @@ lasts, and how many have flooded before, makes no difference."""
 
 
 class Flooder:
-    """A client that keeps QUIC's rules and no others."""
+    """A client that obeys QUIC's rules and no others."""
 
     def __init__(self, port: int, ca: Path) -> None:
         self.link = load_backend("qh3").client(
@@ -49,7 +49,7 @@ class Flooder:
         self.sent = 0
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        # What the server answers does not matter.
+        # The server's responses do not matter.
         if name.startswith(("receive_", "stream_", "transport_")):
             return lambda *arguments, **keywords: None
         raise AttributeError(name)
@@ -61,7 +61,7 @@ class Flooder:
         self.over = True
 
     def turn(self, wait: float) -> None:
-        """Send pending data, wait a little, and receive."""
+        """Send pending data, wait briefly, and receive."""
         datagrams = self.link.transmit(time.monotonic())
         if datagrams:
             self.udp.send(datagrams)
@@ -76,7 +76,7 @@ class Flooder:
         self.link.deliver(self, 0)  # type: ignore[arg-type]
 
     def flood(self, pieces: Iterator[tuple[str, bytes]], seconds: float) -> None:
-        """Connect, greet, and send pieces until the time is over or the server has had enough."""
+        """Connect, shake hands, and send pieces until the time is up or the server disconnects."""
         quic: Any = self.link.quic
         self.link.connect(self.address, time.monotonic())
         wait_for(lambda: self.established, invoke=lambda: self.turn(0.01), poll_s=0)
@@ -89,7 +89,7 @@ class Flooder:
                 self.push(pieces, ordered)
                 self.turn(0.001)
             except self.link.library_errors:
-                # It refuses whatever comes after the server's close.
+                # The library rejects anything sent after the server's close.
                 break
         with contextlib.suppress(*self.link.library_errors):
             self.link.close(0, "")
@@ -97,7 +97,7 @@ class Flooder:
         self.udp.close()
 
     def push(self, pieces: Iterator[tuple[str, bytes]], ordered: int) -> None:
-        """Give the library as much as it takes."""
+        """Pass the library as much as it accepts."""
         quic: Any = self.link.quic
         for _ in range(50):
             if quic.get_send_buffer_size() > PIECES_WAITING:
@@ -117,7 +117,7 @@ class Flooder:
 
 
 def channels() -> Iterator[tuple[str, bytes]]:
-    """Messages that bring fifty channels each, of both kinds."""
+    """Yield messages that attach fifty channels each, of both kinds."""
     index, number = 1, 0
     while True:
         ids = [(index + step) << 3 | (step & 1) for step in range(50)]
@@ -126,7 +126,7 @@ def channels() -> Iterator[tuple[str, bytes]]:
 
 
 def ghosts() -> Iterator[tuple[str, bytes]]:
-    """Messages on channels that nobody has heard of."""
+    """Yield messages on unknown channels."""
     index = 1
     while True:
         yield "finished", encode_frame(MESSAGE, (index << 3, 0, (), bytes(100)))
@@ -134,7 +134,7 @@ def ghosts() -> Iterator[tuple[str, bytes]]:
 
 
 def messages() -> Iterator[tuple[str, bytes]]:
-    """Messages that nobody reads, small and large."""
+    """Yield messages that nobody reads, small and large."""
     number = 0
     while True:
         yield "ordered", encode_frame(MESSAGE, (0, number, (), bytes(100_000 if number % 10 == 9 else 10)))
@@ -142,7 +142,7 @@ def messages() -> Iterator[tuple[str, bytes]]:
 
 
 def unordered() -> Iterator[tuple[str, bytes]]:
-    """A stream for each of the messages that nobody reads."""
+    """Yield one stream for each message that nobody reads."""
     number = 0
     while True:
         yield "finished", encode_frame(MESSAGE, (0, number, (), bytes(900)))
@@ -150,14 +150,14 @@ def unordered() -> Iterator[tuple[str, bytes]]:
 
 
 def unfinished() -> Iterator[tuple[str, bytes]]:
-    """Streams that promise sixteen megabytes and stop."""
+    """Yield streams that announce sixteen megabytes and then stop."""
     head = b"\x03\x00\x00\x00" + encode_uint(16 << 20)
     while True:
         yield "unfinished", head + bytes(20_000)
 
 
 def datagrams() -> Iterator[tuple[str, bytes]]:
-    """Datagrams that nobody reads."""
+    """Yield datagrams that nobody reads."""
     number = 0
     while True:
         yield "datagram", encode_frame(MESSAGE, (0, number, (), bytes(900)))

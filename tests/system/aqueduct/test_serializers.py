@@ -1,4 +1,4 @@
-"""Messages that serializers cannot read, and errors that only a lost message makes, through the whole stack."""
+"""Messages that serializers cannot read, and errors that only occur when a message is lost, through the whole stack."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CASES = [(kind, name) for kind, payloads in PAYLOADS.items() for name in payload
 
 
 class Crafted:
-    """A client's serializer that says one thing and sends another."""
+    """A client's serializer that claims one type and sends another."""
 
     def __init__(self, header: str) -> None:
         self.header = header

@@ -1,4 +1,4 @@
-"""The UDP socket of Aqueduct, with batched system calls and without: what it keeps, what it loses, and in which order."""
+"""Aqueduct's UDP socket, with and without batched system calls: what it keeps, what it loses, and in what order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ends(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 class Full:
-    """A socket, or qh3's state of one, whose buffer takes ``room`` datagrams; ``blocked`` is what it raises then."""
+    """A socket, or qh3's state of one, whose buffer has space for ``room`` datagrams; then it raises ``blocked``."""
 
     def __init__(self, inner: Any, room: int, blocked: int = errno.EAGAIN) -> None:
         self._inner = inner

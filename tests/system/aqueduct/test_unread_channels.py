@@ -1,4 +1,4 @@
-"""Channels that nobody reads, beside one that somebody waits for."""
+"""Channels that nobody reads, beside one that is being read."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ async def test_a_reader_goes_on_although_reading_was_paused_for_channels_that_no
                 while True:
                     sender.try_send(bytes(1000))
         if server == "qh3":
-            # It cannot hold single streams, so that it comes to this.
+            # qh3 cannot pause individual streams, so the buffers grow this far.
             await until(lambda: engines[0].buffered_bytes > 1 << 20, progress=lambda: engines[0].buffered_bytes)
         for number in range(50):
             await soon(questions.send(b"%d" % number))
             assert await soon(answered.receive()) == b"%d" % number
-        # What is not read cannot be waited for.
+        # An orderly close would wait for messages that nobody reads.
         connection.abort()
         await connection.close()
 
@@ -102,7 +102,7 @@ async def test_a_oneshot_is_answered_while_its_connection_carries_a_flood_that_n
         before = 0
         while sent == 0 or sent != before:
             before = sent
-            await asyncio.sleep(0.3)  # a flood that is held back stands still for so long
+            await asyncio.sleep(0.3)  # long enough to show that a paused flood has stopped
         for _ in range(20):
             answer_to, answer = oneshot()
             await soon(connection.sender.send(Message(b"ask", [answer_to])))
@@ -138,7 +138,7 @@ async def test_bulk_goes_on_at_default_limits_beside_channels_that_nobody_reads(
                 kept.append(asyncio.ensure_future(read_at_first(receiver)))
 
     async def read_at_first(receiver: Any) -> None:
-        # The connection may end first, if the machine is slow.
+        # On a slow machine, the connection may end first.
         with contextlib.suppress(MainstemError):
             for _ in range(20):
                 await receiver.receive()

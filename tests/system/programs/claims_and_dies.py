@@ -1,4 +1,4 @@
-"""Claims space in a concurrent publication, and dies before it commits. Arguments: the driver's directory, the channel."""
+"""Claims space in a concurrent publication and dies before committing. Arguments: the driver's directory and the channel."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Several duologue clients in one process: each sends numbered messages and checks that each comes back once and in order.
+"""Several duologue clients in one process. Each sends numbered messages and checks that each comes back once and in order.
 
-``duologue_clients.py DIRECTORY ADDRESS PORT COUNT INTERVAL PAUSE`` (seconds between its messages, and between its looks for
-an answer): prints ``ready``, runs until its standard input ends, and prints a
-line of JSON: messages answered of each client, the longest and the 99th percentile of the round trips, what went wrong.
+Usage: ``duologue_clients.py DIRECTORY ADDRESS PORT COUNT INTERVAL PAUSE``. INTERVAL is the time between a client's messages and
+PAUSE the time between its polls for a response, both in seconds. Prints ``ready``, runs until its standard input ends, and then
+prints one line of JSON: the number of messages answered for each client, the longest and the 99th-percentile round trip, and
+any errors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One end of a stream, with a driver of its own. Arguments: send or receive, how many messages, the channel, destinations."""
+"""One end of a stream, with its own driver. Arguments: send or receive, number of messages, channel, destinations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ with (
             for number in range(int(count)):
                 while publication.offer(number.to_bytes(4, "big") * (1 + number % 500)) < 0:
                     time.sleep(0.0005)
-            while publication.is_connected:  # until the receiver has everything and leaves
+            while publication.is_connected:  # until the receiver has everything and disconnects
                 time.sleep(0.01)
         print("sent")
     else:

@@ -1,7 +1,7 @@
-"""Processes around a recorded stream: ``publish DIRECTORY CHANNEL COUNT``, ``record DIRECTORY CHANNEL RECORDINGS``.
+"""Processes around a recorded stream: ``publish DIRECTORY CHANNEL COUNT`` and ``record DIRECTORY CHANNEL RECORDINGS``.
 
-``record`` goes on until it is killed, or until a line comes on its standard input. ``publish`` says ``done`` when everything
-is offered, and holds the publication until a line comes.
+``record`` runs until it is killed or a line arrives on its standard input. ``publish`` prints ``done`` once it has offered
+everything, and keeps the publication open until a line arrives.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def message(number: int) -> bytes:
 
 
 def told() -> threading.Event:
-    """Set when a line comes, or the parent is gone."""
+    """Return an event that is set when a line arrives or the parent process is gone."""
     event = threading.Event()
 
     def wait() -> None:

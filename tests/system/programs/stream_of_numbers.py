@@ -1,8 +1,8 @@
-"""Publishers and a reader of numbered messages, each a process: ``publish`` NUMBER COUNT, or ``read`` COUNT.
+"""Publishers and a reader of numbered messages, each in its own process: ``publish`` NUMBER COUNT, or ``read`` COUNT.
 
-Every message says who sent it and its number, and is filled with bytes that follow from both: nothing can be lost, repeated,
-reordered or torn without being seen. The last argument is where: a driver's directory, or with ``log:`` before it a log file
-that the reader itself cleans and limits.
+Every message contains its sender and its number and is padded with bytes derived from both, so the reader detects any lost,
+repeated, reordered, or torn message. The last argument is the location: a driver's directory or, with the prefix ``log:``, a
+log file that the reader itself cleans and limits.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def until(condition: Any) -> None:
 
 
 def publish(publisher: int, count: int, publication: Any) -> None:
-    """In turn: batches, single offers, claims."""
+    """Publish with batches, single offers, and claims in turn."""
     claim, number = BufferClaim(), 0
     while number < count:
         way = number // BATCH % 3
@@ -66,7 +66,7 @@ def publish(publisher: int, count: int, publication: Any) -> None:
 
 
 class Checker:
-    """Counts what it sees; the first wrong message ends the process."""
+    """Checks and counts messages; the first wrong one ends the process."""
 
     def __init__(self, publishers: int) -> None:
         self.next = dict.fromkeys(range(publishers), 0)
@@ -100,7 +100,7 @@ def read_subscription(count: int, directory: str) -> None:
 
 
 def read_log(count: int, path: str, counters_path: str) -> None:
-    """Also clean behind the reader and raise the limit, as a driver would."""
+    """Read a log, cleaning behind the reader and raising the limit like a driver."""
     files = MappedFiles()
     log, counters = files.map(path), files.map(counters_path)
     term_length = LogBuffers(log).term_length
