@@ -1,4 +1,4 @@
-"""Archives of both kinds in processes of their own, on a driver that runs."""
+"""Archives of both kinds, each in its own process on a running driver."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KINDS = ["java", "mainstem"]
-MESSAGE_TIMEOUT = "2s"  # how long one of them waits for another
+MESSAGE_TIMEOUT = "2s"  # how long an archive waits for a message from another
 
 
 @contextmanager
 def running(kind: str, directory: Path, driver: Path, control: str = "") -> Iterator[tuple[str, Any]]:
-    """An archive: its control channel, on a free port by default, and its process, which the test may kill."""
+    """Run an archive; yield its control channel (on a free port by default) and its process, which the test may kill."""
     control = control or f"aeron:udp?endpoint=localhost:{free_port()}"
     if kind == "java":
         with JavaArchive(directory, driver, has_driver=False, control=control, message_timeout=MESSAGE_TIMEOUT) as made:

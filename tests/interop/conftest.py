@@ -1,6 +1,6 @@
-"""Other implementations, where the environment names them.
+"""Other implementations, if environment variables name them.
 
-``MAINSTEM_AERONMD``: a reference media driver's binary. ``MAINSTEM_PYAERON_PYTHON``: a Python that can import pyaeron.
+``MAINSTEM_AERONMD``: the binary of a reference media driver. ``MAINSTEM_PYAERON_PYTHON``: a Python that can import pyaeron.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DriverFactory = Callable[..., "DriverProcess"]
 
 
 class DriverProcess:
-    """A media driver in a process of its own, whichever implementation it is."""
+    """A media driver of either implementation, in its own process."""
 
     def __init__(self, command: list[str], directory: Path, environment: dict[str, str]) -> None:
         self.directory = directory
@@ -56,7 +56,7 @@ class DriverProcess:
 
 @pytest.fixture
 def aeron_directory() -> Iterator[Callable[[], Path]]:
-    """Hands out fresh Aeron directories on shared memory and removes them afterwards."""
+    """Create fresh Aeron directories in shared memory, and remove them afterwards."""
     made: list[Path] = []
 
     def make() -> Path:
@@ -71,7 +71,7 @@ def aeron_directory() -> Iterator[Callable[[], Path]]:
 
 @pytest.fixture
 def start_driver(aeron_directory: Callable[[], Path]) -> Iterator[DriverFactory]:
-    """``start_driver("reference" | "mainstem", **environment)``; every driver is stopped at the end."""
+    """Return ``start_driver("reference" | "mainstem", **environment)``; every driver is stopped at the end."""
     running: list[DriverProcess] = []
 
     def start(kind: str, **environment: str) -> DriverProcess:
@@ -94,13 +94,13 @@ def start_driver(aeron_directory: Callable[[], Path]) -> Iterator[DriverFactory]
 
 
 class Peer:
-    """One end of a stream, in a process of its own."""
+    """One end of a stream, in its own process."""
 
     DEFAULTS: ClassVar[dict[str, Any]] = {
         "stream": 1001,
         "count": 0,
         "rounds": 1,
-        "largest": 8_192,  # the longest message of a term of 64 KiB
+        "largest": 8_192,  # the longest message that a 64 KiB term allows
         "slow_s": 0.0,
         "exclusive": False,
         "destinations": [],
@@ -119,18 +119,18 @@ class Peer:
         )
 
     def last_words(self) -> str:
-        """All that it still says, on either stream, until it ends."""
+        """Read everything it still prints, on either output stream, until it exits."""
         assert self.process.stdout is not None
         said = self.process.stdout.read()
         self.process.wait(STALL_S)
         return said
 
     def wait_for(self, word: str) -> None:
-        """Waits until it says so."""
+        """Wait until it prints `word`."""
         assert self._line() == word
 
     def result(self) -> dict[str, Any]:
-        """Its facts, once it is through."""
+        """Return its facts, once it has finished."""
         line = self._line()
         while line in ("round", "gone"):
             line = self._line()
@@ -139,7 +139,7 @@ class Peer:
         return facts
 
     def kill(self) -> None:
-        """``kill -9``."""
+        """Kill the process as ``kill -9`` does."""
         self.process.kill()
         self.process.wait()
 
@@ -162,7 +162,7 @@ PeerFactory = Callable[..., Peer]
 
 @pytest.fixture
 def start_peer() -> Iterator[PeerFactory]:
-    """``start_peer("pyaeron" | "mainstem", role, driver, channel, **options)``; ``environment`` for the process besides."""
+    """Return ``start_peer("pyaeron" | "mainstem", role, driver, channel, **options)``; ``environment`` is for the process."""
     running: list[Peer] = []
 
     def start(
@@ -191,11 +191,11 @@ def start_peer() -> Iterator[PeerFactory]:
 
 @pytest.fixture
 def port() -> int:
-    """The first of four ports that nobody else uses, so that what lingers disturbs nobody."""
+    """Return the first of four unused ports, chosen so that a lingering stream disturbs no other test."""
     return free_port()
 
 
 @pytest.fixture
 def other_port() -> int:
-    """The first of four more."""
+    """Return the first of four more ports."""
     return free_port()

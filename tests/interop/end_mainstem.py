@@ -1,4 +1,4 @@
-"""Mainstem's client, as ``peer.py`` uses any client."""
+"""Mainstem's client, behind the interface that ``peer.py`` expects."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class End:
 
     @property
     def has_ended(self) -> bool:
-        """Whether there is no stream any more that has not ended."""
+        """Whether every stream has ended."""
         return all(image.is_end_of_stream for image in self._subscription.images)
 
     def check(self) -> str:
-        """What became of the client: empty while it works."""
+        """Return what went wrong with the client, or an empty string while it works."""
         if self._aeron.closed:
             try:
                 self._publication.send(b"", timeout=1.0)

@@ -1,4 +1,4 @@
-"""pyaeron's client, as ``peer.py`` uses any client. Runs under a Python that has pyaeron."""
+"""pyaeron's client, behind the interface that ``peer.py`` expects. Runs under a Python that has pyaeron."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class End:
 
     def poll(self, handler: Callable[[bytes], None]) -> int:
         if handler not in self._handlers:
-            # One for all polls: what a message is put together from belongs to the handler.
+            # Use the same handler for all polls, because it owns the partially assembled messages.
             self._handlers[handler] = lambda buffer, _header: handler(bytes(buffer))
         return int(self._subscription.poll(self._handlers[handler], 64))
 
     @property
     def has_ended(self) -> bool:
-        """Whether there is no stream any more that has not ended."""
+        """Whether every stream has ended."""
         count = self._subscription.image_count
         return all(self._subscription.image_at_index(index).is_end_of_stream for index in range(count))
 
     def check(self) -> str:
-        """What became of the client: empty while it works."""
+        """Return what went wrong with the client, or an empty string while it works."""
         try:
             self._publication.offer(b"")
         except pyaeron.AeronError as error:

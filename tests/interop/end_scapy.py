@@ -1,7 +1,7 @@
-"""Captures that scapy makes: ``end_scapy.py FOLDER``. Each wrapping, then each kind of file; what scapy does not know is left out.
+"""Build captures with scapy: ``end_scapy.py FOLDER``. Writes each encapsulation, then each file type.
 
-Prints a JSON object: for each file how many packets it has, and how many of them carry a whole frame of Aeron. It runs under a
-Python that has scapy, and needs nothing else.
+Skips what scapy does not support. Prints a JSON object that has, for each file, the number of packets and how many of them
+carry a whole Aeron frame. Runs under a Python that has scapy and needs nothing else.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ MACS = {"src": "02:00:00:00:00:01", "dst": "00:00:00:00:00:02"}
 
 
 def link(**fields):  # type: ignore[no-untyped-def]
-    """Ethernet between addresses that are given: scapy would ask the network for them."""
+    """Return an Ethernet header with fixed addresses, since scapy would otherwise ask the network for them."""
     return Ether(**MACS, **fields)
 
 
 def aeron(size: int = 100) -> bytes:
-    """A DATA frame: length, version, flags, type, term offset, session, stream, term, reserved value, payload."""
+    """Return a DATA frame: length, version, flags, type, term offset, session, stream, term, reserved value, payload."""
     length = 32 + size
     head = length.to_bytes(4, "little") + bytes([0, 0xC0, 1, 0])
     head += b"".join(value.to_bytes(4, "little") for value in (64, 7, 1001, 3)) + bytes(8)
@@ -83,7 +83,7 @@ def outer(protocol: int | None = None):  # type: ignore[no-untyped-def]
 
 
 def wrapped():  # type: ignore[no-untyped-def]
-    """(name, packet): each carries one frame of Aeron, to ports 40123."""
+    """Yield (name, packet) pairs; each packet carries one Aeron frame to ports 40123."""
     for name, inner in (("4", v4), ("6", v6)):
         ethertype = 0x0800 if name == "4" else 0x86DD
         label = MPLS(label=99, s=0) / MPLS(label=100, s=1)
@@ -129,13 +129,13 @@ def wrapped():  # type: ignore[no-untyped-def]
         yield type(header).__name__, link() / IPv6(src=A6, dst=B6) / header / rest
     many = IPv6ExtHdrHopByHop() / IPv6ExtHdrDestOpt() / IPv6ExtHdrRouting() / IPv6ExtHdrDestOpt()
     yield "extensions", link() / IPv6(src=A6, dst=B6) / many / rest
-    # Lengths and the next header are not computed.
+    # scapy does not compute the lengths and the next header.
     yield "authentication", link() / IP(src=A, dst=B) / AH(nh=17, payloadlen=4, icv=bytes(12)) / rest
     yield "authentication 6", link() / IPv6(src=A6, dst=B6) / AH(nh=17, payloadlen=4, icv=bytes(12)) / rest
 
 
 def cut():  # type: ignore[no-untyped-def]
-    """(name, fragments): together they carry one frame."""
+    """Yield (name, fragments) pairs; the fragments together carry one frame."""
     large = 3000
     yield "fragments 4", fragment(link() / v4(large), 1000)
     yield (
@@ -153,7 +153,7 @@ def cut():  # type: ignore[no-untyped-def]
 
 
 def others():  # type: ignore[no-untyped-def]
-    """Packets without a frame."""
+    """Yield packets without a frame."""
     yield link() / ARP(hwsrc=MACS["src"], psrc=A, pdst=B)
     yield link() / IP() / ICMP()
     yield link() / IP() / TCP(dport=81) / Raw(b"GET /")

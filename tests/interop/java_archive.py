@@ -1,4 +1,4 @@
-"""Aeron Archive for Java, in a process of its own: with its own media driver, or on one that runs."""
+"""Aeron Archive for Java in its own process, with its own media driver or on a running one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEGMENT_LENGTH = 128 << 10
 
 
 class JavaArchive:
-    """An archive whose segments are small; ``control`` is its channel over UDP, on a free port by default."""
+    """An archive with small segments; ``control`` is its UDP channel, on a free port by default."""
 
     def __init__(
         self, archive: Path, driver: Path, *, has_driver: bool, control: str = "", **properties: object

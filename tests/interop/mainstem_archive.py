@@ -1,4 +1,4 @@
-"""``mainstem archive`` in a process of its own, on a driver that runs."""
+"""``mainstem archive`` in its own process, on a running driver."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def mainstem_archive(directory: Path, driver: Path, control: str, *words: str) -
         assert process.stderr is not None
         assert any("requests on" in line for line in process.stderr)
         yield process
-        if process.poll() != -signal.SIGKILL:  # by the test
+        if process.poll() != -signal.SIGKILL:  # unless the test killed it
             process.send_signal(signal.SIGTERM)
             assert process.wait(STALL_S) == 0
     finally:

@@ -1,4 +1,4 @@
-"""The ways to address a stream, and who stands at its ends: the table that the tests of streams run through."""
+"""The addressing modes, and which clients and drivers are at each end: the table that parametrizes the stream tests."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 @dataclass(frozen=True)
 class Mode:
-    """How the two ends name a stream. ``{port}`` and the next three are free."""
+    """How the two ends name a stream. ``{port}`` and the next three ports are free."""
 
     publish: str
     subscribe: str
     destinations: list[str] = field(default_factory=list)
     one_driver: bool = False
-    flow_control: str = ""  # what makes a slow receiver hold the sender back, where that is a choice
+    flow_control: str = ""  # the flow control that makes a slow receiver hold back the sender, if there is a choice
 
 
 _CONTROL = "control=127.0.0.1:{port1}|control-mode=dynamic"
@@ -26,7 +26,7 @@ MODES = {
         "aeron:udp?endpoint=127.0.0.1:{port}|ssc=true", "aeron-spy:aeron:udp?endpoint=127.0.0.1:{port}", one_driver=True
     ),
     "unicast": Mode("aeron:udp?endpoint=127.0.0.1:{port}", "aeron:udp?endpoint=127.0.0.1:{port}"),
-    # The control address wraps in its last byte.
+    # The last byte of the control address wraps around.
     "multicast": Mode(
         "aeron:udp?endpoint=224.20.30.255:{port}|interface=localhost",
         "aeron:udp?endpoint=224.20.30.255:{port}|interface=localhost",
@@ -64,14 +64,14 @@ TWO_DRIVERS = [
 
 
 def table(*modes: str, both_ways_only: bool = False) -> Any:
-    """A parametrisation ``mode, ends``: every mode with everybody at its ends who can be there.
+    """Return a parametrization of ``mode, ends``: every mode with every supported combination of ends.
 
-    ``both_ways_only`` leaves it at one pair of ends for each direction.
+    ``both_ways_only`` keeps only one pair of ends for each direction.
     """
     rows = []
     for name in modes or MODES:
         all_ends = ONE_DRIVER if MODES[name].one_driver else TWO_DRIVERS
-        # pyaeron has no call that adds a destination.
+        # pyaeron cannot add a destination.
         able = [ends for ends in all_ends if ends[0] == "mainstem" or not MODES[name].destinations]
         if both_ways_only:
             wanted = {("mainstem", "reference"), ("pyaeron", "mainstem")} if MODES[name].one_driver else set()
@@ -82,5 +82,5 @@ def table(*modes: str, both_ways_only: bool = False) -> Any:
 
 
 def named(text: str, port: int) -> str:
-    """A channel with its ports."""
+    """Return a channel with its ports filled in."""
     return text.format(port=port, port1=port + 1, port2=port + 2)

@@ -1,6 +1,6 @@
-"""One end of an interoperability test: ``peer.py mainstem|pyaeron OPTIONS``, the options as JSON.
+"""One end of an interoperability test: ``peer.py mainstem|pyaeron OPTIONS``, with the options as JSON.
 
-Says ``ready``, then a word when something happens that the test waits for, and at last its facts as one line of JSON.
+Prints ``ready``, then a word for each event that the test waits for, and finally its facts as one line of JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from traffic import Expected, Traffic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PATIENCE_S = 90.0  # a peer that makes no progress for so long gives up and says so
+PATIENCE_S = 90.0  # a peer that makes no progress for this long gives up and says so
 
 
 def say(word: str) -> None:
@@ -34,7 +34,10 @@ def wait(condition: Callable[[], object]) -> bool:
 
 
 def subscribe(end: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Takes ``rounds`` times ``count`` messages; with ``hold`` it then stays, else it waits for the end of the stream."""
+    """Receive ``rounds`` times ``count`` messages.
+
+    Then keep polling until killed if ``hold`` is set, or wait for the end of the stream if ``to_end`` is set.
+    """
     end.subscribe(options["channel"], options["stream"])
     say("ready")
     total, fault = 0, ""
@@ -52,7 +55,7 @@ def subscribe(end: Any, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def take(end: Any, expected: Expected, count: int, slow_s: float) -> None:
-    """Polls until ``count`` messages are there, or nothing comes any more."""
+    """Poll until ``count`` messages have arrived, or until no more arrive."""
     patience = time.monotonic() + PATIENCE_S
     while expected.count < count and time.monotonic() < patience:
         if end.poll(expected.take):
@@ -64,7 +67,7 @@ def take(end: Any, expected: Expected, count: int, slow_s: float) -> None:
 
 
 def publish(end: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Offers ``rounds`` times ``count`` messages; between two rounds its receivers go and others come."""
+    """Offer ``rounds`` times ``count`` messages; between two rounds, the receivers leave and others join."""
     traffic = Traffic(options["largest"])
     end.publish(
         options["channel"], options["stream"], exclusive=options["exclusive"], destinations=options["destinations"]
@@ -93,7 +96,7 @@ def publish(end: Any, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def watch(end: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Does nothing but look whether the driver is there; what it says when it is not."""
+    """Only check whether the driver is alive, and return what the client reports when it is not."""
     end.publish(options["channel"], options["stream"], exclusive=False, destinations=[])
     say("ready")
     said: list[str] = []
@@ -108,7 +111,7 @@ def main() -> None:
     facts = {"sub": subscribe, "pub": publish, "watch": watch}[options["role"]](end, options)
     end.close()
     if options["role"] == "pub":
-        time.sleep(0.5)  # the driver drains what it was given
+        time.sleep(0.5)  # time for the driver to drain what it was given
     say(json.dumps(facts))
 
 

@@ -1,7 +1,7 @@
-"""A long and lossy way for datagrams: ``relay.py FRONT BACK DELAY_MS LOSS SEED``.
+"""A slow and lossy path for datagrams: ``relay.py FRONT BACK DELAY_MS LOSS SEED``.
 
-What comes to port FRONT leaves for port BACK later, if it is not lost; what is answered goes back the same way. One sender at a
-time. Says ``ready``, and at the end of its input how many datagrams there were.
+Forwards datagrams from port FRONT to port BACK with a delay, unless it drops them, and responses the same way in reverse. One
+sender at a time. Prints ``ready``, and when its input ends, the number of datagrams received and lost.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import time
 
 HOST = "127.0.0.1"
-BATCH = 64  # datagrams taken from one socket before the others are looked at
+BATCH = 64  # datagrams read from one socket before checking the others
 BUFFER_BYTES = 1 << 22
 
 

@@ -1,4 +1,4 @@
-"""Mainstem's client of an archive against Java's archive, on Java's media driver and on Mainstem's, and against Mainstem's."""
+"""Mainstem's archive client against Java's archive, on Java's and Mainstem's media drivers, and against Mainstem's archive."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def java_archive_on_mainstems_driver(path: Path, directory: Path) -> Iterator[Ja
 
 @pytest.fixture(scope="module", params=["java", pytest.param("java-on-mainstem", marks=pytest.mark.long), "mainstem"])
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """An archive, and the driver that it and the clients use."""
+    """Run an archive, with the driver that it and the clients use."""
     path = tmp_path_factory.mktemp("archive")
     with ExitStack() as stack:
         if request.param == "mainstem":
@@ -87,12 +87,12 @@ def aeron(served: Served) -> Iterator[mainstem.Aeron]:
 
 
 def messages(count: int = COUNT) -> list[bytes]:
-    """Some of them are longer than a frame."""
+    """Return `count` messages, some longer than a frame."""
     return [number.to_bytes(4, "big") * (1 + number % 600) for number in range(count)]
 
 
 def signal(client: archive.Client, kind: RecordingSignal) -> Signal:
-    """The next event, which is that signal."""
+    """Return the next event, which must be that signal."""
     event = next(client.events(timeout=30.0))
     assert isinstance(event, Signal), event
     assert event.signal is kind
@@ -102,7 +102,7 @@ def signal(client: archive.Client, kind: RecordingSignal) -> Signal:
 def recorded(
     client: archive.Client, aeron: mainstem.Aeron, stream_id: int, *, channel: str = "aeron:ipc", count: int = COUNT
 ) -> tuple[int, int]:
-    """Records some messages; the recording's id, and where it ends."""
+    """Record some messages, and return the recording's id and end position."""
     client.start_recording(channel, stream_id, auto_stop=True)
     joined = "|" if "?" in channel else "?"
     with aeron.add_exclusive_publication(f"{channel}{joined}{SMALL}", stream_id) as publication:
@@ -231,7 +231,7 @@ def published(
     sent: list[bytes],
     kind: RecordingSignal,
 ) -> tuple[int, int]:
-    """Sends messages to a recording subscription that stops by itself; the recording's id, and where it ends."""
+    """Send messages to a recording subscription that stops by itself, and return the recording's id and end position."""
     with aeron.add_exclusive_publication(channel, stream_id) as publication:
         recording_id = signal(client, kind).recording_id
         for message in sent:
@@ -258,7 +258,7 @@ def test_extending_a_recording(served: Served, aeron: mainstem.Aeron) -> None:
         assert extended == recording_id
         assert longer > end
         assert replayed(client, recording_id) == messages() * 2
-        # A publication that begins elsewhere: the archive notices after it has said yes.
+        # A publication that starts at another position: the archive notices only after it has accepted the request.
         client.extend_recording(recording_id, "aeron:ipc", 1051, auto_stop=True)
         with aeron.add_exclusive_publication(f"aeron:ipc?{SMALL}", 1051):
             late = next(client.events(timeout=30.0))
@@ -291,7 +291,7 @@ def test_truncating_and_purging(served: Served, aeron: mainstem.Aeron) -> None:
 
 
 def purged(client: archive.Client, recording_id: int) -> int:
-    """How many files go; 0 while the archive still ends a replay."""
+    """Return how many files are deleted, or 0 while the archive is still ending a replay."""
     try:
         return client.purge_recording(recording_id)
     except ArchiveError as error:
@@ -325,7 +325,7 @@ def test_segments(served: Served, aeron: mainstem.Aeron) -> None:
 
 
 def test_segments_move_to_the_recording_that_continues(served: Served, aeron: mainstem.Aeron) -> None:
-    """The source is cut at the base of a segment, so that another recording may begin there."""
+    """The source is truncated at a segment boundary, so that another recording can start there."""
     with archive.connect(served.control, aeron=aeron) as client:
         source, _ = recorded(client, aeron, 1081)
         client.truncate_recording(source, SEGMENT_LENGTH)
@@ -357,7 +357,7 @@ def test_updating_the_channel(served: Served, aeron: mainstem.Aeron) -> None:
 
 
 def test_everything_over_response_channels(served: Served, aeron: mainstem.Aeron) -> None:
-    """Neither responses nor replays need a port of the client's that the archive can reach."""
+    """Neither responses nor replays need a client port that the archive can reach."""
     control, replays = (f"aeron:udp?control-mode=response|control=localhost:{free_port()}" for _ in range(2))
     with archive.connect(served.control, response_channel=control, aeron=aeron) as client:
         recording_id, _ = recorded(client, aeron, 1101)
@@ -373,7 +373,7 @@ def test_everything_over_response_channels(served: Served, aeron: mainstem.Aeron
 
 @contextmanager
 def live(aeron: mainstem.Aeron, client: archive.Client, stream_id: int) -> Iterator[tuple[int, str, list[bytes]]]:
-    """A stream that goes on and is being recorded: the recording, the channel to join, and what was sent so far."""
+    """Publish and record a stream that keeps growing; yield the recording, the channel to join, and the messages so far."""
     control = f"localhost:{free_port()}"
     channel = f"aeron:udp?control-mode=dynamic|control={control}"
     client.start_recording(channel, stream_id, auto_stop=True)
@@ -432,7 +432,7 @@ def test_a_replay_is_merged_with_the_live_stream(served: Served, aeron: mainstem
             assert got == sent[: len(got)]
             assert repr(merge).endswith(", merged>")
         assert merge.closed
-        # A later one begins where this one ended, and is left before it is done.
+        # A later merge starts where this one ended, and is abandoned before it completes.
         with (
             aeron.add_subscription(MANUAL, 1121) as subscription,
             client.replay_merge(subscription, recording_id, ANY_PORT, join, position=merge.position) as again,

@@ -1,4 +1,4 @@
-"""The client commands of ``mainstem archive`` with Java's archive and with Mainstem's, each on a driver of Mainstem's."""
+"""The client commands of ``mainstem archive`` against Java's archive and Mainstem's, each on a Mainstem driver."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAYLOADS = [b"tide %d" % number for number in range(500)]
 
 
 class Commands:
-    """The commands with one archive and one driver."""
+    """The commands, with one archive and one driver."""
 
     def __init__(self, control: str, driver: object) -> None:
         self.control = control
@@ -168,7 +168,7 @@ def test_a_replay_whose_archive_is_killed_fails(start_driver: DriverFactory, tmp
     driver = start_driver("mainstem", AERON_IMAGE_LIVENESS_TIMEOUT="1s").directory
     control = f"aeron:udp?endpoint=localhost:{free_port()}"
     with (
-        suppress(AssertionError),  # the archive does not end in order
+        suppress(AssertionError),  # the archive does not shut down cleanly
         mainstem_archive(tmp_path / "archive", driver, control) as process,
         mainstem.connect(driver) as aeron,
         aeron.add_exclusive_publication(CHANNEL, 1001) as publication,

@@ -1,4 +1,4 @@
-"""The counters of Java's archive and of Mainstem's, on Mainstem's driver, as the operator's commands show them."""
+"""The counters of Java's archive and Mainstem's, on Mainstem's driver, as the operator commands show them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_recordings_and_replays_are_named(start_driver: DriverFactory, tmp_path:
         named = {each["type"] for each in counters}
         of_archive = {each["type"]: each for each in counters if each["label"].partition(" - ")[0] in LABELS}
         assert {each["label"].partition(" - ")[0] for each in of_archive.values()} == LABELS
-        # Of padding, Java's archive counts the header.
+        # For padding, Java's archive counts only the header.
         assert 0 <= publication.position - of_archive["archive-write-bytes"]["value"] < 4 * 1408
         assert of_archive["archive-write-time"]["value"] >= of_archive["archive-max-write-time"]["value"] > 0
         assert of_archive["archive-max-cycle-time"]["value"] > 0
@@ -98,7 +98,7 @@ def test_recordings_and_replays_are_named(start_driver: DriverFactory, tmp_path:
         assert f"{name} is at {publication.position:,}" in reasons["sentence"]
 
         client.start_replay(event.recording_id, "aeron:ipc", 1002)
-        with aeron.add_subscription("aeron:ipc", 1002):  # which nobody reads
+        with aeron.add_subscription("aeron:ipc", 1002):  # nobody reads this subscription
             stall = StallTimeout("the replay is stalled")
             while True:
                 found = asked("why", "--dir", driver.directory, "--stream", 1002)["streams"]

@@ -1,4 +1,4 @@
-"""Recording events: of Java's archive and of Mainstem's, heard by Java's client and by Mainstem's."""
+"""Recording events from Java's archive and from Mainstem's, received by Java's client and by Mainstem's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COUNT = 100
 
 @contextmanager
 def archive_with_events(kind: str, path: Path, driver: Path, port: int) -> Iterator[str]:
-    """An archive that publishes events to subscribers who come to that port; its control channel."""
+    """Run an archive that publishes events to subscribers that connect to `port`, and yield its control channel."""
     channel = f"aeron:udp?control-mode=dynamic|control=localhost:{port}"
     if kind == "java":
         java.require_java()
@@ -43,7 +43,7 @@ def archive_with_events(kind: str, path: Path, driver: Path, port: int) -> Itera
 
 
 def record(control: str, driver: Path) -> tuple[int, int]:
-    """Records a stream to its end; its session and where it ends."""
+    """Record a stream to its end, and return its session and end position."""
     with mainstem.connect(driver) as aeron, archive.connect(control, aeron=aeron) as client:
         client.start_recording("aeron:ipc", 1001, auto_stop=True)
         with aeron.add_exclusive_publication("aeron:ipc?term-length=64k", 1001) as publication:

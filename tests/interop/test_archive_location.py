@@ -1,4 +1,4 @@
-"""Java's archive as a location: what a reader gets by its protocol is what its directory holds."""
+"""Java's archive as a location: a reader gets through the protocol exactly what the archive's directory holds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def payload(number: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaArchive]:
-    """Two recordings; the first was extended, and the second grows."""
+    """Run an archive that has two recordings: the first was extended, and the second is growing."""
     java.require_java()
     with (
         tempfile.TemporaryDirectory(prefix="mainstem-interop-", dir="/dev/shm") as folder,
@@ -70,7 +70,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaArchive]:
 
 
 def frames_of(reader: RecordingReader, start: int, end: int) -> bytes:
-    """The bytes of a recording, with its own session id in each frame: those before an extension have had another."""
+    """Return a recording's bytes with its own session id in each frame, since frames from before an extension have another one."""
     frames = bytearray()
     for run in reader.ranges(start, end):
         frames += run.memory[run.offset : run.limit]
@@ -102,7 +102,7 @@ def test_the_bytes_are_those_of_its_directory(
             tables = [each.scan(columns, where, frames=frames).to_arrow() for each in (there, here)]
             assert tables[0].num_rows > 0
             assert tables[0].equals(tables[1])
-        for _ in range(25):  # more than its limit of replays
+        for _ in range(25):  # more than the archive's limit of replays
             assert next(messages(there[0], 0, there[0].end_position()))[1] == payload(0)
         with pytest.raises(RecordingError):
             there[0].checksum(1 << 20 << 20, (1 << 40) + 32)

@@ -1,4 +1,4 @@
-"""Messages of Aeron Archive against the reference's own: its schema, and its codecs both ways."""
+"""Aeron Archive messages checked against the reference's schema, and against its codecs in both directions."""
 
 from __future__ import annotations
 

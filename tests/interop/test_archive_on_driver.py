@@ -1,4 +1,4 @@
-"""Java's archive and Mainstem's record and replay on Mainstem's driver: local streams by spies and IPC, others from the network."""
+"""Java's and Mainstem's archives record and replay on Mainstem's driver: local streams through spies and IPC, and remote ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The how-to pages about Aeron Archive: their programs and commands run against the reference's archive."""
+"""The how-to pages about Aeron Archive: their programs and commands run against the reference archive."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.interop]
 
 
 def shell(commands: str) -> str:
-    """What bash prints for commands, of which none may fail."""
+    """Return what bash prints for these commands, none of which may fail."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     line = ["bash", "-euo", "pipefail", "-c", commands]
     done = subprocess.run(

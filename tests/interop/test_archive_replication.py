@@ -1,4 +1,4 @@
-"""Replication between Mainstem's archives and Java's, asked for by Mainstem's client and by Java's."""
+"""Replication between Mainstem's archives and Java's, requested by Mainstem's client and by Java's."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def descriptor(directory: Path, recording_id: int) -> archive.RecordingDescripto
 
 
 class Stream:
-    """A stream that an archive records: messages of many lengths, some longer than a frame."""
+    """A stream that an archive records, with messages of many lengths, some longer than a frame."""
 
     def __init__(self, aeron: mainstem.Aeron, source: archive.Client) -> None:
         source.start_recording("aeron:ipc", 1001, auto_stop=True)
@@ -51,7 +51,7 @@ class Stream:
 
 
 def end_of_replication(client: archive.Client) -> tuple[list[str], list[ArchiveError]]:
-    """The signals up to the end of a replication, and the errors among them."""
+    """Return the signals up to the end of a replication, and the errors among them."""
     names: list[str] = []
     errors: list[ArchiveError] = []
     for event in client.events(timeout=STALL_S):
@@ -146,7 +146,7 @@ def test_a_source_that_is_killed_is_reported_and_the_copy_continues(
 
 
 class ChallengingAuthenticator:
-    """As ChallengingAuthenticator.java."""
+    """The same as ChallengingAuthenticator.java."""
 
     def authenticate(self, credentials: bytes, challenge: bytes | None) -> Accept | Challenge | Reject:
         if challenge is None and credentials == b"admin:adminC":
@@ -157,7 +157,7 @@ class ChallengingAuthenticator:
 
 @contextmanager
 def challenging(kind: str, directory: Path, driver: Path) -> Iterator[str]:
-    """An archive that challenges the credentials "admin:adminC"; its control channel."""
+    """Run an archive that challenges the credentials "admin:adminC", and yield its control channel."""
     control = f"aeron:udp?endpoint=localhost:{free_port()}"
     if kind == "java":
         supplier = "ChallengingAuthenticator"

@@ -1,4 +1,4 @@
-"""An archive that is killed and started again, and what its clients see of it: Mainstem's and Java's archive."""
+"""An archive is killed and restarted: what clients of Mainstem's archive and of Java's see."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_client_goes_on_after_its_archive_was_killed_and_started_again(
                 asking.start()
                 process.kill()
                 process.wait()
-                # What the archive had sent is read; then the iterator says that it is not all.
+                # The client reads what the archive sent before it died. Then the iterator raises, because the replay is incomplete.
                 position = None
                 try:
                     for message in messages:
@@ -81,7 +81,7 @@ def test_a_client_goes_on_after_its_archive_was_killed_and_started_again(
         with running(kind, tmp_path, driver, control):
             end = client.stop_position(recording_id)
             assert client.connected
-            # Repaired by its frames, it has everything that was recorded.
+            # The restarted archive repairs the recording from its frames, so it has everything that was recorded.
             assert end is not None
             assert end >= read[-1].position
             if read[-1].position < end:
@@ -108,9 +108,9 @@ async def test_the_same_for_asyncio(start_driver: DriverFactory, tmp_path: Path,
             await anext(events)
             for number in range(COUNT):
                 await publication.send(payload(number), timeout=STALL_S)
-            # It has come to its end when its archive dies, and is whole for that reason.
+            # This bounded replay has reached its end when the archive dies, so it is complete.
             bounded = await client.replay(0, "aeron:ipc", 1002, length=64)
-            # It follows its recording.
+            # This replay follows its recording.
             following = await client.replay(0, "aeron:ipc", 1003)
             read = [await anext(following.messages(timeout=STALL_S, metadata=True))]
             process.kill()

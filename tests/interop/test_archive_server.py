@@ -1,4 +1,4 @@
-"""A Java client of Aeron Archive gets from ``mainstem archive`` what it gets from Java's own archive, word for word."""
+"""A Java client of Aeron Archive gets the same responses from ``mainstem archive`` as from Java's archive, word for word."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_java_client_deletes_migrates_and_replays_over_response_channels(
 
 
 def names_of_segments(directory: Path) -> set[str]:
-    """The segments that have anything in them: the reference makes the next one when one is full."""
+    """Return the names of the nonempty segments, because the reference creates the next segment as soon as one is full."""
     return {path.name for path in directory.glob("*.rec") if path.read_bytes().strip(b"\0")}
 
 
@@ -105,7 +105,7 @@ def test_java_replicates_from_it(start_driver: DriverFactory, tmp_path: Path) ->
 
 
 def record_one(control: str, driver: Path, recording_id: int, sent: list[bytes]) -> None:
-    """Have an archive record a stream under that id, and compare its replay; an earlier one is extended by as many messages."""
+    """Record a stream under that id and compare its replay; a recording that exists is extended by the same number of messages."""
     with archive.connect(control, directory=driver) as client, mainstem.connect(driver) as aeron:
         client.start_recording("aeron:ipc", 1001, auto_stop=True)
         with aeron.add_exclusive_publication("aeron:ipc?term-length=64k", 1001) as publication:
@@ -139,9 +139,9 @@ def test_each_archive_continues_in_a_directory_of_the_other(start_driver: Driver
         record_one(control, driver, 0, sent)
     with JavaArchive(directory, driver, has_driver=False) as reference:
         record_one(reference.control, driver, 1, sent)
-        reference.process.kill()  # its recordings have ended, its mark has not
+        reference.process.kill()  # its recordings have ended, but its mark is still active
         reference.process.wait()
-    (directory / MARK_FILE).unlink()  # ten seconds have passed
+    (directory / MARK_FILE).unlink()  # as if ten seconds had passed
     with mainstem_archive(directory, driver, control):
         record_one(control, driver, 2, sent)
     with open_recordings(directory) as recordings:

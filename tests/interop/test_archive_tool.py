@@ -1,4 +1,4 @@
-"""`mainstem recordings` and the reference's ArchiveTool on the same directories: either checks what the other has changed."""
+"""`mainstem recordings` and the reference's ArchiveTool on the same directories: each checks what the other changed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(*words: object) -> tuple[int, str]:
 
 
 def asked(directory: Path, *words: str) -> str:
-    """What ArchiveTool says that asks before it changes something, and is told to go on."""
+    """Return the output of an ArchiveTool command that asks for confirmation, which this gives."""
     done = java.run(java.ARCHIVE_TOOL, directory, *words, answers="y\n")
     assert done.returncode == 0, done.stdout + done.stderr
     return str(done.stdout)
@@ -99,7 +99,7 @@ def damage(directory: Path, kind: str) -> None:
 
 
 FOUND_BY_BOTH = ["payload", "term id", "term offset", "stream id", "entry"]
-# ArchiveTool takes them for the end of what was recorded though other segments follow, or fails.
+# ArchiveTool takes these for the end of the recorded data although other segments follow, or it fails.
 FOUND_BY_MAINSTEM = ["zeros", "negative length", "short file", "missing file"]
 
 
@@ -127,7 +127,7 @@ def test_both_find_the_same_damage(made: Path, kind: str, writer: str, has_index
         assert told.stdout.count("OK") == 2 or "IllegalArgumentException" in told.stderr
         return
     assert told.stdout.count("OK") == 1
-    # The tool has marked it; both take that back.
+    # ArchiveTool marked the recording invalid; either tool can undo that.
     assert [each.recording_id for each in read_catalog(made)] == [1]
     if kind != "entry":
         assert run("mark-valid", made, 0)[0] == 0

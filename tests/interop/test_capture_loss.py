@@ -1,8 +1,8 @@
-"""Loss before a capture, after it, and on both sides, all of it repaired: what the fold makes of it, and what tshark shows.
+"""Repaired loss before a capture, after it, and on both sides: how the fold classifies it, compared with what tshark shows.
 
-The way has two relays that lose datagrams, and the capture is between them. A capture of the whole way shows what entered each
-relay and what left it; so the truth needs no knowledge of the relays. A frame was lost *before* the capture if it passed there only
-after it had been sent again, and *after* it if it passed and reached the receiver only the next time, or later.
+The path has two lossy relays with the capture between them. A capture of the whole path shows what entered and left each relay, so
+the ground truth needs no knowledge of the relays. A frame was lost *before* the capture if it passed there only after it was sent
+again, and *after* it if it passed but reached the receiver only on the second pass or later.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RELAY = Path(__file__).parent / "relay.py"
 ONE_WAY_MS = 2
 MESSAGES = 1_000
 LOSS = {"before": (0.04, 0.0), "after": (0.0, 0.04), "on both sides": (0.04, 0.04), "nowhere": (0.0, 0.0)}
-# Small enough a window that no socket runs over, and that a PAD at its edge is no overrun (docs/protocols/aeron.md, 15.3).
+# A window small enough that no socket overflows and that a PAD at its edge is not an overrun (docs/protocols/aeron.md, 15.3).
 WINDOW, TERM = "rcv-wnd=64k", "term-length=512k"
 CASES = [
     *((where, ("mainstem", "mainstem")) for where in LOSS),
@@ -49,24 +49,24 @@ CASES = [
 
 @dataclass
 class Way:
-    """A capture of the whole way, as tshark shows it. ``passed``: when each frame entered each of the three stretches."""
+    """A capture of the whole path, as tshark shows it. ``passed``: when each frame entered each of the three sections."""
 
     passed: list[dict[tuple[int, int], list[int]]] = field(
         default_factory=lambda: [defaultdict(list) for _ in range(3)]
     )
-    naks: list[tuple[int, int]] = field(default_factory=list)  # that passed the capture
+    naks: list[tuple[int, int]] = field(default_factory=list)  # the ones that passed the capture
 
     @property
     def frames(self) -> set[tuple[int, int]]:
         return set(self.passed[0])
 
     def lost_before(self) -> set[tuple[int, int]]:
-        """Frames of which the first did not get as far as the capture."""
+        """Return the frames whose first transmission did not reach the capture."""
         sent, seen, _ = self.passed
         return {frame for frame in self.frames if len(sent[frame]) > 1 and seen[frame][0] > sent[frame][1]}
 
     def lost_after(self) -> set[tuple[int, int]]:
-        """Frames of which the first that the capture saw did not arrive."""
+        """Return the frames whose first copy in the capture did not reach the receiver."""
         _, seen, arrived = self.passed
         return {frame for frame in self.frames if len(seen[frame]) > 1 and arrived[frame][0] > seen[frame][1]}
 
@@ -85,7 +85,7 @@ def fields(path: Path, port: int, *names: str) -> list[list[str]]:
 
 
 def by_tshark(path: Path, port: int, term_length: int, base_term: int) -> Way:
-    """Frames and NAKs of the capture, by their positions."""
+    """Return the frames and NAKs in the capture, by position."""
     way = Way()
     kinds = {"data": "frame_length", "pad": "frame_length", "nak": "length"}
     names = [f"aeron.{kind}.{name}" for kind, size in kinds.items() for name in ("term_id", "term_offset", size)]
@@ -108,7 +108,7 @@ def by_tshark(path: Path, port: int, term_length: int, base_term: int) -> Way:
 def capture(
     folder: Path, port: int, ends: tuple[str, str], loss: tuple[float, float], start_driver: Any, start_peer: Any
 ) -> Path:
-    """Carries a stream over the two relays, all of which is captured."""
+    """Send a stream across the two relays, and capture all of it."""
     near, far = start_driver(ends[0]), start_driver(ends[1])
     path = folder / "way.pcapng"
     relays = []
@@ -140,7 +140,7 @@ def capture(
 
 
 def covered(frames: set[tuple[int, int]], gaps: list[dict[str, Any]], place: str) -> set[tuple[int, int]]:
-    """The frames that lie in gaps of this place."""
+    """Return the frames within gaps at this place."""
     ranges = [(gap["position"], gap["end_position"]) for gap in gaps if gap["place"] == place]
     return {frame for frame in frames if any(low < frame[1] and frame[0] < high for low, high in ranges)}
 
@@ -162,19 +162,19 @@ def test_loss_and_repair_match_tshark(
         table[row.kind].append(row.values)
     gaps, (session,) = table["gaps"], table["sessions"]
 
-    # Where it was lost, frame by frame.
+    # Where each frame was lost.
     assert covered(way.frames, gaps, "before the capture") == way.lost_before()
     after = covered(way.frames, gaps, "after the capture")
-    # A NAK that crosses the repair of a loss before the capture may ask for it once more.
+    # A NAK that crosses the repair of a loss before the capture may request that frame once more.
     assert way.lost_after() - way.lost_before() <= after <= way.ever_lost_after() | way.lost_before()
     assert not covered(way.frames, gaps, "in the capture")
     assert bool(way.lost_before()) == bool(LOSS[where][0])
     assert bool(way.ever_lost_after()) == bool(LOSS[where][1])
 
-    # That all of it was asked for and repaired, and when.
+    # Everything lost was requested and repaired, at the right time.
     repaired = [gap for gap in gaps if gap["status"] == "repaired"]
     for gap in gaps:
-        # A NAK that crossed the last repair asks for what does not pass again.
+        # A NAK that crossed the last repair requests frames that do not pass again.
         crossed = covered(way.frames, [gap], "after the capture") or way.frames
         assert gap in repaired or crossed <= covered(way.frames, repaired, "before the capture") | covered(
             way.frames, repaired, "after the capture"
@@ -185,7 +185,7 @@ def test_loss_and_repair_match_tshark(
         assert gap["repaired_ns"] == max(again)
         assert gap["length"] == sum(end - start for start, end in inside)
 
-    # What was asked for, and what was sent again for it.
+    # What was requested, and what was sent again in response.
     assert session["naks"] == len(way.naks)
     for gap in gaps:
         asking = [nak for nak in way.naks if nak[0] < gap["end_position"] and gap["position"] < nak[1]]
@@ -201,14 +201,14 @@ def test_loss_and_repair_match_tshark(
             assert frame in way.lost_before()
         else:
             assert row["time_ns"] in times[1:]
-            # A repair that was sent again while the first was on its way looks like one that was lost.
+            # A repair that is sent again while the first one is in flight looks like a repair that was lost.
             assert row["reason"] == "duplicate" or frame in way.ever_lost_after() | way.lost_before()
     if where == "on both sides" and importlib.util.find_spec("pyspark"):
         assert_analyzed(tap, gaps, len(way.naks))
 
 
 def assert_analyzed(tap: Path, gaps: list[dict[str, Any]], naks: int) -> None:
-    """``mainstem analyze`` of the capture says the same."""
+    """Check that ``mainstem analyze`` reports the same for the capture."""
     command = [sys.executable, "-m", "mainstem", "analyze", str(tap), "--out", str(tap.parent / "out"), "--json"]
     summary = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert summary["naks"] == naks

@@ -1,6 +1,6 @@
-"""Captures that others made add up: packets are rows or counted, as many as Wireshark's tools count.
+"""Accounting for captures made by other programs: rows plus counted packets equal the number that Wireshark's tools report.
 
-``MAINSTEM_CAPTURES`` names a folder of captures, as the test captures of tcpdump are; ``MAINSTEM_SCAPY_PYTHON`` a Python that has
+``MAINSTEM_CAPTURES`` names a directory of captures, such as tcpdump's test captures; ``MAINSTEM_SCAPY_PYTHON`` a Python that has
 scapy.
 """
 
@@ -37,7 +37,7 @@ needs_wireshark = pytest.mark.skipif(
 )
 NAMES = ("packet", "frame_type", "length", "text", "src", "payload")
 GUESSED = FrameSelection(names=NAMES, count_skipped=True)
-# Every port is named, so that everything in a capture is decoded, whatever it is.
+# Names every port, so that everything in a capture is decoded, whatever it is.
 NAMED = FrameSelection(
     names=NAMES,
     aeron_ports=tuple(range(1, 1 << 16)),
@@ -52,7 +52,7 @@ def rows_of(path: Path, index: FrameIndex, selection: FrameSelection = GUESSED) 
 
 
 def accounts(path: Path, index: FrameIndex) -> set[int]:
-    """How many packets are in rows or counted: read as a whole, in parts and as a stream, by either selection."""
+    """Return the packet totals (in rows or counted) when read whole, in parts, and as a stream, with either selection."""
     file, out = str(path), set()
     for selection in (GUESSED, NAMED):
         out.add(accounted(rows_of(path, index, selection)))
@@ -67,7 +67,7 @@ def accounts(path: Path, index: FrameIndex) -> set[int]:
 
 
 def packets_by_capinfos(path: Path) -> int | None:
-    """How many packets there are; None where the file has a link type, or is of a kind, that Wireshark does not read."""
+    """Return the number of packets, or None if Wireshark does not read the file's type or link type."""
     command = ["capinfos", "-c", "-M", "-T", "-r", "-m", str(path)]
     text = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     count = text.rpartition(",")[2]
@@ -95,7 +95,7 @@ def test_every_capture_of_a_folder_adds_up(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.fixture(scope="module")
 def packets() -> list[bytes]:
-    """Each wrapping around a frame of Aeron, and packets without one."""
+    """Return each encapsulation around an Aeron frame, and packets without a frame."""
     inner = make.ip(make.udp(make.data_frame(b"tide" * 20)))
     others = [
         bytes(12) + b"\x08\x06" + bytes(28),
@@ -140,7 +140,7 @@ def test_a_file_of_each_form_cut_and_packed_adds_up(
 
 
 def listed(option: str) -> list[str]:
-    """What editcap knows: forms of files (-F), or encapsulations (-T)."""
+    """Return what editcap supports: file formats (-F) or encapsulations (-T)."""
     if shutil.which("editcap") is None:
         return []
     result = subprocess.run(["editcap", option], capture_output=True, text=True, check=False)
@@ -157,10 +157,10 @@ def test_a_file_of_each_encapsulation_adds_up(source: Path, packets: list[bytes]
             path.unlink(missing_ok=True)
             command = ["editcap", "-F", form, "-T", link, source, path]
             if subprocess.run(command, capture_output=True, check=False).returncode:
-                continue  # the form has no number for it
+                continue  # the format has no number for this encapsulation
             index = build(str(path))
             assert accounts(path, index) == {index.packets} == {packets_by_capinfos(path)}, link
-            # A capture of systemd's journal is made of entries.
+            # A capture of systemd's journal consists of entries.
             assert index.packets == len(packets) or link == "sdjournal", link
             checked += 1
     assert checked > 100
@@ -178,7 +178,7 @@ def test_a_file_of_another_form_is_a_problem_and_adds_up(source: Path) -> None:
         index = build(str(path))
         assert accounts(path, index) == {index.packets}, form
         kinds = {row["frame_type"] for row in rows_of(path, index)}
-        # Some have pcap's first bytes and other records behind them.
+        # Some formats start with pcap's magic number and continue with different records.
         assert form in ("pcap", "nsecpcap") or kinds & {"UNREADABLE_FILE", "CORRUPT_FILE"}, form
         checked += 1
     assert checked > 10
@@ -188,7 +188,7 @@ def test_packets_built_by_scapy_are_read(tmp_path: Path) -> None:
     python = os.environ.get("MAINSTEM_SCAPY_PYTHON", sys.executable if importlib.util.find_spec("scapy") else "")
     if not python:
         pytest.skip("MAINSTEM_SCAPY_PYTHON names no Python with scapy")
-    # Nothing of this Python: it is another version's.
+    # Remove this Python's paths, since the other Python may be a different version.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [python, Path(__file__).with_name("end_scapy.py"), tmp_path]
     result = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)

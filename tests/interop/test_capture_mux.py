@@ -1,4 +1,4 @@
-"""Real bymux and Jmux connections, captured: every stream's bytes come out of the capture, and TCP is what tshark counts."""
+"""Captures of real bymux and Jmux connections: every stream's bytes can be read back, and the TCP totals equal tshark's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOST = "127.0.0.1"
 
 
 def bytes_by_tshark(path: Path) -> int:
-    """Payload of TCP, each byte once."""
+    """Return the TCP payload size, counting each byte once."""
     only = "tcp.len > 0 and not tcp.analysis.retransmission"
     command = ["tshark", "-r", str(path), "-Y", only, "-T", "fields", "-e", "tcp.len"]
     output = subprocess.run(command, capture_output=True, check=True, text=True).stdout
@@ -36,14 +36,14 @@ def bytes_by_tshark(path: Path) -> int:
 
 
 def check(rows: list[dict[str, Any]], protocol: str, path: Path) -> None:
-    """Nothing is wrong, nothing is missing."""
+    """Check that the capture has no problems and no gaps."""
     assert {row["protocol"] for row in rows} == {protocol, "tcp"}
     assert "GAP" not in {row["frame_type"] for row in rows}
     assert sum(row["frame_length"] for row in rows if row["protocol"] == protocol) == bytes_by_tshark(path)
 
 
 def check_echoes(rows: list[dict[str, Any]], frame_type: str, datas: list[bytes]) -> None:
-    """Each way every stream carried what was sent on it: the payloads of its frames of that type, in order."""
+    """Check that every stream carried `datas` in each direction: the payloads of its frames of that type, in order."""
     for from_client in (True, False):
         streams: dict[int, bytes] = defaultdict(bytes)
         for row in rows:

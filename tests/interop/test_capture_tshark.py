@@ -1,6 +1,6 @@
-"""Captures of every addressing mode, with loss: what is read from them equals, field by field, what tshark reads.
+"""Captures of every addressing mode, with loss: what Mainstem reads equals what tshark reads, field by field.
 
-Wireshark's dissector has an older layout of ERR and does not know RSP_SETUP and RES, so those are counted and no more.
+Wireshark's dissector has an older layout of ERR and does not know RSP_SETUP and RES, so these frames are only counted.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def response(machines: Machines, port: int) -> None:
     number = requests.images[0].correlation_id
     answer = machines.far.add_exclusive_publication(f"{control}|response-correlation-id={number}", 2002)
     machines.until(lambda: answer.is_connected and answers.is_connected)
-    # Each time they come in a dozen datagrams, none of which need be lost.
+    # Each round takes about a dozen datagrams, and possibly none of them is lost.
     while not machines.naks_sent():
         machines.deliver(request, [requests], messages=80)
         machines.deliver(answer, [answers], messages=80)
@@ -97,7 +97,7 @@ def rejected(machines: Machines, port: int) -> None:
 
 MODES = [unicast, multicast, dynamic, manual, response, rejected]
 
-# Our column, the dissector's field.
+# Our column and the dissector's field.
 COMMON = {"flags": "flags", "session_id": "session_id", "stream_id": "stream_id", "frame_length": "frame_length"}
 PLACE = {"term_id": "term_id", "term_offset": "term_offset"}
 FIELDS = {
@@ -141,7 +141,7 @@ LAYERS = {layer: kind for kind, (layer, _) in FIELDS.items()}
 
 
 def by_tshark(path: Path, ports: range) -> tuple[Counter[tuple[Any, ...]], Counter[int]]:
-    """Every frame that the dissector decodes, with its fields; and bytes of payload by packet."""
+    """Return every frame that the dissector decodes, with its fields, and the payload bytes by packet."""
     command = ["tshark", "-r", str(path), "-T", "json", "--no-duplicate-keys"]
     for port in ports:
         command += ["-d", f"udp.port=={port},aeron"]
@@ -153,7 +153,7 @@ def by_tshark(path: Path, ports: range) -> tuple[Counter[tuple[Any, ...]], Count
         at = int(layers["frame"]["frame.number"])
         sizes[at] = int(layers["udp"]["udp.length"]) - 8
         known = layers.get("aeron")
-        # Of a frame that the dissector does not know there is only a line of text.
+        # For a frame that the dissector does not know, there is only a line of text.
         for name, found in known.items() if isinstance(known, dict) else ():
             layer = name.removeprefix("aeron.")
             if layer not in LAYERS:

@@ -1,4 +1,4 @@
-"""Channel commands of every kind on the reference's drivers: the outcomes that the table has."""
+"""Channel commands of every kind on the reference drivers have the outcomes that the table lists."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.interop
 
 
-# Java's driver refuses a tag until the publication that had it is gone, some time after its removal.
+# Java's driver rejects a tag until the publication that used it is gone, which is some time after its removal.
 RACES = {("java", "pub aeron:ipc?tags=4,5")}
 
 
@@ -73,7 +73,7 @@ def test_the_java_driver_answers_as_recorded(aeron_directory: Callable[[], Path]
 
 @pytest.mark.parametrize("case", table.FATAL)
 def test_commands_that_crash_the_reference_are_distinguished(start_driver: DriverFactory, case: str) -> None:
-    """Once the reference survives these, they belong into the table."""
+    """Once the reference survives these commands, they belong in the table."""
     driver = start_driver("reference", **table.SETTINGS)
     cnc = CncFile.map(MappedFiles(), str(driver.directory))
     assert cnc is not None

@@ -1,4 +1,4 @@
-"""Aeron Cluster for Java on Mainstem's drivers and archives: one node survives kills, three outlive a follower and a leader."""
+"""Aeron Cluster for Java on Mainstem's drivers and archives: one node survives kills, three the loss of a follower and a leader."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOG_STREAM = 100
 
 
 class Members:
-    """The ports of a cluster's nodes: five for each of them, and one for its log."""
+    """The ports of a cluster's nodes: five per node, plus one for its log."""
 
     def __init__(self, count: int) -> None:
         self.ports = [[free_port() for _ in range(6)] for _ in range(count)]
@@ -43,7 +43,7 @@ class Members:
 
 
 class Node:
-    """A node of a cluster: its folder and ports stay, its process and its driver come and go."""
+    """A cluster node, which keeps its directory and ports across restarts of its process and driver."""
 
     def __init__(self, folder: Path, archive: str, members: Members, member: int = 0) -> None:
         self.folder = folder
@@ -56,7 +56,7 @@ class Node:
     def start(self, driver: DriverProcess) -> None:
         self.driver = driver
         self.directory = directory = driver.directory
-        # The node before was killed, and its marks look active for another ten seconds.
+        # The previous process was killed, and its marks look active for another ten seconds.
         for mark in self.folder.rglob("*-mark*.dat"):
             mark.unlink()
         self.lines = []
@@ -112,7 +112,7 @@ class Node:
             pipe.close()
 
     def add_up(self, first: int) -> int:
-        """Has the cluster add COUNT numbers from ``first`` on; the sum that it replies with at last."""
+        """Have the cluster add COUNT numbers starting at ``first``, and return the sum from its response."""
         done = java.run("ClusterClient", self.directory, self._members.ingress, first, COUNT)
         assert done.returncode == 0, done.stderr
         return int(done.stdout)
@@ -124,7 +124,7 @@ class Node:
 
 @pytest.fixture(params=["java", "mainstem"])
 def node(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Node]:
-    """A node whose log is recorded by Java's archive, or by ``mainstem archive``."""
+    """Create a node whose log is recorded by Java's archive or by ``mainstem archive``."""
     java.require_java()
     node = Node(tmp_path, request.param, Members(1))
     yield node
@@ -150,7 +150,7 @@ def test_a_node_goes_on_from_snapshot_and_log_after_it_and_its_driver_are_killed
 
 
 def recorded_log(node: Node) -> bytes:
-    """What a node's archive has recorded of the cluster's log, frame headers of its sessions left out."""
+    """Return what a node's archive has recorded of the cluster's log, without the frame headers of its sessions."""
     with open_recordings(node.folder / "archive") as recordings:
         logs = [reader for reader in recordings if reader.descriptor.stream_id == LOG_STREAM]
         return b"".join(
@@ -162,7 +162,7 @@ def recorded_log(node: Node) -> bytes:
 
 @pytest.fixture
 def nodes(tmp_path: Path, start_driver: DriverFactory) -> Iterator[list[Node]]:
-    """Three nodes that run, each with a driver and an archive of its own."""
+    """Start three nodes, each with its own driver and archive."""
     java.require_java()
     members = Members(3)
     nodes = [Node(tmp_path / str(member), "mainstem", members, member) for member in range(3)]
@@ -179,7 +179,7 @@ def nodes(tmp_path: Path, start_driver: DriverFactory) -> Iterator[list[Node]]:
 
 
 def leader_of(nodes: list[Node]) -> Node:
-    """The first of them that becomes the leader."""
+    """Return the first node that becomes the leader."""
     wait_for(
         lambda: any("role LEADER" in node.lines for node in nodes),
         progress=lambda: [len(node.lines) for node in nodes],
@@ -188,7 +188,7 @@ def leader_of(nodes: list[Node]) -> Node:
 
 
 def check_logs(nodes: list[Node]) -> None:
-    """All archives hold the same log, whoever wrote it and however it came."""
+    """Check that all archives hold the same log, whoever wrote it and however it arrived."""
     wait_for(lambda: len({recorded_log(node) for node in nodes}) == 1)
     assert len(recorded_log(nodes[0])) > 3 * COUNT * 8
 

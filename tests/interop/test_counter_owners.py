@@ -1,4 +1,4 @@
-"""The owners of counters beside the reference's: the same streams on either driver, and equal owners of every kind."""
+"""Counter owners compared with the reference: the same streams on either driver give every kind of counter the same owners."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.interop
 
 
 def owners(directory: Path, port: int) -> dict[str, set[int]]:
-    """For each kind of counter, by the first word of its label, its owners."""
+    """Return the owners of each kind of counter; the kind is the first word of its label."""
     control = f"control=127.0.0.1:{port}|control-mode=dynamic"
     with mainstem.Aeron.connect(str(directory)) as client:
         group = client.add_publication(f"aeron:udp?{control}|fc=min", 1001)
@@ -47,5 +47,5 @@ def test_every_kind_of_counter_has_the_owner_that_it_has_in_the_reference(
 ) -> None:
     theirs = owners(start_driver("reference").directory, port)
     ours = owners(start_driver("mainstem").directory, other_port)
-    assert theirs["client-heartbeat"] == {1}  # the first id of a driver
+    assert theirs["client-heartbeat"] == {1}  # a driver's first id
     assert ours == theirs

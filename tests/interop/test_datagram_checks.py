@@ -1,4 +1,4 @@
-"""Datagrams by hand to a receiver of either driver: the verdicts of the table, and equal effects of random ones."""
+"""Handcrafted datagrams sent to a receiver of either driver: the table's verdicts, and equal effects of random datagrams."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ENVIRONMENT = {"AERON_IMAGE_LIVENESS_TIMEOUT": "2s", "AERON_DRIVER_STREAM_SESSIO
 
 
 class Receiver:
-    """A subscription at a driver, and a socket in the place of its sender; each observation has a session of its own."""
+    """A subscription on a driver, and a socket in place of its sender; each observation uses a new session."""
 
     def __init__(self, directory: Path, port: int) -> None:
         cnc = CncFile.map(MappedFiles(), str(directory))
@@ -60,7 +60,7 @@ class Receiver:
         self._cnc.close()
 
     def observe(self, *datagrams: bytes) -> tuple[list[str], bytes, list[bytes]]:
-        """What is counted, what then lies in the log, and which messages a subscriber gets."""
+        """Return what is counted, what the log then contains, and which messages a subscriber gets."""
         session = next(self._sessions)
         image = self._begin(self._subscription, session, STREAM_ID)
         self._mark()
@@ -74,7 +74,7 @@ class Receiver:
         try:
             while image.poll(lambda fragment: messages.append(bytes(fragment))):
                 pass
-        except CorruptLogError:  # the reference takes a frame that is shorter than its header
+        except CorruptLogError:  # the reference accepts a frame that is shorter than its header
             messages.append(b"corrupt")
         return counted, log, messages
 
@@ -95,7 +95,7 @@ class Receiver:
         return image
 
     def _mark(self) -> None:
-        """Waits until all that was sent has been handled: a message of another stream follows it through the same socket."""
+        """Wait until everything sent has been handled, using a message of another stream that follows on the same socket."""
         offset, term_id = self._marked % TERM_LENGTH, INITIAL_TERM_ID + self._marked // TERM_LENGTH
         mark = frame(b"", term_offset=offset, term_id=term_id, session_id=MARKS_SESSION_ID, stream_id=MARKS_STREAM_ID)
         self._marked += len(mark)
@@ -113,7 +113,7 @@ def _in_session(datagram: bytes, session_id: int) -> bytes:
 
 @pytest.fixture
 def receivers(start_driver: DriverFactory, port: int, other_port: int) -> Iterator[tuple[Receiver, Receiver]]:
-    """At the reference, and at Mainstem."""
+    """Create a receiver on the reference's driver, and one on Mainstem's."""
     theirs = Receiver(start_driver("reference", **ENVIRONMENT).directory, port)
     ours = Receiver(start_driver("mainstem", **ENVIRONMENT).directory, other_port)
     yield theirs, ours
@@ -129,7 +129,7 @@ def test_each_driver_gives_the_verdicts_of_the_table(receivers: tuple[Receiver, 
 
 
 def stream_of_datagrams(chance: random.Random) -> list[bytes]:
-    """The beginning of a stream of data and PADs: in any order, with repeats and losses, some headers damaged."""
+    """Return the start of a stream of data and PADs in random order, with duplicates, losses, and some malformed headers."""
     datagrams, offset = [], 0
     for _ in range(chance.randint(1, 5)):
         frames = []
@@ -148,7 +148,7 @@ def stream_of_datagrams(chance: random.Random) -> list[bytes]:
 
 
 def damaged(one: bytes, chance: random.Random) -> bytes:
-    """A frame with another length, type or offset."""
+    """Return a frame with a changed length, type, or offset."""
     changed = bytearray(one)
     at, bit = chance.choice([(0, 0x20), (1, 0x10), (3, 0x80), (6, 1), (6, 2), (7, 0x80), (8, 1), (8, 0x20), (11, 0x80)])
     changed[at] ^= bit

@@ -1,4 +1,4 @@
-"""Clients and drivers that die: the other implementation notices, cleans up and says so."""
+"""Clients and drivers that die: the other implementation notices, cleans up, and reports it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ IMPATIENT = {
     "AERON_TIMER_INTERVAL": "200ms",
 }
 DRIVER_TIMEOUT_S = 3
-# (the client, the driver that it is a client of).
+# (the client, its driver).
 STRANGERS = [("mainstem", "reference"), ("pyaeron", "mainstem")]
 PAIRS = [*STRANGERS, ("mainstem", "mainstem")]
 
 
 class Counters:
-    """What a driver shows of itself."""
+    """A driver's counters."""
 
     def __init__(self, driver: DriverProcess) -> None:
         cnc = CncFile.map(MappedFiles(), str(driver.directory))
@@ -91,7 +91,7 @@ def test_a_killed_subscriber_no_longer_stalls_the_stream(
     wait_for(lambda: counters.value(SystemCounter.CLIENT_TIMEOUTS) == 1, "the driver did not miss its client")
     wait_for(lambda: sum(label.startswith("sub-pos") for label in counters.labels()) == 1, "its position stayed")
     counters.close()
-    # The stream is open for the one who stays: a second publisher's messages arrive in full.
+    # The stream still works for the remaining subscriber: a second publisher's messages arrive in full.
     sending.kill()
     again = start_peer(client, "pub", one, publish, count=1_000)
     again.wait_for("ready")
@@ -107,7 +107,7 @@ def test_a_client_reports_that_its_driver_was_killed(
     watching = start_peer(client, "watch", one, "aeron:ipc", environment=environment)
     watching.wait_for("ready")
     one.kill()
-    # The reference's client writes this and ends the program; Mainstem's raises it.
+    # The reference's client writes this and exits; Mainstem's raises it.
     wanted = {
         "mainstem": "DriverTimeout: the media driver is presumed dead",
         "pyaeron": "MediaDriver keepalive: age=",
@@ -129,5 +129,5 @@ def test_a_client_reports_that_its_driver_was_shut_down(
         "pyaeron": "MediaDriver has been shutdown",
     }
     assert wanted[client] in watching.last_words()
-    # Long before the driver's heartbeat would count as old.
+    # Long before the driver's heartbeat would be considered stale.
     assert time.monotonic() - begin < 9

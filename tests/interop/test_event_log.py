@@ -1,4 +1,4 @@
-"""The event log beside the reference's: one program on either driver, and every kind of line has the same words."""
+"""The event log compared with the reference: one program runs on either driver, and every kind of line has the same words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.interop, pytest.mark.long]
 
 LINE = re.compile(r"\[\d+\.\d{9}\] DRIVER: ([A-Z_]+) \[\d+/\d+\]: (.*)")
-# The loss is one of the first draws of the seed, since a stream may put its messages into a few dozen packets.
+# The seed's first draws include a loss, since a stream may put its messages into only a few dozen packets.
 SETTINGS = {
     "AERON_EVENT_LOG": "all",
     "AERON_UDP_CHANNEL_INCOMING_INTERCEPTORS": "loss",
@@ -36,16 +36,16 @@ SETTINGS = {
     "AERON_UNTETHERED_WINDOW_LIMIT_TIMEOUT": "500ms",
     "AERON_UNTETHERED_RESTING_TIMEOUT": "500ms",
 }
-# Words that only one of the two has, and why.
+# Events whose words differ between the two, and why.
 ONLY_OURS = {
-    # The reference tells where a counter's key and label lie, and of a freed counter nothing.
+    # The reference logs where a counter's key and label are, and nothing about a freed counter.
     "CMD_IN_ADD_COUNTER",
     "CMD_OUT_ON_UNAVAILABLE_COUNTER",
-    # It writes "imageCorrelationId=5position=0".
+    # The reference writes "imageCorrelationId=5position=0".
     "CMD_IN_REJECT_IMAGE",
 }
 
-# What the program does not come to: nobody dies or ends the driver, and the last two are never written by the reference.
+# What the program does not trigger: nothing dies or ends the driver, and the reference never writes the last two.
 NOT_PLAYED = {
     "CMD_IN_KEEPALIVE_CLIENT",
     "CMD_IN_TERMINATE_DRIVER",
@@ -56,9 +56,9 @@ NOT_PLAYED = {
 
 
 def shapes(path: Path, *, whole: bool) -> dict[str, set[str]]:
-    """For each event (and each type of frame) what its lines look like without their values.
+    """Return, for each event (and each type of frame), what its lines look like without their values.
 
-    ``whole``: every line is an event's. The reference begins with another, and its errors have several lines.
+    ``whole``: every line belongs to an event. The reference starts with a line of another kind, and its errors span several lines.
     """
     found: dict[str, set[str]] = {}
     for line in path.read_text(errors="replace").splitlines():
@@ -69,7 +69,7 @@ def shapes(path: Path, *, whole: bool) -> dict[str, set[str]]:
         event, detail = match.groups()
         kind = re.search(r"type=([A-Z_]+)", detail)
         name = f"{event} {kind[1]}" if kind else event
-        # Values go up to the next word and its "=", or to what ends them.
+        # A value extends to the next word and its "=", or to the end of the values.
         shape = re.sub(r"=.*?(?= \w+=| \[|\]|$)", "=", detail)
         shape = re.sub(r"\d+\.\d+\.\d+\.\d+:\d+", "ADDRESS", shape)
         found.setdefault(name, set()).add(re.sub(r"ttl: \d+", "ttl: N", shape))
@@ -77,7 +77,7 @@ def shapes(path: Path, *, whole: bool) -> dict[str, set[str]]:
 
 
 def carry(client: mainstem.Aeron, publication: Any, subscription: Any, messages: int) -> None:
-    """Sends messages and reads them."""
+    """Send messages and read them."""
     seen: list[bytes] = []
     for number in range(messages):
         wait_for(lambda number=number: publication.offer(b"%d" % number) > 0, "an offer")
@@ -90,7 +90,7 @@ def carry(client: mainstem.Aeron, publication: Any, subscription: Any, messages:
 
 
 def program(client: mainstem.Aeron, port: int) -> None:
-    """Something of everything."""
+    """Exercise a bit of everything."""
     control = f"control=127.0.0.1:{port}|control-mode=dynamic"
     group = client.add_publication(f"aeron:udp?{control}|fc=min|linger=0s", 1001)
     receiver = client.add_subscription(f"aeron:udp?endpoint=localhost:{port + 1}|{control}|cc=cubic", 1001)
@@ -147,7 +147,7 @@ def program(client: mainstem.Aeron, port: int) -> None:
 
 
 def played(kind: str, start_driver: DriverFactory, path: Path, port: int, names_port: int) -> dict[str, set[str]]:
-    """The lines that a driver writes while the program runs on it, and a neighbour of it comes and goes."""
+    """Return the lines that a driver writes while the program runs on it and a neighbor appears and disappears."""
     resolver = f"127.0.0.1:{names_port}"
     driver = start_driver(
         kind,

@@ -1,4 +1,4 @@
-"""Streams between Aeron for Java and Mainstem in both directions: clients on each other's drivers, drivers on one network."""
+"""Streams between Aeron for Java and Mainstem in both directions: clients on each other's drivers, and drivers on one network."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = [pytest.mark.interop, pytest.mark.long]
-COUNT = 400  # over 200 kB: several terms
-LARGEST = 8_192  # what a term of 64 KiB allows
+COUNT = 400  # over 200 kB, which is several terms
+LARGEST = 8_192  # the longest message that a 64 KiB term allows
 STREAM = 1001
 JAVA, MAINSTEM = "java", "mainstem"
 
 
 @dataclass(frozen=True)
 class Mode:
-    """How the two ends name a stream; ``{port}`` and the next two are free."""
+    """How the two ends name a stream; ``{port}`` and the next two ports are free."""
 
     publish: str
     receive: str
@@ -59,7 +59,7 @@ MODES = {
         publisher_destinations=(ENDPOINT, "aeron:udp?endpoint=127.0.0.1:{port2}"),
     ),
     "mds": Mode(f"{ENDPOINT}|term-length=64k", "aeron:udp?control-mode=manual", receiver_destinations=(ENDPOINT,)),
-    # Each message comes twice, once to each destination.
+    # Each message arrives twice, once at each destination.
     "mds-merged": Mode(
         "aeron:udp?control=127.0.0.1:{port1}|control-mode=manual|term-length=64k",
         "aeron:udp?control-mode=manual",
@@ -67,7 +67,7 @@ MODES = {
         receiver_destinations=(ENDPOINT, "aeron:udp?endpoint=127.0.0.1:{port2}"),
     ),
 }
-# Both clients on one driver, and each pair of drivers that is not Java's alone; without Mainstem alone.
+# Both clients on one driver, and each pair of drivers that includes Mainstem's; in each case, both implementations take part.
 ONE_DRIVER = [
     (publisher, driver, driver, receiver)
     for driver in (JAVA, MAINSTEM)
@@ -99,7 +99,7 @@ MESSAGES = [message(number) for number in range(COUNT)]
 
 
 class Checksum:
-    """The checksum of messages in their order, and their number."""
+    """The checksum of messages in order, and their number."""
 
     def __init__(self) -> None:
         self.count = self.value = 0
@@ -110,12 +110,12 @@ class Checksum:
 
 
 def claimed(publication: Any, length: int, claim: mainstem.BufferClaim) -> None:
-    """Waits until the publication has room for a claim."""
+    """Wait until the publication has space for a claim."""
     wait_for(lambda: publication.try_claim(length, claim) > 0)
 
 
 class End(Protocol):
-    """A client that publishes or receives one stream, and says how many messages and their checksum."""
+    """A client that publishes or receives one stream, and reports the number of messages and their checksum."""
 
     def publish(self, directory: Path, channel: str, kind: str, destinations: list[str]) -> str: ...
 
@@ -171,7 +171,7 @@ class MainstemEnd:
 
 
 class JavaEnd:
-    """Java's client, in a process that does one thing after the other."""
+    """Java's client, in a process that runs one command after another."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._process = stack.enter_context(java.start("StreamEnd", stderr=None))
@@ -210,7 +210,7 @@ def driver_command(kind: str, directory: Path) -> list[str]:
 
 
 class Bench:
-    """The drivers and the clients, one process for each role, for all cases."""
+    """The drivers and clients for all cases, with one process per role."""
 
     def __init__(self, stack: ExitStack) -> None:
         folder = Path(tempfile.mkdtemp(prefix="mainstem-java-streams-", dir="/dev/shm"))
@@ -225,7 +225,7 @@ class Bench:
         self._receivers: dict[str, End] = {MAINSTEM: MainstemEnd(stack), JAVA: JavaEnd(stack)}
 
     def run(self, mode: Mode, ends: tuple[str, str, str, str], kind: str) -> tuple[str, str]:
-        """What the publisher and the receiver say of a stream."""
+        """Return what the publisher and the receiver report about a stream."""
         port = free_port()
         publisher, sending, receiving, receiver = ends
         to = self._drivers["one", sending]

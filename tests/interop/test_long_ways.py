@@ -1,4 +1,4 @@
-"""Many gaps at 250 ms round trip and 5 % loss: Mainstem's receiver repairs them together, the reference's one by one."""
+"""Many gaps at a 250 ms round trip with 5% loss: Mainstem's receiver repairs them together, the reference's one by one."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ pytestmark = [pytest.mark.interop, pytest.mark.long]
 
 RELAY = Path(__file__).parent / "relay.py"
 ONE_WAY_MS, LOSS = 125, 0.05
-MESSAGES, LENGTH = 1_000, 1_300  # of a datagram each
+MESSAGES, LENGTH = 1_000, 1_300  # one datagram each
 LARGEST_BUFFER = int(Path("/proc/sys/net/core/rmem_max").read_text())
 WINDOW = "rcv-wnd=512k|so-rcvbuf=1m" if LARGEST_BUFFER >= 1 << 20 else "rcv-wnd=128k|so-rcvbuf=200k"
-# The reference asks for one gap at a time and Mainstem for all of them; both again after 10 ms, else the relay would drown.
+# The reference requests one gap at a time and Mainstem all of them. Both repeat after 10 ms, else the relay would be flooded.
 PATIENCE = "nak-delay=100us"
 
 
 def carry(start_driver: DriverFactory, port: int, sender: str, receiver: str, seed: int) -> tuple[float, float]:
-    """How long the messages took, and the longest silence among them, in seconds."""
+    """Return how many seconds the messages took, and the longest pause between them."""
     near, far = start_driver(sender), start_driver(receiver)
     relay = subprocess.Popen(
         [sys.executable, str(RELAY), str(port), str(port + 1), str(ONE_WAY_MS), str(LOSS), str(seed)],

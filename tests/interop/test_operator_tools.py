@@ -1,6 +1,6 @@
-"""The operator's tools on a reference driver's directory, their figures beside those of the reference's own tools.
+"""The operator tools on a reference driver's directory: their numbers compared with those of the reference's own tools.
 
-The sample programs are looked for beside the driver that ``MAINSTEM_AERONMD`` names.
+The tests look for the sample programs next to the driver that ``MAINSTEM_AERONMD`` names.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Start = Callable[..., subprocess.Popen[bytes]]
 
 @pytest.fixture
 def sample() -> Iterator[Start]:
-    """``sample("rate_subscriber", "-s", 7)``: a sample program in a process of its own, killed at the end."""
+    """Return ``sample("rate_subscriber", "-s", 7)``, which runs a sample program in a process that is killed at the end."""
     running: list[subprocess.Popen[bytes]] = []
 
     def start(name: str, *arguments: object) -> subprocess.Popen[bytes]:
@@ -69,7 +69,7 @@ def mainstem(*arguments: object) -> Any:
 
 
 def why(directory: Path, **wanted: object) -> Any:
-    """What is said of the stream's publication (or image), once it is what the test waits for."""
+    """Return the diagnosis of the stream's publication (or image), once it is the one that the test waits for."""
     stall = StallTimeout(f"never {wanted}")
     kind = wanted.pop("kind", "publication")
     while True:
@@ -108,7 +108,7 @@ def test_loss_agrees_with_the_reference_tool(start_driver: Any, sample: Start) -
     wait_for(lambda: mainstem("loss", "--dir", driver.directory))
     time.sleep(2)
     publisher.send_signal(signal.SIGSTOP)
-    time.sleep(3)  # what was sent is repaired, and no more is lost
+    time.sleep(3)  # time to repair what was sent; nothing more is lost
     theirs = [
         line.split(",") for line in said_by("LossStat", driver.directory).splitlines() if re.match(r"\d+,\d+,", line)
     ]
@@ -122,7 +122,7 @@ def test_loss_agrees_with_the_reference_tool(start_driver: Any, sample: Start) -
 
 def test_errors_agree_with_the_reference_tool(start_driver: Any, sample: Start) -> None:
     driver = start_driver("reference", **SMALL_TERMS)
-    # 192.0.2.0/24 is reserved for documentation: no machine has such an address to bind.
+    # 192.0.2.0/24 is reserved for documentation, so no machine has such an address to bind.
     sample("basic_subscriber", "-p", driver.directory, "-c", "aeron:udp?endpoint=192.0.2.1:24003", "-s", 7)
     ours = wait_for(lambda: mainstem("errors", "--dir", driver.directory))
     theirs = said_by("ErrorStat", driver.directory)
@@ -286,7 +286,7 @@ def test_an_unfinished_claim_is_blamed_on_the_publisher(start_driver: Any, sampl
 
 
 def test_losses_in_both_directions_are_reported_as_such(start_driver: Any, sample: Start) -> None:
-    heavy = "rate=0.3|seed=42|recv-msg-mask=0x7"  # data, padding and NAKs
+    heavy = "rate=0.3|seed=42|recv-msg-mask=0x7"  # data, padding, and NAKs
     driver = start_driver(
         "reference", **SMALL_TERMS, **{**LOSS, "AERON_UDP_CHANNEL_TRANSPORT_BINDINGS_LOSS_ARGS": heavy}
     )

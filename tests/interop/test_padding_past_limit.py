@@ -1,4 +1,4 @@
-"""Padding past the sender's limit, with the reference at one end: two reference drivers lose such a stream."""
+"""Padding past the sender's limit with the reference at one end; between two reference drivers, such a stream is lost."""
 
 from __future__ import annotations
 

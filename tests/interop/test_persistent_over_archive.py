@@ -1,4 +1,4 @@
-"""Persistent subscriptions that read from an archive, Java's and Mainstem's, on both drivers: nothing is lost or comes twice."""
+"""Persistent subscriptions that read from Java's or Mainstem's archive, on both drivers: nothing is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ IPC = "aeron:ipc"
 
 
 class Site:
-    """A driver, and an archive that can be stopped and started."""
+    """A driver, and an archive that can be stopped and restarted."""
 
     def __init__(self, driver: Path, path: Path, kind: str) -> None:
         self.driver, self._path, self._kind = driver, path, kind
@@ -61,7 +61,7 @@ class Site:
         self._archive.close()
 
     def client(self) -> archive.Client:
-        """A session; an archive that has just started may not be there yet."""
+        """Open a session, retrying because an archive that has just started may not accept one yet."""
         return wait_for(self._connected)
 
     def _connected(self) -> archive.Client | None:
@@ -87,7 +87,7 @@ def java_driver(directory: Path) -> Iterator[Path]:
 def site(
     request: pytest.FixtureRequest, start_driver: DriverFactory, aeron_directory: Callable[[], Path], tmp_path: Path
 ) -> Iterator[Site]:
-    """A driver and an archive: the names say of which."""
+    """Start a driver and an archive, of the kinds that the parameter names."""
     driver_kind, _, archive_kind = request.param.partition("-")
     if "java" in request.param:
         java.require_java()
@@ -106,7 +106,7 @@ def payload(number: int) -> bytes:
 
 
 class Publisher:
-    """Publishes numbered messages in a thread of its own, unless it is paused."""
+    """A thread that publishes numbered messages, unless it is paused."""
 
     def __init__(self, aeron: mainstem.Aeron, channel: str) -> None:
         self._publication = aeron.add_exclusive_publication(
@@ -129,7 +129,7 @@ class Publisher:
             self.sent += 1
 
     def publish(self, count: int, *, wait: bool = True) -> None:
-        """Send so many more messages."""
+        """Send `count` more messages."""
         with self._changed:
             self._limit += count
             limit = self._limit
@@ -156,7 +156,7 @@ class Publisher:
 
 
 def read(subscription: PersistentSubscription, received: list[bytes], count: int, chance: random.Random) -> None:
-    """Reads until there are so many messages."""
+    """Read until `received` has `count` messages."""
     stall = StallTimeout(f"{count} messages")
     while len(received) < count:
         stall.check(len(received))
@@ -191,17 +191,17 @@ def test_late_then_live_then_dropped_then_restarted(site: Site) -> None:
         subscription = stack.enter_context(
             aeron.add_persistent_subscription(f"{IPC}?tether=false", STREAM, recordings=site.url)
         )
-        # Late: the past, then live, while the publisher goes on.
+        # A late start: first the past, then live data, while the publisher continues.
         publisher.publish(500, wait=False)
         read(subscription, received, 1500, chance)
         wait_for(lambda: subscription.poll_bytes() == [] and subscription.is_live)
-        # Too slow: live is dropped, and what was missed is in the archive.
+        # A slow reader: the subscription leaves the live stream, and the archive has what it missed.
         first = subscription._stream.live.images[0]  # type: ignore[union-attr]
         publisher.publish(1000)
         wait_for(lambda: first.closed)
         publisher.publish(200, wait=False)
         read(subscription, received, 2700, chance)
-        # The archive restarts while the stream is live, and extends its recording.
+        # The archive restarts while the subscription is live, and extends its recording.
         wait_for(lambda: subscription.poll_bytes() == [] and subscription.is_live)
         assert subscription._stream.live.images[0] is not first  # type: ignore[union-attr]
         recorded(client, recording_id, publisher)
@@ -214,7 +214,7 @@ def test_late_then_live_then_dropped_then_restarted(site: Site) -> None:
         assert started(client) == recording_id
         publisher.publish(100, wait=False)
         read(subscription, received, 2800, chance)
-        # Live is dropped again, and the archive restarts while its recording is read.
+        # The subscription leaves the live stream again, and the archive restarts while its recording is being read.
         second = subscription._stream.live.images[0]  # type: ignore[union-attr]
         publisher.publish(1500)
         wait_for(lambda: second.closed)

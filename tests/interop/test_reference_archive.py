@@ -1,4 +1,4 @@
-"""Recordings that the reference's Aeron Archive wrote are read: one that was stopped, and one whose archive was killed."""
+"""Reading recordings that the reference's Aeron Archive wrote: one that was stopped, and one whose archive was killed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def payload(number: int) -> bytes:
 
 
 def write(folder: Path, **properties: object) -> Path:
-    """An archive's directory as the reference leaves it."""
+    """Have the reference write an archive, and return its directory as the archive leaves it."""
     java.require_java()
     driver = Path("/dev/shm") / f"mainstem-reference-{os.getpid()}"
     arguments = (folder / "archive", COUNT, driver, random.randrange(20_000, 30_000))
@@ -52,7 +52,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def archive(written: Path, tmp_path: Path) -> Path:
-    """A copy that the test may change."""
+    """Return a copy that the test may change."""
     return Path(shutil.copytree(written, tmp_path / "archive"))
 
 
@@ -107,8 +107,8 @@ def test_verify_finds_the_changed_byte_that_the_archive_tool_finds(
     assert exit_code("recordings", "verify", str(folder)) == 1
     assert "does not have the checksum that the archive stored" in capsys.readouterr().out
     catalog.write_bytes(sound)
-    # The recording that the archive did not stop is ended by a recorder, and its entry still has its checksum.
-    (folder / MARK_FILE).unlink()  # ten seconds have passed
+    # A recorder ends the recording that the archive did not stop, and its catalog entry still has its checksum.
+    (folder / MARK_FILE).unlink()  # as if ten seconds had passed
     Recorder(folder).close()
     assert catalog.read_bytes() != sound
     assert exit_code("recordings", "verify", str(folder)) == 0

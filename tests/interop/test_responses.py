@@ -23,13 +23,13 @@ pytestmark = pytest.mark.interop
 QUESTIONS, ANSWERS = 10_001, 10_002
 DRIVERS = [("mainstem", "reference"), ("reference", "mainstem")]
 FIRST = b"is there an answer"
-AGAIN_NS = 100_000_000  # between two tries
+AGAIN_NS = 100_000_000  # between two attempts
 REMOTE = "aeron:udp?{way}={host}:{port}"
 
 
 @pytest.fixture
 def sample(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[bytes], Path]]]:
-    """``sample("response_server", driver, ...)``: the process, and the file in which it says what it does."""
+    """Return ``sample("response_server", driver, ...)``, which gives the process and the file that it writes its output to."""
     running: list[subprocess.Popen[bytes]] = []
 
     def start(name: str, driver: Any, *arguments: object) -> tuple[subprocess.Popen[bytes], Path]:
@@ -49,7 +49,7 @@ def sample(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[byte
 
 
 def ask(client: mainstem.Aeron, request: str, control: str, questions: list[bytes]) -> list[bytes]:
-    """Asks over a response channel; the answers."""
+    """Send questions over a response channel, and return the answers."""
     answers = client.add_subscription(control, ANSWERS)
     separator = "|" if "?" in request else "?"
     channel = f"{request}{separator}response-correlation-id={answers.registration_id}"
@@ -57,7 +57,7 @@ def ask(client: mainstem.Aeron, request: str, control: str, questions: list[byte
     wait_for(lambda: publication.is_connected, "nobody heard the questions")
     wait_for(lambda: answers.is_connected, "no way for answers came")
     got: list[bytes] = []
-    # The sample drops an answer where no subscriber is connected yet: it is asked until one comes.
+    # The sample drops an answer while no subscriber is connected, so this repeats the question until an answer arrives.
     offered_ns = 0
 
     def is_answered() -> bool:
@@ -81,7 +81,7 @@ def ask(client: mainstem.Aeron, request: str, control: str, questions: list[byte
 
 
 class Server:
-    """Answers every question with the question, reversed; one answer stream a client."""
+    """A server that answers every question with its reverse, on one answer stream per client."""
 
     def __init__(self, client: mainstem.Aeron, request: str, control: str) -> None:
         self._client = client
@@ -103,7 +103,7 @@ class Server:
 
 
 def ways(port: int) -> tuple[str, str]:
-    """The channels of requests and of answers."""
+    """Return the channels of requests and of responses."""
     return f"aeron:udp?endpoint=127.0.0.1:{port}", f"aeron:udp?control=127.0.0.1:{port + 1}|control-mode=response"
 
 

@@ -1,4 +1,4 @@
-"""Values of settings on the reference's drivers: what each makes of them is what the table has."""
+"""Values of settings on the reference drivers: each driver treats them as the table says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One directory of recordings, in turn with Mainstem's recorder and with Aeron Archive for Java, and never with both at once."""
+"""One directory of recordings used in turn by Mainstem's recorder and Aeron Archive for Java, and never by both at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def payloads(seed: int, count: int = COUNT) -> list[bytes]:
 
 
 def make(directory: Path, sessions: tuple[int, ...], *, count: int = COUNT) -> None:
-    """Records a stream of each session over several segments, with padding at the ends of terms."""
+    """Record a stream of each session across several segments, with padding at the ends of terms."""
     with Recorder(directory, segment_length=2 * TERM) as recorder:
         for session_id in sessions:
             writer = recorder.start(
@@ -49,7 +49,7 @@ def make(directory: Path, sessions: tuple[int, ...], *, count: int = COUNT) -> N
 
 
 def contents(directory: Path) -> dict[int, tuple[int, int]]:
-    """The number of messages and the CRC-32 of all payloads of each recording, as Mainstem reads it."""
+    """Return each recording's message count and the CRC-32 of all its payloads, as Mainstem reads it."""
     out = {}
     with open_recordings(directory) as recordings:
         for reader in recordings:
@@ -85,7 +85,7 @@ class JavaArchive:
         self.process.stdin.flush()
 
     def contents(self) -> dict[int, tuple[int, int]]:
-        """As ``contents``, as it replays them."""
+        """Return the same as the function ``contents``, as the archive replays it."""
         self.ask("replay")
         rows = [list(map(int, line.split())) for line in self.until("replayed")]
         return {recording_id: (count, crc) for recording_id, count, crc in rows}
@@ -115,7 +115,7 @@ def archive_on(directory: Path) -> Iterator[JavaArchive]:
 
 
 def tool(directory: Path, *words: str) -> str:
-    """What the reference's ArchiveTool says."""
+    """Return the output of the reference's ArchiveTool."""
     done = java.run(java.ARCHIVE_TOOL, directory, *words)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Exception" not in done.stdout + done.stderr, done.stdout + done.stderr
@@ -149,8 +149,8 @@ def test_an_archive_finds_the_end_of_what_a_killed_recorder_left(tmp_path: Path)
     stream = Stream(session_id=500, stream_id=1001, initial_term_id=7, term_length=TERM)
     sent = [bytes(100)] * COUNT
     record(writer, stream, sent)
-    os.close(recorder._lock)  # what a kill leaves: the lock is free, nothing is closed
-    (tmp_path / MARK_FILE).unlink()  # ten seconds have passed
+    os.close(recorder._lock)  # like a kill: the lock is free, and nothing is closed
+    (tmp_path / MARK_FILE).unlink()  # as if ten seconds had passed
     with archive_on(tmp_path) as archive:
         assert archive.contents() == {0: (COUNT, zlib.crc32(b"".join(sent)))}
         archive.stop()
@@ -171,7 +171,7 @@ def test_a_recorder_refuses_the_directory_of_a_running_archive(tmp_path: Path, s
         assert after == before
         assert archive.number("record 1004 120") == 1
         assert [count for count, _ in archive.contents().values()] == [120, 120]
-        # A killed archive's mark is active for ten seconds.
+        # A killed archive's mark stays active for ten seconds.
         archive.process.kill()
         archive.process.wait()
         with pytest.raises(RecordingError, match="is in use"):
@@ -208,7 +208,7 @@ def test_the_archive_tool_works_on_a_directory_of_the_recorder(tmp_path: Path) -
     assert contents(tmp_path) == before
     small = tmp_path / "small"
     make(small, (502,), count=20)
-    # It asks whether to go on where there is more.
+    # ArchiveTool asks whether to continue if there is more.
     frames = sum(-(-max(len(payload), 1) // (1408 - 32)) for payload in payloads(502, 20))
     assert tool(small, "dump", "1000").count("Frame at position") == frames
     summed = Path(shutil.copytree(tmp_path, tmp_path.with_name("summed")))

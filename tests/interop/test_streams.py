@@ -1,7 +1,7 @@
-"""Streams between Mainstem and the reference, in both directions: clients on each other's drivers, drivers on one network.
+"""Streams between Mainstem and the reference in both directions: clients on each other's drivers, and drivers on one network.
 
-The number of messages is MAINSTEM_INTEROP_MESSAGES (20,000 when it is not set). Their lengths go from nothing to the longest
-that a term of 64 KiB allows, so that every test has messages of one fragment and of several.
+MAINSTEM_INTEROP_MESSAGES sets the number of messages (default 20,000). Their lengths range from zero to the longest that a
+64 KiB term allows, so that every test has messages of one fragment and of several.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOSS = {
     "AERON_UDP_CHANNEL_INCOMING_INTERCEPTORS": "loss",
     "AERON_UDP_CHANNEL_TRANSPORT_BINDINGS_LOSS_ARGS": "rate=0.1|seed=42|recv-msg-mask=0xF",
 }
-# A peer that is killed is missed after this, instead of five or ten seconds.
+# How long until a killed peer is considered gone, instead of five or ten seconds.
 IMPATIENT = {
     "AERON_IMAGE_LIVENESS_TIMEOUT": "1s",
     "AERON_PUBLICATION_CONNECTION_TIMEOUT": "1s",
@@ -39,7 +39,7 @@ IMPATIENT = {
 
 @dataclass
 class Line:
-    """One stream: its drivers, and how to start somebody at either end."""
+    """One stream: its drivers, and how to start a peer at either end."""
 
     mode: Mode
     ends: tuple[str, str, str, str]
@@ -56,19 +56,19 @@ class Line:
             self.receiver = self.start_driver(self.ends[2], **self.settings)
 
     def restart(self, driver: DriverProcess) -> DriverProcess:
-        """Kills a driver and starts another of its kind."""
+        """Kill a driver and start another of its kind."""
         driver.kill()
         return self.start_driver(self.ends[1] if driver is self.sender else self.ends[2], **self.settings)
 
     def subscribe(self, count: int, **options: Any) -> Peer:
-        """A subscriber that is ready."""
+        """Start a subscriber and wait until it is ready."""
         channel = named(self.mode.subscribe, self.port)
         peer = self.start_peer(self.ends[3], "sub", self.receiver, channel, count=count, **options)
         peer.wait_for("ready")
         return peer
 
     def publish(self, count: int, **options: Any) -> Peer:
-        """A publisher that is connected."""
+        """Start a publisher and wait until it is connected."""
         channel = named(self.mode.publish, self.port)
         channel += ("|" if "?" in channel else "?") + TERM[1:] + self.publish_suffix
         destinations = [named(each, self.port) for each in self.mode.destinations]

@@ -1,6 +1,6 @@
-"""Wireshark's Aeron dissector reads what drivers send: every frame decodes and none is malformed.
+"""Wireshark's Aeron dissector reads what drivers send: it decodes every frame, and none is malformed.
 
-ERR, RSP_SETUP and RES are left out: the dissector has an older layout of the first and does not know the others.
+ERR, RSP_SETUP, and RES are excluded: the dissector has an older layout of the first and does not know the others.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def test_every_frame_on_the_wire_decodes(tmp_path: Path, loss: float) -> None:
         MediaDriver.launch(**settings) as driver,
         Aeron.connect(driver.directory) as aeron,
     ):
-        # Cubic answers loss with ever smaller windows, so few messages must do.
+        # Cubic responds to loss with ever smaller windows, so the test sends fewer messages.
         subscription_channel = channel + ("|cc=cubic" if loss else "")
         messages = 100 if loss else 800
         exchange(aeron, channel, messages=messages, subscription_channel=subscription_channel)
-        # They may come in a dozen datagrams, none of which need be lost.
+        # They may take only a dozen datagrams, and possibly none of them is lost.
         while loss and not aeron.counters.value(SystemCounter.NAKS_SENT):
             exchange(aeron, channel, messages=messages, subscription_channel=subscription_channel)
         wait_for(lambda: aeron.counters.value(SystemCounter.HEARTBEATS_SENT) > 0)
@@ -87,7 +87,7 @@ MODES: dict[str, tuple[str, list[str], str, list[str]]] = {
 
 
 def losing(rate: float) -> dict[str, str]:
-    """The settings of a driver that loses this part of the data and padding that reach it."""
+    """Return the settings of a driver that loses this fraction of the data and padding frames that reach it."""
     return {
         "udp_channel_incoming_interceptors": "loss",
         "udp_channel_transport_bindings_loss_args": f"rate={rate}|seed=3|recv-msg-mask=0x3",
@@ -130,7 +130,7 @@ def test_every_frame_of_each_mode_decodes(tmp_path: Path, mode: str) -> None:
     frames = capture.frames()
     assert [fault for fault in frames if fault[1]] == []
     kinds = {"aeron.setup", "aeron.data", "aeron.heartbeat", "aeron.sm"}
-    if not receive_at:  # what is lost on one of two ways comes on the other, and nobody need ask for it
+    if not receive_at:  # with two paths, what one loses arrives on the other, so no NAK is needed
         kinds.add("aeron.nak")
     assert kinds <= {kind for kind, _ in frames}
 
@@ -167,7 +167,7 @@ def test_every_frame_of_a_response_channel_decodes(tmp_path: Path) -> None:
                     number += 1
                 questions.poll_messages(lambda fragment: heard.append(bytes(fragment)), 10)
                 if heard and replies.offer(heard[0]) > 0:
-                    heard.popleft()  # each question is its answer
+                    heard.popleft()  # each question is its own answer
                 answers.poll_messages(lambda fragment: said.append(bytes(fragment)), 10)
                 return len(said) == MESSAGES
 

@@ -1,6 +1,6 @@
-"""The messages that both ends of an interoperability test know: every one can be recomputed from its index.
+"""The messages that both ends of an interoperability test know: each one can be recomputed from its index.
 
-Standard library only: the other end may run under another Python.
+Standard library only, because the other end may run under another Python.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import random
 
 SEED = 20_260
-TABLE = 4096  # lengths and offsets repeat after so many messages, shifted by the round, so that no two rounds are alike
+TABLE = 4096  # lengths and offsets repeat after this many messages, shifted so that no two rounds are alike
 POOL = 1 << 20
 
 
 class Traffic:
-    """``message(i)`` for any i: mixed lengths from 0 to ``largest``, most of them small."""
+    """``message(i)`` for any i: lengths vary from 0 to ``largest``, and most are small."""
 
     def __init__(self, largest: int, *, fragment: int = 1376) -> None:
         chance = random.Random(SEED)
@@ -41,7 +41,7 @@ class Traffic:
 
 
 class Expected:
-    """Checks a stream of messages against ``Traffic``, in order, from index 0."""
+    """A checker that compares a stream of messages with ``Traffic``, in order, from index 0."""
 
     def __init__(self, traffic: Traffic) -> None:
         self._traffic = traffic
@@ -49,7 +49,7 @@ class Expected:
         self.fault = ""
 
     def begin(self) -> int:
-        """From index 0 again; how many there were."""
+        """Restart at index 0, and return how many messages there were."""
         count, self.count = self.count, 0
         return count
 

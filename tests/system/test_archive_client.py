@@ -687,8 +687,7 @@ async def test_cancelled_calls_disturb_no_later_one(directory: str) -> None:
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await task
-            # The page of the cancelled listing arrives now. The archive runs one listing at a time, so the next one waits until it
-            # ends.
+            # The page of the cancelled listing arrives now. The archive runs one listing at a time, so the next one waits for it.
             first = served.received[-1]
             served.answers = dict(served.answers) | {"ListRecordingsRequest": listing(2)}
             listed = asyncio.ensure_future(anext(client.list_recordings()))

@@ -39,7 +39,7 @@ MAX_CLIENTS = 8
 TOLERABLE_S = 0.25
 LONGEST_S = 5.0  # the longest such round trip
 MEMORY = 192 << 20  # for the driver's directory: its own files plus what an attack may add
-RESIDENT = 48 << 20  # what an attack may add to the driver's and the server's processes (the attacker runs in the latter)
+RESIDENT = 48 << 20  # what an attack may add to the driver and server processes (the attacker runs in the latter)
 
 
 def resident(pid: int) -> int:

@@ -80,8 +80,7 @@ def test_killed_clients_release_everything_without_affecting_others() -> None:
                 client.kill()
             left = len(staying)
             began = time.monotonic()
-            # The killed client's own driver notices first. Then its stream drains and lingers, and then the server's driver
-            # notices.
+            # The killed client's own driver notices, then its stream drains and lingers, then the server's driver notices.
             wait_for(lambda: held() == (2 * left, left))
             took = time.monotonic() - began
             time.sleep(2.0)

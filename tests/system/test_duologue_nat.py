@@ -57,8 +57,7 @@ def test_the_first_take_gets_no_response_through_nat(nat: Nat) -> None:
         said = client.communicate(timeout=STALL_S)[0]
         assert client.returncode == 1, said
         assert "0 of 3 came back" in said
-        # The server received the client's packets from the router's address, but its packets to the client's port did not get
-        # through.
+        # The server received the client's packets, from the router's address, but its own to the client's port were blocked.
         assert "client connected: 198.51.100.1:" in ready(server, "client connected")
     finally:
         finish(server)

@@ -28,7 +28,7 @@ SESSION_LIMIT = 8  # forged SETUPs can create at most this many images
 
 
 class Attacker:
-    """Produces datagrams that break a rule or use session ids that do not exist."""
+    """A source of datagrams that break a rule or use session ids that do not exist."""
 
     def __init__(self, chance: random.Random, session_id: int) -> None:
         self._chance = chance

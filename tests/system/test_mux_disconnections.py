@@ -45,7 +45,7 @@ async def everything(parts: AsyncIterable[bytes]) -> bytes:
 
 
 class Count:
-    """Runs every stream once and counts how each one ended."""
+    """Runner of all streams that counts how each one ended."""
 
     def __init__(self) -> None:
         self.right = self.failed = 0

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.system, pytest.mark.long]
 DOCS = ROOT / "docs"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRA = re.compile(r"(?:mainstem|\.)\[([a-z,-]+)\]")
-DISTRIBUTIONS = {"google": "protobuf", "opentelemetry": "opentelemetry-api"}  # for modules whose distribution has another name
+DISTRIBUTIONS = {"google": "protobuf", "opentelemetry": "opentelemetry-api"}  # for modules named differently
 HIDE = """
 import os, sys
 

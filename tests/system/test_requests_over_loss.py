@@ -224,8 +224,7 @@ async def test_a_requester_goes_on_when_its_responder_restarts(
                 served = asyncio.create_task(responder.serve(handler))
                 replies: list[bytes] = []
                 while not replies:
-                    # The request went to the previous responder, which is gone. Whether to send it again is the application's
-                    # decision.
+                    # The request went to the previous responder, which is gone. The application decides whether to resend it.
                     with contextlib.suppress(Timeout, NotConnected):
                         replies.append(await requester.request(b"tide", timeout=2.0))
                 assert replies == [b"TIDE"]

@@ -426,7 +426,7 @@ def test_a_token_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     subprocess.run(command, check=True, timeout=STALL_S)
     assert file.stat().st_mode & 0o777 == 0o600
     assert len(check_token(file.read_bytes().strip())) >= 32
-    assert subprocess.run(command, capture_output=True, timeout=STALL_S).returncode != 0  # it overwrites no existing file
+    assert subprocess.run(command, capture_output=True, timeout=STALL_S).returncode != 0  # it never overwrites
 
 
 async def test_a_broken_tunnel_reconnects(target: Address) -> None:

@@ -50,7 +50,7 @@ def test_watch_runs_until_a_signal(command: list[str]) -> None:
 
 
 def _in_a_terminal(arguments: list[str], mark: str, count: int) -> str:
-    """Return what a command writes to a terminal until it has written `mark` `count` times and is then interrupted."""
+    """Return what a command writes to a terminal; interrupt it once `mark` has occurred more than `count` times."""
     parent, child = pty.openpty()
     with subprocess.Popen(arguments, stdin=child, stdout=child, stderr=subprocess.DEVNULL, close_fds=True) as process:
         os.close(child)

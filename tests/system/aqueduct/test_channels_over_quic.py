@@ -644,7 +644,7 @@ async def test_a_lost_cancel_does_not_spin_while_messages_wait(certificates: Cer
         taken[0].abort()
         session.flush = counted
         await until(lambda: flushes)
-        await asyncio.sleep(0.5)  # a hot loop does not stop, and no event shows it
+        await asyncio.sleep(0.5)  # a hot loop would continue, and no event reports it
         assert session.adapter.watched
         assert session.engine.waiting
         # A hot loop would make thousands of iterations.

@@ -330,7 +330,7 @@ async def test_peers_that_go_away_make_no_error_in_the_log(
             over += 1
 
     async with await serving(certificates, iterate) as server:
-        # The entrypoint is cancelled, the connection is closed, or a channel in a task group is cancelled.
+        # In turn, the entrypoint is cancelled, the connection is closed, and a channel in a task group is cancelled.
         connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
         await connection.sender.send(b"tide")
         connection.sender.abort()
@@ -667,7 +667,7 @@ async def test_cancelled_connecting_and_closing_leave_no_socket_and_no_task(cert
     def sockets() -> int:
         count = 0
         for fd in os.listdir("/proc/self/fd"):
-            # The directory has deleted its own copy by now.
+            # The descriptor that listdir used is closed by now.
             with contextlib.suppress(OSError):
                 count += os.readlink(f"/proc/self/fd/{fd}").startswith("socket:")
         return count
@@ -750,7 +750,7 @@ async def test_a_connection_that_fails_internally_ends_with_an_error_and_touches
             patch.setattr(server._udp, "receive", receive)
             assert await asking[1] == b"tide"
             if step == "transmit":
-                asking[0].cancel()  # no way to notify this client remains
+                asking[0].cancel()  # the server has no way left to notify this client
             else:
                 with pytest.raises(ConnectionLost):
                     await soon(first.wait_closed())

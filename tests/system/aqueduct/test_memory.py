@@ -31,9 +31,9 @@ FLOOD_SECONDS = 1.2
 CONNECTIONS = 6
 PIECES_WAITING = 2 << 20  # maximum number of bytes that the flooder leaves in its own library
 GROWTH = 64 << 20
-"""What the process may grow by: for each of at most two connections that are not quite over, one and a half times the
-limit of 8 MiB, the library's own window, and what small pieces cost; and what the allocator keeps. How long the flood
-lasts, and how many have flooded before, makes no difference."""
+"""How much the process may grow. At most two connections are still ending, and each costs one and a half times the limit of
+8 MiB, the library's own window, and the overhead of small pieces. The allocator keeps some memory as well. The duration of
+the flood and the number of earlier floods make no difference."""
 
 
 class Flooder:

@@ -66,7 +66,7 @@ def publish(publisher: int, count: int, publication: Any) -> None:
 
 
 class Checker:
-    """Checks and counts messages; the first wrong one ends the process."""
+    """A counter of messages that ends the process at the first wrong one."""
 
     def __init__(self, publishers: int) -> None:
         self.next = dict.fromkeys(range(publishers), 0)
