@@ -44,7 +44,7 @@ CONNECT = ("grpcio>=1.76", "grpcio-status>=1.76", "googleapis-common-protos>=1.7
 
 
 def install(session: nox.Session, extras: str, *packages: str) -> None:
-    """Installs the working copy, compiled in place, so that versions of Python can be tested in turn."""
+    """Install the working copy, compiled in place, so that versions of Python can be tested in turn."""
     session.install(*nox.project.load_toml("pyproject.toml")["build-system"]["requires"], "wheel")
     session.install(*nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), "test"), *packages)
     session.install("--no-build-isolation", "--editable", f".[{extras}]", env={"MAINSTEM_COMPILE": "no"})

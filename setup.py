@@ -63,13 +63,13 @@ class Build(build_ext):
     current: int = 0
 
     def run(self) -> None:
-        """Chooses the compiler before setuptools does."""
+        """Choose the compiler before setuptools does."""
         if self.extensions and (said := compiler.choose()):
             sys.stderr.write(f"mainstem: {said}\n")
         super().run()
 
     def build_extensions(self) -> None:
-        """Builds the modules that need it, each in a thread that waits for Cython and for the compiler."""
+        """Build the modules that need it, each in a thread that waits for Cython and for the compiler."""
         dependencies = create_dependency_tree(
             Context.from_options(CompilationOptions(include_path=["src"])), quiet=True
         )
@@ -91,7 +91,7 @@ class Build(build_ext):
         return bool(self.force) or not built.exists() or built.stat().st_mtime < newest
 
     def build_extension(self, module: Extension) -> None:
-        """Translates and compiles one module."""
+        """Translate and compiles one module."""
         with self.lock:
             self.current += 1
             sys.stderr.write(f"mainstem: compiling {self.current} of {len(self.extensions)}: {module.name}\n")

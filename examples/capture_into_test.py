@@ -59,7 +59,7 @@ def messages_of(capture: str, stream_id: int) -> list[bytes]:
 
 
 def replay(messages: list[bytes], seed: int) -> Gauge:
-    """Sends the messages to the program, over a network that is worse than the one of that day."""
+    """Send the messages to the program, over a network that is worse than the one of that day."""
     with World(seed, faults=Faults(loss=0.2, duplication=0.1, reorder=0.1)) as world:
         source, target = world.add_host("source"), world.add_host("target")
         gauge = Gauge(target.aeron.add_subscription(CHANNEL, 1001))

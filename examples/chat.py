@@ -36,7 +36,7 @@ class Room:
         self._members: dict[Duologue, str] = {}
 
     def serve(self, member: Duologue) -> None:
-        """Serves one member until they leave."""
+        """Serve one member until they leave."""
         word, name = words(member.receive())
         if word != "JOIN" or not 0 < len(name) <= MAX_NAME:
             raise BadMessage(word)
@@ -55,7 +55,7 @@ class Room:
             self.tell(f"{name} left")
 
     def tell(self, text: str) -> None:
-        """Says it to everybody. A member who does not keep up misses it, and holds up nobody."""
+        """Say it to everybody. A member who does not keep up misses it, and holds up nobody."""
         with self._lock:
             for member, name in self._members.items():
                 try:

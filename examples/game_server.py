@@ -30,7 +30,7 @@ class World:
         self._places: dict[str, tuple[int, int]] = {}
 
     def serve(self, player: Duologue) -> None:
-        """Serves one player until they leave."""
+        """Serve one player until they leave."""
         word, _, rest = player.receive().partition(b" ")
         if word != b"JOIN":
             raise BadMessage(repr(word))
@@ -58,7 +58,7 @@ class World:
 
 
 def tick(server: Server, world: World, ended: threading.Event) -> None:
-    """Sends the state to all; a player who does not keep up holds up no other."""
+    """Send the state to all; a player who does not keep up holds up no other."""
     while not ended.wait(TICK_S):
         server.broadcast(world.state())
 

@@ -16,7 +16,7 @@ ALLOWED = {"ada.example"}
 
 
 def common_name(session: jmux.aio.ServerSession) -> str:
-    """Returns the name in the client's certificate, which the TLS handshake has verified."""
+    """Return the name in the client's certificate, which the TLS handshake has verified."""
     certificate = session.peer_certificate or {}
     return next((value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"), "")
 

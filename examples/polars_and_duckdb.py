@@ -23,7 +23,7 @@ SYMBOLS = ("GULL", "TERN", "WREN")
 
 
 def record(directory: str) -> None:
-    """Publishes quotes and records them."""
+    """Publish quotes and records them."""
     with (
         MediaDriver.launch() as driver,
         Aeron.connect(driver.directory) as aeron,

@@ -31,7 +31,7 @@ QUOTES = 3000
 
 
 def record(directory: Path) -> None:
-    """Publishes quotes and records them."""
+    """Publish quotes and records them."""
     with (
         MediaDriver.launch() as driver,
         Aeron.connect(driver.directory) as aeron,
@@ -49,7 +49,7 @@ def record(directory: Path) -> None:
 
 
 def append(batch: DataFrame, epoch: int, table: Path) -> None:
-    """Writes a micro-batch, unless the table has it."""
+    """Write a micro-batch, unless the table has it."""
     if DeltaTable.is_deltatable(str(table)) and (DeltaTable(table).transaction_version(JOB) or -1) >= epoch:
         return
     write_deltalake(
@@ -61,7 +61,7 @@ def append(batch: DataFrame, epoch: int, table: Path) -> None:
 
 
 def run(spark: SparkSession, recordings: Path, table: Path, checkpoint: Path) -> None:
-    """Brings what is recorded into the table, from where it was."""
+    """Bring what is recorded into the table, from where it was."""
     source = spark.readStream.format("mainstem.recording").option("maxRowsPerTrigger", 1000).load(str(recordings))
     quote = from_json(col("payload").cast("string"), "number bigint, symbol string, price double")
     query = (

@@ -27,7 +27,7 @@ def frame(kind: bytes, data: bytes) -> bytes:
 
 
 async def serve(stream: bymux.aio.Stream) -> None:
-    """Runs one command; when the client goes away, the command is killed."""
+    """Run one command; when the client goes away, the command is killed."""
     length = int.from_bytes(await stream.readexactly(LENGTH), "big")
     if length > MAX_REQUEST:
         stream.abort()
@@ -66,7 +66,7 @@ class Result:
 
 
 async def run(connection: bymux.aio.Connection, command: list[str], data: bytes = b"") -> Result:
-    """Runs a command on the other side, and returns its whole output."""
+    """Run a command on the other side, and returns its whole output."""
     request = json.dumps(command).encode()
     parts = {b"o": b"", b"e": b"", b"x": b""}
     async with connection.open_stream() as stream:

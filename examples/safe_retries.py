@@ -45,7 +45,7 @@ class Bank:
 
 
 async def transfer(client: jmux.aio.Client, name: str, amount: int) -> str:
-    """Transfers once: repeats only what was certainly not executed."""
+    """Transfer once: repeats only what was certainly not executed."""
     request = json.dumps({"transfer": name, "amount": amount}).encode()
     for _ in range(ATTEMPTS):
         async with client.open_session() as session:

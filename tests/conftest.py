@@ -40,7 +40,7 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], a
 # First, so that `-m "not long"` sees the marks.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Orders tests: what takes longest comes first. Marks those that only `make check` runs in other event loops."""
+    """Order tests: what takes longest comes first. Marks those that only `make check` runs in other event loops."""
     items.sort(key=_place)
     for item in items:
         if event_loops.is_only_for_check(item):
@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collects tests without garbage collections, and leaves tests and modules out of later ones: half a second each."""
+    """Collect tests without garbage collections, and leaves tests and modules out of later ones: half a second each."""
     gc.disable()
     try:
         return (yield)

@@ -102,7 +102,7 @@ class Logs:
         return list(self._followers.values())
 
     def free(self) -> None:
-        """Gives what was checked back to the disk; the logs keep their lengths."""
+        """Give what was checked back to the disk; the logs keep their lengths."""
         for path, checked in self._offsets.items():
             if checked > self._freed.get(path, 0):
                 subprocess.run(["fallocate", "--punch-hole", "--length", str(checked), path], check=True)

@@ -82,7 +82,7 @@ def subscriber(directory: str, channel: str, log: str) -> None:
 
 
 def archive_client(directory: str, control: str, log: str) -> None:
-    """Publishes a stream that an archive records, and writes down each message once the archive says that it has it."""
+    """Publish a stream that an archive records, and writes down each message once the archive says that it has it."""
     from mainstem import archive
 
     file = open_log(log)
@@ -110,7 +110,7 @@ def archive_client(directory: str, control: str, log: str) -> None:
 
 
 def replicator(directory: str, source: str, replica: str, log: str) -> None:
-    """Has a replica copy each recording that ends, and writes down which one it has then, and up to where."""
+    """Have a replica copy each recording that ends, and writes down which one it has then, and up to where."""
     from mainstem import archive
     from mainstem.archive import RecordingSignal
 

@@ -69,7 +69,7 @@ class Trial:
         return self._processes[name].pid
 
     def keep_alive(self) -> None:
-        """Starts what has ended: a client whose driver has gone, an end whose peer has gone."""
+        """Start what has ended: a client whose driver has gone, an end whose peer has gone."""
         for name in self.commands:
             if name not in self._processes or self._processes[name].poll() is not None:
                 self.start(name)
@@ -110,7 +110,7 @@ class Trial:
         return done
 
     def end(self, name: str, number: int) -> None:
-        """Ends a program by a signal, and waits for its end."""
+        """End a program by a signal, and waits for its end."""
         self._signal(name, number)
         self._processes[name].wait(STALL_S)
 

@@ -99,7 +99,7 @@ class Stay:
         self.pids = {name: self.trial.pid(name) for name in self.samples}
 
     def step(self, number: int, chance: random.Random) -> None:
-        """Ends a guest, and begins another; messages must have arrived since the last step. Raises AssertionError."""
+        """End a guest, and begins another; messages must have arrived since the last step. Raises AssertionError."""
         if not self.guests:
             if number % CHECKED_STEPS == 0:
                 self.messages = self.trial.wait_for_fresh()

@@ -35,7 +35,7 @@ def sample(bugs: Sequence[Bug], count: int, chosen_by: str) -> list[Bug]:
 
 
 def search(bugs: Sequence[Bug], folder: Path, workers: int) -> list[Found]:
-    """Plants each bug in a copy of the source, ``workers`` of them at a time, and prints each as it is found."""
+    """Plant each bug in a copy of the source, ``workers`` of them at a time, and prints each as it is found."""
     clean = Tree(folder / "clean")
     trees = [Tree(folder / f"tree{number}") for number in range(workers)]
     clean.check()

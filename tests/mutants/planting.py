@@ -55,7 +55,7 @@ class Tree:
                 shutil.copy2(source, folder / name)
 
     def plant(self, bug: Bug) -> None:
-        """Writes the bug into its file and compiles it where it is compiled."""
+        """Write the bug into its file and compiles it where it is compiled."""
         path = self.folder / bug.path
         modules = path.parent.glob(f"{path.stem}.*.so") if bug.is_compiled else ()
         self._originals = {each: each.read_bytes() for each in (path, *modules)}
@@ -66,14 +66,14 @@ class Tree:
                 raise CannotRun(f"{bug.name} does not compile:\n{_tail(result)}")
 
     def restore(self) -> None:
-        """Takes the bug out again: its file, and then what was compiled from it, which so is the newer of the two."""
+        """Take the bug out again: its file, and then what was compiled from it, which so is the newer of the two."""
         for path, content in self._originals.items():
             path.unlink(missing_ok=True)
             path.write_bytes(content)
         self._originals = {}
 
     def run(self, command: Sequence[str], *, seconds: float = FINDER_SECONDS) -> subprocess.CompletedProcess[str]:
-        """Runs a command in the copy, with its packages before all others. A command that takes too long ends with 124."""
+        """Run a command in the copy, with its packages before all others. A command that takes too long ends with 124."""
         environment = {
             **os.environ,
             "PYTHONPATH": f"{self.folder / 'src'}{os.pathsep}{self.folder}",
@@ -98,13 +98,13 @@ class Tree:
         return subprocess.CompletedProcess(command, process.returncode, output)
 
     def check(self) -> None:
-        """Raises CannotRun unless programs in the copy import the copy."""
+        """Raise CannotRun unless programs in the copy import the copy."""
         result = self.run([sys.executable, "-c", "import mainstem; print(mainstem.__file__)"])
         if not result.stdout.strip().startswith(str(self.folder)):
             raise CannotRun(f"programs in {self.folder} import {result.stdout.strip()}")
 
     def find(self, bug: Bug) -> Found:
-        """Plants a bug, runs its finder, and takes the bug out again."""
+        """Plant a bug, runs its finder, and takes the bug out again."""
         begun = time.monotonic()
         try:
             self.plant(bug)
@@ -134,7 +134,7 @@ class Tree:
         return "", f"{finder.seeds} seeds kept every promise" if result.returncode == 0 else _tail(result)
 
     def passes(self, bugs: Iterable[Bug]) -> None:
-        """Raises CannotRun unless the tests that find these bugs pass where there is none."""
+        """Raise CannotRun unless the tests that find these bugs pass where there is none."""
         selections = {each for bug in bugs if isinstance(bug.finder, Suite) for each in bug.finder.selection}
         if selections:
             result = self.run(pytest_command(sorted(selections)), seconds=600)
@@ -142,7 +142,7 @@ class Tree:
                 raise CannotRun(f"without any bug, tests fail:\n{_tail(result)}")
 
     def keeps(self, seeds: Iterable[str]) -> None:
-        """Raises CannotRun unless these seeds, ``scenario:seed``, keep every promise where there is no bug."""
+        """Raise CannotRun unless these seeds, ``scenario:seed``, keep every promise where there is no bug."""
         words = sorted({word for word in seeds if word.partition(":")[2].isdecimal()})
         if words:
             result = self.run([sys.executable, "-m", "tests.mutants.seeds", *words], seconds=600)
@@ -151,7 +151,7 @@ class Tree:
 
 
 def pytest_command(selection: Sequence[str], *options: str) -> list[str]:
-    """Runs tests one after the other, with nothing written beside the source."""
+    """Run tests one after the other, with nothing written beside the source."""
     return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *options, *selection]
 
 

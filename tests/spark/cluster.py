@@ -86,7 +86,7 @@ def descendants(pid: int) -> dict[int, bytes]:
 
 
 def kill_one(roots: list[int]) -> int:
-    """Kills one executor, and the worker above it where that is one of ``roots``; returns how many executors there were."""
+    """Kill one executor, and the worker above it where that is one of ``roots``; returns how many executors there were."""
     executors = [pid for root in roots for pid, line in descendants(root).items() if EXECUTOR in line]
     for root in roots[1:]:
         below = [pid for pid, line in descendants(root).items() if EXECUTOR in line]
@@ -143,7 +143,7 @@ class Look:
         return sum(1 for _ in (self._folder / "table" / "_checkpoint" / "commits").glob("[0-9]*"))
 
     def on(self, *, may_end: bool = False) -> None:
-        """Waits a moment. Fails when nothing was committed for long, or when the job has ended and may not yet."""
+        """Wait a moment. Fails when nothing was committed for long, or when the job has ended and may not yet."""
         log = (self._folder / "submit.log").read_text(errors="replace")[-3000:]
         assert may_end or self._job.poll() is None, "the job ended: " + log
         if (seen := self.commits()) > self._seen:

@@ -128,7 +128,7 @@ class Trial:
         )
 
     def begin(self) -> None:
-        """Starts everything, and waits until rows arrive."""
+        """Start everything, and waits until rows arrive."""
         self.publisher.goal = 2000
         self._start("recorder")
         self._start("server")
@@ -199,7 +199,7 @@ class Trial:
         return sum(self._files().values())
 
     def check(self, *, every: bool = False) -> None:
-        """Reads what is new in the table, or all of it: each message since the last time, once, as it was published."""
+        """Read what is new in the table, or all of it: each message since the last time, once, as it was published."""
         files = self._files()
         names = [name for name in files if every or name not in self._known]
         first, last = (0 if every else self.checked), self.publisher.published
@@ -208,7 +208,7 @@ class Trial:
         self._known, self.checked = set(files), last
 
     def kill(self, victim: str, rng: random.Random) -> None:
-        """Ends one program, and starts it again a moment later."""
+        """End one program, and starts it again a moment later."""
         if victim == "query":
             (self.folder / "cancel").touch()
         elif victim == "executor":

@@ -133,7 +133,7 @@ class Publisher:
         return end
 
     def finish(self) -> int:
-        """Publishes no more; returns how many messages there were, when all are recorded."""
+        """Publish no more; returns how many messages there were, when all are recorded."""
         self._end.set()
         self._thread.join(PATIENCE_S)
         if self.error is not None:
@@ -214,7 +214,7 @@ class Trial:
         return [pid for pid, (parent, daemon) in found.items() if daemon and found.get(parent, (0, False))[1]]
 
     def finish(self) -> dict[str, Any]:
-        """Lets everything arrive, and counts."""
+        """Let everything arrive, and counts."""
         published = self.publisher.finish()
         (self.folder / "end").touch()
         assert self.query.wait(PATIENCE_S) == 0, self.log()
@@ -223,7 +223,7 @@ class Trial:
         return {"published": published, **counted, "killed": self.killed, "each_once": once}
 
     def close(self) -> None:
-        """Ends what still runs."""
+        """End what still runs."""
         for process in (self.query, self.recorder):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

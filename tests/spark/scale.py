@@ -46,7 +46,7 @@ class Peaks:
         self.jvm = self.worker = self.workers = self.most_workers = 0
 
     def look(self) -> None:
-        """Takes in what there is now."""
+        """Take in what there is now."""
         below = descendants(self._pid)
         python = [resident(pid) for pid, line in below.items() if b"pyspark" in line and b"java" not in line]
         java = [resident(pid) for pid, line in below.items() if b"org.apache.spark" in line]

@@ -40,7 +40,7 @@ def driver() -> Iterator[MediaDriver]:
 
 @contextmanager
 def recorder_of(driver: MediaDriver, path: Path, channel: str = IPC) -> Iterator[None]:
-    """Records a channel in a thread."""
+    """Record a channel in a thread."""
     end, ready = threading.Event(), threading.Event()
 
     def run() -> None:

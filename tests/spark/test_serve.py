@@ -105,7 +105,7 @@ def test_a_query_reads_closed_segments_from_one_place_and_the_tail_from_a_server
     closed = tmp_path / "closed"
 
     def ship() -> None:
-        """Moves what is closed; the positions say how far that is."""
+        """Move what is closed; the positions say how far that is."""
         closed.mkdir(exist_ok=True)
         end = recording.writer.position // TERM * TERM
         for base in range(0, end, TERM):

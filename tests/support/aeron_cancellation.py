@@ -1,4 +1,4 @@
-"""The world of Aeron's asyncio client for `test_cancellation.py`: streams, requests, destinations and a persistent subscription."""
+"""Aeron asyncio workload for `test_cancellation.py`: streams, requests, destinations and a persistent subscription."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MESSAGES = 40
 
 
 def table(cancelled: str, never_waits: str) -> dict[str, str]:
-    """What becomes of each awaitable."""
+    """Return the expected outcome of each awaitable."""
     names = {
         "Aeron": ("add_counter", "add_exclusive_publication", "add_persistent_subscription", "add_publication",
                   "add_static_counter", "add_subscription", "close", "next_session_id", "__aexit__"),
@@ -55,7 +55,7 @@ def table(cancelled: str, never_waits: str) -> dict[str, str]:
 
 
 async def leave(cancel: Canceller, thing: Any) -> None:
-    """Enters and leaves what is open, in the ways that never wait."""
+    """Enter and leave an open resource in the ways that never wait."""
     name = type(thing).__name__
     if name not in ("Requester", "Responder"):
         await cancel(f"{name}.__aenter__", thing.__aenter__)
@@ -67,13 +67,13 @@ async def leave(cancel: Canceller, thing: Any) -> None:
 
 
 async def at_most_once(cancel: Canceller, name: str, call: Callable[[], Awaitable[object]]) -> None:
-    """Runs a call until it is completed, or the driver says that a cancelled one was."""
+    """Run a call until it completes, or until the driver reports that a cancelled attempt already completed."""
     with suppress(RegistrationError):
         await cancel(name, call)
 
 
 async def stream(cancel: Canceller, aeron: aio.Aeron, stream_id: int, way: str, recordings: Path) -> None:
-    """Messages are sent by calls that are cancelled, and received by others."""
+    """Send messages with calls that are cancelled, and receive them with others."""
     rng = cancel.rng
     subscription: Any
     if way == "persistent":
@@ -97,7 +97,7 @@ async def stream(cancel: Canceller, aeron: aio.Aeron, stream_id: int, way: str, 
 
     async def send() -> None:
         for message in sent:
-            # One that is cancelled has sent nothing.
+            # A cancelled send has sent nothing.
             await cancel(f"{type(publication).__name__}.send", lambda message=message: publication.send(message))  # type: ignore[misc]
 
     sending = asyncio.ensure_future(send())
@@ -151,7 +151,7 @@ async def destinations(cancel: Canceller, aeron: aio.Aeron, stream_id: int) -> N
 
 
 async def opened(cancel: Canceller, make: Callable[[], Any], name: str) -> Any:
-    """A requester or a responder, opened in one of the two ways."""
+    """Return an open requester or responder, opened in one of the two ways."""
     if cancel.rng.random() < 0.5:
         return await cancel(f"{name}.__await__", make)
     return await cancel(f"{name}.__aenter__", lambda: make().__aenter__())
@@ -181,7 +181,7 @@ async def requests(cancel: Canceller, aeron: aio.Aeron, stream_id: int) -> None:
 
     async def ask(number: int) -> None:
         question = b"%d" % number * rng.choice((1, 7000))
-        # One whose handler or response was cancelled has no response.
+        # A request gets no response if its handler or its response was cancelled.
         with suppress(Timeout, OfferError):
             done, response = await cancel.once("Requester.request", lambda: requester.request(question, timeout=0.05))
             assert not done or response == question[::-1], "each request gets its own response"
@@ -225,14 +225,14 @@ async def aeron_world(cancel: Canceller, resources: tuple[str, Path]) -> list[Ca
     await cancel("Aeron.__aexit__", lambda: aeron.__aexit__(None, None, None))
     await cancel("Aeron.close", aeron.close)
     assert aeron.closed
-    # Of responses whose requester or responder had gone.
+    # These errors come from responses whose requester or responder had already closed.
     assert all(isinstance(error, (ClosedError, OfferError)) for error in errors), errors
     assert other is None or other.closed
     return [lambda client=client: client_leftovers(client) for client in (aeron, other)]  # type: ignore[misc]
 
 
 def client_leftovers(client: Any) -> str:
-    """What of a client is left."""
+    """Describe what a client has not released."""
     conductor = client._conductor
     left = {
         "resources": conductor.resources,

@@ -1,4 +1,4 @@
-"""A table with a column of every kind, each with what is hard in it."""
+"""A table with a column of every type, each with values that are hard to handle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aqueduct's frames by their names, for tests that write them."""
+"""Aqueduct's frames by name, for tests that write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of Aeron Archive with values that show where each lies, and their schema as SBE writes it."""
+"""Aeron Archive messages whose values reveal the position of each field, and their schema as SBE XML."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ PRIMITIVES = {"b": "int8", "i": "int32", "q": "int64"}
 
 
 def camel(name: str) -> str:
-    """A field's name in Aeron's schema."""
+    """Return a field's name in Aeron's schema."""
     return re.sub("_(.)", lambda match: match[1].upper(), name)
 
 
 def sample(message_type: MessageType, *, start: int = 3) -> dict[str, Any]:
-    """A value for every field, all different where that is possible, with both signs."""
+    """Return a value for every field: all different where possible, with both signs."""
     values: dict[str, Any] = {}
     for number, field in enumerate(message_type.fields, start):
         if field.name in ENUMS:
@@ -33,7 +33,7 @@ def sample(message_type: MessageType, *, start: int = 3) -> dict[str, Any]:
 
 
 def schema_xml(types: tuple[MessageType, ...]) -> str:
-    """The table as a schema of SBE."""
+    """Return the table of messages as an SBE schema."""
     messages = []
     for each in types:
         lines = [

@@ -1,4 +1,4 @@
-"""An archive on a driver that the test drives itself, and clients of it that say exactly what the test says."""
+"""An archive on a driver that the test drives itself, and archive clients that send exactly what the test tells them to."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VERSION = 1 << 16 | 12 << 8
 
 
 class RunningArchive:
-    """A driver, an archive and a client, each worked by ``work``. ``client`` opens a control session."""
+    """A driver, an archive and a client, all driven by ``work``. ``client`` opens a control session."""
 
     def __init__(self, directory: Path, **options: Any) -> None:
         self._stack = ExitStack()
@@ -44,7 +44,7 @@ class RunningArchive:
         self.aeron = self._stack.enter_context(Aeron.connect(self.driver.directory, driver_invoker=self.work))
 
     def start(self) -> None:
-        """Start the archive, after ``stop`` again in the same directory."""
+        """Start the archive; after ``stop``, start it again in the same directory."""
         self.server = ArchiveServer.launch(
             self.directory,
             self.driver.directory,
@@ -57,12 +57,12 @@ class RunningArchive:
         self.server.close()
 
     def work(self) -> int:
-        """One duty cycle of both."""
+        """Run one duty cycle of the driver and the archive."""
         work = self.driver.do_work()
         return work + (self.server.invoke() if self.server is not None else 0)
 
     def until(self, what: Callable[[], Any], why: str = "") -> Any:
-        """Work until ``what`` returns something; return that."""
+        """Call ``work`` until ``what`` returns something true, and return that."""
         stall = StallTimeout(why)
         while not (result := what()):
             stall.check()
@@ -70,13 +70,13 @@ class RunningArchive:
         return result
 
     def client(self, **fields: Any) -> ControlClient:
-        """A client whose connect request is sent; ``fields`` are its."""
+        """Return a client that has sent its connect request, with ``fields`` as the request's fields."""
         client = ControlClient(self)
         client.connect(**fields)
         return client
 
     def connected(self, **fields: Any) -> ControlClient:
-        """A client whose session is established."""
+        """Return a client whose session is established."""
         client = self.client(**fields)
         client.establish()
         return client
@@ -93,7 +93,7 @@ class RunningArchive:
 
 
 class ControlClient:
-    """One control session from the client's side, message by message."""
+    """The client's side of one control session, message by message."""
 
     _streams = 2000
 
@@ -123,7 +123,7 @@ class ControlClient:
         return self._correlation_id
 
     def establish(self) -> None:
-        """Wait for the session, and make it active."""
+        """Wait until the session is established, and activate it."""
         response = self.response()
         assert response.code == ResponseCode.OK, response
         self.session_id = response.control_session_id
@@ -143,7 +143,7 @@ class ControlClient:
         self.received += [decode(data) for data in self.responses.poll_bytes(100)]
 
     def take(self, matches: Callable[[Message], bool]) -> Message:
-        """Wait for a message that matches, and take it."""
+        """Wait for a message that matches, remove it from the received messages and return it."""
 
         def find() -> Message | None:
             self.poll()
@@ -154,24 +154,24 @@ class ControlClient:
         return found
 
     def response(self, correlation_id: int | None = None) -> Message:
-        """The response to the last request, or to another."""
+        """Return the response to the last request, or to the given one."""
         correlation_id = self._correlation_id if correlation_id is None else correlation_id
         names = ("ControlResponse", "Challenge")
         return self.take(lambda each: each.name in names and each.correlation_id == correlation_id)
 
     def signal(self) -> tuple[int, int, int]:
-        """The next signal: what, of which recording, at which position."""
+        """Return the next signal: its code, the recording and the position."""
         found = self.take(lambda each: each.name == "RecordingSignalEvent")
         return found.signal, found.recording_id, found.position
 
     def ask(self, name: str, **fields: Any) -> int:
-        """Send a request, and return what its OK says."""
+        """Send a request, and return the relevant id of its OK response."""
         response = self.response(self.send(name, **fields))
         assert response.code == ResponseCode.OK, response
         return int(response.relevant_id)
 
     def error(self, name: str, **fields: Any) -> tuple[int, str]:
-        """Send a request that fails; return code and text."""
+        """Send a request that fails; return the error's code and text."""
         response = self.response(self.send(name, **fields))
         assert response.code == ResponseCode.ERROR, response
         return response.relevant_id, response.error_message
@@ -187,7 +187,7 @@ class ControlClient:
         )
 
     def listed(self, name: str, **fields: Any) -> list[Message]:
-        """The descriptors of a listing, up to its end."""
+        """Return the descriptors of a listing, up to its end."""
         correlation_id = self.send(name, **fields)
         found = []
         while True:

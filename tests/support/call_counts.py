@@ -1,4 +1,4 @@
-"""Counts the calls of Mainstem's own Python functions: a cost that a busy machine does not change."""
+"""Count calls of Mainstem's own Python functions: a measure of cost that does not depend on the machine's load."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MARK = "/mainstem/"
 
 
 async def calls_of(work: Callable[[], Awaitable[object]]) -> int:
-    """Run some work in this event loop. Return how many Python functions and coroutines of Mainstem were entered or resumed."""
+    """Run ``work`` in this event loop; return how many of Mainstem's Python functions and coroutines were entered or resumed."""
     count = 0
 
     def seen(frame: Any, event: str, _: object) -> None:

@@ -1,8 +1,8 @@
-"""Cancels awaitables at a seeded await of theirs, lists what a package has to await, and checks that nothing is left.
+"""Cancel awaitables at a seeded await, list everything awaitable in a package, and check for leftovers.
 
-A coroutine is driven step by step: each time it waits is one await of it, counted from 1, wherever in the stack it waits. At the
-chosen one its task is cancelled in one of three ways, each of which is a race of its own: at once; some turns of the event
-loop later; or in the very turn in which what it waits for is done, when a result is there and the task has not run yet.
+A coroutine is driven step by step. Each time it waits counts as one await, numbered from 1, no matter how deep in the stack it
+waits. At the chosen await, its task is cancelled in one of three ways, each of which is a different race: at once; after some turns
+of the event loop; or in the same turn in which the awaited future completes, when the result exists and the task has not run yet.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The await at which a call is cancelled, if it waits that often.
+# The await at which a call is cancelled, if the call waits that often.
 AWAITS = (1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6, 7, 8, 10, 13, 17)
-# So many of the calls are to be cancelled; those that wait less often than chosen are not.
+# The share of calls for which a cancellation is planned. Calls that wait less often than planned are not cancelled.
 LIKELIHOOD = 0.8
 WAITING_METHODS = ("__await__", "__anext__", "__aiter__", "__aenter__", "__aexit__")
 
 
 class Watched(Generic[T]):
-    """An awaitable whose awaits are counted; ``at_await`` is called with each and what is waited for."""
+    """An awaitable that counts its awaits. It calls ``at_await`` with the number of each await and the awaited future."""
 
     def __init__(self, awaitable: Awaitable[T], at_await: Callable[[int, Any], None]) -> None:
         self._awaitable = awaitable
@@ -58,11 +58,11 @@ class Watched(Generic[T]):
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
         finally:
-            del error  # its traceback has this frame: a circle that would keep what the call had
+            del error  # the error's traceback refers to this frame, a cycle that would keep the call's resources alive
 
 
 def _call_later(turns: int, call: Callable[[], object]) -> None:
-    """Call a function after so many turns of the event loop."""
+    """Call a function after the given number of turns of the event loop."""
     if turns:
         asyncio.get_running_loop().call_soon(_call_later, turns - 1, call)
     else:
@@ -70,7 +70,7 @@ def _call_later(turns: int, call: Callable[[], object]) -> None:
 
 
 class Canceller:
-    """Runs calls of an API and cancels most of those that wait. ``cancelled`` counts by name and await, ``calls`` by name."""
+    """Run calls of an API and cancel most of those that wait. ``cancelled`` counts by name and await, ``calls`` by name."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -79,14 +79,14 @@ class Canceller:
         self.cancelled: Counter[tuple[str, int]] = Counter()
 
     async def once(self, name: str, call: Callable[[], Awaitable[T]], *, always: bool = False) -> tuple[bool, T | None]:
-        """Run a call; whether it was completed, and its result. ``always`` cancels one that would go on for ever."""
+        """Run a call; return whether it completed, and its result. ``always`` cancels a call that would never return."""
         rng = self.rng
         cancel_at = rng.choice(AWAITS) if always or rng.random() < LIKELIHOOD else 0
         way = rng.choice(("at once", "later", "with its result"))
         turns = rng.randrange(1, 6)
         at = 0
 
-        # Nothing here refers to the task, which would keep what the call had until the garbage is collected.
+        # This closure must not refer to the task, which would keep the call's resources alive until the next garbage collection.
         def at_await(count: int, waits_for: Any) -> None:
             nonlocal at
             at = count
@@ -108,7 +108,7 @@ class Canceller:
 
         self.calls[name] += 1
         task = asyncio.ensure_future(run())
-        # Its exception is raised here, unless the caller is cancelled in the same turn.
+        # The task's exception is raised here, unless the caller is cancelled in the same turn.
         task.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             await asyncio.wait({task})
@@ -116,20 +116,20 @@ class Canceller:
                 self.cancelled[name, at] += 1
                 return False, None
             return True, task.result()
-        finally:  # the caller itself may be cancelled
+        finally:  # the caller itself can be cancelled
             if not task.done():
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
     async def __call__(self, name: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Run a call again and again until one is completed; its result."""
+        """Run a call again and again until one attempt completes; return its result."""
         while True:
             done, result = await self.once(name, call)
             if done:
                 return result  # type: ignore[return-value]
 
 
-# What a package has to await.
+# Everything awaitable in a package.
 
 
 def _modules(root: ModuleType) -> Iterator[ModuleType]:
@@ -144,9 +144,9 @@ def _is_awaited(function: Any) -> bool:
 
 
 def awaitables(package: ModuleType, *more: str) -> set[str]:
-    """The names of all that can be awaited in a package's public API; some of its classes may come from ``more`` modules.
+    """Return the names of everything awaitable in a package's public API; ``more`` names modules that have some of its classes.
 
-    That is in what ``__all__`` names, and in every class that a public function, method or property there returns, and so on.
+    The search covers the names in ``__all__`` and, recursively, every class that a public function, method or property returns.
     """
     homes = (package.__name__, "mainstem.mux", *more)
     roots = (
@@ -188,22 +188,22 @@ def awaitables(package: ModuleType, *more: str) -> set[str]:
     return names
 
 
-# What is left.
+# Leftovers.
 
 
 def descriptors() -> set[str]:
-    """The open file descriptors of this process, with what each leads to. uvloop keeps a spare one, of /dev/null."""
+    """Return this process's open file descriptors with their targets. uvloop keeps a spare descriptor of /dev/null."""
     names = set()
     for number in os.listdir("/proc/self/fd"):
         try:
             names.add(f"{number} {os.readlink(f'/proc/self/fd/{number}')}")
-        except FileNotFoundError:  # the directory's own
+        except FileNotFoundError:  # the descriptor of the listed directory itself
             continue
     return {name for name in names if not name.endswith(" /dev/null")}
 
 
 class Leftovers:
-    """What of an event loop and a process is left behind between ``__init__`` and `check`."""
+    """Finds what an event loop and a process have left behind between ``__init__`` and `check`."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -220,7 +220,7 @@ class Leftovers:
         )
 
     async def check(self, *, more: Callable[[], str] = lambda: "") -> None:
-        """Raise where something is left: tasks, timers, descriptors, ``more``; or where asyncio has reported an error."""
+        """Raise if tasks, timers, descriptors or ``more`` are left, or if asyncio has reported an error."""
         until = self._loop.time() + STALL_S
         gc.collect()
         while (left := str(self) + more()) and self._loop.time() < until:

@@ -1,4 +1,4 @@
-"""The world of duologues in tests/system/test_cancellation.py: a server, and clients that echo, pour and give up."""
+"""Duologue workload for tests/system/test_cancellation.py: a server, and clients that echo, stream and give up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_CLIENTS = 40
 PORTS = 2 * MAX_CLIENTS + 2
-# A window has room for a few of these, so that a sender waits.
+# A window holds only a few messages of this size, so senders have to wait.
 LARGE = 8_000
 
 
@@ -31,7 +31,7 @@ def messages(count: int, size: int) -> list[bytes]:
 
 
 def table(cancelled: str, never_waits: str) -> dict[str, str]:
-    """What becomes of each awaitable."""
+    """Return the expected outcome of each awaitable."""
     never = {"Client.__aenter__", "Duologue.__aenter__", "Server.__aenter__"}
     waits = ("Client.__aexit__", "Client.__aiter__", "Client.close", "Client.receive", "Client.send")
     waits += ("Duologue.__aexit__", "Duologue.__aiter__", "Duologue.close", "Duologue.receive", "Duologue.send")
@@ -41,7 +41,7 @@ def table(cancelled: str, never_waits: str) -> dict[str, str]:
 
 @contextmanager
 def driver() -> Iterator[tuple[Aeron, int]]:
-    """A client of a driver, and the first of the ports for its duologues."""
+    """Yield a client of a driver, and the first of the ports for its duologues."""
     with (
         MediaDriver.launch(**reserved_sessions(), term_buffer_length=1 << 16) as made,
         Aeron.connect(made.directory) as aeron,
@@ -50,7 +50,7 @@ def driver() -> Iterator[tuple[Aeron, int]]:
 
 
 async def receive(cancel: Canceller, kind: str, end: Any, count: int) -> list[bytes]:
-    """So many messages, or fewer if the peer leaves; by one kind of call after the other."""
+    """Receive ``count`` messages, or fewer if the peer leaves, with a different kind of call each time."""
     received: list[bytes] = []
 
     async def iterate(limit: int) -> None:
@@ -120,7 +120,7 @@ async def duologue_world(cancel: Canceller, resources: tuple[Aeron, int]) -> lis
         return client
 
     async def leave(client: aio.Client) -> bool:
-        """Whether it was not cancelled, which would abort."""
+        """Return whether the client closed without being cancelled; a cancelled close aborts."""
         if rng.random() < 0.5:
             return (await cancel.once("Client.close", client.close))[0]
         return (await cancel.once("Client.__aexit__", lambda: client.__aexit__(None, None, None)))[0]

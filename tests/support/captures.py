@@ -1,4 +1,4 @@
-"""Captures made by hand: packets of every link type, in files of every kind."""
+"""Handmade captures: packets of every link type, in files of every format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = tuple(column.name for column in columns(payload=True))
 
 
 def data_frame(payload: bytes = b"tide", *, session: int = 7, stream: int = 1001, term: int = 3, at: int = 64) -> bytes:
-    """A DATA frame, padded to its alignment."""
+    """Return a DATA frame, padded to its alignment."""
     place = {"session_id": session, "stream_id": stream, "term_id": term, "term_offset": at}
     return Data(**place, reserved_value=42, payload=payload).encode()
 
@@ -53,7 +53,7 @@ def ip(
     more: bool = False,
     number: int = 1,
 ) -> bytes:
-    """An IP packet, of the version that its addresses have; ``fragment`` is the offset in bytes."""
+    """Return an IP packet of the same version as its addresses; ``fragment`` is the offset in bytes."""
     a, b = ip_address(source), ip_address(to)
     if a.version == 4:
         part = fragment // 8 | (0x2000 if more else 0)
@@ -66,7 +66,7 @@ def ip(
 
 
 def link(packet: bytes, kind: int, *, tags: tuple[int, ...] = ()) -> bytes:
-    """The packet behind a link header; ``tags`` are VLAN tags' ethertypes, outermost first."""
+    """Return the packet with a link header in front; ``tags`` are the ethertypes of VLAN tags, outermost first."""
     ethertype = 0x0800 if packet[0] >> 4 == 4 else 0x86DD
     codes = [*tags, ethertype]
     rest = b"".join(struct.pack(">HH", 5, code) for code in codes[1:])
@@ -91,7 +91,7 @@ def pcap(
     nanoseconds: bool = False,
     snaplen: int = 262144,
 ) -> bytes:
-    """A pcap file, a packet each millisecond; packets longer than ``snaplen`` are cut."""
+    """Return a pcap file with one packet per millisecond; packets longer than ``snaplen`` are truncated."""
     magic = 0xA1B23C4D if nanoseconds else 0xA1B2C3D4
     head = struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, snaplen, kind)
     records = (
@@ -142,7 +142,7 @@ def simple(packet: bytes, *, order: str = "<") -> bytes:
 
 
 def rows_of(path: Path, **wanted: Any) -> list[dict[str, Any]]:
-    """Every row of a capture, without its nulls."""
+    """Return every row of a capture, without its null values."""
     names = wanted.pop("names", NAMES)
     index = build(str(path))
     found = [
@@ -152,14 +152,14 @@ def rows_of(path: Path, **wanted: Any) -> list[dict[str, Any]]:
 
 
 def rows_of_bytes(tmp_path: Path, data: bytes, **wanted: Any) -> list[dict[str, Any]]:
-    """The same of a file with these bytes."""
+    """Return the rows of a capture file that has these bytes."""
     path = tmp_path / "capture.pcap"
     path.write_bytes(data)
     return rows_of(path, **wanted)
 
 
 def loss() -> bytes:
-    """Three frames of a stream, of which the second was lost, asked for, and sent again."""
+    """Return three frames of a stream: the second was lost, requested with a NAK and retransmitted."""
     sent = [data_frame(at=at, payload=bytes(64)) for at in (0, 96, 192)]
     here, there = {"source": 40001, "to": 20361}, {"source": 20361, "to": 40001}
     request = ip(udp(nak_frame(at=96, length=96), **there), source="10.0.0.2", to="10.0.0.1")

@@ -1,4 +1,4 @@
-"""Which cases of a test `make test` runs, where all of them would take long."""
+"""Select the cases that `make test` runs from a test whose full set of cases takes long."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def long_after(count: int, cases: Iterable[Any]) -> list[Any]:
-    """The cases, of which those after the first ``count`` are for `make check`."""
+    """Return the cases, marking those after the first ``count`` for `make check` only."""
     marked = []
     for number, case in enumerate(cases):
         values = case if isinstance(case, tuple) else (case,)

@@ -1,12 +1,13 @@
-"""Channel commands of every kind, and how a driver responds to them: accepted, or the error code.
+"""Channel commands of every kind, and a driver's response to each: accepted, or an error code.
 
-A case is one line: steps separated by `` ;; ``, each a kind and a channel. The last step is the case; the steps before it make what
+A case is one line: steps separated by `` ;; ``, each a kind and a channel. The last step is the case; the earlier steps create what
 it refers to and are accepted. ``{p}`` and ``{q}`` stand for two ports of the case's own, ``{id}`` for the first step's registration
-id, ``{long}`` for a long text. ``tests/vectors/channel_outcomes.txt`` records the outcome of each on the reference's C driver, on
-its Java driver and on this one: ``ok``, or the error code.
+id, ``{long}`` for a long text. ``tests/vectors/channel_outcomes.txt`` records the outcome of each case on the reference's C driver,
+on its Java driver and on this one: ``ok``, or the error code.
 
-This driver accepts what the C driver accepts, but for ACCEPTANCE. A refusal has C's code, except that a channel at fault is
-INVALID_CHANNEL where C says GENERIC_ERROR; what the system refuses is GENERIC_ERROR in all three.
+This driver accepts what the C driver accepts, except for the cases in ACCEPTANCE. It refuses with the C driver's code, with one
+exception: for an invalid channel it uses INVALID_CHANNEL where C uses GENERIC_ERROR. If the operating system refuses something, all
+three use GENERIC_ERROR.
 
 Kinds: ``pub``, ``xpub`` (exclusive), ``sub``, ``dst`` and ``undst`` (a publication's destinations), ``rcv`` and ``unrcv`` (a
 subscription's).
@@ -67,24 +68,24 @@ ACCEPTANCE = (
     ),
 )
 
-# Cases that end the reference driver (SIGSEGV), with the outcome here.
+# Cases that crash the reference driver (SIGSEGV), with the outcome here.
 FATAL = {
-    "pub aeron:udp?endpoint=127.0.0.1:{p}|tags=": ACCEPTED,  # no tags, as any other parameter without a value
+    "pub aeron:udp?endpoint=127.0.0.1:{p}|tags=": ACCEPTED,  # no tags, like any other parameter without a value
     "sub aeron:ipc?tags=": ACCEPTED,
     "sub aeron:udp?endpoint=127.0.0.1:{p}|interface=127.0.0.1/8:40": "1",  # the port must come before the prefix
-    # Status messages would go to port 0.
+    # Status messages would be sent to port 0.
     "sub aeron:udp?control-mode=manual ;; rcv aeron:udp?endpoint=127.0.0.1:{p}|control=127.0.0.1:0": "1",
 }
 
 
 def recorded() -> list[Recorded]:
-    """Returns the table."""
+    """Return the rows of the table."""
     lines = VECTORS.read_text(encoding="utf-8").split("\n")
     return [Recorded(*line.split("\t", 3)) for line in lines if line and not line.startswith("#")]
 
 
 def record(driver: str, outcomes: dict[str, str]) -> None:
-    """Writes the outcomes of a driver, by case, into the table; its comments stay."""
+    """Write a driver's outcomes, by case, into the table; keep the table's comments."""
     lines = VECTORS.read_text(encoding="utf-8").split("\n")
     for number, line in enumerate(lines):
         if line and not line.startswith("#"):
@@ -101,13 +102,13 @@ SETTINGS = {
     "AERON_TIMER_INTERVAL": "50ms",
     "AERON_CLIENT_LIVENESS_TIMEOUT": "600s",
     "AERON_PUBLICATION_UNBLOCK_TIMEOUT": "900s",
-}  # what the table is recorded with: small, and quick to forget
+}  # the settings with which the table is recorded: small buffers and short timeouts
 
 
 class RawClient:
-    """A client without checks: writes commands as they are, and takes the response to each.
+    """A client without checks: it writes commands as they are and reads the response to each.
 
-    ``work`` runs what has no thread of its own.
+    ``work`` runs agents that have no thread of their own.
     """
 
     def __init__(self, cnc: CncFile, *, work: Callable[[], object] = lambda: time.sleep(0.0002)) -> None:
@@ -118,7 +119,7 @@ class RawClient:
         self._streams = itertools.count(STREAM)
 
     def outcome(self, case: str) -> str:
-        """Runs a case, frees what it made, and returns its outcome: ``ok``, or the error's code."""
+        """Run a case, free what it created, and return its outcome: ``ok``, or the error's code."""
         port = free_port(2)
         names = {"{p}": str(port), "{q}": str(port + 1), "{id}": "4611686018427387904", "{long}": "x" * 2100}
         stream_id = next(self._streams)

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven over its DevTools protocol; for tests of pages."""
+"""A headless Chromium, driven over its DevTools protocol, for tests of pages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PATIENCE_S = STALL_S
-# Without the background flags it looks up its maker's hosts at every start.
+# Without the flags that disable background services, Chromium looks up Google's hosts at every start.
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -40,7 +40,7 @@ FLAGS = [
 
 
 class Page:
-    """One page. ``requests`` are the URLs that it asked for, ``problems`` what its console and policy complained of."""
+    """One page. ``requests`` are the URLs that it requested; ``problems`` are its console errors and policy violations."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self.requests: list[str] = []
@@ -61,7 +61,7 @@ class Page:
                 self.problems.append(str(record["params"]))
 
     async def call(self, method: str, **parameters: Any) -> Any:
-        """Runs a command of the protocol."""
+        """Run a command of the DevTools protocol."""
         self._number += 1
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[self._number] = future
@@ -71,13 +71,13 @@ class Page:
         return record["result"]
 
     async def value(self, expression: str) -> Any:
-        """Evaluates an expression in the page."""
+        """Evaluate an expression in the page and return its value."""
         result = await self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
     async def until(self, expression: str) -> Any:
-        """Evaluates an expression until it is true."""
+        """Evaluate an expression until it is true; return its value."""
         end = time.monotonic() + PATIENCE_S
         while not (value := await self.value(expression)):
             assert time.monotonic() < end, f"{expression} stayed {value!r}; {self.problems}"
@@ -85,19 +85,19 @@ class Page:
         return value
 
     async def resize(self, width: int, height: int) -> None:
-        """Sets the size of the window."""
+        """Set the size of the window."""
         await self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
 
     async def picture(self, path: Path) -> None:
-        """Writes a picture of what the window shows."""
+        """Write a screenshot of the window."""
         path.write_bytes(base64.b64decode((await self.call("Page.captureScreenshot", format="png"))["data"]))
 
 
 @asynccontextmanager
 async def opened(url: str, profile: Path) -> AsyncIterator[Page]:
-    """Starts a browser with a new profile, and opens a page in it."""
+    """Start a browser with a new profile, and open a page in it."""
     import aiohttp
 
     assert CHROMIUM
@@ -120,7 +120,7 @@ async def opened(url: str, profile: Path) -> AsyncIterator[Page]:
                     await page.call("Page.navigate", url=url)
                     yield page
         finally:
-            os.killpg(process.pid, signal.SIGKILL)  # the browser's own processes are in a group of theirs
+            os.killpg(process.pid, signal.SIGKILL)  # the browser's processes form a group of their own
 
 
 def _lines(path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""The commands of the command line, as typer has them."""
+"""The commands of the command line, as typer knows them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Every command, those below another included, with the words that name it."""
+    """Yield every command, including subcommands, with the words that name it."""
     for name in cli.commands():
         group: Any = typer.main.get_command(cli.build([name]))
         command = group.commands[name]

@@ -1,7 +1,7 @@
-"""Datagrams of one stream, and what a receiver does with each: the reference's verdict, and Mainstem's where it differs.
+"""Datagrams of one stream and a receiver's verdict on each: the reference's, and Mainstem's if it differs.
 
-The stream is that of ``tests.unit._core.network``, at its start, with a window of half a term. ``tests/interop`` compares the
-table with a reference driver, ``tests/unit`` with the compiled receive path.
+The stream is that of ``tests.unit._core.network``, at its start, with a window of half a term. ``tests/interop`` compares the table
+with a reference driver, and ``tests/unit`` compares it with the compiled receive path.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INSERTED, INVALID, HEARTBEAT, OVER_RUN, IGNORED = "inserted", "invalid", "heartb
 
 @dataclass(frozen=True)
 class Case:
-    """``mainstem`` is None where the verdict is the reference's."""
+    """``mainstem`` is None if Mainstem's verdict is the same as the reference's."""
 
     name: str
     datagram: bytes
@@ -27,17 +27,17 @@ class Case:
 
     @property
     def verdict(self) -> str:
-        """Mainstem's."""
+        """Return Mainstem's verdict."""
         return self.mainstem or self.reference
 
 
 def data(offset: int, payload: int = 32, **fields: int) -> bytes:
-    """A frame of data."""
+    """Return a data frame."""
     return frame(b"d" * payload, term_offset=offset, **fields)
 
 
 def pad(offset: int, length: int = 32, body: int = 0) -> bytes:
-    """A frame of padding that covers ``length`` bytes, with ``body`` of them behind its header."""
+    """Return a padding frame that covers ``length`` bytes, with ``body`` of them after its header."""
     return frame(bytes(body), term_offset=offset, kind=PAD, length=length)
 
 
@@ -78,7 +78,7 @@ CASES = [
     # Padding beyond half a term: docs/protocols/aeron.md, 15.3.
     Case("a PAD beyond half a term", data(0) + pad(64, TERM_LENGTH - 64), OVER_RUN, INSERTED),
     Case("a heartbeat beyond half a term", data(TERM_LENGTH - 32, 0, length=0), OVER_RUN, HEARTBEAT),
-    # No sender writes these, and a subscriber could not tell whose they are, or where their payload ends.
+    # No sender writes such frames, and a subscriber could not tell which session they belong to or where their payload ends.
     Case("a frame shorter than its header", data(0, 0, length=16), INSERTED, INVALID),
     Case("a frame of another session", data(0) + data(64, session_id=1), INSERTED, INVALID),
     Case("a frame of another stream", data(0) + data(64, stream_id=STREAM_ID + 1), INSERTED, INVALID),

@@ -1,15 +1,15 @@
-"""Runs a page of the documentation as its reader would: block by block, in a fresh directory, with a driver and ports of its own.
+"""Run a documentation page as its reader would: block by block, in a fresh directory, with a driver and ports of its own.
 
-A ``sh`` block runs in bash and a ``python`` block in Python; one with ``title="name.py"`` is written to that file instead. A
-``text`` block is the expected output of the block before it, where ``...`` stands for anything. What else there is to know
-stands in a comment before the block, which no reader sees:
+A ``sh`` block runs in bash and a ``python`` block in Python; a block with ``title="name.py"`` is written to that file instead. A
+``text`` block is the expected output of the block before it, where ``...`` matches anything. Other instructions are in an HTML
+comment before the block, which readers do not see:
 
-* ``<!-- run: background NAME -->``: the block runs on, as in a terminal of its own;
-* ``<!-- run: output NAME -->``: the block is the output of that terminal, once it has come;
-* ``<!-- run: stop NAME -->``, ``<!-- run: wait NAME -->``, without a block: Ctrl-C there; it must end by itself;
-* ``<!-- run: session NAME -->``: the ``python`` blocks with this name share one interpreter, which begins with the program
-  ``tests/support/doc_parts/NAME.py``: what the page takes for granted;
-* ``<!-- run: if COMMAND -->``: the block runs where there is that command, and is only parsed elsewhere;
+* ``<!-- run: background NAME -->``: the block keeps running, as in a terminal of its own;
+* ``<!-- run: output NAME -->``: the block is the expected output of that terminal; wait for it;
+* ``<!-- run: stop NAME -->``, ``<!-- run: wait NAME -->``, without a block: press Ctrl-C there; wait until it ends by itself;
+* ``<!-- run: session NAME -->``: the ``python`` blocks with this name share one interpreter, which first runs
+  ``tests/support/doc_parts/NAME.py``, the definitions that the page assumes;
+* ``<!-- run: if COMMAND -->``: the block runs if that command is installed, and is only parsed otherwise;
 * ``<!-- run: no; REASON -->``: the block is only parsed.
 """
 
@@ -44,7 +44,7 @@ BLOCK = re.compile(
 )
 
 
-# Runs the blocks that come as lines of JSON, and returns what each printed or raised.
+# Runs the blocks that arrive as lines of JSON, and returns what each printed or raised.
 SESSION = """
 import contextlib, io, json, runpy, sys, traceback
 out, namespace = sys.stdout, {"__name__": "__main__"}
@@ -63,7 +63,7 @@ except Exception:
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block, or a step without one."""
+    """A fenced block, or a step without a block."""
 
     line: int
     how: str
@@ -73,7 +73,7 @@ class Block:
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """Every block of a page, in order."""
+    """Yield every block of a page, in order."""
     for match in BLOCK.finditer(text):
         how = match["lone"] or match["how"] or ""
         line = text.count("\n", 0, match.start()) + 1
@@ -81,7 +81,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def parse(block: Block) -> None:
-    """Raises where the code of a block cannot be what its fence says."""
+    """Raise if a block's code is not valid in the language that its fence names."""
     if block.language == "python":
         compile(block.code, block.title or "<page>", "exec", dont_inherit=True)
     elif block.language == "sh":
@@ -95,13 +95,13 @@ def parse(block: Block) -> None:
 
 
 def matches(expected: str, printed: str) -> bool:
-    """Whether the output is the expected one, in which ``...`` stands for anything."""
+    """Return whether the output matches the expected output, in which ``...`` stands for anything."""
     pattern = ".*?".join(re.escape(part) for part in expected.strip().split("..."))
     return re.fullmatch(pattern, printed.strip(), re.DOTALL) is not None
 
 
 class Reader:
-    """One reader of one page: a directory, a driver's directory, and the terminals that are open."""
+    """One reader of one page: a working directory, a driver's directory and the open terminals."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -120,7 +120,7 @@ class Reader:
         }
 
     def read(self, text: str) -> None:
-        """Runs every block of a page."""
+        """Run every block of a page."""
         printed: str | None = ""
         ports = own_ports(text)
         for block in blocks(text):
@@ -237,7 +237,7 @@ class Reader:
         assert status in ((0, 130, -signal.SIGINT) if interrupt else (0,)), f"{name}: {status}, {self.output(name)}"
 
     def close(self) -> None:
-        """Ends what the page left running."""
+        """End the processes that the page left running."""
         for process in reversed(self.terminals.values()):
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
@@ -261,7 +261,7 @@ class Reader:
 
 
 def command_lines(text: str) -> Iterator[list[str]]:
-    """The words of every ``mainstem`` command in the ``sh`` blocks of a page."""
+    """Yield the words of every ``mainstem`` command in the ``sh`` blocks of a page."""
     for block in blocks(text):
         if block.language not in ("sh", ""):
             continue

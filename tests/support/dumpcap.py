@@ -1,4 +1,4 @@
-"""Captures the loopback interface as Wireshark's own capturing program does."""
+"""Capture the loopback interface with dumpcap, Wireshark's capture program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Dumpcap:
-    """What passes a filter on the loopback interface, captured while the ``with`` lasts. Skips where that is not permitted."""
+    """Captures loopback traffic that matches a filter, within a ``with`` block. Skips if capturing is not permitted."""
 
     def __init__(self, path: Path, only: str) -> None:
         self._path, self._only = path, only
@@ -37,7 +37,7 @@ class Dumpcap:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # What the kernel holds back for the capture arrives within a second.
+        # The kernel delivers packets that it has buffered for the capture within a second.
         time.sleep(1.0)
         self._process.terminate()
         self._process.wait(PATIENCE_S)

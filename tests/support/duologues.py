@@ -15,22 +15,22 @@ HERE = "127.0.0.1"
 
 
 def serving(port: int, **more: Any) -> dict[str, Any]:
-    """What ``serve`` is told, besides the handler and the driver."""
+    """Return the arguments of ``serve``, except for the handler and the driver."""
     return {"host": HERE, "port": port, "base_port": port + 2, "max_clients": 4, **more}
 
 
 def calling(port: int, **more: Any) -> dict[str, Any]:
-    """What ``connect`` is told, besides the driver."""
+    """Return the arguments of ``connect``, except for the driver."""
     return {"host": HERE, "port": port, "timeout": 15.0, **more}
 
 
 def server_channels(port: int, **more: Any) -> ServerChannels:
-    """What a server that is made without ``serve`` is told."""
+    """Return the channels of a server that is created without ``serve``."""
     return ServerChannels(HERE, port, Settings(**{"base_port": port + 2, "max_clients": 4, **more}))
 
 
 def echo(duologue: Duologue) -> None:
-    """The guide's handler: sends back what begins with ECHO, and refuses anything else."""
+    """Echo messages that begin with ECHO and refuse any other, as the guide's handler does."""
     for message in duologue:
         if not message.startswith(b"ECHO "):
             raise BadMessage(repr(message))
@@ -45,6 +45,6 @@ async def echo_async(duologue: aio.Duologue) -> None:
 
 
 def in_use(server: Server | aio.Server) -> tuple[int, int]:
-    """How many ports and sessions the duologues of a server have."""
+    """Return how many ports and sessions a server's duologues use."""
     core = server._agent.core
     return len(core.ports_in_use), len(core.sessions_in_use)

@@ -1,7 +1,7 @@
-"""One conversation of each protocol family in each variant, for tests of how things end.
+"""One conversation of each protocol family in each variant, for tests of how conversations end.
 
-The near end sends; a handler of the far end receives until it learns of the end, and notes it. What a blocking variant waits for
-runs in a thread, so that one test drives both.
+The near end sends. A handler at the far end receives until it learns of the end, and records how. The blocking variant's calls run
+in a thread, so that one test drives both variants.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.certificates import CertificateFiles
 
 STREAM_ID = 1001
-# A message, or as many bytes of a byte stream.
+# The size of a message, or of a chunk of a byte stream.
 SIZE = 256
 
 
@@ -40,7 +40,7 @@ class Far:
         self._ended = threading.Event()
 
     async def handle(self, handle: Any, receive: Any) -> None:
-        """The handler of the asyncio variant."""
+        """Run as the handler of the asyncio variant."""
         self.handles.append(handle)
         try:
             while (data := await receive()) is not None:
@@ -51,7 +51,7 @@ class Far:
         self._ended.set()
 
     def handle_blocking(self, handle: Any, receive: Any) -> None:
-        """The handler of the blocking variant, in a thread."""
+        """Run as the handler of the blocking variant, in a thread."""
         self.handles.append(handle)
         try:
             while (data := receive()) is not None:
@@ -71,12 +71,12 @@ class Far:
         self._ended.set()
 
     async def ended(self) -> None:
-        """Waits until the handler has returned or raised."""
+        """Wait until the handler has returned or raised."""
         await until(self._ended.is_set)
 
 
 class Conversation:
-    """The near end of a conversation, whose calls are awaited in both variants."""
+    """The near end of a conversation; callers await its calls in both variants."""
 
     def __init__(
         self, near: Any, far: Far, *, blocks: bool, write: str = "send", read: str = "receive", server: Any = None
@@ -94,15 +94,15 @@ class Conversation:
             await self.near.drain()
 
     async def receive(self) -> Any:
-        """Waits for what the far end sends, or for its end."""
+        """Wait for a message from the far end, or for its end."""
         return await run(self._blocks, self._read)
 
     async def call(self, name: str, *arguments: Any) -> Any:
-        """Calls a method of the near end."""
+        """Call a method of the near end."""
         return await run(self._blocks, getattr(self.near, name), *arguments)
 
     async def call_server(self, name: str, *arguments: Any) -> Any:
-        """Calls a method of the far end's server."""
+        """Call a method of the far end's server."""
         return await run(self._blocks, getattr(self._server, name), *arguments)
 
     @property
@@ -111,7 +111,7 @@ class Conversation:
 
 
 async def run(blocks: bool, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls a function of one variant: in a thread, or awaiting what it returns."""
+    """Call a function of one variant: in a thread if it blocks, else await its result."""
     if blocks:
         return await asyncio.to_thread(function, *arguments)
     result = function(*arguments)
@@ -120,7 +120,7 @@ async def run(blocks: bool, function: Callable[..., Any], *arguments: Any) -> An
 
 @contextlib.asynccontextmanager
 async def entered(blocks: bool, manager: Any) -> AsyncIterator[Any]:
-    """Enters a context manager of one variant. One that an error broke may raise it as it is left."""
+    """Enter a context manager of one variant. If an error broke the conversation, leaving it may raise that error."""
     if not blocks:
         entered_value = await manager.__aenter__()
     else:
@@ -134,7 +134,7 @@ async def entered(blocks: bool, manager: Any) -> AsyncIterator[Any]:
 
 
 class Family:
-    """How to begin a conversation of one family."""
+    """Opens a conversation of one family."""
 
     def __init__(self, name: str, *, driver: MediaDriver | None = None, files: CertificateFiles | None = None) -> None:
         self.name = name
@@ -149,11 +149,11 @@ class Family:
         return importlib.import_module(f"mainstem.{self.name.lower()}" + ("" if blocks else ".aio"))
 
     def _stream_handler(self, far: Far, blocks: bool) -> Any:
-        """Of bymux and Jmux: reads to the end."""
+        """Return a handler for bymux and Jmux, which reads to the end."""
         return self._handler(far, blocks, lambda stream: (stream, stream.read), ends=())
 
     def _message_handler(self, far: Far, blocks: bool, receiver: Callable[[Any], Any]) -> Any:
-        """Of Aqueduct and duologues: receives until the sender has finished."""
+        """Return a handler for Aqueduct and duologues, which receives until the sender has finished."""
 
         def source(served: Any) -> tuple[Any, Any]:
             handle = receiver(served)
@@ -168,7 +168,7 @@ class Family:
         source: Callable[[Any], tuple[Any, Any]],
         ends: tuple[type[Exception], ...],
     ) -> Any:
-        """A handler that receives by the call that ``source`` names, until that returns nothing or raises one of ``ends``."""
+        """Return a handler that receives with the call ``source`` names, until it returns nothing or raises one of ``ends``."""
 
         async def handle(served: Any) -> None:
             handle, call = source(served)

@@ -1,8 +1,8 @@
-"""The event loops that asyncio tests run in: asyncio's own, uvloop's, and asyncio's with eager tasks.
+"""The event loops in which asyncio tests run: asyncio's own, uvloop's, and asyncio's with eager tasks.
 
-Users choose the loop, and each differs where code is careless: uvloop's transports are not asyncio's classes, and an eager
-task runs inside the call that creates it. `make test` runs every test in asyncio's loop and one file of each family in the
-others; `make check` runs the rest.
+Users choose the loop, and each exposes different mistakes: uvloop's transports are not asyncio's classes, and an eager task runs
+inside the call that creates it. `make test` runs every test in asyncio's loop and one file of each family in the others; `make
+check` runs the rest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ except ImportError:
 TESTS = Path(__file__).resolve().parents[1]
 # Directories and files whose tests run in every loop.
 IN_EVERY_LOOP = ("system", "unit/aeron/test_aio.py", "unit/duologue/test_aio_tasks.py")
-# Of these, one file of each family for `make test`.
+# The part of these that `make test` runs: one file of each family.
 IN_EVERY_LOOP_AT_ONCE = (
     "system/aqueduct/test_serializers.py",
     "system/test_bymux.py",
@@ -37,7 +37,7 @@ Factory = Callable[[], asyncio.AbstractEventLoop]
 
 
 def eager_loop() -> asyncio.AbstractEventLoop:
-    """A loop of asyncio's whose tasks start eagerly."""
+    """Return an asyncio event loop whose tasks start eagerly."""
     loop = asyncio.new_event_loop()
     loop.set_task_factory(asyncio.eager_task_factory)
     return loop
@@ -51,12 +51,12 @@ if hasattr(asyncio, "eager_task_factory"):
 
 
 def factories(path: Path) -> dict[str, Factory]:
-    """The loops of the tests in a file, by name."""
+    """Return the event loops for the tests in a file, by name."""
     return {"asyncio": asyncio.new_event_loop, **(OTHERS if _is_below(path, IN_EVERY_LOOP) else {})}
 
 
 def is_only_for_check(item: pytest.Item) -> bool:
-    """Whether `make test` leaves a test in its loop to `make check`."""
+    """Return whether `make test` leaves a test in its event loop to `make check`."""
     callspec = getattr(item, "callspec", None)
     in_another_loop = callspec is not None and callspec.params.get("_asyncio_loop_factory") in OTHERS.values()
     return in_another_loop and not _is_below(item.path, IN_EVERY_LOOP_AT_ONCE)

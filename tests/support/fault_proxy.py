@@ -1,4 +1,4 @@
-"""A proxy of HTTP over loopback that answers with faults of an object store before it lets requests through."""
+"""An HTTP proxy on loopback that injects an object store's faults before it lets requests through."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ MAX_REQUEST = 64 << 20
 
 
 class FaultProxy:
-    """Forwards each request to ``target``, one connection for each, after the faults that ``faults`` has in order.
+    """Forwards each request to ``target`` on its own connection, after injecting the faults in ``faults`` in order.
 
     A fault is ``slow_down``, ``internal``, ``refuse``, ``reset`` (before the request is forwarded), ``cut`` (the response's body
-    ends in the middle), ``lost`` (the request is forwarded and its response dropped), ``trickle`` (the response comes in small
-    pieces), ``stale`` (the response is that which the same request had the last time) or ``pass``. ``only`` limits faults to
-    requests whose first line contains it; ``draw`` chooses one for each request where ``faults`` is empty.
+    ends in the middle), ``lost`` (the request is forwarded and its response dropped), ``trickle`` (the response arrives in small
+    chunks), ``stale`` (the proxy repeats its previous response to the same request) or ``pass``. ``only`` limits faults to requests
+    whose first line contains it; if ``faults`` is empty, ``draw`` chooses one for each request.
     """
 
     def __init__(self, target: tuple[str, int], draw: Callable[[bytes], str] = lambda line: "pass") -> None:
@@ -119,12 +119,12 @@ class FaultProxy:
 
 
 def is_listing(line: bytes) -> bool:
-    """Whether the first line of a request to S3 asks for a listing."""
+    """Return whether the first line of a request to S3 asks for a listing."""
     return line.startswith(b"GET ") and b"list-type=" in line
 
 
 def read_request(client: socket.socket) -> bytes:
-    """A request with its body, whose length its head says."""
+    """Read a request and its body, whose length is in its headers."""
     data = b""
     while b"\r\n\r\n" not in data:
         piece = client.recv(1 << 16)

@@ -1,4 +1,4 @@
-"""Rows of ``frames`` made by hand: what a capture of a small stream would hold."""
+"""Handmade rows of ``frames``, as a capture of a small stream would have them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Wire:
         self.aeron("SETUP", frame_length=40, **facts, **self.place(position))
 
     def data(self, position: int, payload: int = 96, flags: int = 0xC0) -> int:
-        """A frame; returns the position after it."""
+        """Append a data frame; return the position after it."""
         self.aeron("DATA", flags=flags, frame_length=32 + payload, length=payload, wire_length=74 + payload,
                    reserved_value=0, **self.place(position))  # fmt: skip
         return position + ((32 + payload + 31) & ~31)
@@ -80,14 +80,14 @@ class Wire:
 
 
 def lossy_stream(wire: Wire, *, frames: int = 60) -> Wire:
-    """A stream in which something of everything happens: losses on both sides of the capture, stalls, repeats."""
+    """Append a stream with losses on both sides of the capture, stalls and retransmissions."""
     wire.status(0, 0, flags=0x80)
     wire.setup()
     position, consumed = 0, 0
     for number in range(frames):
         wire.wait(0.01)
         if number % 20 == 7:
-            lost, position = position, position + 128  # never seen here
+            lost, position = position, position + 128  # the capture never sees this frame
             position = wire.data(position)
             wire.wait(0.05)
             wire.nak(lost, lost + 128)
@@ -120,7 +120,7 @@ def lossy_stream(wire: Wire, *, frames: int = 60) -> Wire:
             wire.wait(0.4)
             wire.rttm(number, question=False)
     for _ in range(8):
-        position = wire.data(position)  # fills the window
+        position = wire.data(position)  # this fills the window
     wire.wait(5)
     wire.status(position, 4096)
     wire.wait(0.1)
@@ -162,7 +162,7 @@ class Connection(Wire):
 
 
 def bymux_connection(connection: Connection) -> Connection:
-    """Two streams: one that is written, held by credit and ended, one that is left when the connection ends."""
+    """Append two streams: one that is written, blocked by credit and ended, and one that is still open when the connection ends."""
     say = connection.frame
     say("GLOBAL_CREDIT", client=False, credit=2)
     for stream in (0, 2):
@@ -189,7 +189,7 @@ def bymux_connection(connection: Connection) -> Connection:
 
 
 def jmux_connection(connection: Connection) -> Connection:
-    """Requests that are answered, aborted, and cut off by a shutdown; a ration that runs out."""
+    """Append requests that are answered, aborted and cut off by a shutdown, and a ration that runs out."""
     say, wait = connection.frame, connection.wait
     for client in (True, False):
         say("HEADER", client=client, credit=512)
@@ -216,7 +216,7 @@ def jmux_connection(connection: Connection) -> Connection:
 
 
 def aqueduct_trace(wire: Wire) -> Wire:
-    """Two channels of Aqueduct."""
+    """Append the frames of two Aqueduct channels."""
     for number in range(4):
         wire.wait(1)
         for channel in (0, 8 | 1 | 2 | 4):
@@ -228,7 +228,7 @@ def aqueduct_trace(wire: Wire) -> Wire:
 
 
 def everything() -> list[dict[str, Any]]:
-    """One capture with something of every protocol, in order of time; packets are numbered through."""
+    """Return one capture with rows of every protocol, sorted by time and with consecutive packet numbers."""
     group = lossy_stream(Wire(session_id=8), frames=40)
     for row in group.rows:  # the same stream to a multicast group
         for end in ("dst", "src"):
@@ -253,7 +253,7 @@ def everything() -> list[dict[str, Any]]:
     return [*rows, fault | {"frame_type": "TRUNCATED_FILE", "text": "the file ends inside a record", "time_ns": None}]
 
 
-# A frame's type, where it came from (port 8), where it went (port 9), and the channel that it belongs to.
+# A frame's type, its origin (port 8), its destination (port 9) and the channel that it belongs to.
 CHANNELS = [
     (1, "10.0.0.1", "10.0.0.2", "10.0.0.2:9"),
     (2, "10.0.0.2", "10.0.0.1", "10.0.0.2:8"),
@@ -267,7 +267,7 @@ CHANNELS = [
 
 
 def to_arrow(rows: list[dict[str, Any]]) -> Any:
-    """Rows as an Arrow table with the types of ``frames``."""
+    """Return rows as an Arrow table with the types of ``frames``."""
     import pyarrow as pa
 
     from mainstem.capture.schema import arrow_schema

@@ -1,4 +1,4 @@
-"""A publisher that holds its stream for a recorder, which may be away: what it published is recorded when the recorder is back."""
+"""A publisher that holds its stream while the recorder is down, so that the recorder, once restarted, records all of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BATCH, PAUSE_S = 40, 0.004
 
 
 class HeldPublisher:
-    """Publishes ``payload(number)`` for the numbers up to ``goal``, from a thread of its own."""
+    """Publishes ``payload(number)`` for the numbers up to ``goal``, from its own thread."""
 
     def __init__(
         self, directory: str, recordings: Path, *, channel: str, stream_id: int, payload: Callable[[int], bytes]

@@ -1,4 +1,4 @@
-"""Messages of JSON that a table might not survive."""
+"""JSON messages that could break a table."""
 
 from __future__ import annotations
 

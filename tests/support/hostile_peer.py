@@ -1,4 +1,4 @@
-"""A hostile peer with a raw UDP socket, who speaks just enough of the protocol: SETUP, data frames, status messages."""
+"""A hostile peer with a raw UDP socket that implements a minimal part of the protocol: SETUP, data frames, status messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STREAM_ID = 0x2044F002
 UNFRAGMENTED = layout.FLAG_UNFRAGMENTED
 BEGIN = layout.FLAG_BEGIN
 REPEATS = 4
-IMAGE_SECONDS = 0.1  # about what a driver takes for an image, and several times so in all
+IMAGE_SECONDS = 0.1  # about the time a driver needs to create an image; the peer waits REPEATS times as long
 
 
 def setup(session: int, *, term_length: int = 65536, mtu: int = 1408, stream: int = STREAM_ID) -> bytes:
@@ -34,7 +34,7 @@ def status(
 
 
 class Hostile:
-    """One socket, bound to an address of its own choice in 127.0.0.0/8: to the server, another machine."""
+    """One socket, bound to its own address in 127.0.0.0/8, so that the server sees another host."""
 
     def __init__(self, address: str) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -42,11 +42,11 @@ class Hostile:
         self.socket.setblocking(False)
 
     def introduce(self, to: tuple[str, int], session: int, text: bytes, **more: int) -> None:
-        """A stream with one message, sent blindly: nothing that comes back is needed."""
+        """Send a stream with one message, without waiting for any response."""
         self.introduce_many(to, {session: text}, **more)
 
     def introduce_many(self, to: tuple[str, int], texts: dict[int, bytes], **more: int) -> None:
-        """So many streams. Data that comes before the driver has made the image is lost, so that it is said again."""
+        """Send several streams. Data that arrives before the driver has created the image is lost, so it is sent repeatedly."""
         for session in texts:
             self.send(to, setup(session, **more))
         for _ in range(REPEATS):

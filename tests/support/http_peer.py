@@ -1,4 +1,4 @@
-"""A peer of an HTTP server that sends exactly the bytes of a test, and reads what comes."""
+"""An HTTP client that sends exactly the bytes of a test and reads the response."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Response:
 
 
 class Peer:
-    """One connection. Requests are written as they are. ``open`` has those that are not closed."""
+    """One connection. It writes requests unchanged. ``open`` has the connections that are not closed."""
 
     open: ClassVar[list[Peer]] = []
 
@@ -51,7 +51,7 @@ class Peer:
         return await self.response(has_body=method != "HEAD")
 
     async def is_cut(self) -> bool:
-        """Whether the server ends the connection; what it still sends is read."""
+        """Return whether the server ends the connection; read what it still sends."""
         try:
             while await soon(self.reader.read(65536)):
                 pass
@@ -73,7 +73,7 @@ async def connect(url: str, **options: Any) -> Peer:
 
 
 async def get(url: str, target: str, *, method: str = "GET", **headers: str) -> Response:
-    """One request over a connection of its own."""
+    """Send one request over its own connection and return the response."""
     peer = await connect(url)
     try:
         return await peer.get(target, method=method, **headers)

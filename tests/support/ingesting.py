@@ -1,4 +1,4 @@
-"""A recording that ``ingest`` turns into a table, and a commit that Spark forgets."""
+"""A recording that ``ingest`` loads into a table, and a commit that Spark forgets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ingest(spark: SparkSession, tmp_path: Path, **options: Any) -> tuple[list[An
 
 
 def forget_last_batch(checkpoint: Path) -> None:
-    """As if the driver had ended between the table's commit and the checkpoint's."""
+    """Simulate a driver that ended between the table's commit and the checkpoint's commit."""
     commits = sorted((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     for path in (commits[-1], commits[-1].with_name(f".{commits[-1].name}.crc")):
         path.unlink(missing_ok=True)

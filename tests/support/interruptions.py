@@ -1,7 +1,7 @@
-"""Exceptions of signal handlers, at every moment of a piece of work in turn.
+"""Raise exceptions as signal handlers do, at every moment of an operation in turn.
 
-CPython runs signal handlers behind a call of C, at the start of a function and before another turn of a loop. The first two are
-where a profiler is called, too: one that raises is an interruption at a known moment.
+CPython runs signal handlers after a C call, at the start of a function and before the next iteration of a loop. It calls profilers
+at the first two of these, so a profiler that raises is an interruption at a known moment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Alarm(Exception):
 
 
 class Interruption:
-    """Raises Alarm once, at the moment of a number, counted in modules of one package."""
+    """Raises Alarm once, at the moment with the given number; only moments in one package's modules count."""
 
     def __init__(self, moment: int, package: str) -> None:
         self._left = moment
@@ -28,7 +28,7 @@ class Interruption:
         self.has_come = False
 
     def during(self, work: Callable[[], object]) -> None:
-        """Runs the work, which the exception may end; called again, it counts on."""
+        """Run the work, which the exception may end. Another call continues the count."""
         sys.setprofile(None if self.has_come else self._profile)
         try:
             work()
@@ -47,7 +47,7 @@ class Interruption:
 
 
 def interruptions(package: str) -> Iterator[Interruption]:
-    """An interruption for every moment, until one does not come any more."""
+    """Yield an interruption for every moment, until one is never raised."""
     for moment in count():
         interruption = Interruption(moment, package)
         yield interruption

@@ -1,4 +1,4 @@
-"""A driver over memory files and a manual clock, with the client's side of the shared memory played by hand."""
+"""A driver with in-memory files and a manual clock; the test plays the clients' side of shared memory."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from mainstem.sim.clock import ManualClock
 DIRECTORY = "/memory/driver"
 R = TypeVar("R", bound=responses.Response)
 CLIENT = 7
-# Enough for a question from an agent to the conductor and back, over the network and back.
+# Enough for a command from an agent to the conductor and back, and over the network and back.
 CYCLES = 8
 
 
 def small_settings(**overrides: Any) -> DriverSettings:
-    """Settings whose buffers are small enough to make hundreds of drivers."""
+    """Return settings with buffers small enough for hundreds of drivers."""
     return DriverSettings(
         **{
             "conductor_buffer_length": (1 << 16) + 768,
@@ -43,7 +43,7 @@ def small_settings(**overrides: Any) -> DriverSettings:
 
 
 class InvokedDriver:
-    """The driver and what its clients see of it. ``run`` lets time pass; responses gather in ``seen``."""
+    """The driver and what its clients see of it. ``run`` advances time; responses are collected in ``seen``."""
 
     def __init__(self, *, files: MemoryFiles | None = None, **settings: Any) -> None:
         self.clock = ManualClock()
@@ -69,22 +69,22 @@ class InvokedDriver:
         self._receiver = cnc.receiver()
 
     def next_id(self) -> int:
-        """A correlation id, as a client draws it."""
+        """Return a new correlation id, as a client allocates it."""
         return self.cnc.to_driver.next_correlation_id()
 
     def write(self, command: commands.Command) -> None:
-        """Puts a command into the ring."""
+        """Write a command to the ring buffer."""
         assert self.cnc.to_driver.write(command.TYPE, command.encode())
 
     def cycle(self) -> list[responses.Response]:
-        """A few duty cycles without any time passing; the responses they gave."""
+        """Run a few duty cycles without advancing time, and return their responses."""
         for _ in range(CYCLES):
             self.do_work()
             self.network.step()
         return self.poll()
 
     def poll(self) -> list[responses.Response]:
-        """The responses that have not been looked at."""
+        """Return the responses that have not been read yet."""
         fresh: list[tuple[int, bytes]] = []
         while (count := self._receiver.receive(lambda type_id, payload: fresh.append((type_id, payload)), 100)) > 0:
             pass
@@ -94,12 +94,12 @@ class InvokedDriver:
         return [response for response in decoded if response is not None]
 
     def ask(self, command: commands.Command) -> list[responses.Response]:
-        """Writes a command and runs a few cycles."""
+        """Write a command, run a few duty cycles and return the responses."""
         self.write(command)
         return self.cycle()
 
     def run(self, seconds: float, *, step: float = 0.1, alive: tuple[int, ...] = (CLIENT,)) -> list[responses.Response]:
-        """Lets time pass in steps, the clients ``alive`` keeping their heartbeats; the responses it gave."""
+        """Advance time in steps while the clients ``alive`` send heartbeats; return the responses."""
         found: list[responses.Response] = []
         end = self.clock.monotonic_ns() + int(seconds * NS_PER_SECOND)
         while self.clock.monotonic_ns() < end:
@@ -110,7 +110,7 @@ class InvokedDriver:
         return found
 
     def heartbeat(self, client_id: int) -> None:
-        """What a client does twice a second."""
+        """Send a heartbeat, as a client does twice a second."""
         counter_id = self.counters.find(11, client_id)
         if counter_id >= 0:
             self.counters.cell(counter_id).set_release(self.clock.epoch_ms())
@@ -118,14 +118,14 @@ class InvokedDriver:
     def add_publication(
         self, channel: str, stream_id: int = 1001, *, exclusive: bool = False, client_id: int = CLIENT
     ) -> list[responses.Response]:
-        """Asks for a publication; the responses."""
+        """Request a publication; return the responses."""
         kind = commands.AddExclusivePublication if exclusive else commands.AddPublication
         return self.ask(kind(client_id=client_id, correlation_id=self.next_id(), stream_id=stream_id, channel=channel))
 
     def add_subscription(
         self, channel: str, stream_id: int = 1001, *, client_id: int = CLIENT
     ) -> list[responses.Response]:
-        """Asks for a subscription; the responses."""
+        """Request a subscription; return the responses."""
         return self.ask(
             commands.AddSubscription(
                 client_id=client_id, correlation_id=self.next_id(), stream_id=stream_id, channel=channel
@@ -133,11 +133,11 @@ class InvokedDriver:
         )
 
     def log(self, log_file: str) -> LogBuffers:
-        """Maps a log as a client does."""
+        """Map a log as a client does."""
         return LogBuffers(self.files.map(log_file))
 
     def labels(self) -> dict[int, str]:
-        """Every allocated counter's label."""
+        """Return the label of every allocated counter."""
         return {counter_id: self.counters.label(counter_id) for counter_id in self.counters}
 
     def close(self) -> None:
@@ -146,14 +146,14 @@ class InvokedDriver:
 
 
 def only(found: list[responses.Response], kind: type[R]) -> R:
-    """The one response of a kind."""
+    """Return the one response of a kind."""
     matching = [response for response in found if type(response) is kind]
     assert len(matching) == 1, f"{len(matching)} of {kind.__name__} in {found}"
     return matching[0]
 
 
 def count(found: list[responses.Response], kind: type[responses.Response]) -> int:
-    """How many responses of a kind there are."""
+    """Return how many responses of a kind there are."""
     return sum(type(response) is kind for response in found)
 
 

@@ -1,4 +1,4 @@
-"""Two machines played by two drivers that the test drives itself, over real sockets of the loopback interface."""
+"""Two drivers that stand for two hosts. The test drives both, over real sockets of the loopback interface."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Machines:
-    """``near`` and ``far``: a client each, on a driver each. Everything runs in ``work``."""
+    """Two hosts, ``near`` and ``far``, each with a client on its own driver. ``work`` runs everything."""
 
     def __init__(self, **settings: Any) -> None:
         self._stack = ExitStack()
@@ -32,18 +32,18 @@ class Machines:
         )
 
     def work(self) -> int:
-        """One duty cycle of both drivers."""
+        """Run one duty cycle of both drivers."""
         return sum(driver.do_work() for driver in self.drivers)
 
     def until(self, what: Callable[[], object], *, why: str = "", progress: Callable[[], object] = nothing) -> None:
-        """Works until ``what`` is true; ``progress`` is something that changes on the way there."""
+        """Call ``work`` until ``what`` is true; ``progress`` returns a value that changes in the meantime."""
         stall = StallTimeout(why)
         while not what():
             stall.check(progress())
             self.work()
 
     def deliver(self, publication: Any, subscriptions: Sequence[Any], *, messages: int = 300) -> None:
-        """Sends messages and checks that every subscription gets every one of them, in order."""
+        """Send messages and check that every subscription receives all of them in order."""
         received: list[list[bytes]] = [[] for _ in subscriptions]
         sent = 0
 
@@ -60,7 +60,7 @@ class Machines:
         assert all(into == expected for into in received)
 
     def naks_sent(self) -> int:
-        """How many NAKs the two drivers have sent so far."""
+        """Return how many NAKs the two drivers have sent so far."""
         return sum(client.counters.value(SystemCounter.NAKS_SENT) for client in (self.near, self.far))
 
     def __enter__(self) -> Self:

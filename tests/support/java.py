@@ -1,7 +1,7 @@
-"""Aeron for Java, where this machine has it: its tools, and the programs of ``tests/interop/java``.
+"""Aeron for Java, if this machine has it: its tools, and the programs of ``tests/interop/java``.
 
-``MAINSTEM_AERON_JAR`` is an ``aeron-all`` jar; without it, the one that ``.ci/run`` fetched into ``build/reference``.
-``MAINSTEM_AERON_JAVA`` is a Java, 17 or later; without it, the one on ``PATH``.
+``MAINSTEM_AERON_JAR`` is an ``aeron-all`` jar; by default, the one that ``.ci/run`` downloaded to ``build/reference``.
+``MAINSTEM_AERON_JAVA`` is a Java, 17 or later; by default, the one on ``PATH``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "interop" / "java"
 FETCHED_JAR = ROOT / "build" / "reference" / "aeron-all-1.51.0.jar"
 ARCHIVE_TOOL = "io.aeron.archive.ArchiveTool"
-# Agrona reads the module of memory and, for CRC-32C, that of checksums.
+# Agrona accesses a module of memory and, for CRC-32C, one of checksums.
 OPENED_MODULES = (
     "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED",
     "--add-opens=java.base/java.util.zip=ALL-UNNAMED",
@@ -30,7 +30,7 @@ OPENED_MODULES = (
 
 @cache
 def why_not() -> str:
-    """Why Java's reference cannot run here; empty if it can."""
+    """Return why the Java reference cannot run here, or an empty string if it can."""
     java, javac, aeron_jar = java_program(), shutil.which("javac"), jar()
     if not aeron_jar.exists():
         return f"no aeron-all jar in MAINSTEM_AERON_JAR or {FETCHED_JAR}"
@@ -44,24 +44,24 @@ def why_not() -> str:
 
 
 def require_java() -> None:
-    """Skips the test if Java's reference cannot run here."""
+    """Skip the test if the Java reference cannot run here."""
     if reason := why_not():
         pytest.skip(reason)
 
 
 def jar() -> Path:
-    """Where the jar is, whether or not it exists."""
+    """Return the path of the jar, whether or not it exists."""
     return Path(os.environ.get("MAINSTEM_AERON_JAR") or FETCHED_JAR)
 
 
 def java_program() -> str | None:
-    """The Java that runs it."""
+    """Return the Java program that runs it."""
     return os.environ.get("MAINSTEM_AERON_JAVA") or shutil.which("java")
 
 
 @cache
 def compiled_programs() -> Path:
-    """The classes of ``tests/interop/java``, compiled once for each process of the tests."""
+    """Return the classes of ``tests/interop/java``, compiled once per test process."""
     folder = tempfile.TemporaryDirectory(prefix="mainstem-java-")
     _kept.append(folder)
     javac = shutil.which("javac")
@@ -77,10 +77,10 @@ _kept: list[tempfile.TemporaryDirectory[str]] = []  # removed when the process e
 
 
 def command(main_class: str, *arguments: object, properties: dict[str, object] | None = None) -> list[str]:
-    """The command line of a program of the tests, or of a class of the jar."""
+    """Return the command line of a test program, or of a class in the jar."""
     java = java_program()
     assert java is not None
-    # Small heap and one collector thread: several of these run beside each other on two cores.
+    # A small heap and one collector thread, because several of these run at once on two cores.
     line = [java, *OPENED_MODULES, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     line += [f"-D{name}={value}" for name, value in (properties or {}).items()]
     return [*line, "-cp", f"{jar()}:{compiled_programs()}", main_class, *map(str, arguments)]
@@ -93,9 +93,9 @@ def run(
     timeout: float = 120,
     answers: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end and returns what it printed; its exit code is the caller's to check.
+    """Run a program to its end and return its output; the caller checks its exit code.
 
-    ``answers`` is what it reads from standard input.
+    ``answers`` is its standard input.
     """
     return subprocess.run(
         command(main_class, *arguments, properties=properties),
@@ -113,7 +113,7 @@ def start(
     properties: dict[str, object] | None = None,
     stderr: int | IO[Any] | None = subprocess.STDOUT,
 ) -> subprocess.Popen[str]:
-    """Starts a program whose standard input and output are pipes of text; the caller ends it."""
+    """Start a program whose standard input and output are text pipes; the caller ends it."""
     return subprocess.Popen(
         command(main_class, *arguments, properties=properties),
         stdin=subprocess.PIPE,

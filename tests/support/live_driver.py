@@ -35,7 +35,7 @@ def exchange(
     destinations: Sequence[str] = (),
     invoke: Callable[[], object] = nothing,
 ) -> None:
-    """Sends messages from a publication to a subscription and checks every one of them.
+    """Send messages from a publication to a subscription and checks every one of them.
 
     ``destinations`` are added to both, which are then of manual control.
     """

@@ -83,7 +83,7 @@ class Growing:
         self._file, self._positions, self.position = path / segment_name(number, 0), positions, position
 
     def grow(self, messages: int = 1, length: int = 96) -> None:
-        """Adds messages, within the segment."""
+        """Add messages, within the segment."""
         stream = Stream(session_id=0, position=self.position)
         frames = b"".join(run for _, run in stream.runs([bytes(length)] * messages))
         with self._file.open("r+b") as file:

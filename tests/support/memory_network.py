@@ -81,11 +81,11 @@ class MemoryNetwork:
         return self._peers.setdefault(address, Peer(address))
 
     def send(self, source: Peer, to: InetAddress, datagram: bytes) -> None:
-        """Sends from a peer of the test's to a driver."""
+        """Send from a peer of the test's to a driver."""
         self._sockets[to].transport.deliver(datagram, source.address.packed)
 
     def step(self) -> int:
-        """Delivers everything that was sent so far; how many datagrams that were."""
+        """Deliver everything that was sent so far; how many datagrams that were."""
         moved = 0
         for source, sender in list(self._sockets.items()):
             for destination, datagram in sender.transport.take():

@@ -54,7 +54,7 @@ class MemoryTransport:
         self.loop.call_soon(self.lose, None)
 
     def lose(self, error: Exception | None) -> None:
-        """Ends this end, and with it the other one."""
+        """End this end, and with it the other one."""
         if not self.ended:
             self.ended = self.paused = True
             self.handler.transport_lost(error)
@@ -63,7 +63,7 @@ class MemoryTransport:
 
 
 def join(a: TransportHandler, b: TransportHandler, *, cut: int = 1 << 20) -> tuple[MemoryTransport, MemoryTransport]:
-    """Connects two engines."""
+    """Connect two engines."""
     ends = MemoryTransport(a, cut=cut), MemoryTransport(b, cut=cut)
     ends[0].other, ends[1].other = ends[1], ends[0]
     for end in ends:

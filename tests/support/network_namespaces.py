@@ -89,7 +89,7 @@ class Room:
         return out
 
     def close(self) -> None:
-        """Ends the room with all that was started there."""
+        """End the room with all that was started there."""
         for process in [*self.processes, self._holder]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, 9)

@@ -20,7 +20,7 @@ LOST_FROM = 38 * KIB  # what arrives before it is less than a quarter of the win
 
 
 def carry_padded_stream(sender: Aeron, receiver: Aeron, port: int) -> None:
-    """Sends two terms of a stream whose receiver misses the end of the first, padding included, and checks that all arrives."""
+    """Send two terms of a stream whose receiver misses the end of the first, padding included, and checks that all arrives."""
     first_term: int | None = None
     at_end = False
 

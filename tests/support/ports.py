@@ -124,7 +124,7 @@ def with_own_ports(text: str, own: dict[str, str] | None = None) -> str:
 
 
 def guard_slots() -> None:
-    """Refuses this process every port that may be in the slot of another, from now on: a number in a test is such a port."""
+    """Refuse this process every port that may be in the slot of another, from now on: a number in a test is such a port."""
     sys.addaudithook(_guard)
 
 

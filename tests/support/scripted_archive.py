@@ -25,18 +25,18 @@ VERSION = 0x010C00
 
 
 def ok(relevant_id: int = 0, *, code: int = 0, text: str = "") -> Answer:
-    """Answers with one response."""
+    """Answer with one response."""
     values = {"relevant_id": relevant_id, "code": code, "version": VERSION, "error_message": text}
     return lambda _: [("ControlResponse", dict(values))]
 
 
 def error(code: int, text: str) -> Answer:
-    """Answers with an error."""
+    """Answer with an error."""
     return ok(code, code=1, text=text)
 
 
 def nothing(_: Message) -> list[tuple[str, dict[str, Any]]]:
-    """Does not answer."""
+    """Do not answer."""
     return []
 
 
@@ -69,20 +69,20 @@ class ScriptedArchive:
         return [message.name for message in self.received]
 
     def say(self, name: str, *, correlation_id: int, **values: Any) -> None:
-        """Sends a message to the client."""
+        """Send a message to the client."""
         ids = {} if name == "Ping" else {"correlation_id": correlation_id}
         self._outgoing.append(encode(name, control_session_id=SESSION, **ids, **values))
 
     def hang_up(self) -> None:
-        """Ends the response stream."""
+        """End the response stream."""
         self._responses.revoke()
 
     def go_away(self) -> None:
-        """Reads no more requests, until ``come_back``."""
+        """Read no more requests, until ``come_back``."""
         self._requests.close()
 
     def come_back(self) -> None:
-        """Reads requests again."""
+        """Read requests again."""
         self._requests = self._aeron.add_subscription("aeron:ipc", self.stream_id)
 
     def _run(self) -> None:

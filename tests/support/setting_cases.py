@@ -174,13 +174,13 @@ class Case(NamedTuple):
 
 
 def recorded() -> list[Case]:
-    """Returns the table."""
+    """Return the table."""
     lines = VECTORS.read_text(encoding="utf-8").splitlines()
     return [Case(*line.split("\t")) for line in lines if line and not line.startswith("#")]
 
 
 def record(column: str, answers: Sequence[str]) -> None:
-    """Writes a driver's answers into the table; its comments stay."""
+    """Write a driver's answers into the table; its comments stay."""
     lines = VECTORS.read_text(encoding="utf-8").splitlines()
     cases = iter(zip(recorded(), answers, strict=True))
     for number, line in enumerate(lines):
@@ -191,7 +191,7 @@ def record(column: str, answers: Sequence[str]) -> None:
 
 
 def answer_here(case: Case) -> str:
-    """Returns what this driver's settings make of a case."""
+    """Return what this driver's settings make of a case."""
     try:
         settings = DriverSettings.load(environ=case.environment)
         cnc_layout(settings)
@@ -211,7 +211,7 @@ def answer_here(case: Case) -> str:
 
 
 def answers_of_c(binary: str, cases: Sequence[Case]) -> list[str]:
-    """Returns what the C driver makes of each case, a process each."""
+    """Return what the C driver makes of each case, a process each."""
     return [ABSENT if ONLY_IN_JAVA.fullmatch(case.setting) else _answer_of_c(binary, case) for case in cases]
 
 
@@ -241,7 +241,7 @@ def _answer_of_c(binary: str, case: Case) -> str:
 
 
 def answers_of_java(cases: Sequence[Case]) -> list[str]:
-    """Returns what the Java driver makes of each case, one after the other in one process."""
+    """Return what the Java driver makes of each case, one after the other in one process."""
     folder = tempfile.mkdtemp(prefix="mainstem-settings-", dir="/dev/shm")
     process = java.start("SettingAnswers", stderr=subprocess.DEVNULL)
     assert process.stdin is not None

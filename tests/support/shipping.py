@@ -136,7 +136,7 @@ class Station:
         self.sent += sent
 
     def send_part(self, payload: bytes) -> Callable[[], None]:
-        """Records the first frame of a message of several; the call that is returned records the others."""
+        """Record the first frame of a message of several; the call that is returned records the others."""
         (_, run), *_ = list(self.stream.runs([payload]))
         self.writer.write(memoryview(run)[:1408], self.clock.now_ns)
 

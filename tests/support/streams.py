@@ -69,7 +69,7 @@ class Stream:
 def record(
     writer: RecordingWriter, stream: Stream, payloads: Iterable[bytes], *, time_ns: int = 0, step_ns: int = 0
 ) -> None:
-    """Writes the messages to a recording, run by run."""
+    """Write the messages to a recording, run by run."""
     for _, run in stream.runs(payloads):
         writer.write(memoryview(run), time_ns)
         time_ns += step_ns

@@ -20,7 +20,7 @@ Counts = dict[str, list[int]]
 
 
 def write(table: Any, batches: Sequence[pa.RecordBatch]) -> None:
-    """Commits each batch as a micro-batch of its own."""
+    """Commit each batch as a micro-batch of its own."""
     for number, batch in enumerate(batches):
         task = WriteFiles(table.files("filters", number), 1 << 20)
         table.commit(

@@ -57,7 +57,7 @@ class Tiers:
         self.count += count
 
     def ship(self, *, purge: bool = False) -> None:
-        """Copies what is closed: whole segments, then the positions up to there; then deletes it at the tail."""
+        """Copy what is closed: whole segments, then the positions up to there; then deletes it at the tail."""
         end = self.writer.position // SEGMENT * SEGMENT
         for base in range(0, end, SEGMENT):
             source, target = self.tail_path / f"0-{base}.rec", self.shipped_path / f"0-{base}.rec"

@@ -82,7 +82,7 @@ class CuttingProxy:
         self._forwarding.discard(task)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, budget: list[int]) -> None:
-        """Carries bytes until the end, or until what both directions may still carry is used up."""
+        """Carry bytes until the end, or until what both directions may still carry is used up."""
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(CHUNK):
                 if budget[0] >= 0:

@@ -54,7 +54,7 @@ def wait_for(
     progress: Callable[[], object] = nothing,
     poll_s: float = POLL_S,
 ) -> T:
-    """Polls until ``what`` is true and returns it; ``progress`` is something that changes on the way there."""
+    """Poll until ``what`` is true and returns it; ``progress`` is something that changes on the way there."""
     stall = StallTimeout(why)
     while not (value := what()):
         stall.check(progress())
@@ -88,6 +88,6 @@ async def soon(step: Awaitable[T], *, progress: Callable[[], object] = nothing) 
 
 
 async def settle() -> None:
-    """Lets what is due in this event loop happen, without any time: what follows from it too, some tens of turns deep."""
+    """Let what is due in this event loop happen, without any time: what follows from it too, some tens of turns deep."""
     for _ in range(30):
         await asyncio.sleep(0)

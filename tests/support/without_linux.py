@@ -44,7 +44,7 @@ ONLY_LINUX = {
 
 
 def leave_linux() -> None:
-    """Takes away what macOS does not have; before anything of Mainstem's is imported."""
+    """Take away what macOS does not have; before anything of Mainstem's is imported."""
     sysconfig.get_config_vars()  # under another name of the system it would load another module of CPython's
     selectors.DefaultSelector = selectors.PollSelector
     for module, words in ONLY_LINUX.items():
@@ -77,7 +77,7 @@ def hidden(function: Any) -> Any:
 
 
 def imports() -> None:
-    """Imports every module but those that have Spark."""
+    """Import every module but those that have Spark."""
     import mainstem
 
     places, names = [(mainstem.__path__, "mainstem.")], ["mainstem"]
@@ -92,7 +92,7 @@ def imports() -> None:
 
 
 def client(directory: str) -> None:
-    """Sends and receives over IPC, by a driver that runs already."""
+    """Send and receives over IPC, by a driver that runs already."""
     import mainstem
 
     with mainstem.Aeron.connect(directory) as aeron:
@@ -104,7 +104,7 @@ def client(directory: str) -> None:
 
 
 def multiplexer() -> None:
-    """Has a stream of bymux echoed."""
+    """Have a stream of bymux echoed."""
     from mainstem import bymux
 
     async def echo(stream: Any) -> None:
@@ -124,7 +124,7 @@ def multiplexer() -> None:
 
 
 def aqueduct(folder: str) -> None:
-    """Sends a message over QUIC, and gets a response."""
+    """Send a message over QUIC, and gets a response."""
     from mainstem import aqueduct
 
     async def service(connection: Any) -> None:
@@ -149,7 +149,7 @@ def aqueduct(folder: str) -> None:
 
 
 def reader(folder: str) -> None:
-    """Reads recordings that lie here, and decodes their payloads; a file that is fetched is read as one that is mapped."""
+    """Read recordings that lie here, and decodes their payloads; a file that is fetched is read as one that is mapped."""
     import mainstem
 
     recordings = mainstem.open_recordings(folder)
@@ -157,7 +157,7 @@ def reader(folder: str) -> None:
 
 
 def driver() -> None:
-    """Starts a driver, which only Linux has."""
+    """Start a driver, which only Linux has."""
     import mainstem
 
     try:
@@ -167,7 +167,7 @@ def driver() -> None:
 
 
 def command(*arguments: str) -> None:
-    """Runs the command."""
+    """Run the command."""
     from mainstem.cli import main
 
     sys.argv = ["mainstem", *arguments]
