@@ -1,11 +1,11 @@
-"""What every tier shares: property tests draw the same examples every time, so that a red run is red for everybody.
+"""Configuration of all tests: property tests draw the same examples in every run, so that a failure is reproducible.
 
-``HYPOTHESIS_PROFILE=check`` draws many more, the same every time too; ``explore`` draws new ones.
+``HYPOTHESIS_PROFILE=check`` draws many more examples, also the same in every run; ``explore`` draws new ones.
 
-The asyncio tests of everything that runs in an event loop run in every kind of loop (tests/support/event_loops.py).
+Asyncio tests of event-loop code run in every kind of loop (tests/support/event_loops.py).
 
-In a run with several workers (pytest-xdist) a file is one worker's, and all tests of Spark are one worker's, so that there is one
-JVM for its session. What takes longest comes first, and the many short files fill the gaps at the end.
+In a run with several workers (pytest-xdist), all tests of a file run on one worker, and so do all Spark tests, which share one JVM.
+The slowest tests run first, and the many short files fill the gaps at the end.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ FIRST = ("spark", "interop", "system", "simulation")
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The event loops that an asyncio test runs in."""
+    """Return the event loops in which an asyncio test runs."""
     return event_loops.factories(item.path)
 
 
-# First, so that `-m "not long"` sees the marks.
+# Run first, so that `-m "not long"` sees the marks.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order tests: what takes longest comes first. Marks those that only `make check` runs in other event loops."""
+    """Sort tests, slowest first, and mark those that only `make check` runs in other event loops."""
     items.sort(key=_place)
     for item in items:
         if event_loops.is_only_for_check(item):
@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect tests without garbage collections, and leaves tests and modules out of later ones: half a second each."""
+    """Collect tests without garbage collection, then freeze them and their modules: saves half a second per later GC run."""
     gc.disable()
     try:
         return (yield)

@@ -1,4 +1,4 @@
-"""Helpers of the tests that run real drivers and clients: exchange of messages, what is left in shared memory."""
+"""Helpers for tests that run real drivers and clients: exchange messages, and find leftovers in shared memory."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ PATIENCE_S = STALL_S
 
 
 def shared_memory() -> set[str]:
-    """What this process could have left in shared memory."""
+    """Return the files that this process has left in shared memory."""
     return {name for name in os.listdir("/dev/shm") if name.startswith(f"mainstem-{os.getpid()}-")}
 
 
 def message(number: int) -> bytes:
-    """The message of that number: of many lengths, fragmented ones among them."""
+    """Return the message with that number. Lengths vary, and some messages are fragmented."""
     return number.to_bytes(4, "big") * (1 + number % 977)
 
 
@@ -35,9 +35,9 @@ def exchange(
     destinations: Sequence[str] = (),
     invoke: Callable[[], object] = nothing,
 ) -> None:
-    """Send messages from a publication to a subscription and checks every one of them.
+    """Send messages from a publication to a subscription and check every one of them.
 
-    ``destinations`` are added to both, which are then of manual control.
+    ``destinations`` are added to both, whose channels must then have manual control mode.
     """
     received: list[bytes] = []
     parts: list[bytes] = []

@@ -1,4 +1,4 @@
-"""A UDP relay on loopback between one server and its clients, which loses datagrams by a seeded draw."""
+"""A UDP relay on loopback between one server and its clients, which drops datagrams at random with a seed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Address = tuple[Any, ...]
 
 
 class LossyRelay:
-    """Each client address has a socket of its own towards the server; `rebind` gives it another, as a NAT does.
+    """Gives each client address its own socket toward the server; `rebind` replaces it, as a NAT does.
 
     The server sees clients at the address ``source``.
     """
@@ -47,13 +47,13 @@ class LossyRelay:
                 transport.close()
 
     async def rebind(self) -> None:
-        """Give every client another address at the server; what comes to the earlier ones is lost."""
+        """Give every client another address at the server; datagrams sent to the previous addresses are lost."""
         for client, transport in list(self._behind.items()):
             await self._open(client)
             transport.close()
 
     async def swap(self) -> None:
-        """Give every client the address that it had before this one; at the first time, a new one."""
+        """Give every client back its previous address at the server; the first time, a new one."""
         for client, transport in list(self._behind.items()):
             former = self._former.get(client)
             if former is None:
@@ -86,7 +86,7 @@ class LossyRelay:
             task.add_done_callback(self._tasks.discard)
 
     def is_at(self, client: Address, transport: object) -> bool:
-        """Whether a client has the address of a socket at present."""
+        """Return whether a client currently uses the address of a socket."""
         return self._behind.get(client) is transport
 
     def from_server(self, data: bytes, client: Address) -> None:

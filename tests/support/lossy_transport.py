@@ -1,4 +1,4 @@
-"""A way for datagrams that loses what a test chooses."""
+"""A datagram relay that loses the datagrams a test chooses."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _POLL_S = 0.05
 
 
 class HoledWay:
-    """Carries datagrams from ``port`` to ``back`` and what comes back to the sender, in a thread, as long as the block lasts.
+    """Relays datagrams from ``port`` to ``back``, and responses to the sender, in a thread for the duration of the block.
 
-    ``loses`` is called for each datagram with a data header towards ``back``, with its frame length, term offset and term id.
+    It calls ``loses`` for each datagram with a data header toward ``back``, with its frame length, term offset and term id.
     """
 
     def __init__(self, port: int, back: int, loses: Callable[[int, int, int], bool]) -> None:

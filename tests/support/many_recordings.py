@@ -1,4 +1,4 @@
-"""A directory of very many small recordings, made as a recorder would leave them but without its work for each."""
+"""A directory with very many small recordings, identical to a recorder's but much cheaper to create."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TERM = 65536
 def make_recordings(
     path: Path, count: int, *, growing: int = 0, messages: int = 10, length: int = 96, channel: str = "aeron:ipc"
 ) -> list[Growing]:
-    """``count`` recordings of ``messages`` messages each, sparse segments included; the last ``growing`` have not ended."""
+    """Create ``count`` recordings of ``messages`` messages each, with sparse segments; the last ``growing`` have not ended."""
     path.mkdir(parents=True, exist_ok=True)
     catalog = Catalog(path)
     kept = []
@@ -55,7 +55,7 @@ def make_recordings(
 
 
 def write_catalog(path: Path, descriptors: list[RecordingDescriptor]) -> None:
-    """All entries at once: adding one reads those before it."""
+    """Write all entries at once, because adding an entry reads all previous ones."""
     from mainstem.recording.catalog import (
         _ENTRY_HEADER,
         _HEADER,
@@ -77,13 +77,13 @@ def write_catalog(path: Path, descriptors: list[RecordingDescriptor]) -> None:
 
 
 class Growing:
-    """One recording that goes on."""
+    """One recording that has not ended."""
 
     def __init__(self, path: Path, number: int, positions: IndexWriter, position: int) -> None:
         self._file, self._positions, self.position = path / segment_name(number, 0), positions, position
 
     def grow(self, messages: int = 1, length: int = 96) -> None:
-        """Add messages, within the segment."""
+        """Append messages, within the segment."""
         stream = Stream(session_id=0, position=self.position)
         frames = b"".join(run for _, run in stream.runs([bytes(length)] * messages))
         with self._file.open("r+b") as file:

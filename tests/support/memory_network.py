@@ -1,4 +1,4 @@
-"""A network of one process: drivers' transports, and raw peers played by a test. It loses nothing and takes no time."""
+"""An in-process network of drivers' transports and of raw peers that a test plays, without loss or delay."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ BUFFER_LENGTH = 128 * 1024
 
 @dataclass(slots=True)
 class Peer:
-    """A socket played by the test."""
+    """A socket of the test."""
 
     address: InetAddress
     received: list[tuple[InetAddress, bytes]] = field(default_factory=list)
 
     def take(self) -> list[bytes]:
-        """The datagrams that arrived since the last call."""
+        """Return the datagrams that arrived since the last call."""
         datagrams = [datagram for _, datagram in self.received]
         self.received.clear()
         return datagrams
@@ -39,7 +39,7 @@ class _Socket:
 
 
 class MemoryNetwork:
-    """The transports door of drivers in memory. ``step`` moves what was sent to where it goes."""
+    """The drivers' transports in memory. ``step`` delivers what was sent."""
 
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
@@ -47,7 +47,7 @@ class MemoryNetwork:
         self._peers: dict[InetAddress, Peer] = {}
         self._next_port = FIRST_FREE_PORT
         self.longest_buffer = 1 << 30
-        self.sent = 0  # datagrams of drivers, so far
+        self.sent = 0  # datagrams that drivers have sent so far
 
     def open(self, request: TransportRequest) -> OpenTransport:
         address = InetAddress("127.0.0.1", request.bind.port or self._next_port)
@@ -76,16 +76,16 @@ class MemoryNetwork:
         return LITERAL_RESOLVER.interfaces()
 
     def peer(self, port: int) -> Peer:
-        """A socket for the test itself."""
+        """Return a socket for the test itself."""
         address = InetAddress("127.0.0.1", port)
         return self._peers.setdefault(address, Peer(address))
 
     def send(self, source: Peer, to: InetAddress, datagram: bytes) -> None:
-        """Send from a peer of the test's to a driver."""
+        """Send from one of the test's peers to a driver."""
         self._sockets[to].transport.deliver(datagram, source.address.packed)
 
     def step(self) -> int:
-        """Deliver everything that was sent so far; how many datagrams that were."""
+        """Deliver everything that was sent so far; return the number of datagrams."""
         moved = 0
         for source, sender in list(self._sockets.items()):
             for destination, datagram in sender.transport.take():

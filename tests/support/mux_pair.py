@@ -1,4 +1,4 @@
-"""Two ends of a multiplexer in one event loop, over a transport in memory."""
+"""Two ends of a multiplexer in one event loop, over an in-memory transport."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class MemoryTransport:
-    """Bytes reach the other end in the next turn of the event loop, in pieces of at most ``cut`` bytes."""
+    """Delivers bytes to the other end in the next turn of the event loop, in chunks of at most ``cut`` bytes."""
 
     def __init__(self, handler: TransportHandler, *, cut: int = 1 << 20, peer: str = "memory") -> None:
         self.handler = handler
@@ -54,7 +54,7 @@ class MemoryTransport:
         self.loop.call_soon(self.lose, None)
 
     def lose(self, error: Exception | None) -> None:
-        """End this end, and with it the other one."""
+        """Close this end, and the other one with it."""
         if not self.ended:
             self.ended = self.paused = True
             self.handler.transport_lost(error)
@@ -77,19 +77,19 @@ def bymux_pair(
     settings: bymux.Settings | None = None,
     cut: int = 1 << 20,
 ) -> tuple[bymux.aio.Connection, bymux.aio.Connection]:
-    """A proactive end, and a reactive one with ``handler``."""
+    """Return a proactive end, and a reactive one with ``handler``."""
     ends = (
         bymux.aio.Connection(bymux.Role.PROACTIVE, settings),
         bymux.aio.Connection(bymux.Role.REACTIVE, settings, handler=handler),
     )
     for end in ends:
-        end._runner.view = end  # as a server does: the test may drop it
+        end._runner.view = end  # as a server does, so that the test can drop the end
     join(ends[0]._runner, ends[1]._runner, cut=cut)
     return ends
 
 
 class MemoryEndpoint:
-    """Connects a Jmux client to a server in memory; ``servers`` are the ends that it made."""
+    """Connects a Jmux client to an in-memory server; ``servers`` are the ends that it created."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ def jmux_pair(
     max_connections: int = 1,
     cut: int = 1 << 20,
 ) -> tuple[Client, MemoryEndpoint]:
-    """A client whose connections lead to servers with ``handler``."""
+    """Return a client whose connections lead to servers with ``handler``."""
     endpoint = MemoryEndpoint(handler, settings, cut=cut)
     own = replace(settings or Settings(), max_connections=max_connections)
     client = Client(endpoint, settings=own, timeout=10.0)  # type: ignore[arg-type]
@@ -130,5 +130,5 @@ def jmux_pair(
 
 
 async def awaited(opening: Awaitable[T]) -> T:
-    """What an opening opens, as a coroutine."""
+    """Await an opening as a coroutine, and return what it opens."""
     return await opening

@@ -1,4 +1,4 @@
-"""Network namespaces client - router - server, the router masquerading with nftables; everything is removed at the end."""
+"""Network namespaces client - router - server, with a router that masquerades by nftables; all are removed at the end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(*command: str, check: bool = True, stdin: str | None = None) -> str:
 
 
 class Nat:
-    """The three namespaces. Skips the test where they are refused."""
+    """The three namespaces. Skips the test if the system refuses to create them."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -68,7 +68,7 @@ class Nat:
         self._link(self.client, "eth0", CLIENT, self.router, "in", INSIDE)
         self._link(self.server, "eth0", SERVER, self.router, "out", OUTSIDE)
         run("ip", "-n", self.client, "route", "add", "default", "via", INSIDE)
-        # The server has no route to the client's network: it is private, as behind any home router.
+        # The server has no route to the client's network, which is private, as behind any home router.
         run("ip", "netns", "exec", self.router, "sysctl", "-qw", "net.ipv4.ip_forward=1")
         run("ip", "netns", "exec", self.router, "nft", "-f", "-", stdin=RULES)
 
@@ -79,7 +79,7 @@ class Nat:
             run("ip", "-n", name, "link", "set", device, "up")
 
     def start(self, name: str, *command: str, env: dict[str, str]) -> subprocess.Popen[str]:
-        """A process in a namespace."""
+        """Start a process in a namespace."""
         return subprocess.Popen(
             ["ip", "netns", "exec", name, *command],
             stdout=subprocess.PIPE,
@@ -89,7 +89,7 @@ class Nat:
         )
 
     def counts(self) -> dict[str, int]:
-        """Datagrams that the router saw, by the comment of its rule, and connections that it rewrote."""
+        """Return how many datagrams the router saw, by its rules' comments, and how many connections it rewrote."""
         listing = run("ip", "netns", "exec", self.router, "nft", "list", "ruleset")
         found = {m[2]: int(m[1]) for m in re.finditer(r'counter packets (\d+) [^\n]*comment "([^"]+)"', listing)}
         rewritten = re.search(r"counter packets (\d+) bytes \d+ masquerade", listing)

@@ -1,4 +1,4 @@
-"""Machines that share no directory, played by network and mount namespaces: one switch, and a room for each machine."""
+"""Hosts that share no directory, as network and mount namespaces: one switch, and a room for each host."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NETWORK = "10.98.0"
-# Everything mounted is read-only, except the room's own directories in memory. The arguments are paths below /tmp and the like that
-# the room must still see: a checkout and its Python may be there.
+# Every mount is read-only, except the room's own in-memory directories. The arguments are paths below /tmp and similar directories
+# that must remain visible in the room: a checkout and its Python may be there.
 FURNISH = r"""
 set -e
 while read -r _ place kind _; do
@@ -51,7 +51,7 @@ exec sleep infinity
 
 
 def visible_paths() -> list[str]:
-    """The checkout and its Python, if a room's own directories would hide them."""
+    """Return the checkout and its Python, if a room's own directories would hide them."""
     needed = sorted({str(Path(__file__).resolve().parents[2]), sys.prefix, sys.base_prefix})
     hidden = [path for path in needed if path.startswith(("/tmp/", "/var/tmp/", "/dev/shm/"))]
     return [path for path in hidden if not any(path.startswith(f"{other}/") for other in hidden)]
@@ -62,7 +62,7 @@ def _run(*command: str) -> None:
 
 
 class Room:
-    """A machine: an address on the network, a file system that is read-only, and ``/tmp`` and ``/dev/shm`` of its own."""
+    """A host: an address on the network, a read-only file system, and its own ``/tmp`` and ``/dev/shm``."""
 
     def __init__(self, name: str, number: int, holder: subprocess.Popen[str]) -> None:
         self.name, self.address = name, f"{NETWORK}.{number}"
@@ -72,7 +72,7 @@ class Room:
     def start(
         self, command: Sequence[str], *, env: dict[str, str] | None = None, log: IO[bytes] | None = None, **pipes: Any
     ) -> subprocess.Popen[str]:
-        """A program in the room; its id is that of the program itself."""
+        """Start a program in the room; the returned process id is that of the program itself."""
         inside = ["nsenter", "-t", str(self._holder.pid), "--net", "--mount", "--wd=/tmp", *command]
         pipes = {"stdout": log, "stderr": log} | pipes
         process = subprocess.Popen(inside, env=os.environ | (env or {}), text=True, start_new_session=True, **pipes)
@@ -80,7 +80,7 @@ class Room:
         return process
 
     def shell(self, script: str, *, data: str = "") -> str:
-        """What a script of the shell writes."""
+        """Run a shell script and return its output."""
         process = self.start(
             ["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -89,7 +89,7 @@ class Room:
         return out
 
     def close(self) -> None:
-        """End the room with all that was started there."""
+        """End the room and every process in it."""
         for process in [*self.processes, self._holder]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, 9)
@@ -101,7 +101,7 @@ class Room:
 
 
 class Rooms:
-    """Rooms joined by a switch; skips the test where namespaces are refused."""
+    """Rooms joined by a switch. Skips the test if the system refuses namespaces."""
 
     def __init__(self, *names: str) -> None:
         self._names, self._tag = names, uuid.uuid4().hex[:6]
@@ -164,7 +164,7 @@ class Rooms:
             subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
 
     def shared_directories(self) -> set[str]:
-        """Directories in which a file that one room writes is seen by another, or by this process."""
+        """Return the directories in which a file that one room writes is visible to another room or to this process."""
         places = {"/tmp", "/var/tmp", "/dev/shm", "/run", str(Path.home()), str(Path(__file__).parent), "/"}
         places |= {line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()}
         places = {place for place in places if not place.startswith(("/proc", "/sys", "/dev/pts"))}

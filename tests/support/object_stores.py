@@ -1,4 +1,4 @@
-"""Object stores on this machine that others wrote, where they are installed: moto, s3rver and Azurite."""
+"""Third-party object stores on this machine, if they are installed: moto, s3rver and Azurite."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 KEYS = {"access_key": "testing", "secret_key": "testing", "region": "us-east-1", "scheme": "http"}
 S3RVER_KEYS = KEYS | {"access_key": "S3RVER", "secret_key": "S3RVER"}
-# The account that every Azurite has; its key is public, and a part of Azurite's documentation.
+# The account that every Azurite has; its key is public, in Azurite's documentation.
 AZURITE_ACCOUNT = "devstoreaccount1"
 AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 START_S = STALL_S
@@ -51,7 +51,7 @@ def gcs_options(endpoint: str) -> dict[str, str]:
 
 
 def moto_application() -> Any:
-    """moto as an application of WSGI. Skips the test where it is not installed."""
+    """Return moto as a WSGI application. Skip the test if it is not installed."""
     pytest.importorskip("moto.server")
     pytest.importorskip("obstore")
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -59,7 +59,7 @@ def moto_application() -> Any:
     application, one_request = DomainDispatcherApplication(create_backend_app), threading.Lock()
 
     def in_turn(environ: Any, start_response: Any) -> Any:
-        # moto checks the condition of a put and then puts, in two steps, which S3 does in one.
+        # moto checks a put's condition and then stores the object, in two steps; S3 does both atomically.
         with one_request:
             return application(environ, start_response)
 
@@ -68,7 +68,7 @@ def moto_application() -> Any:
 
 @contextmanager
 def serving(application: Any, tls: tuple[str, str] | None = None) -> Iterator[str]:
-    """The host and port of a server in this process; ``tls`` has the files of its certificate and its key."""
+    """Yield the host and port of a server in this process; ``tls`` has the paths of its certificate and key."""
     from moto.moto_server.werkzeug_app import MotoRequestHandler
     from werkzeug.serving import make_server
 
@@ -85,21 +85,21 @@ def serving(application: Any, tls: tuple[str, str] | None = None) -> Iterator[st
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """An S3 server in this process; its host and port."""
+    """Yield the host and port of an S3 server in this process."""
     with serving(moto_application()) as endpoint:
         yield endpoint
 
 
 @contextmanager
 def gcs_server() -> Iterator[str]:
-    """The XML API of Google Cloud Storage, which is S3's but for the condition of a put; its host and port."""
+    """Yield the host and port of Google Cloud Storage's XML API, which differs from S3 in the condition of a put."""
     moto = moto_application()
 
     def as_s3(environ: Any, start_response: Any) -> Any:
         environ["HTTP_AUTHORIZATION"] = SIGNED
         if environ.pop("HTTP_X_GOOG_IF_GENERATION_MATCH", "") == "0":
             environ["HTTP_IF_NONE_MATCH"] = "*"
-        # Google takes the slashes of names in encoded form too.
+        # Google also accepts percent-encoded slashes in names.
         environ["RAW_URI"] = environ["REQUEST_URI"] = quote(environ["PATH_INFO"].encode("latin-1"))
         return moto(environ, start_response)
 
@@ -108,7 +108,7 @@ def gcs_server() -> Iterator[str]:
 
 
 def program(variable: str, name: str) -> str:
-    """The path of a program: an environment variable's value, or what ``PATH`` has. Skips the test where there is none."""
+    """Return a program's path: the environment variable's value, or the program on ``PATH``. Skip the test if neither exists."""
     path = os.environ.get(variable) or shutil.which(name)
     if path is None:
         pytest.skip(f"{name} is not installed: set {variable} to its path ")
@@ -117,7 +117,7 @@ def program(variable: str, name: str) -> str:
 
 @contextmanager
 def listening(command: list[str], pattern: str) -> Iterator[str]:
-    """A server that is a process; the host and port that ``pattern`` takes from what it writes."""
+    """Run a server as a process; yield the host and port that ``pattern`` matches in its output."""
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     with (
         tempfile.TemporaryFile("w+b") as log,
@@ -140,7 +140,7 @@ def listening(command: list[str], pattern: str) -> Iterator[str]:
 
 @contextmanager
 def azurite_server() -> Iterator[str]:
-    """Microsoft's emulator of Azure's blobs; its host and port."""
+    """Yield the host and port of Azurite, Microsoft's emulator of Azure Blob Storage."""
     pytest.importorskip("obstore")
     command = [program("MAINSTEM_AZURITE", "azurite-blob"), "--blobPort", "0", "--inMemoryPersistence", "--silent"]
     command += ["--loose", "--skipApiVersionCheck", "--disableTelemetry"]
@@ -150,7 +150,7 @@ def azurite_server() -> Iterator[str]:
 
 @contextmanager
 def s3rver_server() -> Iterator[str]:
-    """An S3 server of another author than moto's; its host and port."""
+    """Yield the host and port of s3rver, an S3 server independent of moto."""
     pytest.importorskip("obstore")
     with tempfile.TemporaryDirectory(prefix="mainstem-s3rver-") as folder:
         command = [program("MAINSTEM_S3RVER", "s3rver"), "-d", folder, "-a", "127.0.0.1", "-p", "0", "-s"]
@@ -159,7 +159,7 @@ def s3rver_server() -> Iterator[str]:
 
 
 def make_bucket(endpoint: str, keys: dict[str, str] = KEYS) -> str:
-    """A new bucket's name."""
+    """Create a bucket and return its name."""
     import boto3
 
     name = f"bucket-{uuid4().hex[:12]}"
@@ -176,7 +176,7 @@ def make_bucket(endpoint: str, keys: dict[str, str] = KEYS) -> str:
 
 
 def make_container(endpoint: str) -> str:
-    """A new container's name."""
+    """Create a container and return its name."""
     from pyarrow import fs
 
     name = f"container-{uuid4().hex[:12]}"

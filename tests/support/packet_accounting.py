@@ -1,4 +1,4 @@
-"""Whether a capture adds up: each of its packets is in a row, or counted as passed over."""
+"""Check that a capture adds up: each of its packets is in a row or counted as skipped."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 OF_THE_FILE = {"TRUNCATED_FILE", "CORRUPT_FILE", "UNREADABLE_FILE", "UNSUPPORTED_LINK"}
-"""Problems that are of the file and not of the packet before them."""
+"""Problems of the file, and not of the packet before them."""
 
 
 def accounted(rows: Iterable[dict[str, Any]]) -> int:
-    """Packets with rows of their own, and those that were counted; rows need packet, frame_type and length."""
+    """Return the number of packets that have rows or were counted; rows need packet, frame_type and length."""
     numbers: set[int] = set()
     passed = 0
     for row in rows:

@@ -1,4 +1,4 @@
-"""A stream whose sender pads past its limit, behind a loss that only its heartbeats can show."""
+"""A stream whose sender pads past its limit, after a loss that only its heartbeats can reveal."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 KIB = 1024
 STREAM = 1001
-FIRST = 31  # frames of 1 KiB that are consumed; then the window of 32 KiB ends 1 KiB before the term does
+FIRST = 31  # frames of 1 KiB that are consumed; the window of 32 KiB then ends 1 KiB before the term does
 SECOND = 31
-LOST_FROM = 38 * KIB  # what arrives before it is less than a quarter of the window, and is not reported
+LOST_FROM = 38 * KIB  # the data before it is less than a quarter of the window, so the receiver does not report it
 
 
 def carry_padded_stream(sender: Aeron, receiver: Aeron, port: int) -> None:
-    """Send two terms of a stream whose receiver misses the end of the first, padding included, and checks that all arrives."""
+    """Send two terms of a stream whose receiver misses the end of the first, with its padding; check that all arrives."""
     first_term: int | None = None
     at_end = False
 
@@ -29,7 +29,7 @@ def carry_padded_stream(sender: Aeron, receiver: Aeron, port: int) -> None:
         if first_term is None:
             first_term = term_id
         if length == 0:
-            # The sender is behind its padding. From now on nothing is lost.
+            # The sender is past its padding. From here on nothing is lost.
             at_end |= term_id != first_term
             return False
         return not at_end and term_id == first_term and offset >= LOST_FROM
@@ -38,7 +38,7 @@ def carry_padded_stream(sender: Aeron, receiver: Aeron, port: int) -> None:
     frames = [
         number.to_bytes(4, "big") * (248 if number < FIRST + SECOND else 120) for number in range(FIRST + SECOND + 1)
     ]
-    # It does not fit the rest of the term, which becomes padding of 1.5 KiB.
+    # It does not fit in the rest of the term, which becomes 1.5 KiB of padding.
     behind = b"behind the padding".ljust(2_000)
     with (
         HoledWay(port, port + 1, loses),
@@ -53,7 +53,7 @@ def carry_padded_stream(sender: Aeron, receiver: Aeron, port: int) -> None:
 
         for message in frames[:FIRST]:
             offer(message)
-        # Consumed in one step, so that one status message reports all of it.
+        # Consume the frames in one step, so that one status message reports all of them.
         wait_for(lambda: receiver_position(receiver) == FIRST * KIB)
         wait_for(lambda: (subscription.poll(lambda f: received.append(bytes(f)), 100), len(received) == FIRST)[1])
         for message in frames[FIRST:]:
@@ -73,6 +73,6 @@ def carry_padded_stream(sender: Aeron, receiver: Aeron, port: int) -> None:
 
 
 def receiver_position(receiver: Aeron) -> int:
-    """Up to where the stream is whole."""
+    """Return the position up to which the stream has no gaps."""
     (counter,) = (each for each in snapshot(receiver.counters) if each.type_id == CounterType.RECEIVER_POSITION)
     return counter.value

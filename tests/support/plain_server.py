@@ -1,4 +1,4 @@
-"""An HTTP server of Python's own, whose handler a test writes."""
+"""An HTTP server from Python's standard library; each test supplies its handler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-POLL_S = 0.01  # how often a server checks whether it is to stop; the default is half a second
+POLL_S = 0.01  # how often a server checks whether to stop; the default is half a second
 
 
 @contextmanager

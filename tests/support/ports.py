@@ -1,13 +1,13 @@
-"""Ports that no other process of this machine's tests uses: ``free_port()``.
+"""Allocate ports that no other test process on this machine uses: ``free_port()``.
 
-A program that reports its port binds port 0. Where both ends of a channel must know the port beforehand, one that the kernel
-would give out is wrong: between its choice and its use the kernel gives it to somebody else. So these lie below the range of
-the kernel, and each process of tests owns a slot of them as long as it lives: by the name of an abstract socket, which the
-kernel gives to one process and takes back at its end. What the slot's ports are, the kernel is asked again for each: what is
-bound, by whomever, is left out.
+A program that reports its port binds port 0. If both ends of a channel must know the port beforehand, the kernel's choice is no
+use, because the kernel can give that port to another process before it is bound. So these ports are below the kernel's ephemeral
+range. Each test process owns a slot of them for its lifetime, through the name of an abstract socket, which the kernel gives to
+only one process and releases when that process ends. Before a port of the slot is used, the allocator checks that no process has
+bound it.
 
-A page and an example name ports as their reader types them. ``with_own_ports`` gives such a text others: two runs of tests on one
-machine follow the same page at once.
+Pages and examples name fixed ports, as their readers type them. ``with_own_ports`` replaces the ports in such a text, so that two
+test runs on one machine can follow the same page at once.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-SLOT = 1024  # ports: hundreds of tests follow before the first port comes again, so that what lingers disturbs nobody
+SLOT = 1024  # ports: hundreds of tests run before a port is reused, so lingering sockets do no harm
 LOWEST = 10_240
 KERNEL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def highest_port() -> int:
-    """The first port that the kernel gives out by itself."""
+    """Return the first port that the kernel assigns by itself."""
     return int(KERNEL_RANGE.read_text().split()[0]) if KERNEL_RANGE.exists() else 32_768
 
 
-_slots: list[PortSlot] = []  # of this process
+_slots: list[PortSlot] = []  # the slots of this process
 
 
 class PortSlot:
@@ -57,7 +57,7 @@ class PortSlot:
         return self.first <= port < self.first + SLOT
 
     def take(self, count: int) -> int:
-        """The first of ``count`` ports in a row that nobody has bound."""
+        """Return the first of ``count`` consecutive ports that nobody has bound."""
         for _ in range(SLOT):
             if self._next + count > SLOT:
                 self._next = 0
@@ -73,13 +73,13 @@ class PortSlot:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody has bound it, for UDP or TCP."""
+    """Return whether nobody has bound the port, for UDP or TCP."""
     for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
         with socket.socket(socket.AF_INET, kind) as probe:
             if kind == socket.SOCK_STREAM:
                 probe.setsockopt(
                     socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-                )  # as servers do: a closed connection's port is free
+                )  # as servers do: the port of a closed connection is free
             try:
                 probe.bind(("", port))
             except OSError:
@@ -91,7 +91,7 @@ _slot: PortSlot | None = None
 
 
 def free_port(count: int = 4) -> int:
-    """The first of ``count`` ports in a row that nobody else uses."""
+    """Return the first of ``count`` consecutive ports that nobody else uses."""
     global _slot
     if _slot is None:
         _slot = PortSlot()
@@ -99,11 +99,11 @@ def free_port(count: int = 4) -> int:
 
 
 WRITTEN = re.compile(r"\b20[1-9]\d\d\b")  # the ports that pages and examples name: 20100 to 20999
-NEIGHBOURS = 20  # ports that are not further apart stay as far apart: a program may count on from one
+NEIGHBOURS = 20  # ports at most this far apart keep their distance, because a program may count up from one
 
 
 def own_ports(text: str) -> dict[str, str]:
-    """The ports that a text names, each with one that nobody else uses."""
+    """Map each port that a text names to one that nobody else uses."""
     runs: list[list[int]] = []
     for port in sorted({int(found) for found in WRITTEN.findall(text)}):
         if runs and port - runs[-1][-1] <= NEIGHBOURS:
@@ -118,13 +118,13 @@ def own_ports(text: str) -> dict[str, str]:
 
 
 def with_own_ports(text: str, own: dict[str, str] | None = None) -> str:
-    """A text whose ports are others; ``own`` is what ``own_ports`` returned, of this text or of one that this is a part of."""
+    """Replace the ports in a text; ``own`` is the result of ``own_ports`` for this text or for one that contains it."""
     ports = own_ports(text) if own is None else own
     return WRITTEN.sub(lambda found: ports[found[0]], text)
 
 
 def guard_slots() -> None:
-    """Refuse this process every port that may be in the slot of another, from now on: a number in a test is such a port."""
+    """From now on, refuse to bind ports that may be in another process's slot, such as a port hard-coded in a test."""
     sys.addaudithook(_guard)
 
 

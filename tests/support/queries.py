@@ -1,4 +1,4 @@
-"""Recordings for a query to read, and a query that has read so much of them, without Spark."""
+"""Recordings for a query to read, and a query that has read part of them, without Spark."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def recorded(path: Path, *, count: int = 100) -> Path:
 
 
 class Progress:
-    """A query that has read so many bytes of what its source has."""
+    """A query that has read up to ``most`` bytes of its source, or everything."""
 
     def __init__(self, path: Any, most: int | None = None, **options: Any) -> None:
         reader = RecordingStreamReader(source_options(path, options), NAMES)

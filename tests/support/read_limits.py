@@ -1,4 +1,4 @@
-"""Limits on micro-batches, for tests that also run under a Spark that has none for sources in Python."""
+"""Limits on micro-batches, for tests that also run under versions of Spark that have none for Python sources."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ __all__ = ["HAS_READ_LIMITS", "limits"]
 
 
 def limits(**options: Any) -> dict[str, Any]:
-    """The options, or where Spark has no limits none: what a query reads is the same, in one micro-batch."""
+    """Return the options, or none if this Spark has no limits; a query then reads the same data in one micro-batch."""
     return options if HAS_READ_LIMITS else {}

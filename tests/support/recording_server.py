@@ -1,4 +1,4 @@
-"""A server of recordings in a thread of its own, for readers that block."""
+"""A server of recordings in its own thread, for blocking readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store whose files cannot be mapped, as those of every remote one; its files are in a directory."""
+"""A store whose files cannot be mapped, like those of any remote store; it keeps its files in a directory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class RemoteStore(LocalStore):
-    """Counts what is asked of it."""
+    """Counts the operations on it."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, f"remote://{directory.name}")

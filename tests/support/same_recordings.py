@@ -27,7 +27,7 @@ SAME = (
 
 
 def check_equal(one: Path, first: RecordingDescriptor, other: Path, second: RecordingDescriptor) -> None:
-    """Compare descriptions and segments of recordings in two directories, except for the session, which a copy may choose."""
+    """Compare descriptors and segments of recordings in two directories, except for the session id, which a copy may choose."""
     for name in SAME:
         assert getattr(first, name) == getattr(second, name), name
     length = first.segment_file_length
@@ -37,7 +37,7 @@ def check_equal(one: Path, first: RecordingDescriptor, other: Path, second: Reco
 
 
 def frames(directory: Path, recording: RecordingDescriptor, base: int, size: int) -> bytes:
-    """A segment with zeros for the session of each frame."""
+    """Return a segment with each frame's session id set to zero."""
     data = bytearray((directory / segment_name(recording.recording_id, base)).read_bytes()[:size])
     at = max(recording.start_position - base, 0)
     while at < len(data):

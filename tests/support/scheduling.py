@@ -1,4 +1,4 @@
-"""Which worker of pytest-xdist runs which tests."""
+"""Assign tests to the workers of pytest-xdist."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SPARK = "tests/spark/"
 
 
 class FileScheduling(LoadScopeScheduling):  # type: ignore[misc] # pytest-xdist says nothing of its types
-    """A file's tests are one worker's, and those of all files that need a JVM."""
+    """Runs the tests of a file on one worker, and those of all files that need a JVM on one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
@@ -21,7 +21,7 @@ class FileScheduling(LoadScopeScheduling):  # type: ignore[misc] # pytest-xdist 
 
 
 class Scheduler:
-    """Of pytest-xdist: chooses the scheduler, where there are workers."""
+    """A pytest plugin that selects this scheduler if there are workers."""
 
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: object) -> FileScheduling:
         return FileScheduling(config, log)

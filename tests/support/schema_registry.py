@@ -1,4 +1,4 @@
-"""A schema registry whose responses are as wrong as a test wants them."""
+"""A schema registry whose responses can be wrong in any way that a test needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMA = '{"type":"record","name":"R","fields":[{"name":"id","type":"long"}]}'
 
 
 class Registry(ThreadingHTTPServer):
-    """A registry whose responses are as wrong as a test wants them."""
+    """A registry whose responses can be wrong in any way that a test needs."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -56,7 +56,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def running_registry() -> Iterator[Registry]:
-    """A registry that listens while the ``with`` lasts."""
+    """Yield a registry that listens during the ``with`` block."""
     server = Registry()
     thread = threading.Thread(target=server.serve_forever, args=(POLL_S,))
     thread.start()

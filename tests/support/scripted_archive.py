@@ -1,4 +1,4 @@
-"""The archive's end of control sessions as a test writes it: it answers requests by name, and says what it is told to."""
+"""The archive's side of control sessions, scripted by a test: it answers requests by name and sends what the test tells it to."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     Answer = Callable[[Message], Iterable[tuple[str, dict[str, Any]]]]
 
 SESSION = 71
-STREAM_IDS = itertools.count(5000)  # one for each archive: none gets what is left of another's requests
+STREAM_IDS = itertools.count(5000)  # one for each archive, so that none receives leftovers of another's requests
 VERSION = 0x010C00
 
 
 def ok(relevant_id: int = 0, *, code: int = 0, text: str = "") -> Answer:
-    """Answer with one response."""
+    """Return an answer that sends one response."""
     values = {"relevant_id": relevant_id, "code": code, "version": VERSION, "error_message": text}
     return lambda _: [("ControlResponse", dict(values))]
 
 
 def error(code: int, text: str) -> Answer:
-    """Answer with an error."""
+    """Return an answer that sends an error."""
     return ok(code, code=1, text=text)
 
 
 def nothing(_: Message) -> list[tuple[str, dict[str, Any]]]:
-    """Do not answer."""
+    """Send no answer."""
     return []
 
 
@@ -65,7 +65,7 @@ class ScriptedArchive:
 
     @property
     def names(self) -> list[str]:
-        """The requests that came, by name."""
+        """Return the names of the requests received."""
         return [message.name for message in self.received]
 
     def say(self, name: str, *, correlation_id: int, **values: Any) -> None:
@@ -74,15 +74,15 @@ class ScriptedArchive:
         self._outgoing.append(encode(name, control_session_id=SESSION, **ids, **values))
 
     def hang_up(self) -> None:
-        """End the response stream."""
+        """Close the response stream."""
         self._responses.revoke()
 
     def go_away(self) -> None:
-        """Read no more requests, until ``come_back``."""
+        """Stop reading requests until ``come_back``."""
         self._requests.close()
 
     def come_back(self) -> None:
-        """Read requests again."""
+        """Resume reading requests."""
         self._requests = self._aeron.add_subscription("aeron:ipc", self.stream_id)
 
     def _run(self) -> None:

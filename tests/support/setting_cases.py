@@ -1,8 +1,8 @@
-"""Values of a driver's settings, and what the reference's drivers and this one make of each.
+"""Values of driver settings, and how the reference's drivers and this one interpret each.
 
-``tests/vectors/driver_settings.tsv`` has a line for each case: setting, value, and the answers of the C driver, of the Java driver
-and of this one: ``refused``, the value in use (durations in nanoseconds), or ``accepted`` where the driver does not show it. ``-``
-is a setting that the driver does not have.
+``tests/vectors/driver_settings.tsv`` has a line for each case: the setting, the value, and the answers of the C driver, the Java
+driver and this one. An answer is ``refused``, the value in use (durations in nanoseconds), or ``accepted`` if the driver does not
+show the value. ``-`` marks a setting that the driver does not have.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 VECTORS = Path(__file__).resolve().parents[1] / "vectors" / "driver_settings.tsv"
 ACCEPTED, REFUSED, ABSENT = "accepted", "refused", "-"
 COLUMNS = ("setting", "value", "C", "Java", "here")
-# Where the key of a configuration that a driver prints is not the setting's name: in C, and in Java.
+# Settings whose key in the configuration that a driver prints differs from their name: in C, and in Java.
 C_KEYS = {
     "driver_timeout": "driver_timeout_ms",
     "dir_delete_on_start": "dirs_delete_on_start",
@@ -88,7 +88,7 @@ JAVA_KEYS = {
     "unicast_flow_control_rrwm": "unicastFlowControlRetransmitReceiverWindowMultiple",
     "multicast_flow_control_rrwm": "multicastFControlRetransmitReceiverWindowMultiple",
 }
-# Properties of the Java driver that are not the environment variable in lower case with dots.
+# Properties of the Java driver whose names are not the environment variable in lower case with dots.
 JAVA_NAMES = {
     "AERON_CONGESTIONCONTROL_SUPPLIER": "aeron.CongestionControl.supplier",
     "AERON_CUBICCONGESTIONCONTROL_INITIALRTT": "aeron.CubicCongestionControl.initialRtt",
@@ -104,13 +104,13 @@ ONLY_IN_C = re.compile(
     r".*_CPU_AFFINITY|.*_INIT_ARGS|.*_CPUSET_.*|AERON_DRIVER_CONNECT|AERON_DRIVER_NAME_RESOLVER_THRESHOLD"
     r"|AERON_NAME_RESOLVER_SUPPLIER|.*_VECTOR_CAPACITY|.*_MAX_MESSAGES_PER_SEND|AERON_UDP_CHANNEL_.*"
 )
-# Buffers of a system as it is installed, so that the table is the same on every one.
+# The socket buffers of a default installation, so that the table is the same on every system.
 BUFFERS = BufferLimits(default_send=212992, max_send=212992, default_receive=212992, max_receive=212992)
 NUMBER = re.compile(r"-?\d+")
 
 
 class Difference(NamedTuple):
-    """Cases in which this driver's answer is not the C driver's, on purpose: ``pattern`` matches setting, a space and value."""
+    """Cases in which this driver's answer intentionally differs from C's; ``pattern`` matches setting, space and value."""
 
     pattern: str
     reason: str
@@ -154,7 +154,7 @@ DIFFERENCES = (
 
 
 class Case(NamedTuple):
-    """One line of the table. ``value`` may set others besides: ``5s AERON_TIMER_INTERVAL=5s``."""
+    """One line of the table. ``value`` can set other settings too: ``5s AERON_TIMER_INTERVAL=5s``."""
 
     setting: str
     value: str
@@ -164,7 +164,7 @@ class Case(NamedTuple):
 
     @property
     def is_as_in_c(self) -> bool:
-        """Whether this driver's answer is that of C, as far as C shows it."""
+        """Return whether this driver's answer matches C's, as far as C shows it."""
         return self.c in (ABSENT, self.here) or (self.c == ACCEPTED and self.here != REFUSED)
 
     @property
@@ -174,13 +174,13 @@ class Case(NamedTuple):
 
 
 def recorded() -> list[Case]:
-    """Return the table."""
+    """Return the rows of the table."""
     lines = VECTORS.read_text(encoding="utf-8").splitlines()
     return [Case(*line.split("\t")) for line in lines if line and not line.startswith("#")]
 
 
 def record(column: str, answers: Sequence[str]) -> None:
-    """Write a driver's answers into the table; its comments stay."""
+    """Write a driver's answers into the table; keep the table's comments."""
     lines = VECTORS.read_text(encoding="utf-8").splitlines()
     cases = iter(zip(recorded(), answers, strict=True))
     for number, line in enumerate(lines):
@@ -191,7 +191,7 @@ def record(column: str, answers: Sequence[str]) -> None:
 
 
 def answer_here(case: Case) -> str:
-    """Return what this driver's settings make of a case."""
+    """Return how this driver's settings interpret a case."""
     try:
         settings = DriverSettings.load(environ=case.environment)
         cnc_layout(settings)
@@ -211,7 +211,7 @@ def answer_here(case: Case) -> str:
 
 
 def answers_of_c(binary: str, cases: Sequence[Case]) -> list[str]:
-    """Return what the C driver makes of each case, a process each."""
+    """Return how the C driver interprets each case, with one process per case."""
     return [ABSENT if ONLY_IN_JAVA.fullmatch(case.setting) else _answer_of_c(binary, case) for case in cases]
 
 
@@ -241,7 +241,7 @@ def _answer_of_c(binary: str, case: Case) -> str:
 
 
 def answers_of_java(cases: Sequence[Case]) -> list[str]:
-    """Return what the Java driver makes of each case, one after the other in one process."""
+    """Return how the Java driver interprets each case, one after the other in one process."""
     folder = tempfile.mkdtemp(prefix="mainstem-settings-", dir="/dev/shm")
     process = java.start("SettingAnswers", stderr=subprocess.DEVNULL)
     assert process.stdin is not None

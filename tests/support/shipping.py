@@ -1,4 +1,4 @@
-"""Shipping in tests: a store in memory that fails on request, a clock by hand, and what a reader sees of an archive."""
+"""Shipping in tests: an in-memory store that fails on request, a manual clock, and a reader's view of an archive."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ STREAM = {"session_id": 77, "stream_id": 1001, "initial_term_id": -5, "term_buff
 
 
 class Killed(BaseException):
-    """Stands for SIGKILL: nothing of the program runs after it."""
+    """Simulates SIGKILL: no code of the program runs after it."""
 
 
 class MemoryStore:
-    """A store in memory. ``fault`` is called with each operation and its name before it and after it; what it raises is raised."""
+    """An in-memory store. It calls ``fault`` with the operation and its name before and after each operation, to inject errors."""
 
     def __init__(self, files: dict[str, bytes] | None = None) -> None:
         self.files = files if files is not None else {}
@@ -97,7 +97,7 @@ class MemoryStore:
 
 
 class ManualClock:
-    """Time that moves when a test moves it."""
+    """A clock that advances only when a test advances it."""
 
     def __init__(self, now_ns: int = 1_700_000_000_000_000_000) -> None:
         self.now_ns = now_ns
@@ -121,7 +121,7 @@ def payloads(count: int, seed: int = 1, most: int = 3000, first: int = 0) -> lis
 
 
 class Station:
-    """A recorder in a directory that a test writes to, message by message."""
+    """A recorder in a directory to which a test writes message by message."""
 
     def __init__(self, directory: Path, clock: ManualClock, *, segment_length: int = 2 * TERM, **stream: Any) -> None:
         self.directory, self.clock, self.segment_length = directory, clock, segment_length
@@ -136,7 +136,7 @@ class Station:
         self.sent += sent
 
     def send_part(self, payload: bytes) -> Callable[[], None]:
-        """Record the first frame of a message of several; the call that is returned records the others."""
+        """Record the first frame of a fragmented message; return a function that records the remaining frames."""
         (_, run), *_ = list(self.stream.runs([payload]))
         self.writer.write(memoryview(run)[:1408], self.clock.now_ns)
 
@@ -171,7 +171,7 @@ def shipper(
 
 
 def shipped(store: Store, recording_id: int = 0, archive_id: str | None = None) -> list[bytes]:
-    """The messages of a recording as a reader of the store sees them now."""
+    """Return the messages of a recording as a reader of the store currently sees them."""
     archive = ShippedArchive(store, archive_id or archive_ids(store)[0])
     for descriptor in archive.recordings():
         if descriptor.recording_id == recording_id:
@@ -181,7 +181,7 @@ def shipped(store: Store, recording_id: int = 0, archive_id: str | None = None) 
 
 
 def check_integrity(store: MemoryStore, archive_id: str) -> None:
-    """Everything that any manifest refers to is there and has its length, and positions follow one another."""
+    """Check that every object in any manifest exists and has its length, and that positions are contiguous."""
     chain = ManifestLog(store, archive_id)
     for number in chain.numbers():
         manifest = chain.read(number)

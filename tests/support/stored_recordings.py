@@ -1,10 +1,10 @@
-"""Makes the archives of ``tests/vectors/recordings_*.tar.xz``, with the code of another commit.
+"""Create the archives ``tests/vectors/recordings_*.tar.xz`` with the code of another commit.
 
     git worktree add /tmp/other COMMIT && cd /tmp/other && make build
     PYTHONPATH=/tmp/other/src:/tmp/other python .../tests/support/stored_recordings.py /tmp/recordings_COMMIT.tar.xz
 
-Each holds ``closed``, of a recorder that was closed, and ``killed``, of one that ended without a word. It uses what that commit
-has, and nothing of this one.
+Each contains ``closed``, from a recorder that was closed, and ``killed``, from one that ended without closing. The script uses only
+code of that commit, and none of this one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def write(folder: Path, *, closes: bool) -> None:
     writer = recorder.start(**stream, join_position=0)
     sent = [payload(number) for number in range(COUNT)]
     record(writer, Stream(), sent, time_ns=1_700_000_000 * 10**9)
-    # Another one, without a message.
+    # Another recording, without messages.
     recorder.start(**(stream | {"session_id": 78, "stream_id": 1002}), join_position=0)
     if closes:
         recorder.close()

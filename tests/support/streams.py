@@ -1,4 +1,4 @@
-"""Frames as a publisher lays them out: fragments, padding at the end of a term, positions that go on over terms."""
+"""Lay out frames as a publisher does: fragments, padding at the end of a term, positions that continue across terms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def aligned(length: int) -> int:
 
 
 class Stream:
-    """Lays messages out as frames; ``runs`` yields (position, frames), a run for each message or padding."""
+    """Lays messages out as frames; ``runs`` yields (position, frames), one run per message or padding."""
 
     def __init__(
         self,

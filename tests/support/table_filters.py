@@ -1,4 +1,4 @@
-"""A table with a column of every type, whose files have different ranges, and random filters in the words of each reader."""
+"""A table with a column of every type and different ranges in each file, and random filters in each reader's language."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ SCHEMA = pa.schema(
         "comma,ed": pa.int64(),
     }
 )
-#: Readers differ about NaN.
+#: Readers disagree about NaN.
 FLOATING = {("f",), ("d",), ("inner", "x")}
-#: pyiceberg takes a dot for the member of a struct, compares no null partition, and refuses long decimals.
+#: pyiceberg reads a dot as struct access, compares no null partition, and refuses long decimals.
 NOT_IN_ICEBERG = {("part",), ("dotted.name",), ("wide",)}
 #: The paths that filters compare.
 PATHS = [
@@ -66,14 +66,14 @@ PATHS = [
 
 
 def columns() -> Any:
-    """The columns in Spark's types."""
+    """Return the columns with Spark's types."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(SCHEMA, prefer_timestamp_ntz=True)
 
 
 def type_of(path: tuple[str, ...]) -> pa.DataType:
-    """The type of a column, or of a member of a struct."""
+    """Return the type of a column, or of a member of a struct."""
     kind = SCHEMA.field(path[0]).type
     for name in path[1:]:
         kind = kind.field(name).type
@@ -81,7 +81,7 @@ def type_of(path: tuple[str, ...]) -> pa.DataType:
 
 
 def value(chance: random.Random, kind: pa.DataType, level: int) -> Any:
-    """A value that is not null; files of different levels have different, overlapping ranges."""
+    """Return a value that is not null; files of different levels have different, overlapping ranges."""
     number = level * 40 + chance.randrange(-50, 50)
     if pa.types.is_boolean(kind):
         return bool(level % 2) if chance.random() < 0.8 else chance.random() < 0.5
@@ -113,12 +113,12 @@ def value(chance: random.Random, kind: pa.DataType, level: int) -> Any:
 
 
 def maybe(chance: random.Random, kind: pa.DataType, level: int) -> Any:
-    """A value, or null."""
+    """Return a value or null."""
     return None if chance.random() < 0.05 else value(chance, kind, level)
 
 
 def batches(chance: random.Random, count: int, rows: int) -> Iterator[pa.RecordBatch]:
-    """Rows of micro-batches; in each, some columns have no nulls and some have only nulls."""
+    """Yield the rows of micro-batches; in each, some columns have no nulls and some have only nulls."""
     for level in range(count):
         columns = {item.name: [maybe(chance, item.type, level) for _ in range(rows)] for item in SCHEMA}
         for item in SCHEMA:
@@ -133,7 +133,7 @@ def batches(chance: random.Random, count: int, rows: int) -> Iterator[pa.RecordB
 
 @dataclass(frozen=True)
 class Comparison:
-    """A column, an operator (``is null`` and ``in`` too), and values."""
+    """A column, an operator (including ``is null`` and ``in``), and values."""
 
     path: tuple[str, ...]
     operator: str
@@ -142,7 +142,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Combination:
-    """Filters joined by ``and`` or ``or``; with ``not`` there is one."""
+    """Filters joined by ``and`` or ``or``, or one filter negated by ``not``."""
 
     operator: str
     parts: tuple[Any, ...]
@@ -152,7 +152,7 @@ Filter = Comparison | Combination
 
 
 def filters(chance: random.Random, count: int, levels: int) -> list[Filter]:
-    """Random filters; the first ones compare each path by each operator once."""
+    """Return random filters; the first ones compare each path with each operator once."""
     made: list[Filter] = [
         _comparison(chance, levels, path, chance.choice([*COMPARISONS, "in", "is null"])) for path in PATHS
     ]
@@ -180,14 +180,14 @@ def _comparison(chance: random.Random, levels: int, path: tuple[str, ...], opera
 
 
 def compares(each: Filter, paths: Container[tuple[str, ...]]) -> bool:
-    """Whether the filter compares one of these."""
+    """Return whether the filter compares one of these paths."""
     if isinstance(each, Comparison):
         return each.path in paths
     return any(compares(part, paths) for part in each.parts)
 
 
 def as_arrow(each: Filter) -> Any:
-    """The filter as an expression of pyarrow."""
+    """Return the filter as a pyarrow expression."""
     import pyarrow.compute as pc
 
     if isinstance(each, Combination):
@@ -196,13 +196,13 @@ def as_arrow(each: Filter) -> Any:
     field, kind = pc.field(*each.path), type_of(each.path)
     if each.operator == "is null":
         return field.is_null()
-    # Not by isin, which takes null for a value that is not in the list.
+    # Avoid isin, which treats null as a value that is not in the list.
     operator = "=" if each.operator == "in" else each.operator
     return reduce(or_, (_compared(field, operator, pa.scalar(each_value, kind)) for each_value in each.values))
 
 
 def as_polars(each: Filter) -> Any:
-    """The filter as an expression of Polars."""
+    """Return the filter as a Polars expression."""
     import polars as pl
 
     if isinstance(each, Combination):
@@ -220,7 +220,7 @@ def as_polars(each: Filter) -> Any:
 
 
 def as_iceberg(each: Filter) -> Any:
-    """The filter as an expression of pyiceberg."""
+    """Return the filter as a pyiceberg expression."""
     from pyiceberg import expressions as e
 
     if isinstance(each, Combination):
@@ -243,7 +243,7 @@ def _compared(left: Any, operator: str, right: Any) -> Any:
 
 
 def as_sql(each: Filter, dialect: str) -> str:
-    """The filter in the SQL of ``duckdb``, ``datafusion`` or ``spark``."""
+    """Return the filter in the SQL of ``duckdb``, ``datafusion`` or ``spark``."""
     if isinstance(each, Combination):
         parts = [f"({as_sql(part, dialect)})" for part in each.parts]
         return f"not {parts[0]}" if each.operator == "not" else f" {each.operator} ".join(parts)

@@ -1,4 +1,4 @@
-"""How many rows each reader of a table returns for a filter, and how many it returns for the rows themselves."""
+"""Count the rows that each reader of a table returns for a filter, and the rows in memory that match it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write(table: Any, batches: Sequence[pa.RecordBatch]) -> None:
 
 
 def true_counts(rows: pa.Table, chosen: Sequence[Filter]) -> Counts:
-    """By reader, of rows in memory, which have no statistics."""
+    """Return the counts by reader for rows in memory, which have no statistics."""
     frame = pl.DataFrame(rows)
     return {
         "arrow": [rows.filter(as_arrow(each)).num_rows for each in chosen],
@@ -39,7 +39,7 @@ def true_counts(rows: pa.Table, chosen: Sequence[Filter]) -> Counts:
 
 
 def delta_counts(path: Path, chosen: Sequence[Filter]) -> Counts:
-    """By reader, of a Delta table; ``datafusion`` is deltalake's own query engine."""
+    """Return the counts by reader for a Delta table; ``datafusion`` is deltalake's own query engine."""
     table = deltalake.DeltaTable(path)
     dataset, lazy = table.to_pyarrow_dataset(), pl.scan_delta(str(path))
     queries = deltalake.QueryBuilder().register("filtered", table)
@@ -57,7 +57,7 @@ def delta_counts(path: Path, chosen: Sequence[Filter]) -> Counts:
 
 
 def iceberg_counts(table: Any, chosen: Sequence[Filter]) -> Counts:
-    """By reader, of an Iceberg table as pyiceberg loaded it, which takes no NaN."""
+    """Return the counts by reader for an Iceberg table that pyiceberg loaded; pyiceberg does not accept NaN."""
     lazy = pl.scan_iceberg(table)
     return {
         "pyiceberg": [
@@ -69,9 +69,10 @@ def iceberg_counts(table: Any, chosen: Sequence[Filter]) -> Counts:
 
 
 def differences(found: Counts, true: Counts, chosen: Sequence[Filter]) -> list[str]:
-    """The filters for which a reader returns other rows than it does of the rows in memory, or than the others do.
+    """Return the filters for which a reader's rows differ from its result for the rows in memory, or from other readers' rows.
 
-    If a filter compares floats, each reader is held to its own order of NaN; DataFusion has Polars', and pyiceberg two.
+    If a filter compares floats, each reader is checked against its own ordering of NaN. DataFusion orders NaN as Polars does;
+    pyiceberg has two orderings.
     """
     wrong = []
     for number, each in enumerate(chosen):

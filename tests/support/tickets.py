@@ -1,4 +1,4 @@
-"""What the store of a client's sessions holds, without taking it from there."""
+"""Read a client's session cache without removing tickets from it."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def has_token(sessions: SessionCache, origin: str) -> bool:
 
 
 async def completed(connection: Connection, sessions: SessionCache, origin: str, backend: str) -> None:
-    """Until the handshake is over, and the client holds the ticket for the next one."""
+    """Wait until the handshake is complete and the client has the ticket for the next one."""
     await until(lambda: connection._runner.adapter.handshake_done and has_ticket(sessions, backend, origin))

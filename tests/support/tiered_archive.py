@@ -1,4 +1,4 @@
-"""One archive in two tiers: a recorder's directory, and what was shipped from it by hand."""
+"""One archive in two tiers: a recorder's directory, and segments shipped from it by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEGMENT = 65536
 
 
 class Away(DirectoryArchive):
-    """An archive that can be away, as a server or a store can."""
+    """An archive that can be unreachable, as a server or a store can."""
 
     is_away = False
 
@@ -34,7 +34,7 @@ class Away(DirectoryArchive):
 
 
 class Tiers:
-    """A recorder's directory, and another to which its segments are copied with their positions, and from which they go."""
+    """A recorder's directory, and a second one to which its segments are copied with their positions before they are deleted."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.tail_path, self.shipped_path = tmp_path / "tail", tmp_path / "shipped"
@@ -57,7 +57,7 @@ class Tiers:
         self.count += count
 
     def ship(self, *, purge: bool = False) -> None:
-        """Copy what is closed: whole segments, then the positions up to there; then deletes it at the tail."""
+        """Copy the closed part: complete segments, then the positions up to there. With ``purge``, delete it from the tail."""
         end = self.writer.position // SEGMENT * SEGMENT
         for base in range(0, end, SEGMENT):
             source, target = self.tail_path / f"0-{base}.rec", self.shipped_path / f"0-{base}.rec"

@@ -1,4 +1,4 @@
-"""A TCP proxy that cuts connections after a number of bytes, wherever that falls."""
+"""A TCP proxy that cuts connections after a random number of bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHUNK = 16 * 1024
 class CuttingProxy:
     """Forwards to ``port``. Each of the first ``cuts`` connections is cut after a random number of bytes below ``most``.
 
-    A cut is an orderly end of both directions or a reset, as chance has it; later connections are left alone.
+    A cut is randomly either an orderly close of both directions or a reset. Later connections are not cut.
     """
 
     def __init__(self, port: int, *, cuts: int, most: int, chance: random.Random) -> None:
@@ -82,7 +82,7 @@ class CuttingProxy:
         self._forwarding.discard(task)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, budget: list[int]) -> None:
-        """Carry bytes until the end, or until what both directions may still carry is used up."""
+        """Forward bytes until the end, or until the budget that both directions share is used up."""
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(CHUNK):
                 if budget[0] >= 0:

@@ -1,4 +1,4 @@
-"""Packets in tunnels: every encapsulation that is read, each as a function from an IP packet to a link-layer frame."""
+"""Packets in tunnels: every supported encapsulation, each as a function from an IP packet to a link-layer frame."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def geneve(content: bytes, ethertype: int, *, options: bytes = b"") -> bytes:
 
 
 def authenticated(packet: bytes) -> bytes:
-    """An IPv4 or IPv6 packet with an authentication header before what it carries."""
+    """Return an IPv4 or IPv6 packet with an authentication header before its content."""
     at, kind = (20, 9) if packet[0] >> 4 == 4 else (40, 6)
     head = bytearray(packet[:at].ljust(at, b"\0"))
     following, head[kind] = head[kind], 51

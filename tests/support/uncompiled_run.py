@@ -1,7 +1,7 @@
-"""A plugin of pytest for a tree without compiled modules (``-p tests.support.uncompiled_run``).
+"""A pytest plugin for a tree without compiled modules (``-p tests.support.uncompiled_run``).
 
-Uncompiled code refuses sockets and mapped files by name. A test that meets such a refusal is skipped; any other failure stays one.
-The module of sockets cannot be imported there at all, so that one stands in for it whose transports are refused.
+Uncompiled code refuses sockets and mapped files with a named error. A test that meets such a refusal is skipped; any other failure
+counts. The socket module cannot be imported there at all, so a stand-in whose transports raise that refusal replaces it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REFUSAL = "the compiled modules: run 'make build'"
 
 
 class UdpTransport:
-    """Refused where it is made and not where it is imported: most drivers of unit tests have a network in memory."""
+    """Refuses when it is created and not when it is imported, because most unit tests of drivers use an in-memory network."""
 
     def __init__(self, *_arguments: Any, **_settings: Any) -> None:
         raise ImportError(f"sockets need {REFUSAL} or install a wheel")

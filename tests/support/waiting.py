@@ -1,7 +1,7 @@
-"""Waiting in tests: until something is so, as long as something moves.
+"""Wait in tests until a condition is true, for as long as anything makes progress.
 
-A limit in seconds is a measure of the machine: beside other work, anything may take twenty times as long. So a wait ends in
-failure only where nothing moved at all for ``STALL_S``: what ``progress`` returns was the same all the while.
+A limit in seconds would measure the machine: beside other work, anything can take twenty times as long. So a wait fails only if
+there was no progress at all for ``STALL_S``, that is, if ``progress`` returned the same value all that time.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Seconds without any progress, after which a wait is given up. Nothing that works takes as long for a single step, and it is
-# shorter than the limit of a hanging test in pyproject.toml, so that the failure says what was waited for.
+# Seconds without any progress before a wait gives up. No working step takes this long. The limit is shorter than pyproject.toml's
+# limit for a hanging test, so that the failure names the condition.
 STALL_S = 240.0
 POLL_S = 0.001
 
 
 def nothing() -> None:
-    """What there is to invoke where threads run the driver, and progress where none is seen."""
+    """Do nothing: the default to invoke if threads run the driver, and the default progress if none can be observed."""
 
 
 class StallTimeout:
-    """A deadline that each progress renews: ``check(progress)`` raises where it was the same value for ``STALL_S``."""
+    """A deadline that progress renews: ``check(progress)`` raises if the value has not changed for ``STALL_S``."""
 
     def __init__(
         self, what: str = "", *, stall_s: float | None = None, clock: Callable[[], float] = time.monotonic
@@ -54,7 +54,7 @@ def wait_for(
     progress: Callable[[], object] = nothing,
     poll_s: float = POLL_S,
 ) -> T:
-    """Poll until ``what`` is true and returns it; ``progress`` is something that changes on the way there."""
+    """Poll until ``what`` is true and return it; ``progress`` returns a value that changes in the meantime."""
     stall = StallTimeout(why)
     while not (value := what()):
         stall.check(progress())
@@ -64,7 +64,7 @@ def wait_for(
 
 
 async def until(what: Callable[[], T], *, progress: Callable[[], object] = nothing, poll_s: float = POLL_S) -> T:
-    """``wait_for`` in asyncio."""
+    """Poll as ``wait_for`` does, in asyncio."""
     stall = StallTimeout()
     while not (value := what()):
         stall.check(progress())
@@ -73,7 +73,7 @@ async def until(what: Callable[[], T], *, progress: Callable[[], object] = nothi
 
 
 async def soon(step: Awaitable[T], *, progress: Callable[[], object] = nothing) -> T:
-    """What an awaitable returns; a failure where nothing moved for ``STALL_S`` before it did."""
+    """Return the result of an awaitable; fail if nothing makes progress for ``STALL_S`` before it completes."""
     task = asyncio.ensure_future(step)
     stall = StallTimeout(repr(task))
     try:
@@ -88,6 +88,6 @@ async def soon(step: Awaitable[T], *, progress: Callable[[], object] = nothing) 
 
 
 async def settle() -> None:
-    """Let what is due in this event loop happen, without any time: what follows from it too, some tens of turns deep."""
+    """Run everything that is due in this event loop and its consequences, some tens of turns deep, without passing time."""
     for _ in range(30):
         await asyncio.sleep(0)

@@ -1,7 +1,7 @@
-"""Programs of an interpreter that has nothing of Linux's: ``python -m tests.support.without_linux PROGRAM [ARGUMENT ...]``.
+"""Programs in an interpreter without Linux's features: ``python -m tests.support.without_linux PROGRAM [ARGUMENT ...]``.
 
-``leave_linux`` takes from Python's own modules what macOS does not have, hides the file systems of the kernel, and names
-another system in ``sys.platform``. The compiled modules remain those of Linux: tools/macos.py compiles them for macOS.
+``leave_linux`` removes from Python's own modules what macOS does not have, hides the kernel's file systems, and sets another system
+in ``sys.platform``. The compiled modules remain those of Linux; tools/macos.py compiles them for macOS.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import urllib.request  # noqa: F401 - as sysconfig below
 from typing import Any
 
 KERNEL_FILES = ("/proc", "/sys", "/dev/shm")
-# Names of Linux alone, by how they begin; of those with a minus, macOS has these.
+# Prefixes of the names that only Linux has; after a minus come the names among them that macOS has too.
 ONLY_LINUX = {
     os: "eventfd memfd_ pidfd_ posix_fallocate posix_fadvise fdatasync sched_getaffinity sched_setaffinity sched_setscheduler "
     "sched_getscheduler sched_setparam sched_getparam sched_rr_ sched_param SCHED_BATCH SCHED_IDLE copy_file_range splice "
@@ -44,8 +44,8 @@ ONLY_LINUX = {
 
 
 def leave_linux() -> None:
-    """Take away what macOS does not have; before anything of Mainstem's is imported."""
-    sysconfig.get_config_vars()  # under another name of the system it would load another module of CPython's
+    """Remove what macOS does not have; call this before any import of Mainstem."""
+    sysconfig.get_config_vars()  # cached now, because under another system's name it would load another module of CPython's
     selectors.DefaultSelector = selectors.PollSelector
     for module, words in ONLY_LINUX.items():
         there = tuple(word[1:] for word in words.split() if word.startswith("-"))
@@ -54,7 +54,7 @@ def leave_linux() -> None:
             delattr(module, name)
     for where, name in ((builtins, "open"), (os, "open"), (os, "stat"), (os, "listdir"), (os, "scandir")):
         setattr(where, name, hidden(getattr(where, name)))
-    # Python's own, which are false where a folder may not be entered; those of Path raise there.
+    # Python's own functions return False for a path in a directory that may not be entered; those of Path raise.
     is_folder, exists = os.path.isdir, os.path.exists
     os.path.isdir = lambda path: not is_hidden(path) and is_folder(path)
     os.path.exists = lambda path: not is_hidden(path) and exists(path)
@@ -66,7 +66,7 @@ def is_hidden(path: object) -> bool:
 
 
 def hidden(function: Any) -> Any:
-    """The function, for which the kernel's file systems do not exist."""
+    """Wrap a function so that the kernel's file systems do not exist for it."""
 
     def replacement(path: Any = ".", *arguments: Any, **options: Any) -> Any:
         if is_hidden(path):
@@ -77,7 +77,7 @@ def hidden(function: Any) -> Any:
 
 
 def imports() -> None:
-    """Import every module but those that have Spark."""
+    """Import every module except those that need Spark."""
     import mainstem
 
     places, names = [(mainstem.__path__, "mainstem.")], ["mainstem"]
@@ -92,7 +92,7 @@ def imports() -> None:
 
 
 def client(directory: str) -> None:
-    """Send and receives over IPC, by a driver that runs already."""
+    """Send and receive over IPC, through a driver that is already running."""
     import mainstem
 
     with mainstem.Aeron.connect(directory) as aeron:
@@ -104,7 +104,7 @@ def client(directory: str) -> None:
 
 
 def multiplexer() -> None:
-    """Have a stream of bymux echoed."""
+    """Echo a bymux stream."""
     from mainstem import bymux
 
     async def echo(stream: Any) -> None:
@@ -124,7 +124,7 @@ def multiplexer() -> None:
 
 
 def aqueduct(folder: str) -> None:
-    """Send a message over QUIC, and gets a response."""
+    """Send a message over QUIC, and receive a response."""
     from mainstem import aqueduct
 
     async def service(connection: Any) -> None:
@@ -149,7 +149,7 @@ def aqueduct(folder: str) -> None:
 
 
 def reader(folder: str) -> None:
-    """Read recordings that lie here, and decodes their payloads; a file that is fetched is read as one that is mapped."""
+    """Read local recordings and decode their payloads; fetched files are read like mapped ones."""
     import mainstem
 
     recordings = mainstem.open_recordings(folder)
@@ -157,7 +157,7 @@ def reader(folder: str) -> None:
 
 
 def driver() -> None:
-    """Start a driver, which only Linux has."""
+    """Start a driver, which only Linux supports."""
     import mainstem
 
     try:
