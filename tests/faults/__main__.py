@@ -1,4 +1,4 @@
-"""``python -m tests.faults [--rounds 500] [--seed 1] [KIND ...]``: rounds of real faults, spread over the kinds of connection.
+"""``python -m tests.faults [--rounds 500] [--seed 1] [KIND ...]``: rounds of real faults for each kind of connection.
 
 Prints a line for each round and one for each kind; ``make faults ROUNDS=500``.
 """

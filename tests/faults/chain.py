@@ -1,8 +1,9 @@
-"""Messages that name their predecessor by its SHA-256, and a check of what arrived that needs hashlib and nothing of Mainstem.
+"""Messages that name their predecessor by its SHA-256, and a check of the received messages that needs only hashlib.
 
-A message is the digest of the one before it (zeroes in the first), eight bytes that are its chain's, its number, and a filler. A
-log is a file of records: a length, a tag, a message. All records with one tag came over one connection, or from one image: there
-each message must be the successor of the one before. What came over another connection may begin later, or at the beginning.
+A message consists of the digest of the previous message (zeroes in the first), the eight-byte nonce of its chain, its number and a
+filler. A log is a file of records: a length, a tag, a message. All records with one tag came over one connection, or from one
+image. Within a tag, each message must be the successor of the previous one. Another connection's messages can start at the
+beginning or later.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ if TYPE_CHECKING:
 
 RECORD = struct.Struct("<Iq")
 HEAD = struct.Struct("<32s8sQ")
-FRAME = struct.Struct("<iBBHiiii")  # of a segment file, as docs/protocols/aeron.md has it
+FRAME = struct.Struct("<iBBHiiii")  # of a segment file, as in docs/protocols/aeron.md
 BEGIN, END, DATA, PAD = 0x80, 0x40, 1, 0
 
 
 class Broken(AssertionError):
-    """What arrived is not what was sent."""
+    """Received messages are not those that were sent."""
 
 
 class Chain:
-    """Makes the messages, one after the other."""
+    """Creates the messages one after the other."""
 
     def __init__(self, nonce: bytes) -> None:
         self._nonce, self._link, self._number = nonce, bytes(32), 0
 
     def next(self) -> bytes:
-        """The next message; ask again only when it was taken."""
+        """Return the next message. Call again only after the message has been accepted."""
         filler = hashlib.sha256(self._link).digest() * 48
         message = HEAD.pack(self._link, self._nonce, self._number) + filler[: self._number * 37 % 1400]
         self._link, self._number = hashlib.sha256(message).digest(), self._number + 1
@@ -44,7 +45,7 @@ class Chain:
 
 @dataclass
 class Follower:
-    """Checks one connection's messages as they come."""
+    """Checks the messages of one connection as they arrive."""
 
     where: str
     from_start: bool = False
@@ -69,7 +70,7 @@ class Follower:
 
 
 class Logs:
-    """The logs of a folder, each checked from where the last check ended."""
+    """The logs in a directory; each check continues where the previous one ended."""
 
     def __init__(self, folder: Path, *, from_start: bool) -> None:
         self._folder, self._from_start = folder, from_start
@@ -78,13 +79,13 @@ class Logs:
         self._followers: dict[tuple[Path, int], Follower] = {}
 
     def check(self) -> int:
-        """How many messages have arrived in all. Raises Broken."""
+        """Return how many messages have arrived in total. Raises Broken."""
         for path in sorted(self._folder.glob("*.log")):
             with path.open("rb") as file:
                 file.seek(self._offsets.get(path, 0))
                 data = file.read()
             at = 0
-            # The last record of a program that was killed may be there in part.
+            # The last record of a killed program may be incomplete.
             while at + RECORD.size <= len(data):
                 length, tag = RECORD.unpack_from(data, at)
                 if at + RECORD.size + length > len(data):
@@ -98,11 +99,11 @@ class Logs:
 
     @property
     def followers(self) -> list[Follower]:
-        """What each log has of each of its tags."""
+        """Return a follower for each tag of each log."""
         return list(self._followers.values())
 
     def free(self) -> None:
-        """Give what was checked back to the disk; the logs keep their lengths."""
+        """Return the disk space of the checked parts; the logs keep their lengths."""
         for path, checked in self._offsets.items():
             if checked > self._freed.get(path, 0):
                 subprocess.run(["fallocate", "--punch-hole", "--length", str(checked), path], check=True)
@@ -110,12 +111,12 @@ class Logs:
 
 
 def write_record(file: int, tag: int, message: bytes) -> None:
-    """One write, so that a program that is killed leaves at most the last one unfinished."""
+    """Write a record in one call, so that a killed program leaves at most its last record unfinished."""
     os.write(file, RECORD.pack(len(message), tag) + message)
 
 
 def recorded_messages(paths: list[Path], end: int) -> Iterator[bytes]:
-    """The messages of a recording's segments, up to position ``end``, by the frames' own lengths and flags."""
+    """Yield the messages of a recording's segments, up to position ``end``, by the frames' own lengths and flags."""
     position, parts = 0, b""
     for path in paths:
         data, at = path.read_bytes(), 0

@@ -1,6 +1,6 @@
-"""The programs that are killed, stopped and started again: ``python -m tests.faults.programs ROLE ARGUMENTS``.
+"""The programs that are killed, stopped and restarted: ``python -m tests.faults.programs ROLE ARGUMENTS``.
 
-Each runs until it is ended, or until what it needs has gone; then it ends, and is started again from outside.
+Each runs until it is killed or until something it depends on is gone. Then it exits, and its parent restarts it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tests.faults.chain import Chain, write_record
 from mainstem.errors import Timeout
 
 STREAM = 1001
-# A soak is slower and more patient than rounds, which set neither.
+# A soak sets these: it is slower than rounds, which use the defaults, and has longer timeouts.
 PAUSE_S = float(os.environ.get("MAINSTEM_FAULTS_PAUSE_S", "0.001"))
 PATIENCE = int(os.environ.get("MAINSTEM_FAULTS_PATIENCE", "1"))
-# As short as a busy machine allows, so that a program that is stopped for three seconds is over each of them.
+# As short as a busy machine allows: a program that is stopped for three seconds exceeds each of them.
 TIMEOUTS = {
     "client_liveness_timeout_ns": PATIENCE * 10**9,
     "image_liveness_timeout_ns": PATIENCE * 10**9,
@@ -35,7 +35,7 @@ TIMEOUTS = {
     "timer_interval_ns": 50 * 10**6,
 }
 REQUEST_INTERVAL = 20  # messages
-# Of an Aqueduct; the default is 30 s.
+# The idle timeout of an Aqueduct; its default is 30 s.
 IDLE_S = PATIENCE * 1.4
 
 
@@ -44,7 +44,7 @@ def open_log(path: str) -> int:
 
 
 def driver(directory: str, descriptors: str = "") -> None:
-    """The driver; with a limit of open files where one is given."""
+    """Run the driver, with a limit of open files if one is given."""
     from mainstem import MediaDriver
 
     if descriptors:
@@ -77,12 +77,12 @@ def subscriber(directory: str, channel: str, log: str) -> None:
         while not subscription.closed:
             with contextlib.suppress(Timeout):
                 for message in subscription.messages(timeout=0.1, metadata=True):
-                    # Each image of a stream is one sequence, and the next one may begin elsewhere.
+                    # Each image of a stream is one sequence; the next image may begin elsewhere in the chain.
                     write_record(file, message.image.correlation_id, message.payload)
 
 
 def archive_client(directory: str, control: str, log: str) -> None:
-    """Publish a stream that an archive records, and writes down each message once the archive says that it has it."""
+    """Publish a stream that an archive records, and log each message once the archive reports it as recorded."""
     from mainstem import archive
 
     file = open_log(log)
@@ -103,14 +103,14 @@ def archive_client(directory: str, control: str, log: str) -> None:
             if position <= 0 or len(sent) >= REQUEST_INTERVAL:
                 recorded = session.recording_position(recording_id)
                 if recorded is None:
-                    break  # the archive has ended it
+                    break  # the archive has closed it
                 while sent and sent[0][0] <= recorded:
                     write_record(file, recording_id, sent.popleft()[1])
             time.sleep(PAUSE_S)
 
 
 def replicator(directory: str, source: str, replica: str, log: str) -> None:
-    """Have a replica copy each recording that ends, and writes down which one it has then, and up to where."""
+    """Have a replica copy each recording that ends, and log the copy's recording id and its end position."""
     from mainstem import archive
     from mainstem.archive import RecordingSignal
 
@@ -125,7 +125,7 @@ def replicator(directory: str, source: str, replica: str, log: str) -> None:
             time.sleep(0.05)
             recording = next(iter(origin.list_recordings(following, count=1)), None)
             if recording is None or recording.stop_position < 0:
-                continue  # it is not there yet, or it has not ended
+                continue  # it does not exist yet, or it has not ended
             following = recording.recording_id + 1
             if recording.stop_position == recording.start_position:
                 continue
@@ -145,7 +145,7 @@ async def mux_server(protocol: str, port: str, log: str) -> None:
     file = open_log(log)
 
     async def serve(stream: Any) -> None:
-        """One stream's messages, each behind its length."""
+        """Receive the messages of one stream, each with a length prefix."""
         tag, data = time.monotonic_ns(), b""
         while part := await stream.read(65536):
             data += part
@@ -207,7 +207,7 @@ async def aqueduct_client(files: str, port: str) -> None:
 
 
 def main() -> None:
-    # A shell starts what runs in the background with SIGINT ignored, which programs inherit; here it ends them in good order.
+    # A shell starts background jobs with SIGINT ignored, and programs inherit that; here SIGINT ends them cleanly.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     role, *arguments = sys.argv[1:]
     program = globals()[role]

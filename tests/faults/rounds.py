@@ -1,7 +1,7 @@
-"""Seeded rounds of real faults: SIGKILL, SIGSTOP beyond every time-out, and programs that are started again.
+"""Seeded rounds of real faults: SIGKILL, SIGSTOP for longer than every timeout, and restarts.
 
-A trial keeps the programs of one kind of connection running; each round ends or stops one to three of them and waits until messages
-arrive again. What arrived is checked by its hash chain (chain.py), which knows nothing of Mainstem.
+A trial keeps the programs of one kind of connection running. Each round kills or stops one to three of them and waits until
+messages arrive again. Received messages are checked by their hash chain (chain.py), which does not depend on Mainstem.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tests.support.ports import free_port
 from tests.support.waiting import STALL_S, wait_for
 
 ROOT = Path(__file__).parents[2]
-STOPPED_S = (1.5, 3.0)  # beyond the time-outs of programs.TIMEOUTS, which are a second or two
+STOPPED_S = (1.5, 3.0)  # longer than the timeouts in programs.TIMEOUTS, which are one or two seconds
 AWAY_S = (0.0, 1.0)
 FRESH = 200  # messages that must arrive after the faults
 POLL_S = 0.05
 
 
 class Trial:
-    """Programs that are started again whenever they end, and the logs of what arrived."""
+    """Programs that are restarted whenever they end, and the logs of received messages."""
 
     from_start = False
     stopped_s = STOPPED_S
@@ -51,7 +51,7 @@ class Trial:
     def start(self, name: str) -> None:
         self._starts += 1
         paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
-        # Each start has a log of its own, {log}.
+        # Each start has its own log, {log}.
         command = [
             part.replace("{log}", str(self.folder / "logs" / f"{self._starts:06d}.log")) for part in self.commands[name]
         ]
@@ -65,17 +65,17 @@ class Trial:
             )
 
     def pid(self, name: str) -> int:
-        """The process of a program."""
+        """Return a program's process id."""
         return self._processes[name].pid
 
     def keep_alive(self) -> None:
-        """Start what has ended: a client whose driver has gone, an end whose peer has gone."""
+        """Restart programs that have ended, such as a client whose driver is gone or an end whose peer is gone."""
         for name in self.commands:
             if name not in self._processes or self._processes[name].poll() is not None:
                 self.start(name)
 
     def arrived(self) -> int:
-        """How many messages; raises Broken."""
+        """Return how many messages have arrived; raises Broken."""
         self.keep_alive()
         return self.logs.check()
 
@@ -90,7 +90,7 @@ class Trial:
         self.wait_for_fresh()
 
     def round(self, chance: random.Random) -> list[str]:
-        """One to three faults, then messages must arrive again; what was done."""
+        """Inject one to three faults and wait until messages arrive again; return a description of the faults."""
         done = []
         for _ in range(chance.randrange(1, 4)):
             name = chance.choice(sorted(self.commands))
@@ -110,7 +110,7 @@ class Trial:
         return done
 
     def end(self, name: str, number: int) -> None:
-        """End a program by a signal, and waits for its end."""
+        """End a program with a signal, and wait for its exit."""
         self._signal(name, number)
         self._processes[name].wait(STALL_S)
 
@@ -121,7 +121,7 @@ class Trial:
             os.killpg(self._processes[name].pid, number)
 
     def outputs(self) -> str:
-        """The end of what each program wrote."""
+        """Return the end of each program's output."""
         return "\n".join(
             f"--- {path.name}\n{path.read_text(errors='replace')[-1500:]}" for path in self.folder.glob("*.out")
         )
@@ -149,13 +149,13 @@ class Stream(Trial):
 
 
 class Ipc(Stream):
-    """The same over IPC."""
+    """The same programs over IPC."""
 
     channel = "aeron:ipc?term-length=64k"
 
 
 class Mux(Trial):
-    """Both ends of a bymux connection: what arrives over a stream begins with its first message."""
+    """Both ends of a bymux connection; the messages of each stream begin with the first one."""
 
     from_start = True
     protocol = "bymux"
@@ -193,7 +193,7 @@ class Aqueduct(Trial):
 
 
 class Recording(Trial):
-    """A recorder and a shipper; the publisher holds the stream for them, and each message is recorded and shipped once."""
+    """A recorder and a shipper; the publisher holds the stream for them, and each message is recorded and shipped exactly once."""
 
     stopped_s = (4.5, 6.0)
 
@@ -206,7 +206,7 @@ class Recording(Trial):
         self.recordings = folder / "recordings"
         self.recordings.mkdir()
         Recorder(self.recordings).close()
-        # The publisher is a thread of this process, and must not be taken for gone where the machine is busy.
+        # The publisher is a thread of this process; on a busy machine, the driver must not time it out.
         patient = {"client_liveness_timeout_ns": 4 * 10**9, "publication_unblock_timeout_ns": 5 * 10**9}
         self.driver = MediaDriver.launch(**TIMEOUTS | patient)
         chain, self._made = Chain(b"recorded"), dict[int, bytes]()
@@ -229,7 +229,7 @@ class Recording(Trial):
         }
 
     def arrived(self) -> int:
-        """Messages in the place: all from the first, each the successor of the one before."""
+        """Return the number of messages in the store, after checking that they form a chain from the first message on."""
         from mainstem.errors import RecordingError
         from mainstem.recording import messages, open_recordings
 
@@ -243,7 +243,7 @@ class Recording(Trial):
                     for _, message in messages(reader, reader.start_position, reader.end_position()):
                         follower.take(message)
         except RecordingError:
-            return 0  # nothing is shipped yet
+            return 0  # nothing has been shipped yet
         return follower.count
 
     def wait_for_fresh(self) -> int:
@@ -257,7 +257,7 @@ class Recording(Trial):
         return self.publisher.goal
 
     def check_segments(self) -> None:
-        """The segment files by the frames in them alone."""
+        """Check the segment files, using only the frames in them."""
         segments = sorted(self.recordings.glob("0-*.rec"), key=lambda path: int(path.stem.partition("-")[2]))
         follower = Follower("the segments", from_start=True)
         for message in recorded_messages(segments, 1 << 62):
@@ -275,8 +275,9 @@ class Recording(Trial):
 class Archive(Trial):
     """An archive, its driver, a client whose stream it records, and a replica that copies each recording that has ended.
 
-    What the archive said that it has recorded is in the recording, whatever was killed since, and what the replica said that it has
-    copied is in the copy; no recording and no copy has a gap or a message twice, by its files and by a replay.
+    Whatever is killed, everything that the archive reported as recorded is in the recording, and everything that the replica
+    reported as copied is in the copy. According to its files and to a replay, no recording or copy has a gap or a duplicate
+    message.
     """
 
     from_start = True
@@ -295,9 +296,9 @@ class Archive(Trial):
             "replica": self._archive(self.replicas, self.replica, "local_control_stream_id=11"),
             "replicator": self.role("replicator", self.directory, self.control, self.replica, self.copied / "ends"),
         }
-        self._recorded: dict[bytes, int] = {}  # messages in the recording, by the chain's own bytes
+        self._recorded: dict[bytes, int] = {}  # messages in the recording, by the chain's nonce
         self._ended: dict[int, int] = {}  # messages of each recording that has ended
-        self._copies: dict[int, int] = {}  # where each copy ends, of those that have ended
+        self._copies: dict[int, int] = {}  # the end position of each copy that has ended
 
     def _archive(self, directory: Path, control: str, *settings: str) -> list[str]:
         words = ["--dir", str(directory), "--aeron-dir", self.directory, "--control", control]
@@ -313,10 +314,10 @@ class Archive(Trial):
         return goal
 
     def check_recordings(self) -> None:
-        """The segment files by the frames in them alone, up to where the archive says that they have been written."""
+        """Check the segment files, using only the frames in them, up to the position that the archive reports as written."""
         from mainstem.recording import open_recordings
 
-        # First what was acknowledged: the recordings go on.
+        # Check what was acknowledged first, because the recordings continue to grow.
         self.logs.check()
         acknowledged = [(each.nonce, each.count) for each in self.logs.followers]
         with open_recordings(self.recordings) as recordings:
@@ -333,7 +334,7 @@ class Archive(Trial):
                 raise Broken(f"{count} messages were acknowledged, and {self._recorded.get(nonce, 0)} are recorded")
 
     def check_copies(self) -> None:
-        """What the replica has: each copy from its first message on, and up to its end if the replica said that it has all."""
+        """Check each of the replica's copies from its first message on, and to its end if the replica reported it complete."""
         from mainstem.recording import open_recordings
 
         ends = self.copied / "ends"
@@ -353,7 +354,7 @@ class Archive(Trial):
         self.faults["copied"] = len(said)
 
     def is_replayed(self) -> bool:
-        """Whether the archive has replayed the last recording that ended; false where it was not there for that."""
+        """Return whether the archive has replayed the last recording that ended; False if the archive was down."""
         from mainstem import archive
         from mainstem.errors import MainstemError
 
@@ -375,7 +376,7 @@ class Archive(Trial):
 
 
 def followed(directory: Path, reader: Any) -> Follower:
-    """What a recording holds up to where its archive says that it was written, by the frames in its segments alone."""
+    """Check a recording up to the position that its archive reports as written, using only the frames in its segments."""
     recording_id = reader.descriptor.recording_id
     segments = sorted(directory.glob(f"{recording_id}-*.rec"), key=lambda path: int(path.stem.partition("-")[2]))
     follower = Follower(f"{directory.name}, recording {recording_id}", from_start=True)
@@ -396,7 +397,7 @@ KINDS: dict[str, type[Trial]] = {
 
 
 def run(kind: str, folder: Path, *, rounds: int, seed: int, say: Any = lambda _: None) -> dict[str, Any]:
-    """So many rounds of one kind; what came of them. Raises AssertionError."""
+    """Run the given number of rounds of one kind; return the results. Raises AssertionError."""
     trial = KINDS[kind](folder)
     try:
         trial.begin()

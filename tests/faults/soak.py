@@ -1,10 +1,11 @@
-"""``python -m tests.faults.soak [--minutes 120] [KIND ...]``: programs that stay, and others that come and go beside them.
+"""``python -m tests.faults.soak [--minutes 120] [KIND ...]``: programs that keep running, while others come and go.
 
-Of each kind of connection (rounds.py) what others depend on stays for the whole time: drivers, a subscriber, the servers of
-multiplexers and of Aqueduct, a recorder, a shipper, an archive and its replica. Every ten seconds a publisher, a second
-subscriber or a client is ended, by SIGKILL or in good order, and another begins. What arrives is checked as in the rounds, and
-must go on arriving. What stays may not grow: memory of its own, descriptors, mappings and threads, each by its median in the last
-quarter of the time beside that in the second. A program that stays and ends is a failure.
+For each kind of connection (rounds.py), the programs on which others depend run for the whole time: drivers, a subscriber, the
+servers of multiplexers and of Aqueduct, a recorder, a shipper, an archive and its replica. Every ten seconds a publisher, a second
+subscriber or a client is ended, by SIGKILL or cleanly, and another is started. Received messages are checked as in the rounds, and
+messages must keep arriving. The long-running programs must not grow: the soak compares the medians of private memory, descriptors,
+mappings and threads in the last quarter of the run with those in the second quarter. If a long-running program exits, the soak
+fails.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from tests.faults.rounds import Trial
 
 STEP_S = 10.0
-CHECKED_STEPS = 6  # steps between two lines of progress; a recording is read then, from its beginning each time
+CHECKED_STEPS = 6  # steps between two lines of progress; each time, the recordings are read from the beginning
 ENVIRONMENT = {"MAINSTEM_FAULTS_PAUSE_S": "0.01", "MAINSTEM_FAULTS_PATIENCE": "10"}
 STEADY = {
     "udp": ("driver", "subscriber"),
@@ -42,13 +43,13 @@ STEADY = {
     "recording": ("recorder", "shipper"),
     "archive": ("driver", "archive", "replica"),
 }
-# What a median may rise: a share, and so much besides.
+# The allowed growth of a median: a share, plus an absolute amount.
 SHARE, BESIDES = 0.05, {"memory": 4 << 20, "descriptors": 2, "mappings": 8, "threads": 1}
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What a process holds: bytes of memory of its own, and counts."""
+    """The resources of a process: bytes of private memory, and counts."""
 
     memory: int
     descriptors: int
@@ -68,7 +69,7 @@ class Sample:
 
 
 def growth(samples: list[Sample]) -> dict[str, tuple[int, int]]:
-    """The medians of the second and of the last quarter, by what is measured."""
+    """Return the medians of the second and the last quarter, by resource."""
     quarter = len(samples) // 4
     parts = samples[quarter : 2 * quarter], samples[-quarter:]
     medians = [[round(statistics.median(column)) for column in zip(*map(astuple, part), strict=True)] for part in parts]
@@ -76,12 +77,12 @@ def growth(samples: list[Sample]) -> dict[str, tuple[int, int]]:
 
 
 def is_flat(name: str, before: int, after: int) -> bool:
-    """Whether it stayed within what is allowed."""
+    """Return whether the growth is within the allowed amount."""
     return after <= before * (1 + SHARE) + BESIDES[name]
 
 
 class Stay:
-    """The programs of one kind, and samples of those that stay."""
+    """The programs of one kind, and samples of the long-running ones."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind = kind
@@ -99,7 +100,7 @@ class Stay:
         self.pids = {name: self.trial.pid(name) for name in self.samples}
 
     def step(self, number: int, chance: random.Random) -> None:
-        """End a guest, and begins another; messages must have arrived since the last step. Raises AssertionError."""
+        """End a guest and start another; messages must have arrived since the last step. Raises AssertionError."""
         if not self.guests:
             if number % CHECKED_STEPS == 0:
                 self.messages = self.trial.wait_for_fresh()
@@ -118,12 +119,12 @@ class Stay:
             self.samples[name].append(Sample.of(pid))
 
     def result(self) -> dict[str, object]:
-        """Messages, visits, and the growth of each program that stayed."""
+        """Return the number of messages and visits, and the growth of each long-running program."""
         grown = {name: growth(samples) for name, samples in self.samples.items()}
         return {"kind": self.kind, "messages": self.messages, "visits": self.visits, "second and last quarter": grown}
 
     def grown(self) -> list[str]:
-        """What did not stay flat."""
+        """Return the resources that grew."""
         return [
             f"{self.kind} {name}: {what} from {before:,} to {after:,}"
             for name, samples in self.samples.items()
@@ -133,7 +134,7 @@ class Stay:
 
 
 def soak(kinds: list[str], folder: Path, *, steps: int, seed: int) -> list[Stay]:
-    """So many steps of all kinds side by side. Raises AssertionError."""
+    """Run the given number of steps of all kinds concurrently. Raises AssertionError."""
     chance = random.Random(seed)
     with ExitStack() as ending:
         stays = []

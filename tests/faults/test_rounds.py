@@ -1,4 +1,4 @@
-"""A round of real faults for each kind of connection; ``make faults`` runs hundreds."""
+"""One round of real faults for each kind of connection; ``make faults`` runs hundreds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A soak of some seconds; ``python -m tests.faults.soak`` takes two hours."""
+"""A soak of a few seconds; ``python -m tests.faults.soak`` takes two hours."""
 
 from __future__ import annotations
 

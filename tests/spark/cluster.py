@@ -1,9 +1,9 @@
-"""Runs ``mainstem ingest`` by spark-submit on a cluster, kills an executor with its worker in the middle, counts.
+"""Run ``mainstem ingest`` with spark-submit on a cluster, kill an executor with its worker midway, and count the rows.
 
     python -m tests.spark.cluster [--local-cluster] [--size 64m] [--wheel dist/mainstem-*.whl]
 
-A standalone cluster of two workers on this machine, or Spark's ``local-cluster`` of two executors. The workers have nothing of
-Mainstem's but the one archive that comes with the job: the wheel, or what it would hold.
+The cluster is a standalone one with two workers on this machine, or Spark's ``local-cluster`` with two executors. The workers have
+no part of Mainstem except the one archive that comes with the job: the wheel, or an archive with the same contents.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from mainstem._internal.units import parse_size
 
 ROOT = Path(__file__).parents[2]
 HOME = Path(pyspark.__file__).parent
-# Without a commit for so long it stands still: a slow machine takes its time, but it goes on.
+# Without a commit for this long, the job is considered stalled. A slow machine takes its time, but it makes progress.
 STALL_S = 300.0
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 
 
 def archive(path: Path) -> None:
-    """What a wheel holds: the packages, compiled."""
+    """Write an archive with the contents of a wheel: the packages, compiled."""
     with zipfile.ZipFile(path, "w") as out:
         for file in [*(ROOT / "src" / "mainstem").rglob("*"), *(ROOT / "src").glob("pyspark_*.py")]:
             if file.suffix in (".py", ".so") and "__pycache__" not in file.parts:
@@ -44,7 +44,7 @@ def archive(path: Path) -> None:
 
 
 class Cluster:
-    """A master and two workers, each a process group of its own."""
+    """A master and two workers, each in its own process group."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -58,7 +58,7 @@ class Cluster:
 
     def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
-        # Nothing of this process's paths: an executor has only what came with its job.
+        # The environment has none of this process's paths, because an executor has only what came with its job.
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"SPARK_DAEMON_MEMORY": "256m"}
         with (self.folder / "cluster.log").open("ab") as log:
             return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
@@ -71,7 +71,7 @@ class Cluster:
 
 
 def descendants(pid: int) -> dict[int, bytes]:
-    """The command lines of the processes below one, by id."""
+    """Return the command lines of a process's descendants, by process id."""
     parents: dict[int, int] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError, IndexError):
@@ -86,7 +86,7 @@ def descendants(pid: int) -> dict[int, bytes]:
 
 
 def kill_one(roots: list[int]) -> int:
-    """Kill one executor, and the worker above it where that is one of ``roots``; returns how many executors there were."""
+    """Kill one executor, and its worker if that is one of ``roots``; return how many executors there were."""
     executors = [pid for root in roots for pid, line in descendants(root).items() if EXECUTOR in line]
     for root in roots[1:]:
         below = [pid for pid, line in descendants(root).items() if EXECUTOR in line]
@@ -132,18 +132,18 @@ def submit(master: str, folder: Path, recordings: Path) -> subprocess.Popen[str]
 
 
 class Look:
-    """Watches a job go on."""
+    """Watches a job's progress."""
 
     def __init__(self, job: subprocess.Popen[str], folder: Path) -> None:
         self._job, self._folder = job, folder
         self._seen, self._since = 0, time.monotonic()
 
     def commits(self) -> int:
-        """How many micro-batches are committed."""
+        """Return how many micro-batches have been committed."""
         return sum(1 for _ in (self._folder / "table" / "_checkpoint" / "commits").glob("[0-9]*"))
 
     def on(self, *, may_end: bool = False) -> None:
-        """Wait a moment. Fails when nothing was committed for long, or when the job has ended and may not yet."""
+        """Wait a moment. Fail if nothing was committed for too long, or if the job ended although ``may_end`` is false."""
         log = (self._folder / "submit.log").read_text(errors="replace")[-3000:]
         assert may_end or self._job.poll() is None, "the job ended: " + log
         if (seen := self.commits()) > self._seen:
@@ -153,7 +153,7 @@ class Look:
 
 
 def run(size: int, *, local_cluster: bool, wheel: Path | None) -> dict[str, Any]:
-    """One run; what came of it."""
+    """Run the job once; return the results."""
     import pyarrow.parquet as pq
 
     sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -178,7 +178,7 @@ def run(size: int, *, local_cluster: bool, wheel: Path | None) -> dict[str, Any]
         look = Look(job, folder)
         while look.commits() < 2:
             look.on()
-        # Where one is started anew at this moment, there may be none to kill.
+        # While Spark is restarting an executor, there may be none to kill.
         while not (executors := kill_one(roots or [job.pid])):
             look.on()
         while job.poll() is None:
@@ -201,7 +201,7 @@ def run(size: int, *, local_cluster: bool, wheel: Path | None) -> dict[str, Any]
 
 
 def _listed(table: Path) -> list[str]:
-    """The files that belong to the table: Spark's own list, as others are left from tasks that were killed."""
+    """Return the files that belong to the table according to Spark's own list; killed tasks leave others behind."""
     files: set[str] = set()
     log = table / "_spark_metadata"
     compacted = sorted(log.glob("*.compact"), key=lambda path: int(path.stem))

@@ -1,4 +1,4 @@
-"""One JVM for all tests of Spark: a session on two cores with a heap of 1 GiB."""
+"""One JVM for all Spark tests: a session on two cores with a heap of 1 GiB."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
-# PySpark 4.0 and 4.1 leave to the collector the socket by which ``collect`` gets its rows. What the two say is one warning.
+# PySpark 4.0 and 4.1 leave the socket through which ``collect`` receives its rows to the garbage collector. Both messages are parts
+# of one warning.
 UNCLOSED = (
     "ignore:unclosed <socket:ResourceWarning",
     "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning",
@@ -33,9 +34,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    # The workers are processes of their own: they find the package, and the tests' helpers, as this process does.
+    # The workers are separate processes; this makes them find the package and the test helpers as this process does.
     if "PYTEST_XDIST_WORKER" in os.environ:
-        # Fails where another worker of this run has one: tests/conftest.py sees to it that none has.
+        # Fails if another worker of this run has a session; tests/conftest.py prevents that.
         (tmp_path_factory.getbasetemp().parent / "spark-session").touch(exist_ok=False)
     paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))

@@ -1,4 +1,4 @@
-"""Recordings over Spark Connect, in a process of its own: a session of the other kind cannot be in the same one. Prints JSON.
+"""Read recordings over Spark Connect in a separate process, which cannot have a classic session too. Prints JSON.
 
 Usage: ``python -m tests.spark.connect_program RECORDINGS WORK``, with two streams, 1007 and 1008, in the recordings.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def main(path: str, work: Path) -> dict[str, Any]:
-    """What each way of reading returned, or the reason of its error."""
+    """Return the result of each way of reading, or the cause of its error."""
     results: dict[str, Any] = {}
     builder = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.sql.warehouse.dir", str(work / "warehouse")).getOrCreate()

@@ -1,12 +1,12 @@
-"""Kills shipper, recorder, server, query and executors in seeded rounds; the Delta table must hold each message once.
+"""Kill shipper, recorder, server, query and executors in seeded rounds; the Delta table must contain each message once.
 
     python -m tests.spark.kill_rounds [--rounds 100] [--seed 1] [--log rounds.jsonl]
 
-One publisher publishes beside its driver, with an anchor that holds the stream while the recorder is away. The recorder writes a
-directory, the shipper moves what is closed into a place and deletes it from the directory, and a server serves the directory. The
-query reads the place, with the server as its tail, on executors that are processes of their own, into a Delta table. In each
-round so many messages are published, and one to three programs are ended by SIGKILL, the query sometimes by its own stop.
-After each round DuckDB reads the files that the table's log names, and compares numbers and payloads with what was published.
+One publisher runs on its own driver, with an anchor that holds the stream while the recorder is down. The recorder writes to a
+directory, the shipper moves closed segments from the directory to a store, and a server serves the directory. The query reads the
+store, with the server as its tail, on executors that are separate processes, and writes a Delta table. In each round, a number of
+messages is published and one to three programs are killed with SIGKILL; the query is sometimes stopped by its own stop. After each
+round, DuckDB reads the files in the table's log, and the script compares numbers and payloads with the published ones.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ ROOT = Path(__file__).parents[2]
 CHANNEL, STREAM = "aeron:ipc?term-length=256k", 1001
 TOKEN = "0123456789abcdef-token"
 PATIENCE_S = 1200.0
-# The driver of Spark takes longest to come back.
+# The Spark driver takes longest to restart.
 VICTIMS = {"shipper": 3, "recorder": 3, "server": 3, "query": 3, "executor": 3, "driver": 1}
 
 
 def payload(number: int) -> bytes:
-    """The number, then bytes that follow from it."""
+    """Return the number, followed by bytes derived from it."""
     digest = hashlib.sha256(number.to_bytes(8, "big")).digest()
     return number.to_bytes(8, "big") + (digest * 32)[: 8 + number * 37 % 900]
 
@@ -57,7 +57,7 @@ def free_port() -> int:
 
 
 def query(folder: Path, url: str) -> None:
-    """The query: from place and server into the Delta table, until it is told to end; begun again when it has ended."""
+    """Run the query from store and server into the Delta table until it is told to end; restart it whenever it has ended."""
     from mainstem.spark import create_session
 
     config = {
@@ -65,7 +65,7 @@ def query(folder: Path, url: str) -> None:
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.shuffle.partitions": "2",
-        # Executors are killed on purpose, and not because of what they run.
+        # Executors are killed on purpose, so these failures are not the application's fault.
         "spark.deploy.maxExecutorRetries": "-1",
         "spark.task.maxFailures": "20",
     }
@@ -88,7 +88,7 @@ def query(folder: Path, url: str) -> None:
 
 
 def start(spark: Any, folder: Path, options: dict[str, str]) -> Any:
-    """What ``mainstem ingest --format delta --follow`` starts."""
+    """Start what ``mainstem ingest --format delta --follow`` starts."""
     from mainstem.spark.ingest import IngestOptions, start
 
     return start(
@@ -106,7 +106,7 @@ def start(spark: Any, folder: Path, options: dict[str, str]) -> Any:
 
 
 class Trial:
-    """The programs of one run, in one folder."""
+    """The programs of one run, in one directory."""
 
     def __init__(self, folder: Path, directory: str) -> None:
         self.folder, self.directory = folder, directory
@@ -116,8 +116,8 @@ class Trial:
         self._port = free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         (folder / "recordings").mkdir()
-        # Without Spark's own path, which has pyspark in an archive that is compiled anew at each start: Spark gives a Python
-        # process ten seconds to begin, and a query that was not begun in time ends.
+        # Omit Spark's own path, which contains pyspark in an archive that is recompiled at each start: Spark gives a Python process
+        # ten seconds to start, and a query whose process is late ends.
         (folder / "python").write_text(f'#!/bin/sh\nPYTHONPATH={ROOT / "src"}:{ROOT} exec {sys.executable} "$@"\n')
         (folder / "python").chmod(0o700)
         (folder / "token").write_text(TOKEN)
@@ -128,7 +128,7 @@ class Trial:
         )
 
     def begin(self) -> None:
-        """Start everything, and waits until rows arrive."""
+        """Start everything, and wait until rows arrive."""
         self.publisher.goal = 2000
         self._start("recorder")
         self._start("server")
@@ -177,14 +177,14 @@ class Trial:
             time.sleep(0.1)
 
     def log(self, name: str) -> str:
-        """The end of what a program wrote."""
+        """Return the end of a program's output."""
         return (self.folder / f"{name}.log").read_text(errors="replace")[-3000:]
 
     def logs(self) -> str:
         return "\n".join(f"--- {name}\n{self.log(name)}" for name in self._processes)
 
     def _files(self) -> dict[str, int]:
-        """The files of the table as delta-rs names them, with their rows."""
+        """Return the table's files, as delta-rs lists them, with their row counts."""
         import pyarrow as pa
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
@@ -199,7 +199,7 @@ class Trial:
         return sum(self._files().values())
 
     def check(self, *, every: bool = False) -> None:
-        """Read what is new in the table, or all of it: each message since the last time, once, as it was published."""
+        """Check the new part of the table, or all of it: each message since the last check, exactly once, as it was published."""
         files = self._files()
         names = [name for name in files if every or name not in self._known]
         first, last = (0 if every else self.checked), self.publisher.published
@@ -208,7 +208,7 @@ class Trial:
         self._known, self.checked = set(files), last
 
     def kill(self, victim: str, rng: random.Random) -> None:
-        """End one program, and starts it again a moment later."""
+        """Kill one program, and restart it a moment later."""
         if victim == "query":
             (self.folder / "cancel").touch()
         elif victim == "executor":
@@ -226,7 +226,7 @@ class Trial:
         self.killed[victim] += 1
 
     def round(self, number: int, seed: int) -> dict[str, Any]:
-        """One round; what came of it."""
+        """Run one round; return its results."""
         rng = random.Random(f"{seed}:{number}")
         began, before = time.monotonic(), self.publisher.goal
         self.publisher.goal += rng.randrange(200, 1500)
@@ -240,7 +240,7 @@ class Trial:
         return {"round": number, "victims": victims, "messages": self.publisher.goal - before, "seconds": seconds}
 
     def finish(self) -> dict[str, Any]:
-        """The whole table once more."""
+        """Check the whole table once more."""
         self.check(every=True)
         ended = self.folder / "ended"
         return {
@@ -257,14 +257,14 @@ class Trial:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        # local-cluster's workers take no other folder.
+        # local-cluster's workers cannot use another directory.
         applications = self.folder / "applications"
         for name in applications.read_text().split() if applications.exists() else ():
             shutil.rmtree(HOME / "work" / name, ignore_errors=True)
 
 
 def payloads(table: Path, names: list[str]) -> list[bytes]:
-    """The payloads of some files of a table, in the order of their numbers, as DuckDB reads them."""
+    """Return the payloads in some files of a table, in numerical order, as DuckDB reads them."""
     import duckdb
 
     if not names:
@@ -283,7 +283,7 @@ def _difference(rows: list[bytes], first: int, last: int) -> str:
 
 
 def run(rounds: int, seed: int, *, say: Callable[[dict[str, Any]], None] = lambda _: None) -> dict[str, Any]:
-    """So many rounds over one table; what came of them. Raises AssertionError for a message that is missing or there twice."""
+    """Run rounds over one table; return the results. Raises AssertionError for a missing or duplicate message."""
     from mainstem import MediaDriver
 
     with tempfile.TemporaryDirectory(prefix="mainstem-rounds-") as folder, MediaDriver.launch() as driver:

@@ -1,9 +1,9 @@
-"""Kills the query, the recorder or a worker again and again; in the end the table must hold each message once.
+"""Kill the query, the recorder or a worker again and again; in the end the table must contain each message once.
 
     python -m tests.spark.kills [--kills 50] [--seed 1] [--json]
 
-One publisher goes on all the while, beside its driver, with an anchor that holds the stream while the recorder is away. The
-recorder and the query are processes of their own, ended with SIGKILL at moments drawn from the seed, and started again.
+One publisher runs the whole time on its own driver, with an anchor that holds the stream while the recorder is down. The recorder
+and the query are separate processes. They are killed with SIGKILL at moments drawn from the seed, and restarted.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ CHANNEL, STREAM = "aeron:ipc?term-length=1m", 1001
 BATCH, PAUSE_S = 40, 0.004
 PATIENCE_S = 300.0
 VICTIMS = ("query", "recorder", "worker")
-# A query takes longest to come back, so it is not drawn as often.
+# A query takes longest to restart, so it is drawn less often.
 WEIGHTS = (2, 4, 4)
 
 
 def query(folder: Path) -> None:
-    """The query: from the recordings into a Parquet table, until it is told to end."""
+    """Run the query from the recordings into a Parquet table until it is told to end."""
     from pyspark.sql import functions as f
 
     from mainstem.spark import create_session
@@ -46,7 +46,7 @@ def query(folder: Path) -> None:
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.shuffle.partitions": "2",
     }
-    # Four attempts at a task: a worker that is killed is not the end of a query.
+    # Four attempts per task, so that a killed worker does not end the query.
     spark = create_session("kills", master="local[2,4]", config=config)
     source = spark.readStream.format("mainstem.recording").option("minPartitions", 2).load(str(folder / "recordings"))
     rows = source.select("position", f.conv(f.hex(f.substring("payload", 1, 8)), 16, 10).cast("bigint").alias("number"))
@@ -69,7 +69,7 @@ def query(folder: Path) -> None:
 
 
 def record(folder: Path, directory: str) -> None:
-    """The recorder, until it is killed."""
+    """Run the recorder until it is killed."""
     from mainstem import Aeron
 
     with (
@@ -84,7 +84,7 @@ def record(folder: Path, directory: str) -> None:
 
 
 class Publisher:
-    """Publishes numbers from a thread of its own, and holds the stream for its recorder."""
+    """Publishes numbers from its own thread, and holds the stream for its recorder."""
 
     def __init__(self, directory: str, recordings: Path) -> None:
         self._directory, self._recordings = directory, recordings
@@ -122,7 +122,7 @@ class Publisher:
                 time.sleep(PAUSE_S)
 
     def recorded(self) -> int:
-        """How far the stream is recorded."""
+        """Return the recorded position of the stream."""
         try:
             readers = open_recordings(self._recordings)
         except RecordingError:
@@ -133,7 +133,7 @@ class Publisher:
         return end
 
     def finish(self) -> int:
-        """Publish no more; returns how many messages there were, when all are recorded."""
+        """Stop publishing; return the number of messages once all are recorded."""
         self._end.set()
         self._thread.join(PATIENCE_S)
         if self.error is not None:
@@ -143,7 +143,7 @@ class Publisher:
 
 
 class Trial:
-    """The processes of one run, in one folder."""
+    """The processes of one run, in one directory."""
 
     def __init__(self, folder: Path, directory: str, seed: int) -> None:
         self.folder, self.directory = folder, directory
@@ -168,7 +168,7 @@ class Trial:
         return sum(1 for path in (self.folder / "checkpoint" / "commits").glob("[0-9]*"))
 
     def _wait_for_rows(self) -> None:
-        """Until the query has committed something since it was looked at."""
+        """Wait until the query has committed something since the last check."""
         before, deadline = self._commits(), time.monotonic() + PATIENCE_S
         while self._commits() <= before:
             assert time.monotonic() < deadline, "the query does not go on: " + self.log()
@@ -176,11 +176,11 @@ class Trial:
             time.sleep(0.05)
 
     def log(self) -> str:
-        """The end of what the processes said."""
+        """Return the end of the processes' output."""
         return (self.folder / "log").read_text(errors="replace")[-3000:]
 
     def kill(self) -> str:
-        """One kill, anywhere in the second after it was seen that rows still arrive."""
+        """Kill one process, at a random moment in the second after rows were seen to arrive."""
         self._wait_for_rows()
         (victim,) = self.chance.choices(VICTIMS, WEIGHTS)
         time.sleep(self.chance.random())
@@ -203,7 +203,7 @@ class Trial:
         return victim
 
     def _workers(self) -> list[int]:
-        """Spark's Python workers: processes of the query's group that a daemon forked."""
+        """Return Spark's Python workers: processes in the query's group that a daemon forked."""
         found = {}
         for name in filter(str.isdigit, os.listdir("/proc")):
             with contextlib.suppress(OSError, IndexError):
@@ -214,7 +214,7 @@ class Trial:
         return [pid for pid, (parent, daemon) in found.items() if daemon and found.get(parent, (0, False))[1]]
 
     def finish(self) -> dict[str, Any]:
-        """Let everything arrive, and counts."""
+        """Wait until everything has arrived, and count."""
         published = self.publisher.finish()
         (self.folder / "end").touch()
         assert self.query.wait(PATIENCE_S) == 0, self.log()
@@ -223,7 +223,7 @@ class Trial:
         return {"published": published, **counted, "killed": self.killed, "each_once": once}
 
     def close(self) -> None:
-        """End what still runs."""
+        """End the processes that are still running."""
         for process in (self.query, self.recorder):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -231,7 +231,7 @@ class Trial:
 
 
 def run(kills: int, seed: int, *, say: Any = lambda _: None) -> dict[str, Any]:
-    """One run with so many kills; what came of it."""
+    """Run the given number of kills; return the results."""
     from mainstem import MediaDriver
 
     with tempfile.TemporaryDirectory(prefix="mainstem-kills-") as folder, MediaDriver.launch() as driver:

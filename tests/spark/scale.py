@@ -1,11 +1,11 @@
-"""Runs ``mainstem ingest`` and ``mainstem analyze`` over inputs of any size, and says how long and with how much memory.
+"""Run ``mainstem ingest`` and ``mainstem analyze`` on inputs of any size, and report their run time and memory.
 
     python -m tests.spark.scale recording 256m [1g ...] [--folder /data/tmp]
     python -m tests.spark.scale capture 256m [1g ...]
 
-The inputs are made first, by ``benchmarks/harness``, and removed in the end with all that came of them; a run takes about three
-times its size on disk. Prints a line of JSON for each size: seconds, whether all is there, and the peaks of resident memory in
-MiB, of the JVM, of the largest Python worker, and of the workers together.
+``benchmarks/harness`` first creates the inputs; they and all outputs are removed in the end. A run takes about three times its size
+on disk. Prints a line of JSON for each size: seconds, whether all data arrived, and the peak resident memory in MiB of the JVM, of
+the largest Python worker and of all workers together.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MIB = 1 << 20
 
 
 def resident(pid: int) -> int:
-    """Bytes of a process that lie in memory now; 0 when it has ended."""
+    """Return the resident memory of a process in bytes; 0 if it has ended."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError):
@@ -39,31 +39,31 @@ def resident(pid: int) -> int:
 
 
 class Peaks:
-    """The most memory that the processes below one had."""
+    """The peak memory use of a process's descendants."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self.jvm = self.worker = self.workers = self.most_workers = 0
 
     def look(self) -> None:
-        """Take in what there is now."""
+        """Update the peaks with the current memory use."""
         below = descendants(self._pid)
         python = [resident(pid) for pid, line in below.items() if b"pyspark" in line and b"java" not in line]
         java = [resident(pid) for pid, line in below.items() if b"org.apache.spark" in line]
         self.jvm = max([self.jvm, *java])
         self.worker = max([self.worker, *python])
-        # Pages that a worker shares with the one that it was forked from are counted for each.
+        # Pages that a worker shares with the process that forked it are counted for both.
         self.workers = max(self.workers, sum(python))
         self.most_workers = max(self.most_workers, len(python))
 
     def as_json(self) -> dict[str, int]:
-        """In MiB."""
+        """Return the peaks in MiB."""
         sizes = {"jvm_mib": self.jvm, "largest_worker_mib": self.worker, "workers_mib": self.workers}
         return {name: value // MIB for name, value in sizes.items()} | {"workers": self.most_workers}
 
 
 def run(kind: str, size: int, folder: Path) -> dict[str, Any]:
-    """One run; what came of it."""
+    """Run once; return the results."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     from harness import make_capture, recordings
 

@@ -1,7 +1,7 @@
-"""Programs of a query whose machines share no directory: recorder and server, and Spark's driver.
+"""Programs of a query whose hosts share no directory: recorder and server, and Spark's driver.
 
-python -m tests.spark.separate_machines station FOLDER ADDRESS
-python -m tests.spark.separate_machines query FOLDER MASTER ADDRESS URL
+python -m tests.spark.separate_machines station FOLDER ADDRESS python -m tests.spark.separate_machines query FOLDER MASTER ADDRESS
+URL
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def payload(number: int) -> bytes:
 
 
 def station(folder: Path, address: str) -> None:
-    """A driver, a recorder, a server, and a publisher that goes to each number that a line of its input says."""
+    """Run a driver, a recorder, a server and a publisher that publishes up to each number that it reads from standard input."""
     from mainstem import Aeron, MediaDriver
 
     recordings, python = str(folder / "recordings"), [sys.executable, "-m", "mainstem"]
@@ -54,7 +54,7 @@ def station(folder: Path, address: str) -> None:
 
 
 def query(folder: Path, master: str, address: str, url: str) -> None:
-    """The query; each micro-batch comes to this process, which writes a line for it. Ends with its input."""
+    """Run the query; this process receives each micro-batch and prints a line for it. Ends when its input ends."""
     from mainstem.spark import create_session
 
     config = {
@@ -73,7 +73,7 @@ def query(folder: Path, master: str, address: str, url: str) -> None:
         rows = df.selectExpr("payload", "spark_partition_id() part").collect()
         numbers = [int.from_bytes(bytes(row.payload)[:8], "big") for row in rows]
         assert all(bytes(row.payload) == payload(number) for row, number in zip(rows, numbers, strict=True))
-        # A micro-batch that is run again takes the place of its first run.
+        # A micro-batch that is run again replaces its first run.
         batches[batch_id] = numbers
         say({"batch": batch_id, "rows": len(rows), "rows_in_all": sum(map(len, batches.values()))})
 
@@ -85,7 +85,7 @@ def query(folder: Path, master: str, address: str, url: str) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while sum(map(len, batches.values())) < int(line):
             if not running.isActive:
-                # Spark gives a Python process ten seconds to begin, which a busy machine may not keep.
+                # Spark gives a Python process ten seconds to start, which can be too short on a busy machine.
                 assert SLOW_START in str(running.exception()), running.exception()
                 say({"begun_again": batches and max(batches)})
                 running = table.start()

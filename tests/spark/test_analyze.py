@@ -1,4 +1,4 @@
-"""``mainstem analyze``: Wireshark's own counts, a page that a browser shows whole, errors in one sentence."""
+"""``mainstem analyze``: counts that match Wireshark's, a page that fits in a browser, errors in one sentence."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark
 
 
 def channels(mode: str, port: int) -> tuple[str, str]:
-    """The publication's and the subscription's channel."""
+    """Return the publication's and the subscription's channel."""
     if mode == MANUAL:
         return "aeron:udp?control-mode=manual", "aeron:udp?control-mode=manual"
     if mode == "multicast":
@@ -65,7 +65,7 @@ def channels(mode: str, port: int) -> tuple[str, str]:
 
 
 def dissected(path: Path, port: int) -> list[tuple[Any, ...]]:
-    """(kind, its fields) of every Aeron frame, as tshark decodes them."""
+    """Return (kind, its fields) of every Aeron frame, as tshark decodes them."""
     command = ["tshark", "-r", str(path), "-d", f"udp.port=={port},aeron", "-T", "json", "--no-duplicate-keys"]
     found = []
     for packet in json.loads(subprocess.run(command, capture_output=True, check=True).stdout):
@@ -89,7 +89,7 @@ def _fields(name: str, fields: dict[str, Any]) -> list[int]:
 
 
 def told(folder: Path) -> list[tuple[Any, ...]]:
-    """The same from the table of frames."""
+    """Return the same fields from the table of frames."""
     names = ["frame_length", "flags", "session_id", "stream_id", "term_id", "term_offset", "nak_length",
              "receiver_window", "term_length", "mtu"]  # fmt: skip
     kinds = {"RTTM": "rtt"}
@@ -125,7 +125,7 @@ def test_counts_are_those_of_tshark_field_by_field(spark: SparkSession, tmp_path
     assert found["nak_bytes"] == sum(length for kind, *fields in theirs if kind == "nak" for length in fields[6:7])
     assert found["sessions"] == len({(f[2], f[3]) for kind, *f in theirs if kind == "setup"}) == 1
     assert found["bytes"]["payload"] == sum(f[0] - 32 for kind, *f in theirs if kind == "data")
-    # Whatever the driver dropped was dropped behind the capture, and everything arrived in the end.
+    # The driver dropped frames after the capture point, and everything arrived in the end.
     assert {row["place"] for row in found["lost"]} == {"after the capture"}
     assert {row["status"] for row in found["lost"]} <= {"repaired", "passed"}
     assert found["retransmits"]["lost after"] > 0
@@ -133,7 +133,7 @@ def test_counts_are_those_of_tshark_field_by_field(spark: SparkSession, tmp_path
 
 @pytest.fixture(scope="module")
 def report(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of frames in which something of everything happens, names and texts longer than a phone is wide."""
+    """Return the page for frames that cover every event, with names and texts that are wider than a phone's screen."""
     folder = tmp_path_factory.mktemp("report")
     rows = everything()
     far = lossy_stream(Wire(session_id=-1234567890, stream_id=2147483647))
@@ -155,7 +155,7 @@ def report(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
-# The page tells about itself by its title: what reaches beyond its window or its box is cut off for a reader.
+# The page reports about itself through its title. Anything beyond its window or its box is cut off for a reader.
 PROBE = """<script>
 const faults = [];
 addEventListener('error', e => faults.push(String(e.message || e.target.src || e.target.href)), true);
@@ -177,10 +177,10 @@ addEventListener('load', () => {
 
 
 def shown(page: Path, width: int, out: Path, *, dark: bool = False) -> dict[str, Any]:
-    """What a browser without a network says of the page at that width: errors, and what sticks out."""
+    """Return an offline browser's report on the page at that width: errors, and elements that stick out."""
     copy = out / f"probe-{width}-{dark}.html"
     copy.write_text(page.read_text().replace("<head>", "<head>" + PROBE, 1))
-    # A window cannot be as narrow as a phone; a frame in it can.
+    # A browser window cannot be as narrow as a phone, but a frame in it can.
     frame = out / f"frame-{width}-{dark}.html"
     frame.write_text(
         f'<!doctype html><body style="margin:0"><iframe id="f" style="border:0;width:{width}px;height:2400px" src="{copy.name}">'

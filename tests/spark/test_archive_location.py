@@ -1,4 +1,4 @@
-"""A running archive as a location of the Spark source: batch and streaming, by several tasks at once."""
+"""A running archive as a location of the Spark source: batch and streaming, by several concurrent tasks."""
 
 from __future__ import annotations
 

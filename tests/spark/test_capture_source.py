@@ -1,4 +1,4 @@
-"""``mainstem.capture`` in Spark: batch and streaming, one file and a folder, projections, problems."""
+"""``mainstem.capture`` in Spark: batch and streaming, one file and a directory, projections, problems."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REASONS = ("not IP", "of another IP protocol than UDP or TCP", "TCP of other por
 
 
 def traffic(count: int, *, first: int = 0) -> list[bytes]:
-    """Aeron datagrams, whole and in fragments, between segments of a bymux connection."""
+    """Return Aeron datagrams, unfragmented and fragmented, between segments of a bymux connection."""
     packets = []
     if first == 0:
         packets.append(make.ip(make.tcp(sequence=999, to=SERVER, flags=make.TCP_SYN), protocol=6))
@@ -146,7 +146,7 @@ def test_a_stream_over_a_growing_capture_has_the_rows_of_the_batch(spark: SparkS
 
 
 def mixed(count: int) -> list[bytes]:
-    """``traffic`` among packets that have no rows, each for another reason."""
+    """Return ``traffic`` mixed with packets that produce no rows, each for a different reason."""
     others = [
         bytes(12) + b"\x08\x06" + bytes(28),
         make.link(make.ip(bytes(20), protocol=1), make.ETHERNET),

@@ -67,7 +67,7 @@ def recorder_of(driver: MediaDriver, path: Path, channel: str = IPC) -> Iterator
 
 @contextmanager
 def listener(protocol: str, path: Path, **options: Any) -> Iterator[str]:
-    """A server that records; its address."""
+    """Run a server that records; yield its address."""
     thread = LoopThread()
     with Recorder(path) as recorder:
         intake = MessageRecorder(MessageLog(recorder, stream_id=STREAM), keyed=True)
@@ -96,7 +96,7 @@ EXPECTED = sorted(f"row {number}" for number in range(ROWS))
 
 @contextmanager
 def listening(protocol: str, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """What the sink must be told to write to a server that records into ``recordings``."""
+    """Yield the options with which the sink writes to a server that records into ``recordings``."""
     options: dict[str, Any] = {}
     given: dict[str, str] = {}
     if protocol == "aqueduct":
@@ -138,7 +138,7 @@ def test_a_table_goes_over_a_multiplexer_into_a_recording_and_is_read_again(
         writer.mode("append").save()
         if protocol == "aqueduct":
             wait_for(lambda: recorded(spark, tmp_path / "recordings").count() >= ROWS)
-        # The same once more: the same keys.
+        # Write the same keys once more.
         writer.mode("append").save()
     df = recorded(spark, tmp_path / "recordings")
     assert texts(drop_duplicates(df)) == EXPECTED
@@ -170,7 +170,7 @@ def test_a_table_goes_onto_a_publication_batch_and_streaming(
 
 
 def size_of_first(df: DataFrame) -> int:
-    """The position at which the first pass through the stream ended."""
+    """Return the position at which the first pass through the stream ended."""
     return int(df.select("position").orderBy("position").limit(ROWS).selectExpr("max(position) p").first().p)
 
 
@@ -209,8 +209,8 @@ def offer(driver: MediaDriver, count: int, first: int = 0, *, stream_id: int) ->
 def test_a_live_channel_is_read_while_it_flows(
     spark: SparkSession, driver: MediaDriver, tmp_path: Path, recording: bool
 ) -> None:
-    # A stream of its own: the process that a query leaves behind is a subscriber for ten seconds, and a publication that it has
-    # not read takes further ones.
+    # Each query needs its own stream: the process that a query leaves behind stays a subscriber for ten seconds, and its unread
+    # position blocks the publication.
     stream_id = 2002 + recording
     options: dict[str, Any] = {"channel": "aeron:ipc?term-length=1m", "streamId": stream_id}
     options |= {"directory": driver.directory}
@@ -236,7 +236,7 @@ def test_a_live_channel_is_read_while_it_flows(
     wait_for(lambda: rows(query) == 500)
     query.stop()
     assert texts(spark.read.parquet(str(tmp_path / "table"))) == EXPECTED
-    # The first run's was removed by the second.
+    # The second run removed the first run's directory.
     assert len(list((tmp_path / "scratch").glob("*/*"))) == (0 if recording else 1)
 
 

@@ -37,7 +37,7 @@ def texts(df: DataFrame) -> list[str]:
 
 @pytest.fixture
 def options(tmp_path: Path) -> dict[str, str]:
-    """In Confluent's framing, with a directory of schemas."""
+    """Return options for Confluent's framing, with a directory of schemas."""
     (tmp_path / "7.avsc").write_text(json.dumps(SCHEMA))
     return {"framing": "confluent", "schemas": str(tmp_path), "schema": str(tmp_path / "7.avsc"), "id": "7"}
 

@@ -1,4 +1,4 @@
-"""Recordings over Spark Connect: batch, streaming, tables, and the reason of an error."""
+"""Recordings over Spark Connect: batch, streaming, tables, and the cause of an error."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ STREAM = {"initial_term_id": -5, "term_buffer_length": 65536, "mtu_length": 1408
 
 
 def test_recordings_are_read_over_spark_connect(tmp_path: Path) -> None:
-    # What `pyspark[connect]` requires.
+    # A dependency of `pyspark[connect]`.
     pytest.importorskip("grpc_status")
     path = tmp_path / "recordings"
     with Recorder(path) as recorder:
         for session_id in (7, 8):
             writer = recorder.start(session_id=session_id, stream_id=1000 + session_id, join_position=0, **STREAM)
             record(writer, Stream(session_id=session_id), [bytes(100)] * COUNT, time_ns=1, step_ns=1000)
-    # The server's workers find the package, and its modules pyspark_mainstem_*, as this process does.
+    # The server's workers must find the package, and its modules pyspark_mainstem_*, as this process does.
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": paths}
     command = [sys.executable, "-m", "tests.spark.connect_program", str(path), str(tmp_path)]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.system]
 
-PATIENCE_S = 500  # a whole demo
+PATIENCE_S = 500  # for a whole demo
 
 
 @pytest.mark.long
@@ -66,7 +66,7 @@ def start_demo(out: Path, *options: str) -> subprocess.Popen[str]:
 
 
 def left_of(process: subprocess.Popen[str]) -> list[Any]:
-    """What the demo should not have left: members of its process group, and files in shared memory."""
+    """Return what the demo should have removed: members of its process group, and files in shared memory."""
     members = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -100,7 +100,7 @@ def test_the_demo_loses_nothing_over_a_lossy_network(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     process = start_demo(tmp_path / "out", "--loss", "0.3")
-    # Into the middle: the JVM and the driver are there, the table is on its way.
+    # Interrupt in the middle, when the JVM and the driver are running and the table is being written.
     wait_for(lambda: process.poll() is not None or list((tmp_path / "out" / "work").glob("recording/*.rec")))
     assert process.poll() is None
     os.killpg(process.pid, signal.SIGINT)

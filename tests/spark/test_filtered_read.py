@@ -1,4 +1,4 @@
-"""Recordings narrowed by a condition: fewer bytes, the same rows, whatever is done with the DataFrame."""
+"""Recordings filtered by a condition: fewer bytes read, the same rows, whatever the query does with the DataFrame."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COLUMNS = "recording_id bigint, session_id int, stream_id int, position bigint, 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three recordings of 300 messages, one each 2 ms: the third has no index, like those of Aeron Archive."""
+    """Return a directory of three recordings of 300 messages, one every 2 ms; the third has no index, as in Aeron Archive."""
     folder, chance = tmp_path_factory.mktemp("recordings"), random.Random(9)
     with Recorder(folder, segment_length=2 * TERM) as recorder:
         for session_id, stream_id in ((7, 1001), (8, 1001), (9, 1002)):
@@ -58,7 +58,7 @@ def read(spark: SparkSession, path: Path, where: Any, **options: Any) -> DataFra
 
 
 def bytes_read(spark: SparkSession, path: Path, where: Any) -> int:
-    """How much of the recordings is planned to be read."""
+    """Return how many bytes of the recordings the plan reads."""
     made = pruned_options(bounds_of(source(spark, path).where(where)), {})
     planner = Planner(parse_options({"path": str(path), "unknownTimes": "skip", **made}), {"position": False})
     try:
@@ -73,7 +73,7 @@ def at(seconds: float) -> str:
     return f"timestamp'{datetime.fromtimestamp(START_NS / 1e9 + seconds, UTC).isoformat()}'"
 
 
-# A condition, and the most of all bytes that it may take to read what it leaves.
+# A condition, and the largest share of all bytes that reading its rows may take.
 CONDITIONS = [
     ("stream_id = 1002", 0.4),
     ("1002 = stream_id", 0.4),
@@ -90,7 +90,7 @@ CONDITIONS = [
     (f"recorded_at >= {at(0.3)} and recorded_at < {at(0.4)} and stream_id = 1001", 0.4),
     (f"recorded_at < {at(-1)}", 0.001),
     ("session_id = 7 or session_id = 8 and position < 1000", 0.7),
-    # Spark itself reads nothing for this.
+    # Spark itself reads nothing for this condition.
     ("session_id = 7 and session_id = 8", 1.0),
     ("stream_id = 5", 0.001),
     ("length > 1000", 1.0),
@@ -102,7 +102,7 @@ CONDITIONS = [
 ]
 
 
-# What a query of tomorrow finds true is not what one of today does.
+# These conditions select different rows tomorrow than today.
 MOVING = ["now()", "current_date() + interval 1 day", "to_timestamp(unix_timestamp())", "'now'", "(select now())"]
 
 

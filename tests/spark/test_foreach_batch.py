@@ -1,4 +1,4 @@
-"""Functions for ``foreachBatch`` in a query of the user's own: rows once, also where Spark repeats a micro-batch."""
+"""Functions for ``foreachBatch`` in a user's own query: each row once, even if Spark repeats a micro-batch."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_repeated_micro_batch_is_written_once_by_each_of_them(spark: SparkSess
     source.mkdir()
     (source / "1.json").write_text('{"n": 1, "place": "a/b"}\n{"n": 2}\n')
     run()
-    # The driver ends between the sinks' commits and the checkpoint's: Spark runs the micro-batch again.
+    # The driver ends between the sinks' commits and the checkpoint's, so Spark runs the micro-batch again.
     forget_last_batch(tmp_path / "checkpoint")
     (source / "2.json").write_text('{"n": 3, "place": "a/b"}\n')
     run()

@@ -1,4 +1,4 @@
-"""Each message is a row or a problem row, whatever it says: none stops the query."""
+"""Each message becomes a row or a problem row, whatever its content; none stops the query."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_hostile_messages_become_rows_and_columns_are_added(spark: SparkSession,
     assert count.messages == len(MESSAGES)
     found = [row for row in rows if row.stream_id == 1002]
     assert len({row.position for row in found}) == len(MESSAGES)
-    # What a problem row has nothing of is in its message.
+    # If a problem row lacks the payload, the message was empty.
     assert all(row.problem is None or row.payload is not None or "empty" in row.problem for row in found)
 
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 
 
 class Words(RowCodec):
-    """A codec of somebody else's."""
+    """A user's own codec."""
 
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
         return [{"word": word} for word in payload.decode().split()]

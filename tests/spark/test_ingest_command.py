@@ -1,4 +1,4 @@
-"""``mainstem ingest`` as a process of its own, with a session that ends before its error is printed."""
+"""``mainstem ingest`` as a separate process, whose session ends before its error is printed."""
 
 from __future__ import annotations
 

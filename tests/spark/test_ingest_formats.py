@@ -1,4 +1,4 @@
-"""Ingest into tables that other programs read: exactly once, with columns that come later, and read back by others."""
+"""Ingest into tables for other programs: exactly once, with columns added later, and read back by other readers."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def test_a_delta_table_has_each_message_once_and_spark_duckdb_and_polars_read_it
     log(tmp_path / "recordings", range(100, 200), stream_id=7)
     count = ingest(spark, tmp_path, **options)
     assert (count.messages, count.rows, count.problems) == (200, 200, 0)
-    # The driver ends between the table's commit and the checkpoint's: Spark runs the micro-batch again.
+    # The driver ends between the table's commit and the checkpoint's, so Spark runs the micro-batch again.
     forget_last_batch(table / "_checkpoint")
     log(tmp_path / "recordings", range(200, 250))
-    # The driver ends between data files and commit.
+    # The driver ends after writing data files and before the commit.
     with monkeypatch.context() as patch:
         patch.setattr(DeltaTable, "commit", _failing)
         with pytest.raises(Exception, match="the power"):
@@ -97,7 +97,7 @@ def test_an_iceberg_table_has_each_message_once_and_spark_duckdb_and_polars_read
         assert rows == [(n, "Brest" if n >= 200 else None) for n in expected]
         assert polars.scan_iceberg(lake).select("n").collect()["n"].sort().to_list() == expected
         files = [task.file.file_path for task in lake.scan().plan_files()]
-        # One file has `n` as int and another as bigint, which Spark does not merge: Iceberg's readers widen it.
+        # One file has `n` as int and another as bigint. Spark does not merge them; Iceberg's readers widen the int.
         frames = [spark.read.parquet(file).selectExpr("cast(n as bigint) as n") for file in files]
         assert sorted(row.n for frame in frames for row in frame.collect()) == expected
     finally:
@@ -111,23 +111,23 @@ def test_no_name_or_value_of_a_message_stops_the_query(spark: SparkSession, tmp_
     log(tmp_path / "recordings", range(1), extra=odd)
     count = ingest(spark, tmp_path, **options)
     assert (count.rows, count.problems) == (1, 0)
-    # Of a table partitioned by a time that no partition can have.
+    # No partition can have the time by which this table is partitioned.
     schema = "`a.b` bigint, `t``u` bigint, text string, `the.day` date"
     log(tmp_path / "dated" / "recordings", range(2), extra={**odd, "the.day": "0000-01-01"})
     ingest(spark, tmp_path / "dated", schema=schema, timestamp_from="the.day", **options)
     rows, dated = (read(path, table_format) for path in (tmp_path, tmp_path / "dated"))
     names = {"a.b", "t`u", "v w", "text"}
     assert rows.select(sorted(names)).to_pylist() == [{name: odd[name] for name in sorted(names)}]
-    # In Iceberg the member of `a` has the name of a column.
+    # In Iceberg, the member of `a` has the same name as a column.
     kept = {"nul\0": 5} | ({"a": {"b": 2}} if table_format == "iceberg" else {})
     assert json.loads(rows["rescued"][0].as_py()) == kept
-    # A value or a problem, on the day of the recording.
+    # A row has a value or a problem, in the partition of the recording's day.
     stated = [set(dated[name].is_valid().to_pylist()) for name in ("date", "the.day", "problem")]
     assert stated in ([{True}, {True}, {False}], [{True}, {False}, {True}])
 
 
 def read(path: Path, table_format: str) -> Any:
-    """The table of an ingest as Arrow's."""
+    """Return an ingested table as an Arrow table."""
     if table_format == "delta":
         return deltalake.DeltaTable(path / "table").to_pyarrow_table()
     catalog = open_catalog(str(path / "table"))
@@ -145,10 +145,10 @@ def test_columns_are_added_on_request_and_a_changed_schema_is_refused(spark: Spa
     log(tmp_path / "recordings", range(3, 5), extra={"place": "Brest"})
     with pytest.raises(ConfigurationError, match="place string is only here; use --evolve"):
         ingest(spark, tmp_path, schema="n bigint, place string", **delta)
-    # Without --evolve what the schema lacks is in `rescued`.
+    # Without --evolve, fields that the schema lacks are in `rescued`.
     ingest(spark, tmp_path, **delta)
     log(tmp_path / "recordings", range(5, 7), extra={"place": "Brest"})
-    # With it the new messages say what is new.
+    # With --evolve, the new messages define the new columns.
     ingest(spark, tmp_path, evolve=True, **delta)
     with pytest.raises(ConfigurationError, match="n is bigint in the table and string here"):
         ingest(spark, tmp_path, schema="n string", evolve=True, **delta)

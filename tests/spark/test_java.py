@@ -26,7 +26,7 @@ def test_the_bundled_java_starts_with_the_argument_that_spark_always_passes(tmp_
     done = subprocess.run(command, capture_output=True, text=True, env={"PATH": "/bin:/usr/bin"}, check=False)
     assert done.returncode == 0, done.stderr
     assert "version" in done.stderr
-    # Once more, into the same folder, as another process may.
+    # Run once more into the same directory, as another process might.
     os.environ["JAVA_HOME"] = ""
     assert module.ensure_java(tmp_path / "cache") == home
 

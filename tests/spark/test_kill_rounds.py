@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.system, pytest.mark.long, pytest.ma
 
 def test_each_message_is_in_the_table_once_after_rounds_of_kills() -> None:
     rounds = []
-    # The rounds of this seed end each program once, but Spark's driver.
+    # With this seed, the rounds kill each program once, except Spark's driver.
     result = kill_rounds.run(rounds=3, seed=70, say=rounds.append)
     assert result["rows"] == result["messages"] >= 2000 + 3 * 200
     assert len(rounds) == 3

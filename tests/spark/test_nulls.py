@@ -1,4 +1,4 @@
-"""The JVM does not check Arrow's values for null (``java_options``): what is null must be so all the same, in every type."""
+"""The JVM does not check Arrow values for null (``java_options``); null values of every type must still be null."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VALUES: list[Any] = [
 
 
 def rows() -> list[list[Any]]:
-    """A row with a value in each column, one with nulls only, and for each column one where it alone is null."""
+    """Return a row with a value in each column, a row of nulls, and for each column a row in which only that column is null."""
     made = [list(VALUES), [None] * len(VALUES)]
     made += [[None if i == j else value for j, value in enumerate(VALUES)] for i in range(len(VALUES))]
     return [[k, *row] for k, row in enumerate(made)]
@@ -48,7 +48,7 @@ def test_nulls_of_arrow_stay_nulls(spark: SparkSession) -> None:
     assert got == [dict(zip(NAMES, row, strict=True)) for row in sent]
     counts = df.selectExpr(*(f"count({name}) as {name}" for name in NAMES[1:])).first()
     assert counts is not None
-    # Each is null in two of the rows.
+    # Each column is null in two of the rows.
     assert set(counts) == {len(sent) - 2}
     grouped = df.groupBy("s", "l", "b").count().collect()
     assert {(row.s, row.l, row.b): row["count"] for row in grouped} == {

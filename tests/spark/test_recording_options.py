@@ -29,7 +29,7 @@ COUNT = 600
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """One recording of 600 messages, one a millisecond."""
+    """Return a directory with one recording of 600 messages, one per millisecond."""
     with Recorder(tmp_path / "recordings", segment_length=2 * TERM) as recorder:
         sent = [struct.pack("<q", i) + bytes(i % 1500) for i in range(COUNT)]
         writer = recorder.start(**STREAM, join_position=0)
@@ -130,7 +130,7 @@ def test_skipped_data_is_counted_once_in_batch_and_streaming(spark: SparkSession
     query = stream.writeStream.format("memory").queryName("counted").trigger(availableNow=True).start()
     assert query.awaitTermination(120)
     assert spark.table("counted").count() == len(rows) < COUNT
-    # Positions are those of a message's end: what was passed over ends before the first that is there.
+    # A position is that of a message's end, so the skipped range ends before the first remaining message.
     lost = max(whole - {row.position for row in rows})
     for report in (batch, streaming):
         (each,) = read_skip_report(report)

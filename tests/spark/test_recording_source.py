@@ -33,7 +33,7 @@ START_NS = 1_700_000_000_000_000_000
 
 
 class Publisher:
-    """Records one stream of numbered messages, some of them in fragments."""
+    """Records one stream of numbered messages, some of them fragmented."""
 
     def __init__(self, recorder: Recorder, session_id: int) -> None:
         self.stream = Stream(session_id=session_id)
@@ -293,7 +293,7 @@ def test_a_damaged_frame_fails_the_query_and_names_its_position(spark: SparkSess
         file.write(b"\x05\0\0\0")
     with pytest.raises(Exception, match=r"0-0\.rec at offset 0 .*header is invalid"):
         source(spark, path).count()
-    # Reading goes on at the next entry of the index.
+    # Reading resumes at the next entry of the index.
     assert 0 < source(spark, path, failOnDataLoss="false").count() < 50
 
 
@@ -303,7 +303,7 @@ def test_a_directory_without_recordings_is_reported(spark: SparkSession, tmp_pat
 
 
 def test_spark_finds_the_source_by_itself(spark: SparkSession, recorded: tuple[Path, list[Publisher]]) -> None:
-    # Registrations belong to a session: this one has none.
+    # Registrations belong to a session, and this one has none.
     fresh = spark.newSession()
     fresh.sql(f"CREATE OR REPLACE TEMPORARY VIEW found USING `mainstem.recording` OPTIONS (path '{recorded[0]}')")
     assert fresh.sql("SELECT count(*) n FROM found").first().n == 600
@@ -320,7 +320,7 @@ print("partitions", df.rdd.getNumPartitions(), spark.sparkContext.defaultParalle
 """
 
 
-@pytest.mark.long  # a JVM of its own
+@pytest.mark.long  # starts its own JVM
 def test_a_plain_session_plans_for_its_own_parallelism(recorded: tuple[Path, list[Publisher]]) -> None:
     ensure_java()
     environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
@@ -328,5 +328,5 @@ def test_a_plain_session_plans_for_its_own_parallelism(recorded: tuple[Path, lis
     plain = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
     (line,) = [each for each in plain.stdout.splitlines() if each.startswith("partitions")] or [plain.stderr]
     _, partitions, parallelism = line.split()
-    # Six or seven by size, so two for each core; a recording may have a remainder of its own.
+    # The size gives six or seven partitions, so Spark makes two per core; a recording may add one for its remainder.
     assert (int(parallelism), int(partitions) in (10, 11)) == (5, True), line

@@ -1,4 +1,4 @@
-"""Recordings of several places, an S3 server's among them, as one source."""
+"""Recordings from several locations, including an S3 server, as one source."""
 
 from __future__ import annotations
 

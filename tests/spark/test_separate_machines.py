@@ -1,4 +1,4 @@
-"""A standalone cluster whose workers share no directory with the recorder, nor with one another: all goes over the network."""
+"""A standalone cluster whose workers share no directory with the recorder or with one another, only the network."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.system, pytest.mark.long, pytest.mark.timeout(1500)]
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 600.0
-# Each machine has its own.
+# Each host has its own.
 PYTHON = "/tmp/python"
 TOKEN = "0123456789abcdef-token"
 
@@ -37,7 +37,7 @@ def rooms() -> Iterator[Rooms]:
 
 
 class Talk:
-    """A program in a room: lines to it, and what it has written."""
+    """A program in a room: it takes lines of input, and its output is kept."""
 
     def __init__(self, room: Room, log: Path, *command: str) -> None:
         paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
@@ -63,7 +63,7 @@ class Talk:
         self.process.stdin.flush()
 
     def wait(self, condition: Callable[[Any], bool]) -> Any:
-        """The first line that is as wanted."""
+        """Wait for a line that meets the condition, and return the first one."""
         deadline = time.monotonic() + PATIENCE_S
         while not (lines := [line for line in self.lines if condition(line)]):
             ended = self.process.poll()
@@ -102,7 +102,7 @@ def test_a_query_on_machines_that_share_no_directory_has_each_message_once(rooms
         room.shell(f"umask 077; cat > /tmp/{name}", data=certs[name])
     for room in (driver, recorder):
         room.shell("umask 077; cat > /tmp/token", data=TOKEN)
-    # Without Spark's own path, which has pyspark in an archive that is compiled anew at each start.
+    # Omit Spark's own path, which contains pyspark in an archive that is recompiled at each start.
     for room in (driver, one, two):
         script = f'#!/bin/sh\nPYTHONPATH={ROOT / "src"}:{ROOT} exec {sys.executable} "$@"\n'
         room.shell(f"cat > {PYTHON}; chmod +x {PYTHON}", data=script)
@@ -118,7 +118,7 @@ def test_a_query_on_machines_that_share_no_directory_has_each_message_once(rooms
     query = Talk(
         driver, tmp_path / "query.log", "query", "/tmp", master, driver.address, f"https://{recorder.address}:{PORT}"
     )
-    # It watches over its query while it waits for so many rows.
+    # The query program monitors its query while it waits for this many rows.
     query.say(40_000)
     query.wait(lambda line: line.get("rows_in_all", 0) > 0)
     pids = [process.pid for process in processes]

@@ -1,4 +1,4 @@
-"""Spark over ``mainstem serve``: a live query, while the server ends, and with the closed part elsewhere."""
+"""Spark over ``mainstem serve``: a live query, a query while the server ends, and one with the closed part in another directory."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_query_reads_closed_segments_from_one_place_and_the_tail_from_a_server
     closed = tmp_path / "closed"
 
     def ship() -> None:
-        """Move what is closed; the positions say how far that is."""
+        """Move the closed segments, and write how far they reach to the positions file."""
         closed.mkdir(exist_ok=True)
         end = recording.writer.position // TERM * TERM
         for base in range(0, end, TERM):
@@ -116,7 +116,7 @@ def test_a_query_reads_closed_segments_from_one_place_and_the_tail_from_a_server
         positions[16:24] = end.to_bytes(8, "little")
         (closed / "new").write_bytes(positions)
         (closed / "new").rename(closed / "0.mainstem-positions")
-        # Whole at every moment: the query reads it meanwhile.
+        # Replace the catalog atomically, because the query reads it at the same time.
         shutil.copy(recording.path / "archive.catalog", closed / "new")
         (closed / "new").rename(closed / "archive.catalog")
         for base in range(0, end, TERM):

@@ -1,4 +1,4 @@
-"""What was shipped is read by Spark as it grows, and retention by the query's checkpoint removes what it has committed."""
+"""Spark reads a shipped recording as it grows, and retention by the query's checkpoint removes what the query has committed."""
 
 from __future__ import annotations
 
@@ -51,4 +51,4 @@ def test_a_query_over_what_is_shipped_sees_each_message_once_beside_retention(
         assert removed
         entry = ShippedArchive(open_store(place), archive_id).entry(0)
         assert entry.end - 2 * TERM <= entry.start <= entry.end
-    assert entry.start == entry.end  # it has ended, and all of it is committed
+    assert entry.start == entry.end  # it has ended, and all of it has been committed

@@ -1,4 +1,4 @@
-"""Recordings and captures as tables, views and SQL text; the options that shape tasks and micro-batches."""
+"""Recordings and captures as tables, views and SQL text; options that control tasks and micro-batches."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_table_keeps_its_options(spark: SparkSession, path: Path) -> None:
     assert "type" in spark.table("t").columns
     # A padding frame ends the first term.
     assert count(spark, "select count(*) from t") == COUNT + 1
-    # Columns that were copied from a table, which a load cannot be told from a table by.
+    # With columns copied from a table, the source cannot tell a load from a table.
     with pytest.raises(Exception, match="columns as text: schema"):
         spark.read.format("mainstem.recording").schema(spark.table("t").schema).load(str(path)).collect()
 
@@ -149,11 +149,11 @@ def test_a_tables_options_prune_reads(spark: SparkSession, path: Path, tmp_path:
         some = spark.read.format("mainstem.recording").load(str(path)).where(chosen).count()
         assert count(spark, f"select count(*) from {early}") == some
         assert 0 < some < COUNT - 10
-        # Each has a plan of its own, however often a statement names them.
+        # Each reference has its own plan, even if a statement names a table several times.
         assert count(spark, f"select count(*) from {stream} a join {stream} b using (position)") == COUNT
         sums = f"select (select count(*) from {early}) + (select count(*) from {stream})"
         assert count(spark, sums) == COUNT + some
-        # Without them the recording whose segment is gone is read, also for a condition.
+        # Without such limits, the recording whose segment is missing is read, even with a condition.
         everything = named("everything", "verify 'false'")
         with pytest.raises(Exception, match=r"1-0\.rec"):
             spark.sql(f"select * from {everything} where stream_id = 1007").collect()
@@ -237,7 +237,7 @@ def test_a_micro_batch_waits_for_enough_bytes(spark: SparkSession, tmp_path: Pat
         try:
             query.processAllAvailable()
             assert spark.table("waiting").count() == 10
-            # 12 messages of 160 bytes are fewer than 2 KiB, one more is not.
+            # 12 messages of 160 bytes are less than 2 KiB, 13 are more.
             record(writer, stream, [bytes(100)] * 12, time_ns=START_NS, step_ns=1000)
             query.processAllAvailable()
             assert spark.table("waiting").count() == 10
@@ -272,7 +272,7 @@ def test_an_error_ends_with_the_sentence_that_matters(
     with pytest.raises(Exception) as caught:
         spark.read.format("mainstem.recording").options(**options).load(place.format(path)).collect()
     assert sentence in root_cause(caught.value)
-    # Behind it Spark writes its code, in a line of its own.
+    # After the message, Spark writes its error code on a separate line.
     lines = [line for line in str(caught.value).splitlines() if "SQLSTATE" not in line and line.strip()]
     assert lines[-1].endswith(root_cause(caught.value))
 

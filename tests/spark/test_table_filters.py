@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 SEED, FILTERS, LEVELS, ROWS = 20_261, 300, 6, 60
-# Queries of one job. More of them make a plan that takes Spark longer to compile than to run.
+# Queries per job. With more, compiling the plan takes Spark longer than running it.
 QUERIES = 25
 
 
@@ -41,7 +41,7 @@ def chosen() -> list[Filter]:
 
 
 def spark_differences(spark: SparkSession, path: Path, chosen: list[Filter], true: dict[str, list[int]]) -> list[str]:
-    """As ``differences``, of Spark on the files of a Delta table. A sum over a condition skips nothing."""
+    """Return ``differences`` for Spark on a Delta table's files. A sum over a condition skips nothing."""
     frame = spark.read.option("basePath", str(path)).parquet(*deltalake.DeltaTable(path).file_uris())
     frame.createOrReplaceTempView("filtered")
     wrong = []

@@ -1,4 +1,4 @@
-"""Every table, from frames made by hand: what it holds, and that streaming gives what batch gives."""
+"""Every table from handmade frames: its contents, and equal results of streaming and batch."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ PARTS = 3
 
 @pytest.fixture(scope="module")
 def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Frames in a few files, in the order of time."""
+    """Return a capture: frames in several files, in order of time."""
     folder, rows = tmp_path_factory.mktemp("frames"), everything()
     size = -(-len(rows) // PARTS)
     for part in range(PARTS):
         path = folder / f"{part}.parquet"
         pq.write_table(to_arrow(rows[part * size : (part + 1) * size]), path)
-        # A stream of files takes the oldest first.
+        # A file stream reads the oldest file first.
         os.utime(path, (1_700_000_000 + part, 1_700_000_000 + part))
     return folder
 
