@@ -1,6 +1,6 @@
-"""Other Pythons and other versions of PySpark: ``nox --list`` shows the sessions.
+"""Tests with other versions of Python and PySpark: ``nox --list`` shows the sessions.
 
-Nox takes a Python from PATH; with uv installed it fetches what is missing. Everything else runs with `make`.
+Nox uses the Pythons on PATH; with uv installed, it downloads missing ones. Everything else runs with `make`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["unit"]
 
 EXTRAS = "cli,tables,lakehouse,stores,codecs,quic,quic-aioquic,encryption"
-# Of the group `dev`, what tests/unit imports.
+# The packages of the group `dev` that tests/unit imports.
 TESTING = (
     "confluent-kafka[avro,protobuf,schemaregistry]>=2.6",
     "duckdb>=1.2",
@@ -53,22 +53,22 @@ def install(session: nox.Session, extras: str, *packages: str) -> None:
 
 @nox.session(python=["3.11", "3.12", "3.13", "3.14"])
 def unit(session: nox.Session) -> None:
-    """The unit tests."""
+    """Run the unit tests."""
     install(session, EXTRAS, *TESTING)
     session.run("pytest", "-q", "-m", "not long", *WITHOUT_SPARK, *(session.posargs or ["tests/unit"]))
 
 
 @nox.session(python=["3.14t"])
 def free_threaded(session: nox.Session) -> None:
-    """The unit tests that need no other package, under a Python without the lock, which Mainstem takes back."""
+    """Run the unit tests that need no other package on a free-threaded Python, with the GIL that Mainstem enables again."""
     session.install("--group", "test", ".")
-    session.env["PYTHON_GIL"] = "1"  # as the compiled modules ask for, without their warning
+    session.env["PYTHON_GIL"] = "1"  # as the compiled modules request, but without their warning
     session.run("python", "tools/wheel.py", "--installed")
 
 
 @nox.session(python=["3.11"])
 @nox.parametrize("pyspark", ["4.0.5", "4.1.4", "4.2.1", "4.3.0"])
 def spark(session: nox.Session, pyspark: str) -> None:
-    """The tests of the sources and sinks under the newest release of each minor version of PySpark."""
+    """Run the tests of sources and sinks with the newest release of each minor version of PySpark."""
     install(session, f"{EXTRAS},spark,report", *TESTING, *CONNECT, f"pyspark=={pyspark}")
     session.run("pytest", "-q", *(session.posargs or SPARK_TESTS))

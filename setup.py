@@ -1,8 +1,8 @@
-"""The extension modules and the description for the package index; everything else is in pyproject.toml.
+"""Extension modules and the description for the package index; everything else is in pyproject.toml.
 
-Each module is translated by Cython and compiled by the C compiler before the next, on every core, and named as its turn comes.
-The compiler is the system's, or that of the ziglang wheel (``tools/backend/compiler.py``).
-With MAINSTEM_COMPILE=no there are no extension modules: ``tools/setup.py`` compiles them in place by itself.
+Cython translates and the C compiler compiles each module before the next, in parallel on all cores; the name of a module is printed
+when its turn comes. The compiler is the system's, or that of the ziglang wheel (``tools/backend/compiler.py``). With
+MAINSTEM_COMPILE=no there are no extension modules: ``tools/setup.py`` compiles them in place by itself.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ if TYPE_CHECKING:
     from multiprocessing.pool import Pool
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "tools" / "backend"))
-import compiler  # beside the build backend, which is not installed
+import compiler  # next to the build backend, which is not installed
 import core_stubs
 from translation import module_name, translate
 
 CORE = Path("src/mainstem/_core")
 core_stubs.write()
-# plain.py stands in for the C primitives where nothing is compiled; layout.py and capture/layout.py hold only numbers.
+# plain.py replaces the C primitives if nothing is compiled; layout.py and capture/layout.py contain only numbers.
 UNCOMPILED = {"__init__", "layout", "plain"}
 MODULES = [path for path in CORE.rglob("*.py") if path.stem not in UNCOMPILED]
 MODULES.sort(
     key=lambda path: (-path.stat().st_size, path)
-)  # the longest first, so that no core waits for it at the end
+)  # the longest first, so that it does not keep one core busy at the end
 if os.environ.get("MAINSTEM_COMPILE") == "no":
     MODULES = []
 
-# What a build for a sanitizer adds (tools/sanitize.py); it lies in a tree of its own.
+# Additional flags for a sanitizer build (tools/sanitize.py), which has its own tree.
 FLAGS = shlex.split(os.environ.get("MAINSTEM_CFLAGS", ""))
 
 
 def processors() -> int:
-    """How many this process may use."""
+    """Return how many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Build(build_ext):
-    """Builds what is older than its sources.
+    """Builds modules that are older than their sources.
 
-    Cython runs in processes of its own, because it holds the interpreter's lock. They are forked whatever Python's default is: a
-    spawned one would run this file again. They are forked before the threads start.
+    Cython holds the interpreter's lock, so it runs in separate processes. These are forked whatever Python's default is, because a
+    spawned process would run this file again, and they are forked before the threads start.
     """
 
     translators: Pool
@@ -85,13 +85,13 @@ class Build(build_ext):
             self.extensions = modules
 
     def is_outdated(self, module: Extension, dependencies: object) -> bool:
-        """Whether the module, or something that it imports, changed since it was built."""
+        """Return whether the module, or anything it imports, has changed since it was built."""
         built = Path(self.get_ext_fullpath(module.name))
         newest, _path = dependencies.newest_dependency(module.sources[0])  # type: ignore[attr-defined]
         return bool(self.force) or not built.exists() or built.stat().st_mtime < newest
 
     def build_extension(self, module: Extension) -> None:
-        """Translate and compiles one module."""
+        """Translate and compile one module."""
         with self.lock:
             self.current += 1
             sys.stderr.write(f"mainstem: compiling {self.current} of {len(self.extensions)}: {module.name}\n")
@@ -104,9 +104,9 @@ class Build(build_ext):
 
 
 def description() -> str:
-    """README.md for a package index, where relative links lead nowhere.
+    """Return README.md for a package index, where relative links do not work.
 
-    They become absolute under the URL ``Source`` of pyproject.toml, and plain text while there is none.
+    They become absolute below the URL ``Source`` in pyproject.toml, or plain text if there is no such URL.
     """
     source = tomllib.loads(Path("pyproject.toml").read_text())["project"].get("urls", {}).get("Source", "")
     if source:

@@ -1,9 +1,9 @@
-"""A capture of real traffic as a test: its messages go into your program, in the simulator, as often as you like.
+"""Use a capture of real traffic as a test: feed its messages to your program in the simulator, as often as you like.
 
     python examples/capture_into_test.py CAPTURE STREAM
 
-What was sent twice in the capture is one message here, and what came out of order is in order: as a subscriber sees it. The
-capture must be whole (no ``-s``), and have the stream from a message's first frame.
+As a subscriber would see it, a message that was sent twice in the capture occurs once here, and messages are in order. The capture
+must be complete (no ``-s``) and must contain the stream from a message's first frame on.
 """
 
 # pyarrow has no types.
@@ -26,7 +26,7 @@ CHANNEL = "aeron:udp?endpoint=10.0.0.2:20121"
 
 
 class Gauge:
-    """The program under test: it keeps the highest tide."""
+    """The program under test: it records the highest tide."""
 
     def __init__(self, subscription: Subscription) -> None:
         self.subscription, self.highest, self.count = subscription, 0, 0
@@ -40,7 +40,7 @@ class Gauge:
 
 
 def messages_of(capture: str, stream_id: int) -> list[bytes]:
-    """The messages of a stream in a capture, session by session, each once and in order."""
+    """Return the messages of a stream in a capture, session by session, each once and in order."""
     frames: dict[tuple[int, int, int], tuple[int, bytes]] = {}
     for batch in read_frames(capture, COLUMNS):
         for row in batch.to_pylist():
@@ -59,7 +59,7 @@ def messages_of(capture: str, stream_id: int) -> list[bytes]:
 
 
 def replay(messages: list[bytes], seed: int) -> Gauge:
-    """Send the messages to the program, over a network that is worse than the one of that day."""
+    """Send the messages to the program, over a worse network than the one captured."""
     with World(seed, faults=Faults(loss=0.2, duplication=0.1, reorder=0.1)) as world:
         source, target = world.add_host("source"), world.add_host("target")
         gauge = Gauge(target.aeron.add_subscription(CHANNEL, 1001))

@@ -1,11 +1,10 @@
-"""A chat room on duologues: what one says, all hear. It shows that `mainstem.duologue` carries any protocol, not only an echo.
+"""A chat room on duologues: everyone sees every message. It shows that `mainstem.duologue` carries any protocol, not only an echo.
 
     python examples/chat.py serve 127.0.0.1
     python examples/chat.py join 127.0.0.1 Ada
 
 The protocol: `JOIN <name>` once, then `SAY <text>`; the server sends `<name> joined`, `<name>: <text>` and `<name> left` to
-everybody.
-A first message that is not a JOIN, a second JOIN or an unknown word is a bad message, and ends the duologue.
+everybody. A first message other than JOIN, a second JOIN or an unknown word is a bad message, and ends the duologue.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ MAX_NAME = 32
 
 
 class Room:
-    """Everybody who has said who they are. Each member is served in a thread of their own."""
+    """Everyone who has joined. Each member is served in a thread of their own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -55,7 +54,7 @@ class Room:
             self.tell(f"{name} left")
 
     def tell(self, text: str) -> None:
-        """Say it to everybody. A member who does not keep up misses it, and holds up nobody."""
+        """Send a message to everybody. Members who do not keep up miss it and do not delay the others."""
         with self._lock:
             for member, name in self._members.items():
                 try:
@@ -66,7 +65,7 @@ class Room:
 
 
 def words(message: bytes) -> tuple[str, str]:
-    """The first word of a message, and the rest."""
+    """Split a message into its first word and the rest."""
     word, _, rest = message.decode(errors="replace").partition(" ")
     return word, rest
 

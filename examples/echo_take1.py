@@ -4,20 +4,20 @@ server opens a publication to that port and sends back what it receives.
     python examples/echo_take1.py server 127.0.0.1 9000
     python examples/echo_take1.py client 127.0.0.1 8000 127.0.0.1 9000
 
-It works, and shows every weakness that the guide lists. `mainstem.duologue` (the guide's second take) removes each:
+It works, and shows every weakness that the guide lists. `mainstem.duologue` (the guide's second version) fixes each:
 
-* 3.3.1, server disconnections: this client talks for ever to a server that has gone, or never was. There, each step of connecting
-  has a time limit and fails by name (`ConnectTimeout`), and a server that ends is a `ClosedError` (`client_core.py`).
-* 3.3.2, the MTU is implicit: messages here are short by luck. There, the MTU is 1184, a multiple of 32 below 1200, and a message
+* 3.3.1, server disconnections: this client keeps sending even if the server is gone or never existed. There, each step of
+  connecting has a timeout and raises `ConnectTimeout`, and the end of the server raises `ClosedError` (`client_core.py`).
+* 3.3.2, the MTU is implicit: messages here happen to be short. There, the MTU is 1184, a multiple of 32 below 1200, and a message
   that is too long is refused before it is sent (`settings.py`).
-* 3.3.3, bad messages are not punished: this server prints a line for every message until a HELLO comes. There, the client
+* 3.3.3, bad messages are not punished: this server prints a line for every message before HELLO. There, the client
   gets `ERROR bad message` and is disconnected (`server_core.py`, `session.py`).
-* 3.3.4, sending is not robust: five tries and a shrug here. There, a message is tried for 500 ms, and then it is an error
-  (`outbox.py`).
-* 3.3.5, work is done on Aeron's threads: here a client is taken in by the handler of its image, on the conductor's thread. There,
-  handlers only queue, and one thread, which is asserted, owns all state (`handshake.py`, `environment.py`).
-* 3.3.6, the client cannot be behind NAT: this server sends to a port that the client named, where a router lets nothing in. There,
-  the client registers itself as a destination (dynamic multi-destination-cast), so that the server's datagrams are responses.
+* 3.3.4, sending is not robust: this program gives up after five tries and only logs it. There, a send is retried for 500 ms and
+  then raises an error (`outbox.py`).
+* 3.3.5, work is done on Aeron's threads: here the handler of a client's image accepts the client, on the conductor's thread.
+  There, handlers only queue, and one thread owns all state, which is asserted (`handshake.py`, `environment.py`).
+* 3.3.6, the client cannot be behind NAT: this server sends to a port that the client named, and a router blocks that. There, the
+  client registers itself as a destination (dynamic multi-destination-cast), so that the server's datagrams are responses.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TRIES = 5
 
 
 def send(publication: Publication, text: str) -> bool:
-    """Try a few times; a failure is only logged."""
+    """Try to send a few times; only log a failure."""
     for _ in range(TRIES):
         if publication.offer(text.encode()) >= 0:
             print(f"send [session {publication.session_id:#x}]: {text}", flush=True)
@@ -50,7 +50,7 @@ def send(publication: Publication, text: str) -> bool:
 
 
 class ServerClient:
-    """What the server knows of one client: nothing until HELLO, then a publication to it."""
+    """The server's state for one client: nothing until HELLO, then a publication to it."""
 
     def __init__(self, aeron: Aeron, image: Image) -> None:
         self.aeron = aeron
@@ -111,7 +111,7 @@ def talk(
     interval: float = 1.0,
     patience: float = 10.0,
 ) -> list[str]:
-    """The echo client: HELLO, then so many numbers (0: for ever), one each interval; what came back."""
+    """Run the echo client: send HELLO, then ``numbers`` numbers (0: forever), one per interval; return the responses."""
     heard: list[str] = []
 
     def on_message(message: Fragment) -> None:

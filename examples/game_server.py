@@ -23,7 +23,7 @@ STEPS = {b"JOIN": (0, 0), b"NORTH": (0, -1), b"SOUTH": (0, 1), b"WEST": (-1, 0),
 
 
 class World:
-    """Where everyone is. Each player is served in a thread of their own, so the lock guards the places."""
+    """The positions of all players. Each player is served in a thread of their own, so a lock guards the positions."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class World:
         dx, dy = STEPS[step]
         with self._lock:
             x, y = self._places.get(name, (0, 0))
-            # The server decides: a player who runs against the wall stays where they are.
+            # The server decides: a player who runs into the wall stays where they are.
             self._places[name] = (min(max(x + dx, 0), WIDTH - 1), min(max(y + dy, 0), HEIGHT - 1))
 
     def state(self) -> str:
@@ -58,13 +58,13 @@ class World:
 
 
 def tick(server: Server, world: World, ended: threading.Event) -> None:
-    """Send the state to all; a player who does not keep up holds up no other."""
+    """Send the state to all players; a player who does not keep up does not delay the others."""
     while not ended.wait(TICK_S):
         server.broadcast(world.state())
 
 
 def play(name: str, moves: list[str], expected: str, results: dict[str, bool]) -> None:
-    """Joins, moves, and plays until the world is as expected."""
+    """Join, move, and play until the world is as expected."""
     with connect(ADDRESS, PORT) as player:
         player.send(f"JOIN {name}")
         for move in moves:
@@ -73,7 +73,7 @@ def play(name: str, moves: list[str], expected: str, results: dict[str, bool]) -
         while time.monotonic() < deadline:
             if player.receive(timeout=20).decode() == expected:
                 results[name] = True
-                player.send("NORTH")  # stays in the world until the other has seen it, too
+                player.send("NORTH")  # stays in the world until the other player has seen it too
                 break
         while len(results) < 2 and time.monotonic() < deadline:
             player.receive(timeout=20)
@@ -88,7 +88,7 @@ def main() -> None:
         clock.start()
         players = [
             threading.Thread(target=play, args=("Ada", ["EAST"] * 3, expected, results)),
-            threading.Thread(target=play, args=("Bob", ["EAST"] * 20, expected, results)),  # eleven of them at the wall
+            threading.Thread(target=play, args=("Bob", ["EAST"] * 20, expected, results)),  # more than enough to reach the wall
         ]
         for player in players:
             player.start()

@@ -10,7 +10,7 @@ from mainstem.errors import Aborted
 
 
 def respond(session: jmux.ServerSession) -> None:
-    """Respond in upper case; aborts a request that begins with an exclamation mark."""
+    """Respond in upper case; abort a request that begins with an exclamation mark."""
     request = session.read(-1)
     if request.startswith(b"!"):
         session.abort("half-way")

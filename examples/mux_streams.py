@@ -14,7 +14,7 @@ BULK = 200_000_000
 
 
 async def serve(stream: bymux.aio.Stream) -> None:
-    """Echo a short stream, reads a long one to its end."""
+    """Echo a short stream; read a long one to its end."""
     if await stream.readexactly(1) == b"e":
         stream.write(await stream.read())
         return

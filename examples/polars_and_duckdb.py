@@ -1,4 +1,4 @@
-"""A recording in Polars and in DuckDB, without Spark and without a copy of it in another format.
+"""Query a recording with Polars and DuckDB, without Spark and without converting it to another format.
 
 python examples/polars_and_duckdb.py
 """
@@ -23,7 +23,7 @@ SYMBOLS = ("GULL", "TERN", "WREN")
 
 
 def record(directory: str) -> None:
-    """Publish quotes and records them."""
+    """Publish quotes and record them."""
     with (
         MediaDriver.launch() as driver,
         Aeron.connect(driver.directory) as aeron,
@@ -57,7 +57,7 @@ def main() -> None:
                 .rows()
             )
 
-            # DuckDB reads the object itself, by Arrow's stream interface. Only the columns of the query are read.
+            # DuckDB reads the object directly through Arrow's stream interface. It reads only the query's columns.
             database = duckdb.connect()
             database.register("messages", recordings.scan(["stream_id", "payload"]))
             print(

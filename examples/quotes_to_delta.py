@@ -1,9 +1,9 @@
-"""Quotes from a recording into a Delta table, each exactly once, however often the job is killed and started again.
+"""Load quotes from a recording into a Delta table, each exactly once, however often the job is killed and restarted.
 
     python examples/quotes_to_delta.py
 
-Spark may run a micro-batch again after a failure. The table remembers the last one that it has, as a transaction of this job, and
-a repetition writes nothing. Needs ``pip install deltalake``; no Java package of Delta's is fetched.
+Spark may run a micro-batch again after a failure. The table stores the id of the last micro-batch as a transaction of this job, so
+a repeated micro-batch writes nothing. Needs ``pip install deltalake``, but no Java package of Delta.
 """
 
 # pyarrow has no types.
@@ -31,7 +31,7 @@ QUOTES = 3000
 
 
 def record(directory: Path) -> None:
-    """Publish quotes and records them."""
+    """Publish quotes and record them."""
     with (
         MediaDriver.launch() as driver,
         Aeron.connect(driver.directory) as aeron,
@@ -49,7 +49,7 @@ def record(directory: Path) -> None:
 
 
 def append(batch: DataFrame, epoch: int, table: Path) -> None:
-    """Write a micro-batch, unless the table has it."""
+    """Write a micro-batch, unless the table already has it."""
     if DeltaTable.is_deltatable(str(table)) and (DeltaTable(table).transaction_version(JOB) or -1) >= epoch:
         return
     write_deltalake(
@@ -61,7 +61,7 @@ def append(batch: DataFrame, epoch: int, table: Path) -> None:
 
 
 def run(spark: SparkSession, recordings: Path, table: Path, checkpoint: Path) -> None:
-    """Bring what is recorded into the table, from where it was."""
+    """Load new recorded quotes into the table, starting at the checkpoint."""
     source = spark.readStream.format("mainstem.recording").option("maxRowsPerTrigger", 1000).load(str(recordings))
     quote = from_json(col("payload").cast("string"), "number bigint, symbol string, price double")
     query = (
@@ -81,7 +81,7 @@ def main() -> None:
         record(recordings)
         spark = create_session(JOB)
         run(spark, recordings, table, checkpoint)
-        # A crash between the table's commit and the checkpoint's: the last micro-batch runs again.
+        # Simulate a crash between the table's commit and the checkpoint's: the last micro-batch runs again.
         last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
         last.unlink()
         (last.parent / f".{last.name}.crc").unlink(missing_ok=True)

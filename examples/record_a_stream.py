@@ -25,7 +25,7 @@ def main() -> None:
             recorder.add_subscription(subscription)
             for number in range(5):
                 publication.send(f"tide {number}".encode(), timeout=5.0)
-            # The recorded position is what other programs, and Spark, may read up to.
+            # Other programs, including Spark, may read up to the recorded position.
             while publication.position not in recorder.active.values():
                 recorder.do_work()
 

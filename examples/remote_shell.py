@@ -1,10 +1,10 @@
-"""A remote shell over bymux: each command is a stream of its own, so a slow one delays no other.
+"""A remote shell over bymux: each command has its own stream, so a slow command does not delay the others.
 
     python examples/remote_shell.py
 
-A request is the command as JSON behind its length, then its standard input. The response is a row of frames: a kind (``o`` output,
-``e`` errors, ``x`` exit status), a length, the bytes. Without an exit frame the output is not whole: bymux's Close does not say
-whether a stream was cut off. The server listens on a Unix socket that only its user may open.
+A request is the command as JSON with a length prefix, then its standard input. The response is a series of frames: a kind (``o``
+output, ``e`` errors, ``x`` exit status), a length, the bytes. Without an exit frame the output is incomplete, because bymux's Close
+does not say whether a stream was cut off. The server listens on a Unix socket that only its user may open.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def frame(kind: bytes, data: bytes) -> bytes:
 
 
 async def serve(stream: bymux.aio.Stream) -> None:
-    """Run one command; when the client goes away, the command is killed."""
+    """Run one command; kill it when the client disconnects."""
     length = int.from_bytes(await stream.readexactly(LENGTH), "big")
     if length > MAX_REQUEST:
         stream.abort()
@@ -48,7 +48,7 @@ async def serve(stream: bymux.aio.Stream) -> None:
     async def send(kind: bytes, source: asyncio.StreamReader) -> None:
         while data := await source.read(PIECE):
             stream.write(frame(kind, data))
-            await stream.drain()  # a client that does not read holds up this command only
+            await stream.drain()  # a client that does not read delays only this command
 
     try:
         await asyncio.gather(feed(process.stdin), send(b"o", process.stdout), send(b"e", process.stderr))
@@ -66,7 +66,7 @@ class Result:
 
 
 async def run(connection: bymux.aio.Connection, command: list[str], data: bytes = b"") -> Result:
-    """Run a command on the other side, and returns its whole output."""
+    """Run a command on the other side, and return its complete output."""
     request = json.dumps(command).encode()
     parts = {b"o": b"", b"e": b"", b"x": b""}
     async with connection.open_stream() as stream:
@@ -79,7 +79,7 @@ async def run(connection: bymux.aio.Connection, command: list[str], data: bytes 
 
 
 async def main() -> None:
-    with tempfile.TemporaryDirectory() as directory:  # of this user alone
+    with tempfile.TemporaryDirectory() as directory:  # accessible to this user only
         path = str(Path(directory) / "shell")
         async with bymux.aio.serve(serve, path=path), bymux.aio.connect(path=path) as connection:
             slow = asyncio.ensure_future(run(connection, ["sh", "-c", "sleep 2; echo slow"]))

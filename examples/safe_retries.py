@@ -2,8 +2,8 @@
 
     python examples/safe_retries.py
 
-The server refuses the first request (nothing was executed: it may be sent again), breaks off the second after it was executed
-(it may not), and serves the rest. The client repeats what ``may_retry`` allows, and asks for the outcome of what it does not.
+The server refuses the first request (it was not executed, so it may be sent again), breaks off the second after executing it (it
+may not), and serves the rest. The client retries if ``may_retry`` allows it, and otherwise asks for the outcome.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ATTEMPTS = 5
 
 
 class Bank:
-    """Executes transfers. How often each was executed is what the example is about."""
+    """Executes transfers and counts how often each was executed."""
 
     def __init__(self) -> None:
         self.executed: Counter[str] = Counter()
@@ -45,7 +45,7 @@ class Bank:
 
 
 async def transfer(client: jmux.aio.Client, name: str, amount: int) -> str:
-    """Transfer once: repeats only what was certainly not executed."""
+    """Make a transfer once: retry only what was certainly not executed."""
     request = json.dumps({"transfer": name, "amount": amount}).encode()
     for _ in range(ATTEMPTS):
         async with client.open_session() as session:

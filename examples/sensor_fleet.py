@@ -1,4 +1,4 @@
-"""A fleet of sensors over a link that loses a datagram in ten: every reading arrives, once and in order.
+"""A fleet of sensors over a link that loses 10% of all datagrams: every reading arrives, once and in order.
 
 python examples/sensor_fleet.py
 """
@@ -18,7 +18,7 @@ CHANNEL, STREAM = "aeron:udp?endpoint=127.0.0.1:20391", 1001
 SENSORS, READINGS = 5, 200
 LOSSY: dict[str, Any] = {
     "udp_channel_incoming_interceptors": "loss",
-    "udp_channel_transport_bindings_loss_args": "rate=0.1|seed=7",  # the same datagrams are lost in each run
+    "udp_channel_transport_bindings_loss_args": "rate=0.1|seed=7",  # the same datagrams are lost in every run
 }
 
 
@@ -27,7 +27,7 @@ def reading(sensor: int, number: int) -> bytes:
 
 
 def naks_sent(directory: str) -> int:
-    """How often the station asked for something again, as Prometheus would read it."""
+    """Return how many NAKs the station has sent, as Prometheus would read it."""
     command = [sys.executable, "-m", "mainstem", "metrics", "--dir", directory]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     match = re.search(r"^mainstem_system_naks_sent (\d+)", text, re.MULTILINE)
@@ -42,7 +42,7 @@ def main() -> None:
         Aeron.connect(station.directory) as collector,
         collector.add_subscription(CHANNEL, STREAM) as subscription,
     ):
-        # Exclusive publications: each sensor has a session of its own, with its own positions and its own repair.
+        # Exclusive publications: each sensor has its own session, with its own positions and retransmissions.
         fleet = [sensors.add_exclusive_publication(CHANNEL, STREAM) for _ in range(SENSORS)]
         for number in range(READINGS):
             for sensor, publication in enumerate(fleet):

@@ -1,8 +1,8 @@
-"""Read recordings with Spark as they grow, and keep a count for each stream.
+"""Read growing recordings with Spark, and keep a count for each stream.
 
     python examples/spark_streaming.py DIRECTORY_OF_RECORDINGS
 
-The directory may be one of Mainstem's recorder or one of Aeron Archive. Started again, the query goes on where it was.
+The directory may be from Mainstem's recorder or from Aeron Archive. A restarted query resumes where it stopped.
 """
 
 from __future__ import annotations

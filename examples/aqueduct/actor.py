@@ -1,4 +1,4 @@
-"""An actor: a bank account that lives behind a channel. Any holder of the sender can use it, from anywhere.
+"""An actor: a bank account behind a channel. Anyone who holds the sender can use it, from anywhere.
 
 ``python examples/aqueduct/actor.py``
 """
@@ -15,7 +15,7 @@ from mainstem.aqueduct.aio import Receiver, channel, oneshot
 
 
 async def account(mailbox: Receiver[dict[str, Any]]) -> None:
-    """One message at a time, and no lock: that is what an actor is."""
+    """Handle one message at a time, without a lock: that is what an actor is."""
     balance = 0
     async for message in mailbox:
         balance += message.get("deposit", 0)

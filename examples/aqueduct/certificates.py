@@ -1,4 +1,4 @@
-"""Authorisation by certificate: the server asks its clients for certificates, and only one of them may write.
+"""Authorization by certificate: the server asks its clients for certificates, and only one of them may write.
 
 ``python examples/aqueduct/certificates.py``
 """
@@ -17,7 +17,7 @@ WRITERS = {"harbour-master"}
 
 
 def name_of(connection: aqueduct.aio.Connection) -> str:
-    """The common name of the client's certificate, which one of the server's authorities has signed."""
+    """Return the common name of the client's certificate, which one of the server's authorities has signed."""
     assert connection.peer_certificate is not None
     subject = dict(pair for part in connection.peer_certificate["subject"] for pair in part)
     return str(subject["commonName"])

@@ -1,4 +1,4 @@
-"""A live feed: updates go unreliably, because an old one is worth nothing; control goes reliably, because it is.
+"""A live feed: updates are unreliable, because an old update is worthless; control messages are reliable, because each one matters.
 
 ``python examples/aqueduct/live_feed.py``
 """
@@ -16,7 +16,7 @@ from mainstem.errors import MainstemError
 
 
 async def measure(updates: Sender[dict[str, float]], control: Receiver[str]) -> None:
-    """Send the level of the water until told to stop."""
+    """Send the water level until told to stop."""
     updates.configure(mode=Mode.UNRELIABLE)
     stop = asyncio.ensure_future(control.receive())
     step = 0

@@ -1,4 +1,4 @@
-"""The table of what is implemented: nothing is left out, and every test that it names is there."""
+"""The table of implemented features is complete, and every test that it names exists."""
 
 from __future__ import annotations
 

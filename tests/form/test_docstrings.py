@@ -1,4 +1,4 @@
-"""Everything users may import is documented: what it does, its arguments, what it returns."""
+"""Everything that users may import is documented: its purpose, its arguments and its return value."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def package() -> griffe.Module:
 
 
 def public_objects(package: griffe.Module, module_name: str) -> Iterator[griffe.Object]:
-    """The classes and functions that a module exports, and their public methods."""
+    """Yield the classes and functions that a module exports, and their public methods."""
     module = package if module_name == "mainstem" else package[module_name.removeprefix("mainstem.")]
     exports = [str(name) for name in module.exports or []] or [
         name for name, member in module.members.items() if not name.startswith("_") and not member.is_alias
@@ -52,7 +52,7 @@ def public_objects(package: griffe.Module, module_name: str) -> Iterator[griffe.
 
 
 def has_blocking_twin(package: griffe.Module, module_name: str, target: griffe.Object) -> bool:
-    """Whether a function or method for asyncio has a blocking one with the same parameters: it documents only what differs."""
+    """Return whether an asyncio function has a blocking twin with the same parameters; it then documents only differences."""
     if not module_name.endswith(".aio") or not isinstance(target, griffe.Function):
         return False
     assert target.parent is not None
@@ -65,7 +65,7 @@ def has_blocking_twin(package: griffe.Module, module_name: str, target: griffe.O
 
 
 def inherits_docstring(target: griffe.Object) -> bool:
-    """Whether a method overrides one that is documented, as those that do nothing do."""
+    """Return whether a method overrides a documented one, as methods that do nothing do."""
     if not isinstance(target.parent, griffe.Class):
         return False
     overridden = [base.members.get(target.name) for base in target.parent.mro()]
@@ -73,7 +73,7 @@ def inherits_docstring(target: griffe.Object) -> bool:
 
 
 def faults(target: griffe.Object) -> Iterator[str]:
-    """What the docstring of one public object lacks."""
+    """Yield what the docstring of one public object lacks."""
     if target.docstring is None:
         if not inherits_docstring(target):
             yield "no docstring"

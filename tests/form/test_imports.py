@@ -1,4 +1,4 @@
-"""Imports point downwards, and only the listed files do I/O or use time and chance."""
+"""Imports point downward, and only the listed files do I/O or use time and randomness."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OUTSIDE_WORLD = {
     "time",
 }
 
-# The files that may do I/O, start threads, read clocks or draw random numbers. All others get these from their caller.
+# The files that may do I/O, start threads, read clocks or draw random numbers. All others get these from their callers.
 ALLOWED: dict[str, set[str]] = {
     "_core/memory/plain.py": {"time"},
     "aeron/driver/media/interfaces.py": {"socket"},
@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "aqueduct/channels.py": {"asyncio"},
     "aqueduct/client.py": {"asyncio", "socket"},
     "aqueduct/connection.py": {"asyncio"},
-    "aqueduct/quic/adapter.py": {"ssl"},  # checks files with certificates
+    "aqueduct/quic/adapter.py": {"ssl"},  # checks certificate files
     "aqueduct/quic/tickets.py": {"threading"},
     "aqueduct/quic/udp.py": {"socket"},
     "aqueduct/runner.py": {"asyncio"},
@@ -128,8 +128,7 @@ ALLOWED: dict[str, set[str]] = {
 
 
 def imported(path: Path) -> set[str]:
-    """Top-level names of the standard library that the file imports when it runs (imports for type checkers do not
-    count)."""
+    """Return the top-level standard-library modules that the file imports at run time, without imports for type checkers."""
     names: set[str] = set()
     tree = ast.parse(path.read_text(), str(path))
     for node in ast.walk(tree):

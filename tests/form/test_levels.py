@@ -1,4 +1,4 @@
-"""The shape of packages: no large cycle of imports, and the tool that measures it."""
+"""The structure of packages has no large import cycle, and the tool that measures it works."""
 
 from __future__ import annotations
 

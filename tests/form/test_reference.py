@@ -1,4 +1,4 @@
-"""The reference shows what a user can call: inherited members, nothing that only C sees, and defaults as values."""
+"""The reference shows what a user can call: inherited members, no members that only C can see, and default values."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_every_type_in_a_public_signature_is_documented(package: griffe.Module) 
 
 
 def exports(package: griffe.Module) -> Iterator[griffe.Object]:
-    """The objects that public modules export."""
+    """Yield the objects that public modules export."""
     for module_name in API["PUBLIC"]:
         module = package if module_name == "mainstem" else package[module_name.removeprefix("mainstem.")]
         listed = [str(name) for name in module.exports or []]
@@ -97,7 +97,7 @@ def exports(package: griffe.Module) -> Iterator[griffe.Object]:
 
 
 def annotations_of(target: griffe.Object) -> Iterator[tuple[griffe.Object, str | griffe.Expr | None]]:
-    """Each annotation that the reference shows of an object, with the member that has it."""
+    """Yield each annotation that the reference shows for an object, with the member that has it."""
     if isinstance(target, griffe.Function):
         yield from ((target, each.annotation) for each in target.parameters)
         yield target, target.returns
@@ -118,7 +118,7 @@ def names(annotation: str | griffe.Expr | None) -> Iterator[griffe.ExprName]:
 
 
 def resolved(package: griffe.Module, path: str) -> griffe.Object | None:
-    """The class or type alias of Mainstem that a path leads to, if it leads to one."""
+    """Return Mainstem's class or type alias at a path, if there is one."""
     try:
         target = package.modules_collection[path]
         target = target.final_target if isinstance(target, griffe.Alias) else target

@@ -1,4 +1,4 @@
-"""References resolve: to a page and a numbered section of it, to a file, to a heading."""
+"""References resolve to an existing page and numbered section, file or heading."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def headings(page: Path) -> tuple[str, ...]:
 
 @cache
 def sections(page: Path) -> frozenset[str]:
-    """The numbers of a page's sections: of ``## 14. Sender side`` and ``### 14.4 Accepting control frames``."""
+    """Return the numbers of a page's sections, such as ``## 14. Sender side`` and ``### 14.4 Accepting control frames``."""
     return frozenset(match[1] for heading in headings(page) if (match := NUMBER.match(heading)))
 
 
 @cache
 def anchors(page: Path) -> frozenset[str]:
-    """What a link can name after ``#``: headings in lower case, without punctuation, dashes for spaces."""
+    """Return what a link can name after ``#``: headings in lower case, without punctuation, with dashes for spaces."""
     plain = (
         re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").replace("*", "") for heading in headings(page)
     )
@@ -66,7 +66,7 @@ def anchors(page: Path) -> frozenset[str]:
 
 
 def broken_citations(path: Path) -> list[str]:
-    """The citations of one file that lead nowhere. A citation may go on in the next line of a docstring or comment."""
+    """Return a file's broken citations. A citation may continue on the next line of a docstring or comment."""
     text = path.read_text()
     joined = re.sub(r"\n[ \t]*#?[ \t]*", lambda match: match[0].replace("#", " "), text)
     broken = []
@@ -80,7 +80,7 @@ def broken_citations(path: Path) -> list[str]:
 
 
 def broken_paths(path: Path) -> list[str]:
-    """The pages that one file names by their path and that are not there."""
+    """Return the paths of pages in a file that do not exist."""
     text = path.read_text()
     if path.suffix == ".md":
         text = LINK.sub(lambda match: " " * len(match[0]), text)
@@ -89,7 +89,7 @@ def broken_paths(path: Path) -> list[str]:
 
 
 def broken_links(page: Path) -> list[str]:
-    """The relative links of one page whose file or heading is not there."""
+    """Return a page's relative links whose file or heading does not exist."""
     text = CODE_BLOCK.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), page.read_text())
     broken = []
     for match in LINK.finditer(text):
@@ -119,7 +119,7 @@ def test_every_relative_link_leads_to_a_file_and_a_heading() -> None:
 
 
 def test_sections_are_numbered_in_order() -> None:
-    """A number that is missing or stands twice would leave citations behind it on the wrong section."""
+    """A missing or duplicate number would make later citations point to the wrong section."""
     wrong = []
     for page in sorted(PROTOCOLS.glob("*.md")):
         numbers = [match[1] for heading in headings(page) if (match := NUMBER.match(heading))]

@@ -1,4 +1,4 @@
-"""The tables of measurements are what the benchmarks kept: no hand writes a figure."""
+"""The tables of measurements match the benchmarks' stored results; no figure is edited by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The five protocol families speak one vocabulary, and the blocking and asyncio variants of each have the same names."""
+"""The five protocol families share one vocabulary, and each family's blocking and asyncio variants have the same names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PUBLIC: dict[str, tuple[str, str]] = runpy.run_path(str(ROOT / "tools" / "public
 FAMILIES: dict[str, str] = VOCABULARY["FAMILIES"]
 CONCEPTS: dict[str, tuple[str, ...]] = VOCABULARY["CONCEPTS"]
 PACKAGES = [name for package in FAMILIES.values() for name in (package, f"{package}.aio")]
-# These act at once in both variants; everything else that the asyncio variant awaits is a coroutine there.
+# These act at once in both variants. Everything else that the asyncio variant awaits is a coroutine there.
 PLAIN = {
     "abort",
     "closed",
@@ -34,16 +34,16 @@ PLAIN = {
     "try_send",
 }
 AWAITED = {"close", "read", "readexactly", "receive", "request", "send", "serve", "shutdown", "wait"}
-# What belongs to no variant: nothing of it waits for a peer.
+# Objects that belong to neither variant: none of their methods wait for a peer.
 OF_NO_VARIANT = {"MediaDriver", "Recordings", "ServerTickets", "SessionCache"}
-# Members with other arguments: asyncio's `write` waits for nothing (`drain` does); a blocking `serve` calls its handler itself.
+# Members with different arguments: asyncio's `write` does not wait (`drain` does); a blocking `serve` calls its handler itself.
 DIFFERENT = {"write", ("Responder", "serve")}
-# Settings of a driver and its client carry Aeron's own names, and events and counters its units.
+# Settings of a driver and its client keep Aeron's names, and events and counters keep its units.
 AERONS_OWN = {"ClientSettings", "DriverSettings", "ClientContext", "MediaDriver"}
 
 
 def cells() -> list[Any]:
-    """Each name of the table, in each variant."""
+    """Return each name of the table in each variant."""
     return [
         pytest.param(package, name.strip(), id=f"{package}:{name.strip()}")
         for names in CONCEPTS.values()
@@ -71,7 +71,7 @@ def public_classes(package: str) -> dict[str, type]:
 
 
 def resources(package: str) -> dict[str, type]:
-    """The classes that hold something: those with a ``close``."""
+    """Return the classes that hold resources, which are those with a ``close``."""
     return {name: kind for name, kind in public_classes(package).items() if hasattr(kind, "close")}
 
 
@@ -99,7 +99,7 @@ def test_no_class_is_named_for_its_variant(package: str) -> None:
 
 
 def is_awaited(function: Any) -> bool:
-    """Whether a function of the asyncio variant returns something to await."""
+    """Return whether a function of the asyncio variant returns an awaitable."""
     if inspect.iscoroutinefunction(function):
         return True
     returned = str(inspect.signature(function).return_annotation)
@@ -116,7 +116,7 @@ def test_methods_are_awaited_or_plain_by_their_names(package: str) -> None:
             for member in members(kind) & (PLAIN | AWAITED):
                 function = inspect.getattr_static(kind, member)
                 if not isinstance(function, types.FunctionType):
-                    continue  # a property, or a compiled method, is plain
+                    continue  # a property or a compiled method is not awaited
                 if is_awaited(function) != (member in AWAITED and variant.endswith(".aio")):
                     wrong.append(f"{variant}.{name}.{member}")
     assert wrong == []

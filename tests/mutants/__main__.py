@@ -1,4 +1,4 @@
-"""``make mutants``: plants every known bug, one at a time, and prints what found it. Ends with 1 where one was not found.
+"""``make mutants``: plant every known bug, one at a time, and print what found it. Exit with 1 if a bug was not found.
 
 ``--sample N`` takes N of them, chosen by the commit; ``--only NAME`` takes those whose names contain a word.
 """
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 def commit() -> str:
-    """The commit of the source; empty where it is not a repository."""
+    """Return the source's commit; an empty string if it is not a git repository."""
     result = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     return result.stdout.strip()
 
 
 def sample(bugs: Sequence[Bug], count: int, chosen_by: str) -> list[Bug]:
-    """So many bugs, the same ones for the same commit, and others for the next."""
+    """Return ``count`` bugs: the same ones for the same commit, and different ones for the next commit."""
     return sorted(bugs, key=lambda bug: hashlib.sha256(f"{chosen_by} {bug.name}".encode()).digest())[:count]
 
 
 def search(bugs: Sequence[Bug], folder: Path, workers: int) -> list[Found]:
-    """Plant each bug in a copy of the source, ``workers`` of them at a time, and prints each as it is found."""
+    """Plant each bug in a copy of the source, ``workers`` of them in parallel, and print each result."""
     clean = Tree(folder / "clean")
     trees = [Tree(folder / f"tree{number}") for number in range(workers)]
     clean.check()
@@ -62,7 +62,7 @@ def _progress(found: Found) -> str:
 
 
 def table(found: Sequence[Found]) -> str:
-    """The bugs as a table in Markdown."""
+    """Return the bugs as a Markdown table."""
     rows = ["| bug | in | found by | seconds |", "| --- | --- | --- | ---: |"]
     for each in found:
         by = f"`{_short(each.by)}`" if each.by else "**nothing**"
@@ -71,7 +71,7 @@ def table(found: Sequence[Found]) -> str:
 
 
 def _short(by: str) -> str:
-    """A test without its folders, or a scenario with its seed."""
+    """Return a test without its directories, or a scenario with its seed."""
     if "::" in by:
         return by.rsplit("/", maxsplit=1)[-1]
     scenario, _, seed = by.partition(":")

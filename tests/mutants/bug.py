@@ -1,4 +1,4 @@
-"""What a mutant is: a bug that anybody could write, where it goes, and what must find it."""
+"""Definition of a mutant: a plausible bug, the file in which it is planted, and the tests that must find it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# The simulator has so many seeds for each bug that lies in what it runs.
+# The number of seeds that the simulator may try for each bug in simulated code.
 MAX_SEEDS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
 class Simulator:
-    """Scenarios of ``mainstem.sim``, seed by seed from 1 on, until one fails."""
+    """Scenarios of ``mainstem.sim``, run with seeds from 1 upward until one fails."""
 
     scenarios: tuple[str, ...]
     seeds: int = MAX_SEEDS
@@ -23,7 +23,7 @@ class Simulator:
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """Tests as pytest selects them, of which at least one must fail."""
+    """Tests, in pytest's notation, of which at least one must fail."""
 
     selection: tuple[str, ...]
 
@@ -33,10 +33,10 @@ class Suite:
 
 @dataclass(frozen=True, kw_only=True)
 class Bug:
-    """One bug: in ``file``, ``old`` stands exactly once and becomes ``new``; ``harm`` is what a user would notice.
+    """One bug: ``new`` replaces the only occurrence of ``old`` in ``file``; ``harm`` is what a user would notice.
 
-    ``file`` is relative to ``src/mainstem``. An ``old`` that stands there no more, or twice, is an error: the code has moved, and
-    the bug moves with it.
+    ``file`` is relative to ``src/mainstem``. If ``old`` does not occur exactly once, that is an error: the code has changed, and
+    the bug must be updated.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Bug:
 
     @property
     def path(self) -> Path:
-        """The file relative to the repository."""
+        """The file, relative to the repository."""
         return Path("src/mainstem", self.file)
 
     @property
@@ -57,9 +57,9 @@ class Bug:
         return self.file.startswith("_core/")
 
     def planted(self, source: str) -> str:
-        """The file's text with the bug in it.
+        """Return the file's text with the bug in it.
 
-        Raises LookupError where ``old`` does not stand exactly once.
+        Raises LookupError if ``old`` does not occur exactly once.
         """
         count = source.count(self.old)
         if count != 1:

@@ -1,7 +1,7 @@
-"""Plants a bug in a copy of the source and lets its finder search for it.
+"""Plant a bug in a copy of the source and let its finder search for it.
 
-The copy lies in a temporary folder and holds what the finders need; the repository is only read. The one compiled module that
-the bug is in is compiled again there, all others are copied as they are.
+The copy is in a temporary directory and contains what the finders need; the repository is only read. If the bug is in a compiled
+module, that module is recompiled in the copy; all other compiled modules are copied.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 COPIED = ("src", "tests", "docs", "tools", "fuzz", "setup.py", "pyproject.toml", "README.md", "LICENSE")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".pytest_cache", "*.egg-info", ".hypothesis")
-FINDER_SECONDS = 600  # a hang, and no measure of speed: the slowest finder takes 100 s on a free machine
-FAILED = 1  # pytest's exit code where a test failed; others say that it could not run them
+FINDER_SECONDS = 600  # only catches hangs: the slowest finder takes 100 s on an idle machine
+FAILED = 1  # pytest's exit code if a test failed; others mean that it could not run the tests
 
 
 @dataclass(frozen=True)
 class Found:
-    """What became of one bug. ``by`` is the test or the seed that found it; empty where none did, and ``why`` says more."""
+    """The outcome for one bug. ``by`` is the test or seed that found it, or empty if none did; ``why`` then gives the reason."""
 
     bug: Bug
     by: str
@@ -37,11 +37,11 @@ class Found:
 
 
 class CannotRun(Exception):
-    """The source could not be copied, built or run without any bug: nothing is known of the bugs."""
+    """The source could not be copied, built or run without bugs, so there is no result for any bug."""
 
 
 class Tree:
-    """A copy of the source, in a folder of its own."""
+    """A copy of the source in its own directory."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -55,7 +55,7 @@ class Tree:
                 shutil.copy2(source, folder / name)
 
     def plant(self, bug: Bug) -> None:
-        """Write the bug into its file and compiles it where it is compiled."""
+        """Write the bug into its file, and compile the file if it is a compiled one."""
         path = self.folder / bug.path
         modules = path.parent.glob(f"{path.stem}.*.so") if bug.is_compiled else ()
         self._originals = {each: each.read_bytes() for each in (path, *modules)}
@@ -66,14 +66,14 @@ class Tree:
                 raise CannotRun(f"{bug.name} does not compile:\n{_tail(result)}")
 
     def restore(self) -> None:
-        """Take the bug out again: its file, and then what was compiled from it, which so is the newer of the two."""
+        """Remove the bug: restore its file first and then the compiled module, so that the module is the newer of the two."""
         for path, content in self._originals.items():
             path.unlink(missing_ok=True)
             path.write_bytes(content)
         self._originals = {}
 
     def run(self, command: Sequence[str], *, seconds: float = FINDER_SECONDS) -> subprocess.CompletedProcess[str]:
-        """Run a command in the copy, with its packages before all others. A command that takes too long ends with 124."""
+        """Run a command in the copy, with its packages first. A command that exceeds the time limit exits with 124."""
         environment = {
             **os.environ,
             "PYTHONPATH": f"{self.folder / 'src'}{os.pathsep}{self.folder}",
@@ -91,7 +91,7 @@ class Tree:
             try:
                 output, _ = process.communicate(timeout=seconds)
             except subprocess.TimeoutExpired:
-                # Its children too: drivers of system tests are processes of their own.
+                # Kill its children too: drivers of system tests are separate processes.
                 os.killpg(process.pid, 9)
                 output, _ = process.communicate()
                 return subprocess.CompletedProcess(command, 124, f"{output}\nended after {seconds} s")
@@ -104,7 +104,7 @@ class Tree:
             raise CannotRun(f"programs in {self.folder} import {result.stdout.strip()}")
 
     def find(self, bug: Bug) -> Found:
-        """Plant a bug, runs its finder, and takes the bug out again."""
+        """Plant a bug, run its finder, and remove the bug."""
         begun = time.monotonic()
         try:
             self.plant(bug)
@@ -116,7 +116,7 @@ class Tree:
         return Found(bug, by, why, time.monotonic() - begun)
 
     def _search(self, finder: Simulator | Suite) -> tuple[str, str]:
-        """By what it was found, and why not where it was not."""
+        """Return what found the bug, and the reason if nothing did."""
         if isinstance(finder, Suite):
             result = self.run(pytest_command(finder.selection, "-x"))
             failed = [line.split(" ")[1] for line in result.stdout.splitlines() if line.startswith("FAILED ")]
@@ -134,7 +134,7 @@ class Tree:
         return "", f"{finder.seeds} seeds kept every promise" if result.returncode == 0 else _tail(result)
 
     def passes(self, bugs: Iterable[Bug]) -> None:
-        """Raise CannotRun unless the tests that find these bugs pass where there is none."""
+        """Raise CannotRun unless the tests that find these bugs pass without any bug."""
         selections = {each for bug in bugs if isinstance(bug.finder, Suite) for each in bug.finder.selection}
         if selections:
             result = self.run(pytest_command(sorted(selections)), seconds=600)
@@ -142,7 +142,7 @@ class Tree:
                 raise CannotRun(f"without any bug, tests fail:\n{_tail(result)}")
 
     def keeps(self, seeds: Iterable[str]) -> None:
-        """Raise CannotRun unless these seeds, ``scenario:seed``, keep every promise where there is no bug."""
+        """Raise CannotRun unless these seeds, ``scenario:seed``, pass without a bug."""
         words = sorted({word for word in seeds if word.partition(":")[2].isdecimal()})
         if words:
             result = self.run([sys.executable, "-m", "tests.mutants.seeds", *words], seconds=600)
@@ -151,7 +151,7 @@ class Tree:
 
 
 def pytest_command(selection: Sequence[str], *options: str) -> list[str]:
-    """Run tests one after the other, with nothing written beside the source."""
+    """Return the command that runs tests one after the other, with nothing written to the source tree."""
     return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *options, *selection]
 
 

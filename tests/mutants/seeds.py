@@ -1,7 +1,7 @@
-"""Runs the simulator seed by seed until one fails; ends with 1 then, and prints which as the last line.
+"""Run the simulator seed by seed until one fails; then exit with 1 and print the failed seed as the last line.
 
-``python -m tests.mutants.seeds --seeds 200 unicast gaps`` goes from seed 1 on, every scenario with each seed;
-``python -m tests.mutants.seeds unicast:7 aqueduct:12`` runs exactly these.
+``python -m tests.mutants.seeds --seeds 200 unicast gaps`` starts at seed 1 and runs every scenario with each seed; ``python -m
+tests.mutants.seeds unicast:7 aqueduct:12`` runs exactly these.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Each known bug can still be planted, and its finder is there: whoever moves the code moves the bug with it."""
+"""Each known bug can still be planted, and its finder exists. A change that moves the code must update the bug."""
 
 from __future__ import annotations
 

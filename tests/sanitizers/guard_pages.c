@@ -1,7 +1,7 @@
-/* A page that nobody may touch before and behind each shared mapping of a file: an access outside of a log ends the process there,
- * and AddressSanitizer reports where it came from. Preloaded behind libasan, by tools/sanitize.py.
+/* Puts an inaccessible page before and after each shared mapping of a file: an access outside a log crashes the process, and
+ * AddressSanitizer reports its origin. tools/sanitize.py preloads this library after libasan.
  *
- * A sanitizer knows what malloc gave out, and of a mapped file nothing: what lies behind it is as a rule another mapping. */
+ * A sanitizer knows malloc's allocations but not mapped files: the memory after one is usually another mapping. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 
 #define PAGE 4096UL
-#define MOST 16384 /* mappings with guards at one time; further ones have none */
+#define MOST 16384 /* guarded mappings at one time; further ones have no guards */
 
 typedef void *mmap_type(void *, size_t, int, int, int, off_t);
 typedef int munmap_type(void *, size_t);
@@ -32,7 +32,7 @@ static munmap_type *next_munmap(void) {
     return next;
 }
 
-/* A child forked while another thread holds the lock would wait for it for ever. */
+/* A child forked while another thread holds the lock would wait for it forever. */
 static void hold(void) { pthread_mutex_lock(&lock); }
 static void release(void) { pthread_mutex_unlock(&lock); }
 __attribute__((constructor)) static void prepare(void) { pthread_atfork(hold, release, release); }

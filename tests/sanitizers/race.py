@@ -1,9 +1,9 @@
-"""Threads on the structures that programs share, under ThreadSanitizer: ``tools/sanitize.py thread`` runs it.
+"""Run threads on data structures that processes share, under ThreadSanitizer: ``tools/sanitize.py thread`` runs it.
 
-What it drives is the generated C of ``_core``: the appender of several publications (messages, and runs of them), the driver's
-scan, cleaning and limit behind them, and the ring buffer's producers beside its consumer.
+It runs the generated C of ``_core``: the appenders of several publications (single messages and runs of them), the driver's scan,
+cleaning and limit after them, and the ring buffer's producers together with its consumer.
 
-Two structures are left out, because they race by design and are correct by fences, which ThreadSanitizer does not follow: the
+Two structures are left out, because they race by design and are correct through fences, which ThreadSanitizer does not follow: the
 broadcast buffer, whose receivers copy first and validate afterwards, and the set of subscribers' positions. ``tests/models``
 explores both.
 """
@@ -49,7 +49,7 @@ def new_log() -> AtomicBuffer:
 
 
 def run(*calls: Callable[[], Any]) -> None:
-    """Each call in a thread of its own, until all have returned."""
+    """Run each call in its own thread, until all have returned."""
     threads = [threading.Thread(target=call) for call in calls]
     for thread in threads:
         thread.start()
@@ -101,7 +101,7 @@ def ring_buffer() -> None:
 
 
 def planted(*, ordered: bool) -> None:
-    """Two threads that count in one word."""
+    """Run two threads that count in the same word."""
     memory = AtomicBuffer(bytearray(64))
     run(lambda: loops.race(memory, ordered), lambda: loops.race(memory, ordered))
 

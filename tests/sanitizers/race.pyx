@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The generated C of `_core`, called by threads without the interpreter's lock: what ThreadSanitizer is to see.
+"""Call the generated C of `_core` from threads without the interpreter's lock, for ThreadSanitizer.
 
-A thread that takes the lock synchronises with the one that gave it back, and no race is left to see. So each loop below runs
-without it from its start to its end, in the product's own functions.
+A thread that takes the lock synchronizes with the thread that released it, which would hide races. So each loop below runs
+without the lock from start to end, in the product's own functions.
 """
 
 from mainstem._core.layout cimport *
@@ -15,7 +15,7 @@ from mainstem._core.memory.ring_buffer cimport ManyToOneRingBuffer
 
 cdef extern from *:
     """
-    /* Methods that are declared to need the lock because their callers hold it, and touch nothing of Python. */
+    /* These methods are declared to need the lock because their callers hold it, but they use no Python objects. */
     #define claim_of(a, framed, length) ((a)->__pyx_vtab->claim((a), (framed), (length)))
     #define put_message_of(a, begin, source, length) ((a)->__pyx_vtab->put_message((a), (begin), (source), (length), 0))
     #define framed_of(a, length) ((a)->__pyx_vtab->framed((a), (length)))
@@ -38,7 +38,7 @@ cdef extern from *:
 
 
 def publish(Appender appender, int count, int number):
-    """Appends so many messages of all lengths up to three frames, each full of the publisher's number."""
+    """Append `count` messages of all lengths up to three frames, each filled with the publisher's number."""
     cdef unsigned char source[4096]
     cdef int done = 0
     cdef long long length, begin
@@ -56,7 +56,7 @@ def publish(Appender appender, int count, int number):
 
 
 def publish_batches(Appender appender, Messages messages, int count):
-    """Appends a list of messages again and again, by runs of frames."""
+    """Append a list of messages repeatedly, in runs of frames."""
     cdef int done = 0
     cdef long long k, total, offset, before
     load_of(messages, 0)
@@ -77,9 +77,9 @@ def publish_batches(Appender appender, Messages messages, int count):
 
 
 def scan(AtomicBuffer log, AtomicBuffer counters, int limit_id, int stop_id, long long term_length, RunBatch batch):
-    """What the driver does: finds the frames, reads them, zeroes what is behind, and moves the publishers' limit.
+    """Do the driver's work: find the frames, read them, zero the log behind them, and move the publishers' limit.
 
-    Returns the bytes of payload that did not hold the number of one publisher throughout, and the frames.
+    Return the number of payload bytes that differ from the first byte of their frame, and the number of frames.
     """
     cdef unsigned char *base = log.base
     cdef unsigned char *values = counters.base
@@ -114,7 +114,7 @@ def scan(AtomicBuffer log, AtomicBuffer counters, int limit_id, int stop_id, lon
 
 
 def command(ManyToOneRingBuffer ring, int count, int number):
-    """Writes so many records, as ``try_claim`` and ``commit`` do around the claim."""
+    """Write `count` records, as ``try_claim`` and ``commit`` do around the claim."""
     cdef int done = 0, i
     cdef long long length, index
     with nogil:
@@ -133,10 +133,10 @@ def command(ManyToOneRingBuffer ring, int count, int number):
 
 
 def race(AtomicBuffer memory, bint ordered):
-    """A planted race: a plain word of which another thread is notified with or without order."""
+    """Run a planted race: two threads increment a word, atomically if `ordered`, else with plain reads and writes."""
     cdef int i
     with nogil:
-        # Both at once: a thread that begins when the other has ended is ordered behind it by the interpreter's lock.
+        # Start both at once: the interpreter's lock would order a thread after one that has already ended.
         fadd64(memory.base, 8, 1)
         while ld64(memory.base, 8) < 2:
             pass

@@ -1,5 +1,6 @@
-/* What UndefinedBehaviorSanitizer finds, a line each in the file that MAINSTEM_UNDEFINED_REPORTS names: beside AddressSanitizer its
- * runtime writes to stderr alone, which a test may have captured. Preloaded behind libasan, by tools/sanitize.py. */
+/* Writes UndefinedBehaviorSanitizer's findings to the file that MAINSTEM_UNDEFINED_REPORTS names, one per line. Together with
+ * AddressSanitizer, its runtime writes only to stderr, which a test may have captured. tools/sanitize.py preloads this
+ * library after libasan. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

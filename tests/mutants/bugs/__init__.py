@@ -1,4 +1,4 @@
-"""Every bug that is planted, in the order of the table."""
+"""Every bug that can be planted, in the order of the table."""
 
 from __future__ import annotations
 

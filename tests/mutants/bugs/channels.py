@@ -1,4 +1,4 @@
-"""Bugs of bymux, Jmux and Aqueduct: credit, rations, tickets, cascades, numbers."""
+"""Bugs in bymux, Jmux and Aqueduct: credit, rations, tickets, cascades, numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs of the log buffers: appending, reading, cleaning, and the counters beside them."""
+"""Bugs in log buffers: appending, reading, cleaning, and the related counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs of the receiver: status messages, requests for what is missing, checks of what arrives."""
+"""Bugs in the receiver: status messages, requests for lost data, validation of received data."""
 
 from __future__ import annotations
 

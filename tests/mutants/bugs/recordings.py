@@ -1,4 +1,4 @@
-"""Bugs of recordings and of what Spark does with them: indexes, segments, offsets, repeats."""
+"""Bugs in recordings and in Spark's use of them: indexes, segments, offsets, repeats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs of the sender: windows, retransmissions, heartbeats, flow control."""
+"""Bugs in the sender: windows, retransmissions, heartbeats, flow control."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs of the conductor: the lives of streams, subscribers and sessions."""
+"""Bugs in the conductor: lifecycles of streams, subscribers and sessions."""
 
 from __future__ import annotations
 
