@@ -88,7 +88,7 @@ def main() -> None:
         clock.start()
         players = [
             threading.Thread(target=play, args=("Ada", ["EAST"] * 3, expected, results)),
-            threading.Thread(target=play, args=("Bob", ["EAST"] * 20, expected, results)),  # more than enough to reach the wall
+            threading.Thread(target=play, args=("Bob", ["EAST"] * 20, expected, results)),  # runs into the wall
         ]
         for player in players:
             player.start()

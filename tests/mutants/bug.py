@@ -53,7 +53,7 @@ class Bug:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether the file is compiled."""
+        """True if the file is compiled."""
         return self.file.startswith("_core/")
 
     def planted(self, source: str) -> str:

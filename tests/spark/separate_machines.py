@@ -1,7 +1,7 @@
 """Programs of a query whose hosts share no directory: recorder and server, and Spark's driver.
 
-    python -m tests.spark.separate_machines station FOLDER ADDRESS
-    python -m tests.spark.separate_machines query FOLDER MASTER ADDRESS URL
+python -m tests.spark.separate_machines station FOLDER ADDRESS
+python -m tests.spark.separate_machines query FOLDER MASTER ADDRESS URL
 """
 
 from __future__ import annotations

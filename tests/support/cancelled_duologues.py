@@ -50,7 +50,7 @@ def driver() -> Iterator[tuple[Aeron, int]]:
 
 
 async def receive(cancel: Canceller, kind: str, end: Any, count: int) -> list[bytes]:
-    """Receive ``count`` messages, or fewer if the peer leaves, with a different kind of call each time."""
+    """Receive ``count`` messages, or fewer if the peer leaves, with a random mix of calls."""
     received: list[bytes] = []
 
     async def iterate(limit: int) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RunningServer:
-    """Serves a directory until its block ends."""
+    """Serves a directory for the duration of its ``with`` block."""
 
     def __init__(self, directory: Path, *, port: int = 0, **options: Any) -> None:
         self._arguments = (directory, "127.0.0.1", port), options

@@ -1,4 +1,4 @@
-"""Whether two recordings are equal byte by byte."""
+"""Check whether two recordings are equal byte by byte."""
 
 from __future__ import annotations
 

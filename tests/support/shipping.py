@@ -33,7 +33,7 @@ class Killed(BaseException):
 
 
 class MemoryStore:
-    """An in-memory store. It calls ``fault`` with the operation and its name before and after each operation, to inject errors."""
+    """An in-memory store. It calls ``fault`` with operation and object name before and after each; exceptions propagate."""
 
     def __init__(self, files: dict[str, bytes] | None = None) -> None:
         self.files = files if files is not None else {}

@@ -1,1 +1,1 @@
-"""What a page of the documentation needs around it, as comments before its blocks say (``tests/support/doc_runner.py``)."""
+"""Setup code for documentation pages, selected by comments before their blocks (``tests/support/doc_runner.py``)."""

@@ -1,4 +1,4 @@
-"""A session of Spark, a capture of a loss under the names that pages use, and the recordings ``tides``."""
+"""A Spark session, a capture of a loss under the names that pages use, and the recordings ``tides``."""
 
 from pathlib import Path
 
