@@ -99,7 +99,7 @@ def running(measure: Callable[[int], Any]) -> Callable[[int], dict[str, float]]:
 
 CURVES = (
     Curve(
-        name="bymux streams",
+        name="streams over bymux",
         over="streams on one connection",
         cost="processor time",
         points=(1, 10, 100, 1_000, 10_000),
@@ -110,7 +110,7 @@ CURVES = (
         " the caches hold fewer of them.",
     ),
     Curve(
-        name="Aqueduct channels",
+        name="channels over Aqueduct",
         over="pairs of channels on one connection",
         cost="processor time",
         points=(1, 10, 100, 1_000, 10_000),
