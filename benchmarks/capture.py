@@ -1,10 +1,10 @@
 """How fast does ``mainstem.capture`` read a capture, compared with tshark and scapy on the same file?
 
-``python benchmarks/capture.py [--json] [--quick] [--pairs N] [--size 256m] [--only TEXT,...] [--peer NAME]``. The file is created
-anew. tshark prints the fields that we read as columns, and then everything it knows as JSON. scapy parses each packet up to UDP,
-because it does not know Aeron. Our times include creating the frame index. Slow peers read a smaller file with the same kind of
-content, so ratios use packets per second. ``mainstem analyze`` is compared with the tshark statistics that contain its counts,
-both as a user types them.
+``python benchmarks/capture.py [--json] [--quick] [--pairs N] [--size 256m] [--only TEXT,...] [--peer NAME]``. Each run creates
+the file. tshark prints the fields that we read as columns, and then everything it knows as JSON. scapy parses each packet up to
+UDP, because it does not know Aeron. Our times include creating the frame index. Slow peers read a smaller file with the same
+kind of content, so ratios use packets per second. ``mainstem analyze`` is compared with the tshark statistics that contain its
+counts, both as a user types them.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class Outbox:
         self._nbytes = 0
 
     def drop_first(self) -> None:
-        """Drop the first message, which was refused. The time limit of the next one starts anew."""
+        """Drop the first message, which was refused. Restart the time limit for the next one."""
         length = len(self._queue[0])
         del self._queue[0]
         self._nbytes -= length

@@ -39,7 +39,7 @@ GAP_LOSS = 0.05
 GAP_MESSAGES = 1_000  # one datagram each: about fifty gaps, which would take twelve seconds to repair one after another
 GAP_MESSAGE_LENGTH = 1_300
 GAP_WINDOW = 512 * 1024
-# The longest silence: a retransmission is lost repeatedly, each time with a probability of one in ten, and requested anew.
+# The longest silence: a retransmission is lost repeatedly, each time with a probability of one in ten, and requested again.
 LONGEST_STALL_NS = 10 * ROUND_TRIP_NS
 # For the whole stream: three windows, and the repair of the last one.
 LONGEST_NS = 6 * NS_PER_SECOND
