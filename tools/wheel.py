@@ -29,7 +29,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 NOT_SHIPPED = (".ci/", ".gitignore")
 COMPILERS = ("cc", "gcc", "clang", "c99", "x86_64-linux-gnu-gcc", "aarch64-linux-gnu-gcc")
 # Tests that need only pytest and hypothesis.
-TESTS = ("_core", "aeron", "mux", "sim", "test_exports.py", "_internal", "test_message_keys.py", "test_settings.py")
+TESTS = ("_core", "aeron", "mux", "test_exports.py", "_internal", "test_message_keys.py", "test_settings.py")
 # Modules that import the libraries of an extra, and libraries that no Mainstem module imports when it is imported.
 IMPORTS = {
     "cli": "mainstem.cli, mainstem.serve.app, mainstem.metrics.opentelemetry, typer, rich, textual",
