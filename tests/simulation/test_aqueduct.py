@@ -23,7 +23,7 @@ def is_noticed(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, fault:
     return any(run_one("aqueduct", seed).failure for seed in range(1, 61))
 
 
-def test_the_checker_notices_a_reset_that_overtakes_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checker_detects_a_reset_that_overtakes_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     def reset_at_once(self: ConnectionState, stream: Stream, code: int) -> None:
         if not stream.out_done:
             self.reset(stream.stream_id, code)
@@ -33,12 +33,12 @@ def test_the_checker_notices_a_reset_that_overtakes_its_stream(monkeypatch: pyte
     assert is_noticed(monkeypatch, ConnectionState, "reset_stream", reset_at_once)
 
 
-def test_the_checker_notices_a_nack_that_does_not_bind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checker_detects_a_nack_that_does_not_bind(monkeypatch: pytest.MonkeyPatch) -> None:
     def forgetful(self: ReceiverHalf, number: int, limits: object) -> bool:
         return True
 
     assert is_noticed(monkeypatch, ReceiverHalf, "note_unreliable", forgetful)
 
 
-def test_the_checker_notices_forgotten_links(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checker_detects_forgotten_links(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_noticed(monkeypatch, Sending, "lose_messages", lambda core, sender, entries: None)

@@ -169,7 +169,7 @@ def test_shutdown_lets_handlers_finish_and_sends_what_they_wrote() -> None:
 
 
 @pytest.mark.parametrize("verb", ["close", "shutdown", "abort"])
-def test_a_handler_may_close_its_server(verb: str) -> None:
+def test_a_handler_can_close_its_server(verb: str) -> None:
     ended = threading.Event()
 
     def handler(stream: bymux.Stream) -> None:

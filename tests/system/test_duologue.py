@@ -59,7 +59,7 @@ def aeron(driver: MediaDriver) -> Iterator[Aeron]:
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-def test_echoes_to_several_clients_each_on_a_duologue_of_its_own(aeron: Aeron, port: int, encrypted: bool) -> None:
+def test_each_client_gets_echoes_on_its_own_duologue(aeron: Aeron, port: int, encrypted: bool) -> None:
     key = ServerKey.generate(random.SystemRandom()) if encrypted else None
     server_key = key.public if key else b""
     with serve(echo, **serving(port), aeron=aeron, key=key) as server:
@@ -102,7 +102,7 @@ def test_one_address_gets_no_more_than_its_share(aeron: Aeron, port: int) -> Non
             client.close()
 
 
-def test_serves_over_ipv6_where_a_64_counts_as_one_address(aeron: Aeron, port: int) -> None:
+def test_an_ipv6_64_prefix_counts_as_one_address(aeron: Aeron, port: int) -> None:
     with (
         serve(echo, **serving(port, host="::1", max_clients_per_address=1), aeron=aeron) as server,
         connect(**calling(port, host="::1"), aeron=aeron) as client,
@@ -114,7 +114,7 @@ def test_serves_over_ipv6_where_a_64_counts_as_one_address(aeron: Aeron, port: i
             connect(**calling(port, host="::1"), aeron=aeron)
 
 
-def test_a_full_server_refuses_with_its_reason(aeron: Aeron, port: int) -> None:
+def test_a_full_server_rejects_clients_with_a_reason(aeron: Aeron, port: int) -> None:
     with (
         serve(echo, **serving(port, max_clients=1), aeron=aeron),
         connect(**calling(port), aeron=aeron),
@@ -123,7 +123,7 @@ def test_a_full_server_refuses_with_its_reason(aeron: Aeron, port: int) -> None:
         connect(**calling(port), aeron=aeron)
 
 
-def test_a_missing_server_is_reported_with_the_step(aeron: Aeron, port: int) -> None:
+def test_an_error_names_the_step_that_a_missing_server_fails(aeron: Aeron, port: int) -> None:
     begin = time.monotonic()
     with pytest.raises(ConnectTimeout, match="all-clients channel is reached") as failed:
         connect(**calling(port, timeout=0.5), aeron=aeron)
@@ -140,7 +140,7 @@ def test_a_server_that_closes_is_noticed(driver: MediaDriver, port: int) -> None
                 client.receive(timeout=STALL_S)
 
 
-def test_a_client_with_encryption_and_one_without_are_told_apart(aeron: Aeron, port: int) -> None:
+def test_encrypted_and_plain_clients_are_distinguished(aeron: Aeron, port: int) -> None:
     key, other = (ServerKey.generate(random.SystemRandom()) for _ in range(2))
     with serve(echo, **serving(port), aeron=aeron, key=key):
         with pytest.raises(ConnectRefused, match="encryption required"):
@@ -154,7 +154,7 @@ def test_a_client_with_encryption_and_one_without_are_told_apart(aeron: Aeron, p
         connect(**calling(port + 100, server_key=key.public), aeron=aeron)
 
 
-def test_a_duologue_may_be_used_by_any_thread(aeron: Aeron, port: int) -> None:
+def test_any_thread_can_use_a_duologue(aeron: Aeron, port: int) -> None:
     held: list[Duologue] = []
     is_over = threading.Event()
 
@@ -188,7 +188,7 @@ def test_a_duologue_may_be_used_by_any_thread(aeron: Aeron, port: int) -> None:
         assert client.error is None
 
 
-def test_two_threads_may_use_a_client(aeron: Aeron, port: int) -> None:
+def test_two_threads_can_share_a_client(aeron: Aeron, port: int) -> None:
     received: list[bytes] = []
     with (
         serve(echo, **serving(port), aeron=aeron),
@@ -226,7 +226,7 @@ def test_a_failing_handler_ends_only_its_own_duologue(
     assert "ZeroDivisionError" in caplog.text
 
 
-async def test_asyncio_serves_and_asks(driver: MediaDriver, port: int) -> None:
+async def test_asyncio_client_and_server_exchange_messages(driver: MediaDriver, port: int) -> None:
     async def talk(duologue: aio.Duologue) -> None:
         async for message in duologue:
             await duologue.send(b"heard " + message)
@@ -315,7 +315,7 @@ def test_the_echo_commands_log_each_step_and_end_cleanly(port: int) -> None:
     )
 
 
-def test_the_first_take_echoes_numbers(port: int) -> None:
+def test_the_guides_first_version_echoes_numbers(port: int) -> None:
     server = run_example("echo_take1.py", "server", HERE, str(port))
     try:
         client = run_example(
@@ -329,7 +329,7 @@ def test_the_first_take_echoes_numbers(port: int) -> None:
 
 
 @pytest.mark.long
-def test_the_chat_room_reaches_everybody(port: int) -> None:
+def test_the_chat_room_reaches_everyone(port: int) -> None:
     options = ("--port", str(port), "--timeout", str(STALL_S))
     server = run_example("chat.py", "serve", HERE, *options)
     people: list[subprocess.Popen[str]] = []

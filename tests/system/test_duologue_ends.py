@@ -55,7 +55,7 @@ def aeron(driver: MediaDriver) -> Iterator[Aeron]:
         yield made
 
 
-def test_a_server_and_a_client_end_with_their_driver(driver: MediaDriver, aeron: Aeron, port: int) -> None:
+def test_server_and_client_end_with_their_driver(driver: MediaDriver, aeron: Aeron, port: int) -> None:
     errors: list[object] = []
 
     def noting(duologue: Duologue) -> None:
@@ -79,9 +79,7 @@ def test_a_server_and_a_client_end_with_their_driver(driver: MediaDriver, aeron:
         assert errors == [server.error]
 
 
-async def test_a_server_in_the_event_loop_ends_its_tasks_with_its_driver(
-    driver: MediaDriver, aeron: Aeron, port: int
-) -> None:
+async def test_an_asyncio_server_ends_its_tasks_with_its_driver(driver: MediaDriver, aeron: Aeron, port: int) -> None:
     errors: list[object] = []
 
     async def talk(duologue: aio.Duologue) -> None:
@@ -106,7 +104,7 @@ async def test_a_server_in_the_event_loop_ends_its_tasks_with_its_driver(
         assert errors == [server.error]
 
 
-async def test_waiting_for_a_server_may_be_cancelled_and_ends_with_its_close(aeron: Aeron, port: int) -> None:
+async def test_waiting_for_a_server_can_be_cancelled_and_ends_with_its_close(aeron: Aeron, port: int) -> None:
     server = await aio.serve(echo_async, **serving(port), aeron=aeron)
     given_up = asyncio.ensure_future(server.wait())
     waiting = asyncio.ensure_future(server.wait())
@@ -171,7 +169,7 @@ def test_dropping_an_unclosed_resource_warns_and_closes(aeron: Aeron, port: int)
     assert runner.join(STALL_S)
 
 
-async def test_an_opening_that_is_cancelled_leaves_no_driver(port: int) -> None:
+async def test_a_cancelled_open_leaves_no_driver(port: int) -> None:
     for end in (aio.Server(echo_async, server_channels(port)), aio.Client(ClientChannels(HERE, port))):
         opening = asyncio.ensure_future(end._open())
         await asyncio.sleep(0)
@@ -183,7 +181,7 @@ async def test_an_opening_that_is_cancelled_leaves_no_driver(port: int) -> None:
     assert not shared_memory()
 
 
-def test_a_broadcast_arrives_before_close_and_is_refused_after(aeron: Aeron, port: int) -> None:
+def test_broadcasts_work_until_close(aeron: Aeron, port: int) -> None:
     with (
         serve(echo, **serving(port), aeron=aeron) as server,
         connect(**calling(port), aeron=aeron) as client,
@@ -198,7 +196,7 @@ def test_a_broadcast_arrives_before_close_and_is_refused_after(aeron: Aeron, por
 
 
 @pytest.mark.parametrize("is_shared", [True, False], ids=["shared driver", "own drivers"])
-def test_a_client_notices_at_once_that_its_server_was_closed(aeron: Aeron, port: int, is_shared: bool) -> None:
+def test_a_client_learns_at_once_that_its_server_was_closed(aeron: Aeron, port: int, is_shared: bool) -> None:
     resources = {"aeron": aeron} if is_shared else {}
     server = serve(echo, **serving(port), **resources)
     with connect(**calling(port), **resources) as client:
@@ -238,7 +236,7 @@ def test_close_reports_that_the_server_did_not_confirm(aeron: Aeron, port: int) 
         is_over.set()
 
 
-def test_a_shutdown_refuses_newcomers_and_lets_handlers_finish(aeron: Aeron, port: int) -> None:
+def test_shutdown_rejects_new_clients_and_lets_handlers_finish(aeron: Aeron, port: int) -> None:
     with (
         serve(echo, **serving(port), aeron=aeron) as server,
         connect(**calling(port), aeron=aeron) as client,
@@ -257,7 +255,7 @@ def test_a_shutdown_refuses_newcomers_and_lets_handlers_finish(aeron: Aeron, por
         assert server.closed
 
 
-def test_a_shutdown_gives_up_after_its_timeout(aeron: Aeron, port: int) -> None:
+def test_shutdown_times_out(aeron: Aeron, port: int) -> None:
     ended: list[object] = []
     started = threading.Event()
 
@@ -280,7 +278,7 @@ def test_a_shutdown_gives_up_after_its_timeout(aeron: Aeron, port: int) -> None:
             client.receive(STALL_S)
 
 
-async def test_a_shutdown_in_the_event_loop_lets_handlers_finish(aeron: Aeron, port: int) -> None:
+async def test_asyncio_shutdown_lets_handlers_finish(aeron: Aeron, port: int) -> None:
     server = await aio.serve(echo_async, **serving(port), aeron=aeron)
     async with aio.connect(**calling(port), aeron=aeron) as client:
         await client.send("ECHO 1")
@@ -294,7 +292,7 @@ async def test_a_shutdown_in_the_event_loop_lets_handlers_finish(aeron: Aeron, p
     assert server.closed
 
 
-def test_an_abort_of_either_end_is_an_error_at_the_other(aeron: Aeron, port: int) -> None:
+def test_an_abort_raises_at_the_other_end(aeron: Aeron, port: int) -> None:
     errors: list[object] = []
 
     def noting(duologue: Duologue) -> None:
@@ -329,9 +327,7 @@ def test_an_abort_of_either_end_is_an_error_at_the_other(aeron: Aeron, port: int
                 client.receive(STALL_S)
 
 
-def test_an_aborted_server_leaves_nothing_in_a_client_that_it_was_given(
-    driver: MediaDriver, aeron: Aeron, port: int
-) -> None:
+def test_an_aborted_server_releases_everything_in_a_shared_client(driver: MediaDriver, aeron: Aeron, port: int) -> None:
     with Aeron.connect(driver.directory) as other, serve(echo, **serving(port), aeron=aeron) as server:
         client = connect(**calling(port), aeron=other)
         client.send("ECHO hello")
@@ -343,7 +339,7 @@ def test_an_aborted_server_leaves_nothing_in_a_client_that_it_was_given(
 
 
 @pytest.mark.parametrize("way", ["close", "abort"])
-async def test_a_server_whose_close_is_cancelled_leaves_nothing_in_a_client_that_it_was_given(
+async def test_a_cancelled_server_close_releases_everything_in_a_shared_client(
     driver: MediaDriver, aeron: Aeron, port: int, way: str
 ) -> None:
     with Aeron.connect(driver.directory) as other:
@@ -364,7 +360,7 @@ async def test_a_server_whose_close_is_cancelled_leaves_nothing_in_a_client_that
         await client.close()
 
 
-def test_a_block_that_raises_aborts_its_client(aeron: Aeron, port: int) -> None:
+def test_an_exception_in_the_with_block_aborts_the_client(aeron: Aeron, port: int) -> None:
     errors: list[object] = []
 
     def noting(duologue: Duologue) -> None:
@@ -383,7 +379,7 @@ def test_a_block_that_raises_aborts_its_client(aeron: Aeron, port: int) -> None:
         assert isinstance(errors[0], Aborted)
 
 
-def test_a_server_that_cannot_bind_its_address_leaves_nothing(port: int) -> None:
+def test_a_server_that_cannot_bind_leaves_nothing_open(port: int) -> None:
     with pytest.raises(MainstemError):
         serve(echo, **serving(port, host="192.0.2.77"))
     assert not shared_memory()
@@ -468,9 +464,7 @@ async def _all(client: aio.Client) -> list[bytes]:
     return [message async for message in client]
 
 
-def test_a_server_whose_close_a_signal_handler_interrupted_can_be_closed(
-    port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_server_close_can_be_repeated(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     close = AgentRunner.close
 
     def interrupt(*arguments: object) -> bool:

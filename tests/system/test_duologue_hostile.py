@@ -148,7 +148,7 @@ def filter_refusals(made: House) -> int:
         )
 
 
-def test_an_unparsable_first_message_is_refused_and_its_stream_ended() -> None:
+def test_an_unparsable_first_message_is_rejected_with_its_stream() -> None:
     with house() as made, Hostile("127.9.0.1") as stranger:
         for session, text in enumerate((b"", b"GET / HTTP/1.1", b"\xff" * 600, b"HELLO " + b"F" * 9, os.urandom(200))):
             stranger.introduce(made.initial, -1000 - session, text)
@@ -158,7 +158,7 @@ def test_an_unparsable_first_message_is_refused_and_its_stream_ended() -> None:
         made.settled("unparsable first messages")
 
 
-def test_a_flood_of_hellos_from_one_address_takes_no_more_than_its_share() -> None:
+def test_a_flood_of_hellos_from_one_address_stays_within_its_share() -> None:
     with house(filtered=False) as made, Hostile("127.9.0.2") as flooder:
         until = time.monotonic() + 5.0
         session, most = -10_000, 0
@@ -173,7 +173,7 @@ def test_a_flood_of_hellos_from_one_address_takes_no_more_than_its_share() -> No
         wait_for(lambda: made.held() == (2, 1))
 
 
-def test_the_endpoint_filter_refuses_a_flood_before_it_has_images() -> None:
+def test_the_endpoint_filter_rejects_a_flood_before_it_creates_images() -> None:
     with house(hello_rate=5.0, hello_burst=8) as made, Hostile("127.9.0.3") as flooder:
         for session in range(-2_000, -1_000):
             flooder.send(made.initial, setup(session))
@@ -185,7 +185,7 @@ def test_the_endpoint_filter_refuses_a_flood_before_it_has_images() -> None:
         made.settled("1000 SETUPs from one address")
 
 
-def test_a_flood_of_hellos_from_many_spoofed_addresses_ends_with_the_flood() -> None:
+def test_the_server_recovers_after_a_flood_of_spoofed_hellos() -> None:
     with house() as made:
         stop, sent = threading.Event(), [0]
 
@@ -235,7 +235,7 @@ def test_a_guessed_session_reaches_no_client() -> None:
         assert made.held() == (2, 1)
 
 
-def test_a_session_that_was_never_given_out_by_a_forged_connect_is_not_joined() -> None:
+def test_a_client_does_not_join_the_session_of_a_forged_connect() -> None:
     """An attacker sends CONNECT to the clients' side, but clients listen only to the server's stream, so it is ignored."""
     with house() as made, Hostile("127.9.0.5") as stranger:
         stranger.introduce(made.initial, -77, b"-5 CONNECT 1 2 FF")
@@ -243,7 +243,7 @@ def test_a_session_that_was_never_given_out_by_a_forged_connect_is_not_joined() 
         assert made.held() == (2, 1)
 
 
-def test_a_client_that_never_joins_frees_its_place() -> None:
+def test_a_client_that_never_joins_frees_its_slot() -> None:
     with house() as made, Hostile("127.9.0.6") as absent:
         absent.introduce(made.initial, -5, b"HELLO ABCD")
         wait_for(lambda: made.held() == (4, 2))
@@ -261,7 +261,7 @@ def test_a_client_that_joins_and_stays_silent_is_disconnected() -> None:
         made.settled("a silent client")
 
 
-def test_the_largest_possible_message_costs_its_sender_the_duologue() -> None:
+def test_an_oversized_message_ends_its_senders_duologue() -> None:
     with house() as made:
         with Aeron.connect(made.near.directory) as aeron:
             assert aeron.counters is not None
@@ -275,7 +275,7 @@ def test_the_largest_possible_message_costs_its_sender_the_duologue() -> None:
         made.settled("a message of 2 MiB")
 
 
-def test_a_term_that_is_too_long_never_has_an_image() -> None:
+def test_a_stream_with_too_long_a_term_gets_no_image() -> None:
     with house() as made, Hostile("127.9.0.7") as greedy:
         greedy.introduce(made.initial, -9, b"HELLO 1", term_length=1 << 30)
         wait_for(lambda: filter_refusals(made) > 0)
@@ -283,7 +283,7 @@ def test_a_term_that_is_too_long_never_has_an_image() -> None:
         made.settled("a SETUP with a term of 1 GiB")
 
 
-def test_a_message_that_begins_and_never_ends_is_not_put_together() -> None:
+def test_an_endless_message_is_not_assembled() -> None:
     with house() as made, Hostile("127.9.0.8") as endless:
         endless.send(made.initial, setup(-11))
         wait_for(lambda: made.count("handshakes") == 2)
@@ -293,7 +293,7 @@ def test_a_message_that_begins_and_never_ends_is_not_put_together() -> None:
         made.settled("a HELLO of 40 fragments")
 
 
-def test_changed_and_replayed_messages_end_an_encrypted_duologue_and_are_never_taken() -> None:
+def test_altered_and_replayed_messages_end_an_encrypted_duologue_unread() -> None:
     """Anyone who knows the session (every frame has it) and the port can inject bytes into the stream, but none are accepted."""
     with house(encrypted=True) as made, Hostile("127.9.0.9") as forger:
         made.latency_s(3)
@@ -319,7 +319,7 @@ def test_changed_and_replayed_messages_end_an_encrypted_duologue_and_are_never_t
         assert made.count("bad_messages") == 0
 
 
-def test_a_third_party_sees_the_connect_of_others_and_cannot_join() -> None:
+def test_an_eavesdropper_cannot_join_with_anothers_connect() -> None:
     """Anyone can read the all-clients channel. Without the pad, CONNECT reveals the ports and nothing else."""
     with house() as made, Hostile("127.9.0.10") as listener:
         listener.send((HERE, made.port + 1), status(0, stream=0))

@@ -48,7 +48,7 @@ def finish(server: subprocess.Popen[str]) -> str:
             server.communicate()
 
 
-def test_the_first_take_gets_no_response_through_nat(nat: Nat) -> None:
+def test_the_guides_first_version_gets_no_response_through_nat(nat: Nat) -> None:
     server = nat.start(nat.server, *TAKE_1, "server", SERVER, "9000", env=ENV)
     try:
         ready(server, "subscription")
@@ -67,7 +67,7 @@ def test_the_first_take_gets_no_response_through_nat(nat: Nat) -> None:
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-def test_the_second_take_works_through_nat(nat: Nat, tmp_path: Path, encrypted: bool) -> None:
+def test_the_guides_second_version_works_through_nat(nat: Nat, tmp_path: Path, encrypted: bool) -> None:
     serve, ask = [], []
     if encrypted:
         made = subprocess.run(

@@ -241,7 +241,7 @@ def test_rejections_and_acknowledgments() -> None:
         wait_for(lambda: heard == [True])
 
 
-def test_a_handler_may_close_its_server() -> None:
+def test_a_handler_can_close_its_server() -> None:
     def stop(session: jmux.ServerSession) -> None:
         server.close()
 

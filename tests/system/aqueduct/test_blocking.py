@@ -66,7 +66,7 @@ def respond(connection: Connection) -> None:
         sender.send(b"echo " + message.payload)
 
 
-def test_a_received_sender_that_the_handler_drops_ends_its_channel(start: Any, connect: Any) -> None:
+def test_dropping_a_received_sender_ends_its_channel(start: Any, connect: Any) -> None:
     def ignore_everything(connection: Connection) -> None:
         for message in connection.receiver:
             del message
@@ -97,7 +97,7 @@ def test_a_request_carries_the_channel_for_its_response(start: Any, connect: Any
     assert server.closed
 
 
-def test_handles_travel_anywhere_in_a_message_both_ways(start: Any, connect: Any) -> None:
+def test_handles_can_be_anywhere_in_a_message(start: Any, connect: Any) -> None:
     def handler(connection: Connection) -> None:
         request = connection.receiver.receive()
         assert isinstance(request["numbers"], Receiver)
@@ -169,7 +169,7 @@ def interrupting() -> Any:
     signal.signal(signal.SIGALRM, former)
 
 
-def test_a_message_that_an_interrupted_call_had_taken_is_received_by_the_next(
+def test_a_message_taken_by_an_interrupted_call_is_received_by_the_next(
     start: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def handler(connection: Connection) -> None:
@@ -207,7 +207,7 @@ def test_a_message_that_an_interrupted_call_had_taken_is_received_by_the_next(
         assert received == [b"%d" % number for number in range(200)]
 
 
-def test_a_connection_whose_call_is_interrupted_is_given_up(start: Any, connect: Any, interrupting: Any) -> None:
+def test_an_interrupted_connect_leaves_no_connection(start: Any, connect: Any, interrupting: Any) -> None:
     with start(respond) as server:
         interruptions = 0
         for turn in range(10):
@@ -252,7 +252,7 @@ def test_handlers_run_in_a_limited_number_of_threads(start: Any, connect: Any) -
 
 
 @pytest.mark.parametrize("ending", ["close", "abort", "shutdown"])
-def test_the_end_of_a_server_ends_what_its_handlers_wait_for(start: Any, connect: Any, ending: str) -> None:
+def test_closing_a_server_wakes_its_waiting_handlers(start: Any, connect: Any, ending: str) -> None:
     ended: list[BaseException] = []
     started = threading.Event()
 
@@ -280,7 +280,7 @@ def test_the_end_of_a_server_ends_what_its_handlers_wait_for(start: Any, connect
     server.close()
 
 
-def test_a_handler_may_close_its_server(start: Any, connect: Any) -> None:
+def test_a_handler_can_close_its_server(start: Any, connect: Any) -> None:
     closed = threading.Event()
 
     def handler(connection: Connection) -> None:
@@ -296,7 +296,7 @@ def test_a_handler_may_close_its_server(start: Any, connect: Any) -> None:
     connection.abort()
 
 
-def test_a_handler_that_raises_is_logged_once_and_ends_its_connection_alone(
+def test_a_failing_handler_is_logged_once_and_ends_only_its_connection(
     start: Any, connect: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     def handler(connection: Connection) -> None:
@@ -319,7 +319,7 @@ def test_a_handler_that_raises_is_logged_once_and_ends_its_connection_alone(
     assert "no such gauge" in lines[0]
 
 
-def test_closing_delivers_and_raises_what_was_not_delivered(start: Any, connect: Any) -> None:
+def test_close_delivers_messages_and_raises_if_it_cannot(start: Any, connect: Any) -> None:
     received: list[bytes] = []
 
     def collect(connection: Connection) -> None:
@@ -351,7 +351,7 @@ def test_closing_delivers_and_raises_what_was_not_delivered(start: Any, connect:
         connection.close()
 
 
-def test_impossible_settings_are_refused(certificates: CertificateFiles) -> None:
+def test_invalid_settings_are_rejected(certificates: CertificateFiles) -> None:
     with pytest.raises(ConfigurationError, match="max_handlers=0"):
         aqueduct.serve(respond, max_handlers=0)
     with pytest.raises(ConfigurationError, match="certificate"):
@@ -379,7 +379,7 @@ def test_a_dropped_connection_warns_and_is_closed(start: Any, connect: Any) -> N
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_child_has_a_loop_of_its_own() -> None:
+def test_a_forked_child_gets_its_own_event_loop() -> None:
     sender, _ = channel()
     sender.send(1)
     child = os.fork()

@@ -97,9 +97,7 @@ async def test_a_client_that_migrates_too_often_for_qh3_gets_an_error(
 
 
 @pytest.mark.parametrize("server", ["qh3", "aioquic"])
-async def test_a_client_may_go_back_and_forth_between_two_addresses(
-    certificates: CertificateFiles, server: str
-) -> None:
+async def test_a_client_can_alternate_between_two_addresses(certificates: CertificateFiles, server: str) -> None:
     rounds = Rounds()
     async with await serving(certificates, rounds, server) as listening, LossyRelay(listening.port) as relay:
         async with aqueduct.aio.connect("localhost", relay.port, ca=certificates.ca) as connection:

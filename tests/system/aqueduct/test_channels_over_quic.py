@@ -79,9 +79,7 @@ async def echo(connection: Connection) -> None:
 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
-async def test_requests_by_oneshots_leave_nothing_behind(
-    certificates: CertificateFiles, client: str, server: str
-) -> None:
+async def test_oneshot_requests_leave_no_state(certificates: CertificateFiles, client: str, server: str) -> None:
     async with joined(certificates, echo, client=client, server=server) as connection:
         for number in range(50):
             answer_to, answer = oneshot()
@@ -93,7 +91,9 @@ async def test_requests_by_oneshots_leave_nothing_behind(
 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
-async def test_every_mode_delivers_what_it_promises(certificates: CertificateFiles, client: str, server: str) -> None:
+async def test_every_mode_keeps_its_delivery_guarantee(
+    certificates: CertificateFiles, client: str, server: str
+) -> None:
     got: dict[bytes, list[bytes]] = {}
     done = asyncio.Event()
 
@@ -129,7 +129,7 @@ async def test_every_mode_delivers_what_it_promises(certificates: CertificateFil
 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
-async def test_an_unreliable_message_too_large_for_a_datagram_is_delivered_all_the_same(
+async def test_an_unreliable_message_too_large_for_a_datagram_is_delivered(
     certificates: CertificateFiles, client: str, server: str
 ) -> None:
     got = asyncio.get_running_loop().create_future()
@@ -146,7 +146,7 @@ async def test_an_unreliable_message_too_large_for_a_datagram_is_delivered_all_t
 
 
 @pytest.mark.parametrize("serializer", [MsgspecSerializer, CborSerializer])
-async def test_handles_travel_anywhere_in_a_message(certificates: CertificateFiles, serializer: Any) -> None:
+async def test_handles_can_be_anywhere_in_a_message(certificates: CertificateFiles, serializer: Any) -> None:
     async def handler(connection: Connection) -> None:
         async for request in connection.receiver:
             total = 0
@@ -165,7 +165,7 @@ async def test_handles_travel_anywhere_in_a_message(certificates: CertificateFil
         assert await answer == {"total": 6}
 
 
-async def test_the_two_sides_agree_on_a_serialiser_that_both_have(certificates: CertificateFiles) -> None:
+async def test_the_sides_agree_on_a_common_serializer(certificates: CertificateFiles) -> None:
     async def handler(connection: Connection) -> None:
         request = await connection.receiver.receive()
         await request["answer"].send(request["value"])
@@ -193,7 +193,7 @@ async def test_the_two_sides_agree_on_a_serialiser_that_both_have(certificates: 
             assert caught.value.delivery == "none"
 
 
-async def test_headers_go_both_ways(certificates: CertificateFiles) -> None:
+async def test_both_sides_send_headers(certificates: CertificateFiles) -> None:
     seen = []
 
     def answer(headers: Any) -> list[tuple[str, bytes]]:
@@ -208,7 +208,7 @@ async def test_headers_go_both_ways(certificates: CertificateFiles) -> None:
     assert seen == [("question-0a1b2c", b"one")]
 
 
-async def test_each_end_of_a_channel_is_distinguished(certificates: CertificateFiles) -> None:
+async def test_errors_tell_how_a_channel_ended(certificates: CertificateFiles) -> None:
     reports: asyncio.Queue[str] = asyncio.Queue()
     taken: asyncio.Queue[Any] = asyncio.Queue()
 
@@ -254,7 +254,7 @@ async def test_each_end_of_a_channel_is_distinguished(certificates: CertificateF
         assert await soon(reports.get()) == "ConnectionLost"
 
 
-async def test_dropped_handles_and_attachments_that_nobody_took_leave_nothing(certificates: CertificateFiles) -> None:
+async def test_dropped_handles_and_unreceived_attachments_leave_no_state(certificates: CertificateFiles) -> None:
     async def handler(connection: Connection) -> None:
         with contextlib.suppress(ClosedError):
             while True:
@@ -292,7 +292,7 @@ async def test_dropped_handles_and_attachments_that_nobody_took_leave_nothing(ce
             await at_rest(connection)
 
 
-async def test_a_dropped_sender_cancels_and_a_dropped_receiver_closes_here_too(certificates: CertificateFiles) -> None:
+async def test_dropping_a_sender_cancels_and_dropping_a_receiver_closes(certificates: CertificateFiles) -> None:
     taken: list[Any] = []
 
     async def handler(connection: Connection) -> None:
@@ -313,7 +313,7 @@ async def test_a_dropped_sender_cancels_and_a_dropped_receiver_closes_here_too(c
 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
-async def test_a_reader_that_stops_stops_the_sender_and_neither_side_fills_up(
+async def test_a_paused_receiver_pauses_its_sender_with_bounded_queues(
     certificates: CertificateFiles, client: str, server: str
 ) -> None:
     gate, engines = asyncio.Event(), []
@@ -386,9 +386,7 @@ def _move(sessions: SessionCache, backend: str, old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
-async def test_a_ticket_that_the_server_has_forgotten_costs_a_resend_and_nothing_else(
-    certificates: CertificateFiles, backend: str
-) -> None:
+async def test_a_forgotten_ticket_costs_only_a_resend(certificates: CertificateFiles, backend: str) -> None:
     sessions = SessionCache()
     tickets = ServerTickets()
     serving = await aqueduct.aio.serve(
@@ -412,7 +410,7 @@ async def test_a_ticket_that_the_server_has_forgotten_costs_a_resend_and_nothing
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
-async def test_a_server_may_ask_for_a_proof_of_address(certificates: CertificateFiles, backend: str) -> None:
+async def test_a_server_can_require_address_validation(certificates: CertificateFiles, backend: str) -> None:
     serving = await aqueduct.aio.serve(
         echo, certificate=certificates.certificate, key=certificates.key, backend=backend, retry=True
     )
@@ -436,7 +434,7 @@ async def test_both_sides_must_name_the_same_protocol(certificates: CertificateF
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
-async def test_a_certificate_of_an_unknown_authority_is_named(certificates: CertificateFiles, backend: str) -> None:
+async def test_an_unknown_certificate_authority_is_reported(certificates: CertificateFiles, backend: str) -> None:
     async with aqueduct.aio.serve(
         echo, certificate=certificates.certificate, key=certificates.key, backend=backend
     ) as serving:
@@ -466,7 +464,7 @@ async def test_a_server_listens_on_given_sockets(certificates: CertificateFiles,
     assert {each.fileno() for each in shared} == {-1}
 
 
-async def test_a_socket_that_cannot_serve_is_refused(certificates: CertificateFiles) -> None:
+async def test_an_unusable_socket_is_rejected(certificates: CertificateFiles) -> None:
     with socket.socket() as stream, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unbound:
         for sock, reason in ((stream, "SOCK_DGRAM"), (unbound, "not bound"), ([], "empty list")):
             with pytest.raises(ConfigurationError, match=reason):
@@ -474,7 +472,7 @@ async def test_a_socket_that_cannot_serve_is_refused(certificates: CertificateFi
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
-async def test_a_peer_that_takes_no_datagrams_is_refused(certificates: CertificateFiles, backend: str) -> None:
+async def test_a_peer_without_datagram_support_is_rejected(certificates: CertificateFiles, backend: str) -> None:
     from aioquic.asyncio import QuicConnectionProtocol
     from aioquic.asyncio import serve as bare_serve
     from aioquic.quic.configuration import QuicConfiguration
@@ -498,12 +496,12 @@ async def test_a_missing_server_is_reported_in_time(certificates: CertificateFil
 
 
 @pytest.mark.parametrize(("host", "port"), [("", 1), ("localhost", 0), ("localhost", 1 << 16), ("localhost", "1")])
-async def test_an_impossible_address_is_refused(host: str, port: Any) -> None:
+async def test_an_invalid_address_is_rejected(host: str, port: Any) -> None:
     with pytest.raises(ConfigurationError):
         await aqueduct.aio.connect(host, port)
 
 
-async def test_a_handle_can_be_sent_once_and_only_where_it_was_made(certificates: CertificateFiles) -> None:
+async def test_a_handle_can_be_sent_once_over_its_own_connection(certificates: CertificateFiles) -> None:
     async with joined(certificates, echo) as connection:
         sender, receiver = channel()
         await connection.sender.send(Message(b"", [receiver]))
@@ -519,7 +517,7 @@ async def test_a_handle_can_be_sent_once_and_only_where_it_was_made(certificates
         assert both[1].try_receive() == b"still local"
 
 
-async def test_messages_queued_before_a_receiver_moved_stay_in_order(certificates: CertificateFiles) -> None:
+async def test_messages_queued_before_a_receiver_moves_stay_in_order(certificates: CertificateFiles) -> None:
     got: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
 
     async def handler(connection: Connection) -> None:
@@ -539,12 +537,12 @@ async def test_messages_queued_before_a_receiver_moved_stay_in_order(certificate
         assert await soon(got) == [b"%d" % number for number in range(30)]
 
 
-async def test_an_acknowledged_message_was_accepted(certificates: CertificateFiles) -> None:
+async def test_an_acknowledgment_means_the_message_was_accepted(certificates: CertificateFiles) -> None:
     async with joined(certificates, echo) as connection:
         await soon(connection.sender.send_acknowledged(b"x"))
 
 
-async def test_a_messages_fate_is_unknown_after_the_connection_is_lost(
+async def test_delivery_is_unknown_after_the_connection_is_lost(
     certificates: CertificateFiles,
 ) -> None:
     waits = asyncio.Event()
@@ -564,9 +562,7 @@ async def test_a_messages_fate_is_unknown_after_the_connection_is_lost(
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
-async def test_each_connection_leaves_a_qlog_file_of_its_packets(
-    certificates: CertificateFiles, tmp_path: Path, backend: str
-) -> None:
+async def test_each_connection_writes_a_qlog_file(certificates: CertificateFiles, tmp_path: Path, backend: str) -> None:
     folder = tmp_path / "qlog"
     async with joined(certificates, echo, client=backend, server=backend, qlog_directory=folder) as connection:
         await connection.sender.send_acknowledged(b"x")
@@ -611,7 +607,9 @@ async def test_a_cancel_arrives_at_once_on_an_idle_connection(
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
-async def test_a_lost_cancel_does_not_spin_while_messages_wait(certificates: CertificateFiles, backend: str) -> None:
+async def test_a_lost_cancel_does_not_busy_loop_while_messages_wait(
+    certificates: CertificateFiles, backend: str
+) -> None:
     taken: list[Any] = []
     sessions: list[Any] = []
     flushes = 0
@@ -653,9 +651,7 @@ async def test_a_lost_cancel_does_not_spin_while_messages_wait(certificates: Cer
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
-async def test_a_frame_log_describes_both_sides_alike(
-    certificates: CertificateFiles, tmp_path: Path, backend: str
-) -> None:
+async def test_frame_logs_of_both_sides_match(certificates: CertificateFiles, tmp_path: Path, backend: str) -> None:
     logs = {name: FrameLog(tmp_path / name) for name in ("client", "server")}
     serving = await aqueduct.aio.serve(
         echo,

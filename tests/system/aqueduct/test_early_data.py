@@ -83,7 +83,7 @@ def send_token(quic: Any) -> None:
 
 
 @pytest.mark.parametrize("retry", [False, True])
-async def test_an_address_token_is_kept_and_goes_with_the_next_first_flight_once(
+async def test_an_address_token_is_kept_and_sent_once_in_the_next_first_flight(
     certificates: CertificateFiles, retry: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens: list[bytes] = []
@@ -122,7 +122,7 @@ async def test_an_address_token_is_kept_and_goes_with_the_next_first_flight_once
     sessions.close()
 
 
-def test_a_token_and_a_ticket_survive_in_a_file_and_serve_once(tmp_path: Any, certificates: CertificateFiles) -> None:
+def test_a_token_and_a_ticket_are_saved_to_a_file_and_used_once(tmp_path: Any, certificates: CertificateFiles) -> None:
     from aioquic.buffer import Buffer
     from aioquic.quic.packet import pull_quic_header
 
@@ -143,9 +143,7 @@ def test_a_token_and_a_ticket_survive_in_a_file_and_serve_once(tmp_path: Any, ce
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
-async def test_a_ticket_that_is_presented_twice_opens_nothing_the_second_time(
-    certificates: CertificateFiles, backend: str
-) -> None:
+async def test_a_replayed_ticket_opens_nothing(certificates: CertificateFiles, backend: str) -> None:
     """A thief replays a first flight, which uses the client's own ticket a second time."""
     sessions, tickets = SessionCache(), ServerTickets()
     taken: list[bytes] = []
@@ -183,7 +181,7 @@ async def test_a_ticket_that_is_presented_twice_opens_nothing_the_second_time(
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
-async def test_a_first_flight_is_answered_before_the_server_has_heard_anything_else(
+async def test_the_first_flight_gets_a_response_before_anything_else_arrives(
     certificates: CertificateFiles, backend: str
 ) -> None:
     """The network drops everything that the client sends after its first flight until the response arrives."""
@@ -226,7 +224,7 @@ async def test_a_first_flight_is_answered_before_the_server_has_heard_anything_e
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
-async def test_a_ticket_that_was_used_before_a_server_crashed_is_used_up_for_the_next(
+async def test_a_ticket_used_before_a_crash_stays_used_after_the_restart(
     certificates: CertificateFiles, backend: str, tmp_path: Path
 ) -> None:
     taken: list[bytes] = []

@@ -85,7 +85,7 @@ async def test_a_handler_is_cancelled_when_its_client_is_lost(certificates: Cert
         await connection.close()
 
 
-async def test_a_handler_has_time_for_what_a_client_finished_before_it_closed(certificates: CertificateFiles) -> None:
+async def test_a_handler_has_time_to_read_what_the_client_finished(certificates: CertificateFiles) -> None:
     received: list[bytes] = []
     done = asyncio.Event()
 
@@ -114,7 +114,7 @@ async def test_a_handler_whose_client_had_finished_is_cancelled_after_the_drain_
         assert log.cancelled
 
 
-async def test_channels_that_a_handler_left_open_end_after_the_drain_timeout(certificates: CertificateFiles) -> None:
+async def test_channels_left_open_by_a_handler_end_after_the_drain_timeout(certificates: CertificateFiles) -> None:
     kept: list[Any] = []
 
     async def handler(connection: Connection) -> None:
@@ -127,7 +127,9 @@ async def test_channels_that_a_handler_left_open_end_after_the_drain_timeout(cer
         await asyncio.wait_for(connection.wait_closed(), BEFORE_THE_DEFAULT_S)
 
 
-async def test_a_handler_that_has_returned_is_not_kept_for_the_drain_timeout(certificates: CertificateFiles) -> None:
+async def test_a_connection_whose_handler_returned_does_not_wait_for_the_drain_timeout(
+    certificates: CertificateFiles,
+) -> None:
     tasks: list[weakref.ref[Any]] = []
 
     async def handler(connection: Connection) -> None:
@@ -148,7 +150,9 @@ async def test_a_handler_that_has_returned_is_not_kept_for_the_drain_timeout(cer
         assert [task() for task in tasks] == [None]
 
 
-async def test_a_handler_has_the_end_of_the_entrypoint_before_its_client_closes(certificates: CertificateFiles) -> None:
+async def test_a_handler_sees_the_end_of_the_entrypoint_before_the_client_closes(
+    certificates: CertificateFiles,
+) -> None:
     ends: list[str] = []
 
     async def handler(connection: Connection) -> None:
@@ -168,7 +172,7 @@ async def test_a_handler_has_the_end_of_the_entrypoint_before_its_client_closes(
     assert ends == ["in order"] * 5
 
 
-async def test_a_handler_that_closes_its_own_connection_runs_on(certificates: CertificateFiles) -> None:
+async def test_a_handler_keeps_running_after_closing_its_connection(certificates: CertificateFiles) -> None:
     go_on, done = asyncio.Event(), asyncio.Event()
 
     async def handler(connection: Connection) -> None:
@@ -185,7 +189,7 @@ async def test_a_handler_that_closes_its_own_connection_runs_on(certificates: Ce
         await soon(done.wait())
 
 
-async def test_closing_a_server_waits_for_its_handlers_with_a_limit(
+async def test_closing_a_server_waits_a_limited_time_for_its_handlers(
     certificates: CertificateFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     release = asyncio.Event()
@@ -232,7 +236,7 @@ async def test_closing_a_server_waits_for_its_handlers_with_a_limit(
     await until(lambda: not server._tasks)
 
 
-async def test_shutting_down_lets_handlers_return_and_takes_no_new_clients(certificates: CertificateFiles) -> None:
+async def test_shutdown_lets_handlers_return_and_rejects_new_clients(certificates: CertificateFiles) -> None:
     answered = asyncio.Event()
     go = asyncio.Event()
     received = asyncio.Event()
@@ -260,7 +264,7 @@ async def test_shutting_down_lets_handlers_return_and_takes_no_new_clients(certi
     await connection.close()
 
 
-async def test_a_client_whose_handshake_completes_after_the_shutdown_began_is_not_served(
+async def test_a_handshake_that_completes_during_shutdown_is_rejected(
     certificates: CertificateFiles,
 ) -> None:
     from mainstem.aqueduct.engine import AqueductEngine
@@ -291,7 +295,7 @@ async def test_a_client_whose_handshake_completes_after_the_shutdown_began_is_no
     await first.close()
 
 
-async def test_a_client_that_never_sends_its_headers_is_dropped(certificates: CertificateFiles) -> None:
+async def test_a_client_that_never_sends_headers_is_disconnected(certificates: CertificateFiles) -> None:
     log = Log()
     async with await serving(certificates, log.wait_for_ever, handshake_timeout=0.5) as server:
         from mainstem.aqueduct.engine import AqueductEngine
@@ -310,7 +314,7 @@ async def test_a_client_that_never_sends_its_headers_is_dropped(certificates: Ce
         await connection.close()
 
 
-async def test_peers_that_go_away_make_no_error_in_the_log(
+async def test_disconnecting_peers_log_no_error(
     certificates: CertificateFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "mainstem.aqueduct")
@@ -367,7 +371,7 @@ async def test_peers_that_go_away_make_no_error_in_the_log(
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-async def test_a_failing_handler_is_in_the_log_and_in_the_close_code(
+async def test_a_failing_handler_is_logged_and_sets_the_close_code(
     certificates: CertificateFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(connection: Connection) -> None:
@@ -382,7 +386,7 @@ async def test_a_failing_handler_is_in_the_log_and_in_the_close_code(
     assert "no water" in caplog.text
 
 
-async def test_a_broken_rule_is_logged_once_with_the_peer_and_the_rule(
+async def test_a_protocol_violation_is_logged_once_with_the_peer_and_the_rule(
     certificates: CertificateFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with await serving(certificates, Log().wait_for_ever) as server:
@@ -421,7 +425,7 @@ async def test_leaving_a_connection_delivers_what_was_sent(certificates: Certifi
 
 @pytest.mark.parametrize("server_backend", ["qh3", "aioquic"])
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
-async def test_leaving_does_not_wait_to_repeat_a_close_that_the_server_has(
+async def test_leaving_does_not_wait_once_the_server_has_the_close(
     certificates: CertificateFiles, backend: str, server_backend: str
 ) -> None:
     async def handler(connection: Connection) -> None:
@@ -437,7 +441,7 @@ async def test_leaving_does_not_wait_to_repeat_a_close_that_the_server_has(
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
-async def test_leaving_ends_although_the_server_says_nothing_more(
+async def test_leaving_ends_even_if_the_server_is_silent(
     certificates: CertificateFiles, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = Log()
@@ -454,7 +458,7 @@ async def test_leaving_ends_although_the_server_says_nothing_more(
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
-async def test_a_client_learns_that_its_server_closed_although_what_said_so_was_lost(
+async def test_a_client_learns_of_a_close_although_its_packets_were_lost(
     certificates: CertificateFiles, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = Log()
@@ -551,7 +555,7 @@ async def test_messages_received_just_before_a_client_closed_are_not_lost(
     assert not caplog.messages
 
 
-async def test_messages_unread_when_the_server_closed_are_reported(certificates: CertificateFiles) -> None:
+async def test_leaving_reports_messages_the_server_had_not_read(certificates: CertificateFiles) -> None:
     started = asyncio.Event()
 
     async def handler(connection: Connection) -> None:
@@ -654,7 +658,7 @@ async def test_unusable_certificate_options_are_refused(certificates: Certificat
         await aqueduct.aio.connect("localhost", 1, client_ca=certificates.ca)
 
 
-async def test_a_server_that_is_silent_after_tls_times_out_by_name(certificates: CertificateFiles) -> None:
+async def test_a_timeout_names_a_server_that_is_silent_after_tls(certificates: CertificateFiles) -> None:
     udp = UdpSocket(host="127.0.0.1", port=0, family=2)
     try:
         with pytest.raises(Timeout):
@@ -663,7 +667,7 @@ async def test_a_server_that_is_silent_after_tls_times_out_by_name(certificates:
         udp.close()
 
 
-async def test_cancelled_connecting_and_closing_leave_no_socket_and_no_task(certificates: CertificateFiles) -> None:
+async def test_cancelling_connect_or_close_leaves_no_socket_or_task(certificates: CertificateFiles) -> None:
     def sockets() -> int:
         count = 0
         for fd in os.listdir("/proc/self/fd"):
@@ -697,7 +701,7 @@ async def test_cancelled_connecting_and_closing_leave_no_socket_and_no_task(cert
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_full_server_warns_once_and_counts(
+async def test_a_full_server_warns_once_and_counts_rejections(
     certificates: CertificateFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with await serving(certificates, Log().wait_for_ever, max_connections=1) as server:
@@ -715,7 +719,7 @@ async def test_a_full_server_warns_once_and_counts(
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
 @pytest.mark.parametrize("step", ["receive", "deliver", "transmit", "timer"])
-async def test_a_connection_that_fails_internally_ends_with_an_error_and_touches_no_other(
+async def test_an_internal_failure_ends_only_its_connection(
     certificates: CertificateFiles,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -781,7 +785,9 @@ async def test_connection_headers_that_raise_end_the_connection(certificates: Ce
 
 
 @pytest.mark.parametrize("fault", [ZeroDivisionError("a fault"), asyncio.CancelledError(), KeyError("a fault")])
-async def test_any_handler_exception_ends_its_connection(certificates: CertificateFiles, fault: BaseException) -> None:
+async def test_any_exception_of_a_handler_ends_its_connection(
+    certificates: CertificateFiles, fault: BaseException
+) -> None:
     async def handler(_: Connection) -> None:
         raise fault
 
@@ -794,7 +800,7 @@ async def test_any_handler_exception_ends_its_connection(certificates: Certifica
         await until(lambda: server.connections == 0)
 
 
-async def test_a_handler_that_still_runs_takes_a_place(certificates: CertificateFiles) -> None:
+async def test_a_running_handler_occupies_a_connection_slot(certificates: CertificateFiles) -> None:
     running = most = 0
     release = asyncio.Event()
 

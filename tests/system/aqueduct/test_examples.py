@@ -23,7 +23,7 @@ PROMISED = {
 
 
 @pytest.mark.parametrize("name", list(PROMISED))
-def test_an_example_prints_what_it_promises(name: str) -> None:
+def test_examples_print_their_documented_output(name: str) -> None:
     pytest.importorskip("msgspec")
     script = ROOT / "examples" / "aqueduct" / f"{name}.py"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}

@@ -76,7 +76,7 @@ def sources(count: int) -> Iterator[socket.socket]:
 
 
 @BACKENDS
-async def test_packets_that_cannot_be_decrypted_keep_nothing(certificates: CertificateFiles, backend: str) -> None:
+async def test_undecryptable_packets_leave_no_state(certificates: CertificateFiles, backend: str) -> None:
     async with await serving(certificates, backend, max_connections=PLACES) as server:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as attacker:
             for _ in range(2 * PLACES):
@@ -86,9 +86,7 @@ async def test_packets_that_cannot_be_decrypted_keep_nothing(certificates: Certi
 
 
 @BACKENDS
-async def test_handshakes_from_forged_addresses_keep_no_client_out(
-    certificates: CertificateFiles, backend: str
-) -> None:
+async def test_forged_addresses_do_not_lock_clients_out(certificates: CertificateFiles, backend: str) -> None:
     async with await serving(certificates, backend, max_connections=PLACES) as server:
         for source in sources(3 * MAX_UNPROVEN):
             for data in hello(backend):
@@ -103,7 +101,7 @@ async def test_handshakes_from_forged_addresses_keep_no_client_out(
 
 
 @BACKENDS
-async def test_a_forged_address_gets_no_more_than_three_times_what_it_sent(
+async def test_an_unvalidated_address_gets_at_most_three_times_what_it_sent(
     certificates: CertificateFiles, backend: str
 ) -> None:
     async with await serving(certificates, backend, handshake_timeout=0.3) as server:
@@ -122,7 +120,7 @@ async def test_a_forged_address_gets_no_more_than_three_times_what_it_sent(
 
 
 @BACKENDS
-async def test_no_address_gets_more_than_its_share(certificates: CertificateFiles, backend: str) -> None:
+async def test_no_address_exceeds_its_share_of_connections(certificates: CertificateFiles, backend: str) -> None:
     async with await serving(certificates, backend, max_connections=4, max_connections_per_address=2) as server:
         connections = [
             await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, backend=backend) for _ in range(2)
@@ -141,7 +139,7 @@ async def test_no_address_gets_more_than_its_share(certificates: CertificateFile
 
 
 @BACKENDS
-async def test_a_client_that_is_silent_after_tls_makes_room(certificates: CertificateFiles, backend: str) -> None:
+async def test_a_client_silent_after_tls_is_ended_to_make_room(certificates: CertificateFiles, backend: str) -> None:
     def silent(self: AqueductEngine, now_ns: int) -> None:
         """Send nothing."""
 
@@ -164,7 +162,7 @@ async def test_a_client_that_is_silent_after_tls_makes_room(certificates: Certif
 
 
 @BACKENDS
-async def test_concurrent_clients_are_limited_to_the_available_places(
+async def test_concurrent_clients_are_limited_to_the_free_connection_slots(
     certificates: CertificateFiles, backend: str
 ) -> None:
     async def outcome() -> str:

@@ -87,7 +87,7 @@ async def _drain(receiver: Receiver[Any]) -> None:
 
 
 @pytest.mark.parametrize("ending", ["finish", "abort"])
-async def test_a_receiver_that_is_closed_after_its_channel_ended_is_forgotten(
+async def test_a_receiver_closed_after_its_channel_ended_is_forgotten(
     certificates: CertificateFiles, ending: str
 ) -> None:
     async def handler(connection: Connection) -> None:
@@ -114,7 +114,7 @@ def lose_datagram(state: ConnectionState, data: bytes) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("loses_datagrams", [False, True])
 @pytest.mark.parametrize(("client", "server"), PAIRS)
-async def test_channels_that_ended_in_every_way_leave_nothing_on_either_side(
+async def test_channels_leave_no_state_however_they_end(
     certificates: CertificateFiles,
     client: str,
     server: str,

@@ -34,7 +34,7 @@ async def send_messages(connection: Connection) -> None:
 
 
 @BACKENDS
-async def test_a_server_waits_until_its_client_has_the_last_acknowledgments(
+async def test_a_server_waits_until_its_client_has_all_acknowledgments(
     certificates: CertificateFiles, backend: str
 ) -> None:
     received: list[bytes] = []
@@ -116,7 +116,7 @@ async def test_an_orderly_close_arrives_although_its_first_packet_is_lost(
 
 @pytest.mark.long
 @BACKENDS
-async def test_no_connection_over_a_lossy_path_is_lost_at_its_end(certificates: CertificateFiles, backend: str) -> None:
+async def test_connections_over_a_lossy_path_close_cleanly(certificates: CertificateFiles, backend: str) -> None:
     received: list[bytes] = []
 
     async def handler(connection: Connection) -> None:
@@ -138,7 +138,7 @@ async def test_no_connection_over_a_lossy_path_is_lost_at_its_end(certificates: 
 
 
 @BACKENDS
-async def test_a_dropped_client_learns_the_reason_when_other_timers_are_due(
+async def test_a_disconnected_client_gets_the_reason_when_other_timers_are_due(
     certificates: CertificateFiles, backend: str
 ) -> None:
     async def handler(connection: Connection) -> None:
@@ -168,7 +168,7 @@ async def test_a_dropped_client_learns_the_reason_when_other_timers_are_due(
 
 
 @BACKENDS
-async def test_a_quiet_connection_stays_open_and_a_dead_peer_is_noticed(
+async def test_an_idle_connection_stays_open_and_a_dead_peer_is_detected(
     certificates: CertificateFiles, backend: str
 ) -> None:
     default = Settings()

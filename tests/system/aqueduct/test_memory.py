@@ -185,7 +185,7 @@ def resident_bytes(pid: int) -> int:
 @pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
 @pytest.mark.parametrize("pieces", [channels, ghosts, messages, unordered, unfinished, datagrams])
-def test_a_flood_does_not_make_the_process_grow(
+def test_a_flood_does_not_grow_memory(
     server: tuple[int, int], certificates: CertificateFiles, pieces: Callable[[], Iterator[tuple[str, bytes]]]
 ) -> None:
     pid, port = server

@@ -64,7 +64,7 @@ class Crafted:
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
-async def test_an_impossible_payload_is_a_peer_error_and_drops_attachments(
+async def test_an_undecodable_payload_is_a_peer_error_and_drops_attachments(
     certificates: CertificateFiles, kind: Any, name: str
 ) -> None:
     caught: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()

@@ -68,7 +68,7 @@ def received(end: UdpSocket, count: int) -> list[bytes]:
     return found
 
 
-def test_datagrams_arrive_in_order_each_at_its_address(ends: tuple[UdpSocket, UdpSocket]) -> None:
+def test_datagrams_arrive_in_order_at_their_addresses(ends: tuple[UdpSocket, UdpSocket]) -> None:
     near, far = ends
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as third:
         third.bind((HERE, 0))
@@ -83,7 +83,7 @@ def test_datagrams_arrive_in_order_each_at_its_address(ends: tuple[UdpSocket, Ud
     assert not near.backlog
 
 
-def test_an_unsendable_datagram_is_dropped_and_delays_nothing(ends: tuple[UdpSocket, UdpSocket]) -> None:
+def test_an_unsendable_datagram_is_dropped_without_delay(ends: tuple[UdpSocket, UdpSocket]) -> None:
     near, far = ends
     near.send([(bytes(70_000), far.address)])
     near.send([(b"one", far.address), (bytes(70_000), far.address), (b"two", far.address)])
@@ -92,7 +92,7 @@ def test_an_unsendable_datagram_is_dropped_and_delays_nothing(ends: tuple[UdpSoc
 
 
 @pytest.mark.parametrize("blocked", [errno.EAGAIN, errno.ENOBUFS])
-def test_datagrams_wait_in_order_while_the_socket_is_full(ends: tuple[UdpSocket, UdpSocket], blocked: int) -> None:
+def test_datagrams_queue_in_order_while_the_socket_is_full(ends: tuple[UdpSocket, UdpSocket], blocked: int) -> None:
     near, far = ends
     part = "_socket" if near._batched is None else "_batched"
     full = Full(getattr(near, part), 2, blocked)
@@ -111,7 +111,7 @@ def test_datagrams_wait_in_order_while_the_socket_is_full(ends: tuple[UdpSocket,
     assert received(far, 6)[:6] == [b"%d" % number for number in range(6)]
 
 
-def test_a_gone_peer_ends_nothing_else(ends: tuple[UdpSocket, UdpSocket]) -> None:
+def test_an_unreachable_peer_affects_no_other(ends: tuple[UdpSocket, UdpSocket]) -> None:
     near, far = ends
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
         gone.bind((HERE, 0))
@@ -122,6 +122,6 @@ def test_a_gone_peer_ends_nothing_else(ends: tuple[UdpSocket, UdpSocket]) -> Non
     assert near.receive() == []
 
 
-def test_a_port_that_is_taken_is_refused_and_leaves_no_socket(ends: tuple[UdpSocket, UdpSocket]) -> None:
+def test_binding_a_used_port_fails_and_leaves_no_socket(ends: tuple[UdpSocket, UdpSocket]) -> None:
     with pytest.raises(OSError, match="in use"):
         UdpSocket(host=HERE, port=ends[0].address[1], family=socket.AF_INET)

@@ -24,7 +24,7 @@ PAIRS = [(client, server) for client in ("qh3", "aioquic") for server in ("qh3",
 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
-async def test_a_reader_goes_on_although_reading_was_paused_for_channels_that_nobody_reads(
+async def test_a_receiver_continues_while_unread_channels_are_paused(
     certificates: CertificateFiles, client: str, server: str
 ) -> None:
     kept: list[Any] = []
@@ -73,7 +73,7 @@ async def test_a_reader_goes_on_although_reading_was_paused_for_channels_that_no
         await connection.close()
 
 
-async def test_a_oneshot_is_answered_while_its_connection_carries_a_flood_that_nobody_reads(
+async def test_a_oneshot_gets_a_response_despite_an_unread_flood(
     certificates: CertificateFiles,
 ) -> None:
     kept: list[Any] = []
@@ -116,9 +116,7 @@ async def test_a_oneshot_is_answered_while_its_connection_carries_a_flood_that_n
 
 @pytest.mark.long
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
-async def test_bulk_goes_on_at_default_limits_beside_channels_that_nobody_reads(
-    certificates: CertificateFiles, backend: str
-) -> None:
+async def test_bulk_transfer_continues_beside_unread_channels(certificates: CertificateFiles, backend: str) -> None:
     kept: list[Any] = []
     engines = []
     piece = bytes(64 << 10)

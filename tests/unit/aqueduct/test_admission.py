@@ -23,7 +23,7 @@ class House:
         self.admission.heard(name)
 
 
-def test_places_are_for_proven_addresses_only() -> None:
+def test_only_validated_addresses_occupy_connection_slots() -> None:
     house = House(max_connections=1)
     for number in range(10):
         house.admission.enter_unproven(f"forged {number}")
@@ -34,7 +34,7 @@ def test_places_are_for_proven_addresses_only() -> None:
     assert house.admission.taken == 1
 
 
-def test_a_connection_that_was_heard_is_not_ended_for_another() -> None:
+def test_an_active_connection_is_not_ended_to_admit_another() -> None:
     house = House(max_connections=1)
     house.enter_heard("heard", "a")
     assert not house.admission.has_room("b")
@@ -44,7 +44,7 @@ def test_a_connection_that_was_heard_is_not_ended_for_another() -> None:
     assert house.admission.enter("late", "b")
 
 
-def test_the_silent_one_that_came_first_makes_room() -> None:
+def test_the_oldest_silent_connection_is_ended_to_make_room() -> None:
     house = House(max_connections=3)
     house.enter_heard("heard", "a")
     for name in ("first", "second"):
@@ -55,7 +55,7 @@ def test_the_silent_one_that_came_first_makes_room() -> None:
     assert house.admission.taken == 3
 
 
-def test_in_a_full_share_only_one_of_that_address_makes_room() -> None:
+def test_at_an_address_limit_only_that_addresss_connections_make_room() -> None:
     house = House(max_connections=4, max_connections_per_address=2)
     house.admission.enter("elsewhere", "b")
     house.enter_heard("heard", "a")
@@ -70,7 +70,7 @@ def test_in_a_full_share_only_one_of_that_address_makes_room() -> None:
     assert house.admission.enter("one more", "a")
 
 
-def test_an_address_has_to_be_proven_while_many_handshakes_are_under_way() -> None:
+def test_addresses_are_validated_while_many_handshakes_are_in_progress() -> None:
     house = House()
     for number in range(MAX_UNPROVEN):
         assert not house.admission.must_prove(0.0)
@@ -83,7 +83,7 @@ def test_an_address_has_to_be_proven_while_many_handshakes_are_under_way() -> No
     assert not house.admission.must_prove(100.0)
 
 
-def test_an_address_has_to_be_proven_where_many_handshakes_were_tried_in_a_second() -> None:
+def test_addresses_are_validated_above_a_rate_of_handshakes() -> None:
     house = House()
     for _ in range(MAX_UNPROVEN):
         assert not house.admission.must_prove(5.0)
@@ -93,7 +93,7 @@ def test_an_address_has_to_be_proven_where_many_handshakes_were_tried_in_a_secon
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_whoever_leaves_leaves_nothing(times: int) -> None:
+def test_ended_connections_leave_no_state(times: int) -> None:
     house = House()
     house.admission.enter_unproven("a")
     house.admission.enter("b", "address")

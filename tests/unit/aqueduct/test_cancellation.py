@@ -37,7 +37,7 @@ async def interrupted(step: Awaitable[Any], after: int) -> tuple[bool, Any]:
         return False, None
 
 
-async def test_a_send_that_is_cancelled_while_it_gives_way_has_sent_nothing() -> None:
+async def test_a_send_cancelled_while_yielding_sends_nothing() -> None:
     sender, receiver = channel(max_messages=10_000)
     sent = 0
     cancelled = 0
@@ -52,7 +52,7 @@ async def test_a_send_that_is_cancelled_while_it_gives_way_has_sent_nothing() ->
     assert messages == sent
 
 
-async def test_a_oneshot_whose_acknowledgment_is_no_longer_waited_for_still_arrives() -> None:
+async def test_a_oneshot_arrives_even_if_waiting_for_its_acknowledgment_is_cancelled() -> None:
     client, server = join()
     await client.headers()
     respond, response = oneshot()
@@ -66,7 +66,7 @@ async def test_a_oneshot_whose_acknowledgment_is_no_longer_waited_for_still_arri
     client.abort()
 
 
-async def test_a_finished_sender_says_so_when_it_is_to_send_with_an_acknowledgment() -> None:
+async def test_an_acknowledged_send_on_a_finished_sender_raises() -> None:
     client, _ = join()
     await client.headers()
     client.sender.finish()
@@ -75,7 +75,7 @@ async def test_a_finished_sender_says_so_when_it_is_to_send_with_an_acknowledgme
     client.abort()
 
 
-async def test_whatever_waits_learns_of_a_lost_connection_by_one_class() -> None:
+async def test_every_waiting_call_raises_the_same_class_for_a_lost_connection() -> None:
     client, server = join()
     await client.headers()
     sender, receiver = channel()
@@ -109,7 +109,7 @@ async def test_whatever_waits_learns_of_a_lost_connection_by_one_class() -> None
     client.abort()
 
 
-async def test_a_received_sender_that_the_handler_drops_ends_its_channel() -> None:
+async def test_dropping_a_received_sender_ends_its_channel() -> None:
     client, server = join()
 
     async def ignore_everything() -> None:
@@ -126,7 +126,7 @@ async def test_a_received_sender_that_the_handler_drops_ends_its_channel() -> No
     server.abort()
 
 
-async def test_channels_that_have_ended_are_freed_without_the_garbage_collector() -> None:
+async def test_ended_channels_are_freed_without_the_garbage_collector() -> None:
     client, server = join()
 
     async def respond() -> None:

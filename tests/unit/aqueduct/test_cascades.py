@@ -23,7 +23,7 @@ def lose_root(pair: Pair) -> None:
     pair.wait(1.5)
 
 
-def test_a_message_in_a_channel_that_is_lost_is_lost_with_it() -> None:
+def test_losing_a_channel_loses_its_messages() -> None:
     pair = Pair()
     pair.hold = lambda end, command: isinstance(command, SendDatagram)
     (inner,) = pair.client.conn.send(0, b"root", mode=Mode.UNRELIABLE, attach=[RECEIVER], tag="root")
@@ -37,7 +37,7 @@ def test_a_message_in_a_channel_that_is_lost_is_lost_with_it() -> None:
     assert pair.client.conn.live_halves == 1
 
 
-def test_an_acknowledged_message_is_reported_only_once_its_channel_is_reachable() -> None:
+def test_an_acknowledgment_is_reported_only_once_the_channel_is_reachable() -> None:
     pair = Pair()
     pair.hold = lambda end, command: isinstance(command, SendStream) and b"root" in command.data
     (inner,) = pair.client.conn.send(0, b"root", mode=Mode.UNORDERED, attach=[RECEIVER], tag="root")
@@ -87,7 +87,7 @@ def reclaim(build: object, size: int) -> float:
 
 
 @pytest.mark.parametrize(("build", "size"), long_after(1, [(build_chain, 10_000), (build_tree, 100_000)]))
-def test_what_hangs_on_a_lost_root_is_reclaimed_in_linear_time_and_without_a_stack(build: object, size: int) -> None:
+def test_a_lost_subtree_is_reclaimed_in_linear_time_without_recursion(build: object, size: int) -> None:
     gc.collect()
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(200)
@@ -100,7 +100,7 @@ def test_what_hangs_on_a_lost_root_is_reclaimed_in_linear_time_and_without_a_sta
     assert whole < part * 40
 
 
-def test_a_chain_that_closed_before_it_was_lost_is_reclaimed_by_notices() -> None:
+def test_a_chain_closed_before_it_was_lost_is_reclaimed_by_notices() -> None:
     pair = Pair()
     pair.hold = lambda end, command: isinstance(command, SendStream) and b"root" in command.data
     (first,) = pair.client.conn.send(0, b"root", mode=Mode.UNORDERED, attach=[RECEIVER])
@@ -120,7 +120,7 @@ def test_a_chain_that_closed_before_it_was_lost_is_reclaimed_by_notices() -> Non
     assert pair.client.conn.live_halves == 0
 
 
-def test_a_finished_sender_that_is_lost_says_so_on_a_stream_of_its_own() -> None:
+def test_a_lost_finished_sender_reports_it_on_a_separate_stream() -> None:
     pair = Pair()
     pair.hold = lambda end, command: (
         isinstance(command, SendStream) and (b"root" in command.data or b"late" in command.data)

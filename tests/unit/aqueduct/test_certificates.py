@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytest.importorskip("cryptography")
 
 
-def test_a_certificate_has_the_fields_that_the_ssl_module_gives_it(tmp_path: Path) -> None:
+def test_certificates_have_the_fields_of_the_ssl_module(tmp_path: Path) -> None:
     files = make_certificates(tmp_path, names=("localhost", "127.0.0.1"), clients=["gauge"])
     for path in (files.certificate, files.clients["gauge"][0]):
         decode: Any = ssl._ssl._test_decode_cert  # type: ignore[attr-defined]
@@ -28,12 +28,12 @@ def test_a_certificate_has_the_fields_that_the_ssl_module_gives_it(tmp_path: Pat
         assert describe_certificate(ssl.PEM_cert_to_DER_cert(path.read_text())) == expected
 
 
-def test_a_client_whose_name_is_no_file_name_is_refused(tmp_path: Path) -> None:
+def test_a_client_name_must_be_a_valid_file_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="is not a file name"):
         make_certificates(tmp_path, clients=["../gauge"])
 
 
-def test_strict_verification_trusts_a_server_and_a_client(tmp_path: Path) -> None:
+def test_server_and_client_certificates_pass_strict_verification(tmp_path: Path) -> None:
     """Python 3.13 and later verify strictly by default."""
     files = make_certificates(tmp_path, clients=["gauge"])
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -55,7 +55,7 @@ def test_strict_verification_trusts_a_server_and_a_client(tmp_path: Path) -> Non
     assert ends[1].getpeercert()
 
 
-def test_a_replaced_key_is_its_owners_alone(tmp_path: Path) -> None:
+def test_a_replaced_key_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     files = make_certificates(tmp_path, clients=["gauge"])
     keys = [files.key, files.clients["gauge"][1]]
     for key in keys:
@@ -65,9 +65,7 @@ def test_a_replaced_key_is_its_owners_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
-async def test_a_file_that_is_not_what_it_should_be_is_named_before_anything_is_opened(
-    tmp_path: Path, backend: str
-) -> None:
+async def test_an_invalid_file_is_reported_before_anything_is_opened(tmp_path: Path, backend: str) -> None:
     pytest.importorskip(backend)
     files = make_certificates(tmp_path)
     bad = tmp_path / "bad.pem"
@@ -87,7 +85,7 @@ async def test_a_file_that_is_not_what_it_should_be_is_named_before_anything_is_
         await aio.serve(print, certificate="/nowhere", key=files.key, backend=backend)  # type: ignore[arg-type]
 
 
-def test_a_file_of_authorities_is_checked_once_and_again_when_it_changes(tmp_path: Path) -> None:
+def test_a_ca_file_is_checked_once_and_again_when_it_changes(tmp_path: Path) -> None:
     files = make_certificates(tmp_path)
     adapter._has_certificates.cache_clear()
     for _ in range(3):

@@ -6,7 +6,7 @@ from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.aqueduct.frames import describe
 
 
-def test_a_client_begins_behind_the_entrypoint_and_counts_in_each_space() -> None:
+def test_client_ids_start_after_the_entrypoint_in_each_space() -> None:
     minter = AqueductEngine(is_client=True)
     assert [minter.mint(outgoing=True, oneshot=False) for _ in range(2)] == [8, 16]
     assert [minter.mint(outgoing=False, oneshot=False) for _ in range(2)] == [1, 9]
@@ -14,13 +14,13 @@ def test_a_client_begins_behind_the_entrypoint_and_counts_in_each_space() -> Non
     assert minter.mint(outgoing=False, oneshot=True) == 5
 
 
-def test_a_server_begins_at_zero_everywhere() -> None:
+def test_server_ids_start_at_zero_in_each_space() -> None:
     minter = AqueductEngine(is_client=False)
     assert [minter.mint(outgoing=True, oneshot=False), minter.mint(outgoing=False, oneshot=False)] == [3, 2]
     assert [minter.mint(outgoing=True, oneshot=True), minter.mint(outgoing=False, oneshot=True)] == [7, 6]
 
 
-def test_describes_an_id_for_people() -> None:
+def test_an_id_has_a_readable_description() -> None:
     assert describe(0) == "entrypoint"
     assert describe(100) == "to-server/client-minted/oneshot#12"
     assert describe(3) == "to-client/server-minted#0"

@@ -46,7 +46,7 @@ def test_decodes_what_it_encodes(value: int) -> None:
 
 
 @given(UINT)
-def test_refuses_an_integer_that_is_longer_than_need_be(value: int) -> None:
+def test_rejects_an_integer_encoded_longer_than_necessary(value: int) -> None:
     data = encode_uint(value)
     longer = data[:-1] + bytes((data[-1] | 0x80, 0))
     with pytest.raises(RemoteProtocolError) as caught:
@@ -57,14 +57,14 @@ def test_refuses_an_integer_that_is_longer_than_need_be(value: int) -> None:
 @pytest.mark.parametrize(
     "encoded", ["ffffffffffffffffff02", "ffffffffffffffffff81", "8080808080808080808001", "80808080808080808000"]
 )
-def test_refuses_an_integer_of_more_than_64_bits(encoded: str) -> None:
+def test_rejects_an_integer_of_more_than_64_bits(encoded: str) -> None:
     data = bytes.fromhex(encoded)
     with pytest.raises(RemoteProtocolError):
         decode_uint(data, 0, len(data))
 
 
 @pytest.mark.parametrize("value", [-1, 2**64])
-def test_does_not_encode_what_is_no_64_bit_integer(value: int) -> None:
+def test_encodes_only_64_bit_integers(value: int) -> None:
     with pytest.raises(LocalProtocolError):
         encode_uint(value)
 
@@ -72,7 +72,7 @@ def test_does_not_encode_what_is_no_64_bit_integer(value: int) -> None:
 @given(
     st.lists(st.tuples(st.text(st.characters(min_codepoint=1, max_codepoint=127), min_size=1), st.binary()), max_size=8)
 )
-def test_headers_come_back_as_they_were_in_their_order(pairs: list[tuple[str, bytes]]) -> None:
+def test_headers_round_trip_in_order(pairs: list[tuple[str, bytes]]) -> None:
     data = encode_headers(as_headers(pairs))
     assert decode_headers(data, 0, len(data), 1 << 16) == (tuple(pairs), len(data))
 
@@ -87,7 +87,7 @@ def test_headers_come_back_as_they_were_in_their_order(pairs: list[tuple[str, by
         ("0180", "header data"),
     ],
 )
-def test_refuses_headers_that_cannot_be(body: str, rule: str) -> None:
+def test_rejects_invalid_headers(body: str, rule: str) -> None:
     data = bytes.fromhex(body)
     with pytest.raises(RemoteProtocolError) as caught:
         decode_headers(data, 0, len(data), 1 << 16)
@@ -95,12 +95,12 @@ def test_refuses_headers_that_cannot_be(body: str, rule: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "é"])
-def test_does_not_send_a_header_key_that_the_peer_must_refuse(key: str) -> None:
+def test_does_not_send_an_invalid_header_key(key: str) -> None:
     with pytest.raises(LocalProtocolError):
         as_headers([(key, b"")])
 
 
-def test_a_byte_array_above_its_limit_is_refused_before_its_bytes_come() -> None:
+def test_a_byte_array_above_its_limit_is_rejected_before_its_bytes_arrive() -> None:
     data = encode_uint(1 << 30)
     with pytest.raises(RemoteProtocolError) as caught:
         decode_headers(data, 0, len(data), 1 << 16)
@@ -108,19 +108,19 @@ def test_a_byte_array_above_its_limit_is_refused_before_its_bytes_come() -> None
 
 
 @pytest.mark.parametrize("counts", [(), (3,), (0, 2, 1), (1, 2, 3, 4)])
-def test_range_data_comes_back_as_it_was(counts: tuple[int, ...]) -> None:
+def test_range_data_round_trips(counts: tuple[int, ...]) -> None:
     data = encode_range_data(counts)
     assert decode_range_data(data, 0, len(data), 1 << 10) == (counts, len(data))
 
 
 @pytest.mark.parametrize("body", ["0100", "03010001", "020100", "0180"])
-def test_refuses_range_data_that_cannot_be(body: str) -> None:
+def test_rejects_invalid_range_data(body: str) -> None:
     data = bytes.fromhex(body)
     with pytest.raises(RemoteProtocolError):
         decode_range_data(data, 0, len(data), 1 << 10)
 
 
-def test_refuses_range_data_that_reaches_beyond_64_bits() -> None:
+def test_rejects_range_data_beyond_64_bits() -> None:
     data = encode_range_data((2**64 - 1, 1))
     with pytest.raises(RemoteProtocolError):
         decode_range_data(data, 0, len(data), 1 << 10)

@@ -31,7 +31,7 @@ def streams(pair: Pair, stream_id: int) -> bytes:
     return b"".join(c.data for c in pair.client.sent if isinstance(c, SendStream) and c.stream_id == stream_id)
 
 
-def test_the_greeting_is_version_and_headers_both_ways() -> None:
+def test_each_side_starts_with_version_and_headers() -> None:
     pair = Pair(headers=(("asked", b"1"),))
     assert streams(pair, 0) == VERSION_BYTES + bytes.fromhex("0108") + b"\x05asked\x011"
     answer = next(c for c in pair.server.sent if isinstance(c, SendStream) and c.stream_id == 0)
@@ -45,7 +45,7 @@ def test_the_server_opens_the_entrypoints_control_stream() -> None:
     assert SendStream(1, b"\x02\x00", False) in pair.server.sent
 
 
-def test_a_client_sends_before_it_is_answered_with_a_version_before_everything() -> None:
+def test_a_client_sends_its_version_first_without_waiting_for_a_response() -> None:
     pair = Pair(start=False)
     pair.client.conn.start(pair.now)
     pair.client.conn.transport_state(datagrams=5, max_datagram=1000)
@@ -63,7 +63,7 @@ def test_a_client_sends_before_it_is_answered_with_a_version_before_everything()
     assert not pair.client.conn.data_to_send(pair.now)[-1].data.startswith(VERSION_BYTES)  # type: ignore[union-attr]
 
 
-def test_a_client_keeps_what_overtakes_the_servers_answer() -> None:
+def test_a_client_keeps_messages_that_overtake_the_servers_headers() -> None:
     pair = Pair(start=False)
     pair.client.conn.start(pair.now)
     pair.hold = lambda end, command: end is pair.server and isinstance(command, SendStream) and command.stream_id == 0
@@ -74,7 +74,7 @@ def test_a_client_keeps_what_overtakes_the_servers_answer() -> None:
     assert pair.client.conn.senders[0].control is not None
 
 
-def test_a_channel_finishes_when_everything_sent_on_it_was_received() -> None:
+def test_a_channel_finishes_once_everything_was_received() -> None:
     pair = Pair()
     (inner,) = pair.client.conn.send(0, b"take", attach=[RECEIVER])
     for number in range(3):
@@ -90,7 +90,7 @@ def test_a_channel_finishes_when_everything_sent_on_it_was_received() -> None:
         pair.client.conn.send(inner, b"more")
 
 
-def test_a_cancelled_channel_drops_what_was_not_received() -> None:
+def test_a_cancelled_channel_drops_unreceived_messages() -> None:
     pair = Pair()
     (inner,) = pair.client.conn.send(0, b"take", attach=[RECEIVER])
     pair.client.conn.send(inner, b"unread", tag="unread")
@@ -104,7 +104,7 @@ def test_a_cancelled_channel_drops_what_was_not_received() -> None:
     assert pair.client.conn.live_halves == pair.server.conn.live_halves == 1
 
 
-def test_a_received_sender_is_not_cancelled_before_the_peer_knows_its_stream() -> None:
+def test_a_received_sender_cancels_only_once_the_peer_knows_its_stream() -> None:
     pair = Pair()
     (inner,) = pair.client.conn.send(0, b"take", attach=[SENDER])
     pair.run()
@@ -121,7 +121,7 @@ def test_a_received_sender_is_not_cancelled_before_the_peer_knows_its_stream() -
     assert ReceiverEnded(inner, ReceiverState.CANCELLED) in pair.client.events
 
 
-def test_a_receiver_that_closes_tells_its_sender_and_gives_up_the_rest() -> None:
+def test_closing_a_receiver_notifies_the_sender_and_drops_the_rest() -> None:
     pair = Pair()
     (inner,) = pair.client.conn.send(0, b"take", attach=[RECEIVER])
     pair.client.conn.send(inner, b"handed_over", tag="handed_over")
@@ -140,7 +140,7 @@ def test_a_receiver_that_closes_tells_its_sender_and_gives_up_the_rest() -> None
     assert pair.server.conn.live_halves == 1
 
 
-def test_a_lost_datagram_is_given_up_after_its_grace_and_never_taken_again() -> None:
+def test_a_lost_datagram_is_abandoned_after_the_grace_period() -> None:
     pair = Pair()
     pair.hold = lambda end, command: isinstance(command, SendDatagram) and b"second" in command.data
     for name in (b"first", b"second", b"third"):
@@ -156,7 +156,7 @@ def test_a_lost_datagram_is_given_up_after_its_grace_and_never_taken_again() -> 
     assert pair.server.conn.counts.unreliable_late == 1
 
 
-def test_an_unreliable_message_that_fits_no_datagram_goes_on_a_stream_and_is_reliable() -> None:
+def test_an_unreliable_message_too_large_for_a_datagram_is_sent_reliably() -> None:
     pair = Pair(max_datagram=100)
     pair.client.conn.send(0, bytes(200), mode=Mode.UNRELIABLE)
     pair.client.conn.send(0, bytes(20), mode=Mode.UNRELIABLE)
@@ -165,7 +165,7 @@ def test_an_unreliable_message_that_fits_no_datagram_goes_on_a_stream_and_is_rel
     assert (sender.ledger.next, sender.next_unreliable) == (1, 1)
 
 
-def test_without_room_for_datagrams_the_oldest_unreliable_message_makes_way() -> None:
+def test_a_full_datagram_queue_drops_its_oldest_message() -> None:
     pair = Pair(limits=Limits(send_messages=3))
     pair.client.conn.transport_state(datagrams=0)
     for number in range(6):
@@ -176,7 +176,7 @@ def test_without_room_for_datagrams_the_oldest_unreliable_message_makes_way() ->
     assert pair.payloads(pair.server, 0) == [b"3", b"4", b"5"]
 
 
-def test_a_slow_reader_of_datagrams_gets_the_newest() -> None:
+def test_a_slow_datagram_receiver_gets_the_newest() -> None:
     pair = Pair(limits=Limits(receive_messages=3))
     for number in range(6):
         pair.client.conn.send(0, b"%d" % number, mode=Mode.UNRELIABLE)
@@ -184,7 +184,7 @@ def test_a_slow_reader_of_datagrams_gets_the_newest() -> None:
     assert pair.payloads(pair.server, 0) == [b"3", b"4", b"5"]
 
 
-def test_a_sender_waits_at_its_bound_and_is_told_of_room() -> None:
+def test_a_sender_waits_at_its_limit_until_there_is_room() -> None:
     pair = Pair()
     pair.client.conn.senders[0].ledger.max_messages = 4
     for _ in range(4):
@@ -196,7 +196,7 @@ def test_a_sender_waits_at_its_bound_and_is_told_of_room() -> None:
     pair.client.conn.send(0, b"x")
 
 
-def test_an_unread_receiver_stops_its_sender_and_reading_lets_it_go_on() -> None:
+def test_an_unread_receiver_pauses_its_sender_until_it_reads() -> None:
     pair = Pair(limits=Limits(receive_messages=8))
     pair.client.conn.senders[0].ledger.max_messages = 12
     sent = 0
@@ -211,7 +211,7 @@ def test_an_unread_receiver_stops_its_sender_and_reading_lets_it_go_on() -> None
     assert pair.client.conn.has_room(0)
 
 
-def test_a_oneshot_is_finished_by_its_message() -> None:
+def test_a_oneshot_finishes_with_its_message() -> None:
     pair = Pair()
     (reply,) = pair.client.conn.send(0, b"ask", attach=[ONESHOT_SENDER])
     pair.run()
@@ -225,7 +225,7 @@ def test_a_oneshot_is_finished_by_its_message() -> None:
     assert pair.client.conn.live_halves == pair.server.conn.live_halves == 1
 
 
-def test_attachments_of_a_message_that_nobody_received_are_dropped_with_their_receiver() -> None:
+def test_attachments_of_unreceived_messages_are_dropped_with_the_receiver() -> None:
     pair = Pair()
     sender, receiver = pair.client.conn.send(0, b"both", attach=[RECEIVER, SENDER])
     pair.run()
@@ -236,7 +236,7 @@ def test_attachments_of_a_message_that_nobody_received_are_dropped_with_their_re
     assert pair.client.conn.live_halves == pair.server.conn.live_halves == 0
 
 
-def test_messages_wait_for_stream_credit_and_keep_their_numbers_without_gaps() -> None:
+def test_messages_that_wait_for_stream_credit_are_numbered_without_gaps() -> None:
     pair = Pair()
     pair.client.conn.transport_state(uni_streams=2)
     for number in range(5):
@@ -248,7 +248,7 @@ def test_messages_wait_for_stream_credit_and_keep_their_numbers_without_gaps() -
     assert pair.payloads(pair.server, 0) == [b"2", b"3", b"4"]
 
 
-def test_streams_that_the_transport_was_not_told_of_yet_count_against_its_credit() -> None:
+def test_unsent_streams_count_against_the_stream_credit() -> None:
     pair = Pair()
     conn = pair.client.conn
     conn.transport_state(uni_streams=3)
@@ -274,7 +274,7 @@ def test_control_streams_wait_for_stream_credit() -> None:
     assert SenderEnded(inner, SenderState.FINISHED) in pair.client.events
 
 
-def test_closing_the_connection_ends_every_half_once() -> None:
+def test_closing_the_connection_ends_each_half_once() -> None:
     pair = Pair()
     pair.client.conn.send(0, b"x", attach=[RECEIVER, SENDER])
     pair.run()
@@ -290,7 +290,7 @@ def test_closing_the_connection_ends_every_half_once() -> None:
         pair.client.conn.send(0, b"x")
 
 
-def test_a_channel_is_opened_used_and_answered_in_one_flight_each_way() -> None:
+def test_opening_a_channel_and_responding_takes_one_flight_each_way() -> None:
     pair = Pair()
     client, server = pair.client.conn, pair.server.conn
     asked, answered = client.send(0, b"the channels", attach=[(Attach.RECEIVER, False), (Attach.SENDER, False)])
@@ -308,7 +308,7 @@ def test_a_channel_is_opened_used_and_answered_in_one_flight_each_way() -> None:
     assert answer.payload == b"question, answered"
 
 
-def test_plain_messages_take_the_short_way_only_while_nothing_is_in_their_way() -> None:
+def test_plain_messages_take_the_fast_path_only_if_nothing_is_queued() -> None:
     pair = Pair()
     conn = pair.client.conn
     ordered = conn.plain_sender(0, Mode.ORDERED)
@@ -329,7 +329,7 @@ def test_plain_messages_take_the_short_way_only_while_nothing_is_in_their_way() 
     assert pair.server.error is None
 
 
-def test_plain_messages_that_travel_alone_keep_to_the_bounds_and_the_credit() -> None:
+def test_the_fast_path_respects_limits_and_credit() -> None:
     pair = Pair(limits=Limits(send_messages=3))
     conn = pair.client.conn
     unordered = conn.plain_sender(0, Mode.UNORDERED)
@@ -351,7 +351,7 @@ def test_plain_messages_that_travel_alone_keep_to_the_bounds_and_the_credit() ->
     assert not datagrams.put(b"late")
 
 
-def test_streams_are_opened_in_the_order_of_their_ids_by_the_short_way_too() -> None:
+def test_the_fast_path_opens_streams_in_order_of_their_ids() -> None:
     pair = Pair()
     conn = pair.client.conn
     unordered = conn.plain_sender(0, Mode.UNORDERED)

@@ -130,7 +130,7 @@ async def delivery(situation: Callable[[World], Awaitable[None]], step: Callable
     return caught.value.delivery
 
 
-async def test_the_table_of_the_guide_is_what_the_errors_say() -> None:
+async def test_error_delivery_matches_the_guide() -> None:
     lines = ["| what became of the channel's messages | `delivery` |", "| --- | --- |"]
     for text, situation in SITUATIONS.items():
         outcomes = {
@@ -144,7 +144,7 @@ async def test_the_table_of_the_guide_is_what_the_errors_say() -> None:
 
 
 @pytest.mark.parametrize(("room", "expected"), [(True, "unknown"), (False, "none")])
-async def test_a_message_that_waits_for_its_acknowledgment_has_a_delivery_of_its_own(room: bool, expected: str) -> None:
+async def test_each_acknowledged_send_has_its_own_delivery_status(room: bool, expected: str) -> None:
     world = World()
     await world.start()
     await world.sender.send_acknowledged(b"1")
@@ -159,7 +159,7 @@ async def test_a_message_that_waits_for_its_acknowledgment_has_a_delivery_of_its
     world.client.abort()
 
 
-async def test_a_connection_counts_the_messages_of_all_its_channels() -> None:
+async def test_connection_stats_count_messages_of_all_channels() -> None:
     async def lost(connection: Connection) -> str:
         with pytest.raises(ConnectionLost) as caught:
             await soon(connection.wait_closed())
@@ -181,7 +181,7 @@ async def test_a_connection_counts_the_messages_of_all_its_channels() -> None:
     world.client.abort()
 
 
-async def test_a_sender_that_the_connection_made_has_the_limits_of_its_settings() -> None:
+async def test_senders_get_their_limits_from_the_connection_settings() -> None:
     client, _ = join(Limits(send_messages=3))
     for _ in range(3):
         client.sender.try_send(b"tide")
@@ -190,7 +190,7 @@ async def test_a_sender_that_the_connection_made_has_the_limits_of_its_settings(
     client.abort()
 
 
-def test_a_tally_in_words() -> None:
+def test_send_progress_is_described_in_words() -> None:
     assert SendProgress().delivery == SendProgress(queued=2).delivery == "none"
     assert SendProgress(sent=2).delivery == SendProgress(sent=2, acknowledged=2).delivery == "unknown"
     assert SendProgress(sent=2, acknowledged=1).delivery == SendProgress(sent=2, queued=1).delivery == "partial"

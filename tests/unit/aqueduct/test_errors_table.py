@@ -49,14 +49,14 @@ def function_of(call: str) -> Any:
 
 
 @pytest.mark.parametrize("call", [call for call in TABLE if " " not in call])
-def test_the_docstring_has_the_errors_of_the_table(call: str) -> None:
+def test_docstrings_list_the_errors_of_the_table(call: str) -> None:
     docstring = f"{inspect.getdoc(function_of(call))}\n"
     section = re.search(r"^Raises:\n((?:    .*\n)+)", docstring, re.MULTILINE)
     named = re.findall(r"^    (\w+):", section[1], re.MULTILINE) if section else []
     assert sorted(named) == sorted(TABLE[call])
 
 
-def test_every_public_call_that_waits_is_in_the_table() -> None:
+def test_the_table_lists_every_public_call_that_waits() -> None:
     public = {"connect", "serve"}
     for name, owner in (
         ("Connection", Connection),
@@ -227,7 +227,7 @@ CALLS: dict[str, Callable[[str, str], Awaitable[None]]] = {
 
 
 @pytest.mark.parametrize(("call", "name"), PAIRS, ids=lambda value: str(value).replace(" ", "-"))
-async def test_each_error_of_the_table_is_raised(call: str, name: str, tmp_path: Path) -> None:
+async def test_every_error_in_the_table_is_raised(call: str, name: str, tmp_path: Path) -> None:
     call_connect.directory = tmp_path  # type: ignore[attr-defined]
     provoke = CALLS[call.removeprefix("async with ").removeprefix("async for ").partition(".")[0]]
     raised = None

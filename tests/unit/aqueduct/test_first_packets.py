@@ -68,18 +68,18 @@ def garbage(version: bytes = b"\x00\x00\x00\x01", length: int = SMALLEST_FIRST) 
     return b"\xc3" + version + ids + b"\x00" + (0x4000 + body).to_bytes(2) + os.urandom(body)
 
 
-def test_a_packet_of_noise_begins_nothing(door: Door) -> None:
+def test_a_random_packet_starts_no_connection(door: Door) -> None:
     assert door.take(garbage()) == (None, None)
 
 
-def test_a_first_packet_begins_a_connection_of_an_unproven_address(door: Door) -> None:
+def test_a_first_packet_starts_a_connection_from_an_unvalidated_address(door: Door) -> None:
     response, begun = door.take(door.client().transmit(0.0)[0][0])
     assert response is None
     assert begun is not None
     assert not begun[1]
 
 
-def test_many_tries_are_answered_with_a_retry_whose_token_proves_the_address(door: Door) -> None:
+def test_many_attempts_are_answered_with_a_retry_whose_token_validates_the_address(door: Door) -> None:
     for _ in range(MAX_UNPROVEN):
         assert door.take(garbage()) == (None, None)
     client = door.client()
@@ -98,7 +98,7 @@ def test_many_tries_are_answered_with_a_retry_whose_token_proves_the_address(doo
     assert begun[1]
 
 
-def test_a_small_packet_gets_no_response(door: Door) -> None:
+def test_an_undersized_packet_gets_no_response(door: Door) -> None:
     unknown = b"\x0a\x1a\x2a\x3a"
     assert door.take(garbage(unknown))[0] is not None
     assert door.take(garbage(unknown, SMALLEST_FIRST - 1)) == (None, None)
@@ -106,7 +106,7 @@ def test_a_small_packet_gets_no_response(door: Door) -> None:
 
 
 @pytest.mark.parametrize("library", ["qh3", "aioquic"])
-def test_noise_leaves_no_qlog_file(library: str, files: CertificateFiles, tmp_path: Path) -> None:
+def test_random_packets_create_no_qlog_file(library: str, files: CertificateFiles, tmp_path: Path) -> None:
     door = Door(library, files, qlog_directory=tmp_path)
     for _ in range(3):
         door.take(garbage())

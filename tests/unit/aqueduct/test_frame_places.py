@@ -77,7 +77,7 @@ VERSION_OPENS = {"from sender to receiver, on a control stream that the receiver
 
 @pytest.mark.parametrize("place", list(PLACES))
 @pytest.mark.parametrize("name", list(FRAMES))
-def test_a_frame_is_taken_where_it_belongs_and_nowhere_else(name: str, place: str) -> None:
+def test_each_frame_is_accepted_only_where_it_belongs(name: str, place: str) -> None:
     put, belong = PLACES[place]
     victim = put(FRAMES[name])
     allowed = name in belong or (name == "Version" and place in VERSION_OPENS)

@@ -55,14 +55,14 @@ FRAMES: st.SearchStrategy[Frame] = st.one_of(
         (Version(), "ef505fa6600f408e41515545445543540b302e302e302d4146544552"),
     ],
 )
-def test_frames_are_the_bytes_that_the_specification_says(frame: Frame, encoded: str) -> None:
+def test_frames_encode_as_specified(frame: Frame, encoded: str) -> None:
     data = bytes.fromhex(encoded)
     assert frame.encode() == data
     assert decode_frame(data, 0, len(data)) == (frame, len(data))
 
 
 @given(FRAMES)
-def test_a_frame_tells_where_it_ends(frame: Frame) -> None:
+def test_a_decoded_frame_includes_its_end_offset(frame: Frame) -> None:
     data = frame.encode()
     assert decode_frame(data + b"\xff", 0, len(data) + 1) == (frame, len(data))
     for end in range(len(data)):
@@ -71,9 +71,7 @@ def test_a_frame_tells_where_it_ends(frame: Frame) -> None:
 
 
 @given(st.lists(FRAMES, max_size=8), st.data())
-def test_the_reader_gives_the_same_frames_in_whatever_pieces_they_come(
-    frames: list[Frame], data: st.DataObject
-) -> None:
+def test_decoding_does_not_depend_on_how_the_input_is_split(frames: list[Frame], data: st.DataObject) -> None:
     encoded = b"".join(frame.encode() for frame in frames)
     reader = FrameReader()
     out = []
@@ -89,26 +87,26 @@ def test_the_reader_gives_the_same_frames_in_whatever_pieces_they_come(
 
 
 @pytest.mark.parametrize("tag", [0, 10, 238, 240, 255])
-def test_refuses_a_frame_type_that_does_not_exist(tag: int) -> None:
+def test_an_unknown_frame_type_is_rejected(tag: int) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         decode_frame(bytes((tag, 0)), 0, 2)
     assert caught.value.rule == "frame type"
 
 
-def test_refuses_other_magic_at_its_first_wrong_byte() -> None:
+def test_wrong_magic_is_rejected_at_the_first_wrong_byte() -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         decode_frame(b"\xef\x50\x00", 0, 3)
     assert caught.value.rule == "version magic"
 
 
-def test_refuses_another_version() -> None:
+def test_an_unsupported_version_is_rejected() -> None:
     data = Version(b"0.0.1").encode()
     with pytest.raises(RemoteProtocolError) as caught:
         decode_frame(data, 0, len(data))
     assert caught.value.rule == "version"
 
 
-def test_refuses_sizes_beyond_the_limits_before_the_bytes_come() -> None:
+def test_sizes_above_the_limits_are_rejected_before_their_bytes_arrive() -> None:
     limits = Limits(max_payload=10, max_attachments=2)
     for frame, rule in (
         (Message(0, 0, (), bytes(11)), "size limit"),
@@ -122,7 +120,7 @@ def test_refuses_sizes_beyond_the_limits_before_the_bytes_come() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_frames_or_incomplete_or_refused_by_a_named_rule(data: bytes) -> None:
+def test_arbitrary_bytes_decode_or_are_incomplete_or_violate_a_named_rule(data: bytes) -> None:
     reader = FrameReader()
     reader.feed(data)
     rule = "none"

@@ -395,7 +395,7 @@ ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
 
 
 @pytest.mark.parametrize("name", list(ATTACKS))
-def test_the_connection_ends_with_an_error_that_names_the_rule_and_the_peer(name: str) -> None:
+def test_a_violation_ends_the_connection_and_names_the_rule_and_the_peer(name: str) -> None:
     rule, attack = ATTACKS[name]
     victim = attack()
     assert victim.ended, "the connection lives on"
@@ -414,7 +414,7 @@ def test_the_connection_ends_with_an_error_that_names_the_rule_and_the_peer(name
     assert victim.conn.data_to_send(victim.now) == []
 
 
-def test_what_is_odd_and_legal_is_taken() -> None:
+def test_unusual_but_legal_input_is_accepted() -> None:
     victim = server()
     # Streams reset before one whole frame, with any code.
     victim.reset(2, 99)
@@ -437,7 +437,7 @@ def test_what_is_odd_and_legal_is_taken() -> None:
     assert victim.conn.receive(0) is not None
 
 
-def test_a_second_control_stream_for_a_channel_that_has_one_is_reset_as_lost_and_ends_nothing() -> None:
+def test_a_second_control_stream_for_a_channel_is_reset_as_lost() -> None:
     victim, first = attached_client()
     second = victim.bidi(ChannelControl(0))
     assert not victim.ended, victim.error
@@ -447,7 +447,7 @@ def test_a_second_control_stream_for_a_channel_that_has_one_is_reset_as_lost_and
     assert not victim.conn.senders[0].ledger.count
 
 
-def test_an_unreliable_message_that_was_given_up_is_not_delivered_when_it_comes_late() -> None:
+def test_an_abandoned_unreliable_message_is_not_delivered_late() -> None:
     victim = server()
     victim.stream(1, SentUnreliable(2).encode())
     victim.datagram(message(1))
@@ -461,13 +461,13 @@ def test_an_unreliable_message_that_was_given_up_is_not_delivered_when_it_comes_
 
 
 @pytest.mark.parametrize("frame", [AckReliable(()), AckNackUnreliable(()), AckReliable((0, 1)), AckReliable((1, 4))])
-def test_ranges_that_mean_nothing_are_taken(frame: Frame) -> None:
+def test_meaningless_ranges_are_accepted(frame: Frame) -> None:
     victim, stream_id = attached_client(count=2)
     victim.stream(stream_id, frame.encode())
     assert not victim.ended, victim.error
 
 
-def test_a_negative_range_may_cover_what_was_acknowledged_before() -> None:
+def test_a_negative_range_may_cover_acknowledged_messages() -> None:
     victim, stream_id = attached_client(count=4)
     victim.stream(
         stream_id, AckReliable((0, 1, 1)).encode() + AckReliable((0, 2, 1)).encode() + AckReliable((1, 2, 1)).encode()
@@ -485,7 +485,7 @@ def test_the_filter_of_closed_channels_stays_within_its_limit() -> None:
     assert victim.conn.filter_ranges <= SMALL.max_filter_ranges
 
 
-def test_a_flood_of_declarations_is_a_few_deadlines() -> None:
+def test_a_flood_of_declarations_needs_only_a_few_deadlines() -> None:
     victim = server()
     for _ in range(10_000):
         victim.now += 1000
@@ -499,7 +499,7 @@ def test_a_flood_of_declarations_is_a_few_deadlines() -> None:
     assert receiver.mark == 10_000 * 2**40
 
 
-def test_unread_messages_hold_their_streams_and_stop_reading_before_the_limit() -> None:
+def test_unread_messages_pause_reading_before_the_limit() -> None:
     victim = server()
     for number in range(12):
         victim.uni(message(number))
@@ -512,7 +512,7 @@ def test_unread_messages_hold_their_streams_and_stop_reading_before_the_limit() 
     assert victim.conn.buffered_bytes == 0
 
 
-def test_creating_attachments_without_end_meets_the_channel_limit_on_a_client_too() -> None:
+def test_endless_attachments_reach_the_channel_limit_on_a_client_too() -> None:
     victim = client()
     (inner,) = victim.send(attach=[(Attach.SENDER, False)])
     victim.uni(*[message(n, channel=inner, attachments=[3 + 8 * n]) for n in range(3)])
@@ -521,7 +521,7 @@ def test_creating_attachments_without_end_meets_the_channel_limit_on_a_client_to
     assert victim.error.rule == "channel limit"
 
 
-def test_bytes_for_a_stream_that_is_held_count_until_the_connection_ends() -> None:
+def test_bytes_of_a_paused_stream_count_until_the_connection_ends() -> None:
     victim = server()
     stream_id = CLIENT_UNI
     victim.uni(*[message(number) for number in range(SMALL.receive_messages + 2)], fin=False)
@@ -536,7 +536,7 @@ def test_bytes_for_a_stream_that_is_held_count_until_the_connection_ends() -> No
 
 
 @pytest.mark.parametrize("number", [2**63 - 2, 2**63 - 1, 2**63, 2**64 - 1])
-def test_messages_may_be_numbered_up_to_64_bits(number: int) -> None:
+def test_message_numbers_have_up_to_64_bits(number: int) -> None:
     victim = server()
     for carrier in (victim.uni, victim.datagram):
         carrier(message(number), message(min(number + 1, 2**64 - 1)))
@@ -546,7 +546,7 @@ def test_messages_may_be_numbered_up_to_64_bits(number: int) -> None:
     assert not victim.ended or isinstance(victim.error, RemoteProtocolError)
 
 
-def test_frames_with_extreme_numbers_end_in_nothing_but_protocol_errors() -> None:
+def test_extreme_numbers_cause_only_protocol_errors() -> None:
     numbers = [0, 1, 2, 2**61, 2**62, 2**63 - 1025, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]
     rng = random.Random(32)
 

@@ -13,7 +13,7 @@ from mainstem.aqueduct.aio import Receiver, Sender, channel, oneshot
 from mainstem.errors import Aborted, BackPressured, ClosedError, Delivery, NoReceivers, Timeout
 
 
-async def test_messages_come_out_in_order_until_the_sender_has_finished() -> None:
+async def test_messages_arrive_in_order_until_the_sender_finishes() -> None:
     sender, receiver = channel()
     for number in range(3):
         await sender.send(number)
@@ -25,7 +25,7 @@ async def test_messages_come_out_in_order_until_the_sender_has_finished() -> Non
         await sender.send(4)
 
 
-async def test_a_full_channel_makes_its_sender_wait() -> None:
+async def test_sending_waits_while_the_channel_is_full() -> None:
     sender, receiver = channel(max_messages=1)
     await sender.send(1)
     with pytest.raises(BackPressured):
@@ -38,7 +38,7 @@ async def test_a_full_channel_makes_its_sender_wait() -> None:
     assert await receiver.receive() == 2
 
 
-async def test_a_reader_that_waits_is_woken() -> None:
+async def test_a_waiting_receiver_is_woken() -> None:
     sender, receiver = channel()
     waiting = asyncio.ensure_future(receiver.receive())
     await asyncio.sleep(0)
@@ -46,7 +46,7 @@ async def test_a_reader_that_waits_is_woken() -> None:
     assert await waiting == "x"
 
 
-async def test_cancelling_drops_what_was_not_received() -> None:
+async def test_cancel_drops_unreceived_messages() -> None:
     sender, receiver = channel()
     await sender.send(1)
     sender.abort()
@@ -56,7 +56,7 @@ async def test_cancelling_drops_what_was_not_received() -> None:
         await sender.send(2)
 
 
-async def test_closing_tells_the_sender() -> None:
+async def test_closing_a_receiver_notifies_the_sender() -> None:
     sender, receiver = channel()
     receiver.abort()
     with pytest.raises(NoReceivers):
@@ -65,7 +65,7 @@ async def test_closing_tells_the_sender() -> None:
         await receiver.receive()
 
 
-async def test_dropped_handles_end_their_channel() -> None:
+async def test_dropping_a_handle_ends_its_channel() -> None:
     sender, receiver = channel()
     del sender
     gc.collect()
@@ -78,7 +78,7 @@ async def test_dropped_handles_end_their_channel() -> None:
         await sender.send(1)
 
 
-async def test_a_oneshot_is_finished_by_its_message() -> None:
+async def test_a_oneshot_finishes_with_its_message() -> None:
     sender, receiver = oneshot()
     await sender.send("only")
     assert await receiver == "only"
@@ -88,7 +88,7 @@ async def test_a_oneshot_is_finished_by_its_message() -> None:
         await receiver
 
 
-async def test_closed_and_error_tell_how_a_channel_ended() -> None:
+async def test_closed_and_error_show_how_a_channel_ended() -> None:
     sender, receiver = channel()
     assert (sender.closed, receiver.closed, sender.error, receiver.error) == (False, False, None, None)
     await sender.send(1)
@@ -107,7 +107,7 @@ async def test_closed_and_error_tell_how_a_channel_ended() -> None:
     assert receiver.error is None
 
 
-async def test_a_call_that_times_out_has_done_nothing() -> None:
+async def test_a_timed_out_call_has_no_effect() -> None:
     sender, receiver = channel(max_messages=1)
     with pytest.raises(Timeout, match=r"receiving a message: timed out after 0\.01 s"):
         await receiver.receive(timeout=0.01)
@@ -123,7 +123,7 @@ async def test_a_call_that_times_out_has_done_nothing() -> None:
         await receiver.receive(timeout=0)
 
 
-async def test_handles_travel_through_local_channels_as_they_are() -> None:
+async def test_local_channels_pass_handles_unchanged() -> None:
     outer, outer_receiver = channel()
     inner: tuple[Sender[int], Receiver[int]] = channel()
     await outer.send(inner[1])
@@ -131,7 +131,7 @@ async def test_handles_travel_through_local_channels_as_they_are() -> None:
     assert await (await outer_receiver.receive()).receive() == 5
 
 
-async def test_an_acknowledged_send_returns_once_the_message_is_there() -> None:
+async def test_an_acknowledged_send_returns_once_the_message_is_received() -> None:
     sender, receiver = channel(max_messages=1)
     await sender.send_acknowledged("first")
     waiting = asyncio.ensure_future(sender.send_acknowledged("second"))
@@ -142,7 +142,7 @@ async def test_an_acknowledged_send_returns_once_the_message_is_there() -> None:
     assert receiver.try_receive() == "second"
 
 
-async def test_unreliable_messages_beyond_the_bound_replace_the_oldest() -> None:
+async def test_unreliable_messages_above_the_limit_replace_the_oldest() -> None:
     sender, receiver = channel(mode=Mode.UNRELIABLE, max_messages=2)
     for number in range(5):
         await sender.send(number)
@@ -151,7 +151,7 @@ async def test_unreliable_messages_beyond_the_bound_replace_the_oldest() -> None
 
 
 @pytest.mark.parametrize("ending", ["finished", "finished unread", "cancelled", "closed"])
-async def test_the_end_of_a_channel_can_be_waited_for(ending: str) -> None:
+async def test_waiting_for_the_end_of_a_channel(ending: str) -> None:
     sender, receiver = channel()
     await sender.send("tide")
     waiting = asyncio.ensure_future(sender.wait_closed())
@@ -179,7 +179,7 @@ async def test_the_end_of_a_channel_can_be_waited_for(ending: str) -> None:
         await soon(waiting)
 
 
-async def test_handles_show_what_they_are() -> None:
+async def test_handles_have_a_readable_repr() -> None:
     sender, receiver = channel(mode=Mode.UNORDERED)
     assert repr(sender) == "<Sender unordered, local, open>"
     assert repr(receiver) == "<Receiver unordered, local, open>"
@@ -209,7 +209,7 @@ async def test_leaving_an_async_with_block_finishes_or_cancels_and_waits() -> No
             await receiver.receive()
 
 
-async def test_a_handle_that_another_thread_drops_ends_its_channel() -> None:
+async def test_dropping_a_handle_in_another_thread_ends_its_channel() -> None:
     sender, receiver = channel()
     waiting = asyncio.ensure_future(receiver.receive())
     await asyncio.sleep(0)

@@ -65,7 +65,7 @@ def exchange(pair: Pair) -> None:
     pair.wait(2)
 
 
-def test_both_sides_instruments_hear_of_every_frame_and_every_state() -> None:
+def test_instruments_on_both_sides_see_every_frame_and_state() -> None:
     client, server = Notes(), Notes()
     exchange(observed(client=client, server=server))
     for ours, theirs in ((client, server), (server, client)):
@@ -87,7 +87,7 @@ def test_both_sides_instruments_hear_of_every_frame_and_every_state() -> None:
     ]
 
 
-def test_a_log_of_frames_can_be_read_again(tmp_path: Path) -> None:
+def test_a_frame_log_can_be_read_back(tmp_path: Path) -> None:
     path = tmp_path / "frames.log"
     log = FrameLog(path)
     exchange(observed(client=log))

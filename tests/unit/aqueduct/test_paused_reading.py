@@ -36,13 +36,13 @@ def opened(pair: Pair, count: int) -> list[int]:
     return list(ids)
 
 
-def test_reading_stops_at_the_limit_while_nobody_waits() -> None:
+def test_reading_pauses_at_the_limit_if_nobody_is_waiting() -> None:
     pair = Pair(limits=LIMITS)
     fill(pair, opened(pair, 5), LIMIT // 4)
     assert held(pair.server.sent) == [True]
 
 
-def test_reading_goes_on_for_a_reader_with_nothing_to_read_although_others_never_read() -> None:
+def test_reading_continues_for_a_waiting_receiver_although_others_never_read() -> None:
     pair = Pair(limits=LIMITS)
     *unread, wanted = opened(pair, 6)
     fill(pair, unread, LIMIT // 4)
@@ -61,7 +61,7 @@ def test_reading_goes_on_for_a_reader_with_nothing_to_read_although_others_never
     assert pair.server.conn.buffered_bytes > LIMIT // 2
 
 
-def test_however_long_somebody_waits_the_flood_of_others_is_held_before_the_connection_ends() -> None:
+def test_a_flood_is_paused_below_the_connection_limit_although_a_receiver_waits() -> None:
     pair = Pair(limits=LIMITS)
     *unread, wanted = opened(pair, 9)
     assert pair.server.conn.receive_next(wanted) is None
@@ -74,7 +74,7 @@ def test_however_long_somebody_waits_the_flood_of_others_is_held_before_the_conn
     assert pair.server.error is None
 
 
-def test_bulk_goes_on_at_default_limits_beside_sixty_channels_that_nobody_reads() -> None:
+def test_bulk_transfer_continues_beside_sixty_unread_channels() -> None:
     pair = Pair()
     *unread, wanted = opened(pair, 61)
     piece = bytes(64 << 10)
@@ -99,7 +99,7 @@ def test_bulk_goes_on_at_default_limits_beside_sixty_channels_that_nobody_reads(
     assert pair.server.conn.buffered_bytes < Limits().max_buffered_bytes
 
 
-def test_channels_that_were_read_and_then_are_not_leave_bulk_its_room_too() -> None:
+def test_bulk_transfer_continues_beside_channels_no_longer_read() -> None:
     pair = Pair()
     *unread, wanted = opened(pair, 21)
     piece = bytes(64 << 10)
@@ -122,7 +122,7 @@ def test_channels_that_were_read_and_then_are_not_leave_bulk_its_room_too() -> N
     assert pair.server.conn.buffered_bytes < Limits().max_buffered_bytes
 
 
-def test_a_sender_that_ignores_its_receiver_meets_the_limit_of_the_connection() -> None:
+def test_a_sender_that_ignores_its_receiver_reaches_the_connection_limit() -> None:
     victim = Victim(is_client=False, limits=Limits(max_buffered_bytes=1 << 20))
     for index in range(1, 1000):
         victim.uni(message(0, channel=8 * index), fin=False)
@@ -135,7 +135,7 @@ def test_a_sender_that_ignores_its_receiver_meets_the_limit_of_the_connection() 
     assert held(victim.commands)[:1] == [True]  # type: ignore[arg-type]
 
 
-def test_a_reader_that_was_satisfied_or_ended_is_waited_for_no_longer() -> None:
+def test_a_receiver_stops_waiting_once_it_has_a_message_or_has_ended() -> None:
     pair = Pair(limits=LIMITS)
     *unread, wanted, closed = opened(pair, 8)
     assert pair.server.conn.receive_next(wanted) is None
@@ -148,7 +148,7 @@ def test_a_reader_that_was_satisfied_or_ended_is_waited_for_no_longer() -> None:
     assert pair.server.conn.awaited.keys() <= {pair.server.conn.receivers[wanted]}
 
 
-def test_early_data_waits_for_the_handshake_where_it_is_held() -> None:
+def test_deferred_early_data_waits_for_the_handshake() -> None:
     from mainstem.aqueduct.engine import AqueductEngine
 
     pair = Pair(start=False)
@@ -166,7 +166,7 @@ def test_early_data_waits_for_the_handshake_where_it_is_held() -> None:
     assert sorted(pair.payloads(pair.server, 0)) == [b"early", b"early and alone", b"early in a datagram"]
 
 
-def test_streams_that_resume_together_need_no_stack() -> None:
+def test_resuming_many_streams_does_not_recurse() -> None:
     victim = Victim(is_client=False, limits=Limits(receive_messages=400))
     victim.uni(*[message(number) for number in range(400)], fin=False)
     for number in range(100):

@@ -17,7 +17,7 @@ STEP = st.one_of(
 
 
 @given(st.lists(STEP, max_size=40))
-def test_behaves_as_a_set_of_numbers_and_joins_what_is_adjacent(steps: list[tuple[object, ...]]) -> None:
+def test_behaves_like_a_set_of_numbers_and_merges_adjacent_ranges(steps: list[tuple[object, ...]]) -> None:
     ranges, model = RangeSet(), set()
     for name, *numbers in steps:
         first = int(str(numbers[0]))
@@ -45,7 +45,7 @@ def test_behaves_as_a_set_of_numbers_and_joins_what_is_adjacent(steps: list[tupl
             assert all(between in model for between in range(number, missing))
 
 
-def test_forgets_its_oldest_range() -> None:
+def test_drops_its_oldest_range() -> None:
     ranges = RangeSet()
     for number in (1, 5, 9):
         ranges.add(number)

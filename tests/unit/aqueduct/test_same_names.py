@@ -17,13 +17,13 @@ def public(kind: type) -> dict[str, object]:
     return {name: member for name, member in inspect.getmembers_static(kind) if not name.startswith("_")}
 
 
-def test_the_asyncio_variant_has_names_of_the_blocking_one() -> None:
+def test_the_asyncio_variant_has_the_names_of_the_blocking_one() -> None:
     assert mainstem.aqueduct.aio is aio
     assert {*aio.__all__, "aio"} == set(aqueduct.__all__)
 
 
 @pytest.mark.parametrize("name", sorted({*aio.__all__} - {*CLASSES, "channel", "connect", "oneshot", "serve"}))
-def test_what_neither_waits_nor_is_awaited_is_one_object(name: str) -> None:
+def test_objects_that_do_not_wait_are_shared_by_both_variants(name: str) -> None:
     assert getattr(aio, name) is getattr(aqueduct, name)
 
 
@@ -48,7 +48,7 @@ def test_classes_have_the_same_names_and_signatures(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_nothing_of_the_blocking_variant_is_awaited(name: str) -> None:
+def test_the_blocking_variant_has_no_coroutines(name: str) -> None:
     assert [
         each for each, member in public(getattr(aqueduct, name)).items() if inspect.iscoroutinefunction(member)
     ] == []

@@ -16,9 +16,7 @@ from mainstem.aqueduct.state import (
 
 @pytest.mark.parametrize("state", list(SenderState))
 @pytest.mark.parametrize("happened", list(SenderInput))
-def test_a_sender_that_ceased_stays_as_it_is_and_every_live_one_can_end(
-    state: SenderState, happened: SenderInput
-) -> None:
+def test_ended_sender_states_are_final_and_live_ones_can_end(state: SenderState, happened: SenderInput) -> None:
     after = SENDER_TABLE.get((state, happened))
     if state.is_final:
         assert after is None
@@ -31,7 +29,7 @@ def test_a_sender_that_ceased_stays_as_it_is_and_every_live_one_can_end(
 
 @pytest.mark.parametrize("state", list(ReceiverState))
 @pytest.mark.parametrize("happened", list(ReceiverInput))
-def test_a_receiver_that_ceased_can_only_be_lost_once_more(state: ReceiverState, happened: ReceiverInput) -> None:
+def test_ended_receiver_states_only_change_to_lost(state: ReceiverState, happened: ReceiverInput) -> None:
     after = RECEIVER_TABLE.get((state, happened))
     if state.is_final:
         assert after is None or (happened is ReceiverInput.LOSE and after is ReceiverState.LOST)
@@ -40,7 +38,7 @@ def test_a_receiver_that_ceased_can_only_be_lost_once_more(state: ReceiverState,
         assert after.is_final
 
 
-def test_every_state_can_be_reached() -> None:
+def test_every_state_is_reachable() -> None:
     senders = {SenderState.OPEN}
     receivers = {ReceiverState.OPEN}
     for _ in range(len(SenderState)):

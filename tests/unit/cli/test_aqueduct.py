@@ -29,7 +29,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
     return call
 
 
-def test_dump_shows_the_frames_of_a_stream_and_where_each_begins(run: Callable[..., object], tmp_path: Path) -> None:
+def test_dump_lists_the_frames_of_a_stream_with_their_offsets(run: Callable[..., object], tmp_path: Path) -> None:
     file = tmp_path / "stream"
     file.write_bytes(FRAMES)
     code, out, _ = run("aqueduct", "dump", str(file))
@@ -43,7 +43,7 @@ def test_dump_shows_the_frames_of_a_stream_and_where_each_begins(run: Callable[.
     assert "4 B b'tide'" in out
 
 
-def test_dump_reads_hexadecimal_digits_too(run: Callable[..., object], tmp_path: Path) -> None:
+def test_dump_accepts_hexadecimal_input(run: Callable[..., object], tmp_path: Path) -> None:
     file = tmp_path / "digits"
     file.write_text(AckReliable((2, 1, 3)).encode().hex(" ") + "\n")
     code, out, _ = run("aqueduct", "dump", "--hex", str(file))
@@ -54,7 +54,7 @@ def test_dump_reads_hexadecimal_digits_too(run: Callable[..., object], tmp_path:
     assert "no hexadecimal digits" in err
 
 
-def test_dump_says_where_the_frames_become_invalid(run: Callable[..., object], tmp_path: Path) -> None:
+def test_dump_reports_where_frames_become_invalid(run: Callable[..., object], tmp_path: Path) -> None:
     file = tmp_path / "stream"
     file.write_bytes(FinishSender(1).encode() + b"\x63")
     assert "unknown frame type 99 (frame type)" in run("aqueduct", "dump", str(file))[1]
@@ -76,7 +76,7 @@ def test_dump_reports_a_missing_file(run: Callable[..., object], tmp_path: Path)
     assert "No such file" in err
 
 
-def test_cert_makes_certificates_for_a_server_and_its_clients(run: Callable[..., object], tmp_path: Path) -> None:
+def test_cert_creates_certificates_for_a_server_and_its_clients(run: Callable[..., object], tmp_path: Path) -> None:
     x509 = pytest.importorskip("cryptography.x509")
     folder = tmp_path / "certs"
     code, out, _ = run("cert", str(folder), "--name", "gauge.example", "--name", "127.0.0.1", "--valid-for", "3d")

@@ -68,7 +68,7 @@ def served() -> Any:
     return Served()
 
 
-async def test_a_task_that_outlives_its_client_is_cancelled_after_a_while(
+async def test_a_task_that_outlives_its_client_is_cancelled_after_a_timeout(
     served: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(aio, "HANDLER_TIMEOUT", 0.02)
@@ -91,7 +91,7 @@ async def test_a_task_that_outlives_its_client_is_cancelled_after_a_while(
     assert not served.has_handler
 
 
-async def test_messages_from_before_a_client_left_are_still_served(served: Any) -> None:
+async def test_messages_sent_before_a_client_left_are_still_handled(served: Any) -> None:
     received: list[bytes] = []
 
     async def talk(duologue: aio.Duologue) -> None:
@@ -112,7 +112,7 @@ async def test_messages_from_before_a_client_left_are_still_served(served: Any) 
     ("fault", "told"),
     [(BadMessage(), "bad message"), (ZeroDivisionError(), "internal error"), (Timeout("its own"), "internal error")],
 )
-async def test_a_task_that_fails_ends_its_duologue_and_the_client_receives_why(
+async def test_a_failing_task_ends_its_duologue_and_the_client_gets_the_reason(
     served: Any, fault: Exception, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def talk(duologue: aio.Duologue) -> None:
@@ -125,7 +125,7 @@ async def test_a_task_that_fails_ends_its_duologue_and_the_client_receives_why(
     assert len(caplog.records) == (told == "internal error")
 
 
-async def test_a_client_that_left_makes_no_error_in_the_log(served: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_that_leaves_logs_no_error(served: Any, caplog: pytest.LogCaptureFixture) -> None:
     async def talk(duologue: aio.Duologue) -> None:
         await duologue.receive()
 
@@ -137,7 +137,7 @@ async def test_a_client_that_left_makes_no_error_in_the_log(served: Any, caplog:
     assert served.closed == ""
 
 
-async def test_a_message_without_room_waits_and_is_not_sent_after_a_timeout(served: Any) -> None:
+async def test_a_message_waits_for_room_and_is_not_sent_after_a_timeout(served: Any) -> None:
     served.has_room = False
     duologue = aio.Duologue(served)
     with pytest.raises(Timeout, match=r"wait for room in the stream: timed out after 0\.01 s"):
@@ -152,7 +152,7 @@ async def test_a_message_without_room_waits_and_is_not_sent_after_a_timeout(serv
     assert served.sent == [b"tide"]
 
 
-async def test_a_receive_that_is_cancelled_or_times_out_takes_nothing(served: Any) -> None:
+async def test_a_cancelled_or_timed_out_receive_takes_nothing(served: Any) -> None:
     duologue = aio.Duologue(served)
     waiting = asyncio.ensure_future(duologue.receive())
     await asyncio.sleep(0)
@@ -173,7 +173,7 @@ async def test_closing_waits_for_the_end_and_can_time_out(served: Any) -> None:
     assert duologue.closed
 
 
-async def test_a_server_that_was_not_started_has_nothing_to_wait_for() -> None:
+async def test_waiting_for_an_unstarted_server_returns_at_once() -> None:
     server = aio.Server(lambda _: asyncio.sleep(0), ServerChannels("127.0.0.1"))
     with pytest.raises(ClosedError, match="has ended"):
         server.broadcast("to all")
@@ -208,7 +208,7 @@ async def test_close_names_the_tasks_still_running(
     await soon(asyncio.gather(*server._handlers.tasks))
 
 
-async def test_a_start_that_is_cancelled_leaves_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancelled_start_leaves_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
     connects, go = threading.Event(), threading.Event()

@@ -57,7 +57,7 @@ def test_both_directions_carry_messages(messages: list[bytes]) -> None:
         assert unseal(client, seal(server, message)) == message
 
 
-def test_the_same_message_never_looks_the_same() -> None:
+def test_equal_messages_have_different_ciphertexts() -> None:
     client, _server, _ = agreed()
     assert seal(client, b"tide")[8:] != seal(client, b"tide")[8:]
     assert seal(agreed(2)[0], b"tide") != seal(agreed(3)[0], b"tide")
@@ -65,7 +65,7 @@ def test_the_same_message_never_looks_the_same() -> None:
 
 
 @given(st.integers(0, (8 + 4 + 16) * 8 - 1))
-def test_a_flipped_bit_is_refused(bit: int) -> None:
+def test_a_flipped_bit_is_rejected(bit: int) -> None:
     client, server, _ = agreed()
     sealed = bytearray(seal(client, b"tide"))
     sealed[bit // 8] ^= 1 << bit % 8
@@ -73,7 +73,7 @@ def test_a_flipped_bit_is_refused(bit: int) -> None:
         unseal(server, bytes(sealed))
 
 
-def test_a_replayed_a_skipped_and_a_reflected_message_are_refused() -> None:
+def test_replayed_skipped_and_reflected_messages_are_rejected() -> None:
     client, server, _ = agreed()
     first, second, third = (seal(client, text) for text in (b"1", b"2", b"3"))
     assert unseal(server, first) == b"1"
@@ -86,7 +86,7 @@ def test_a_replayed_a_skipped_and_a_reflected_message_are_refused() -> None:
         unseal(agreed()[0], first)
 
 
-def test_a_direction_ends_before_its_numbers_would_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_direction_ends_before_its_nonces_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crypto, "MAX_MESSAGES", 2)
     client, server, _ = agreed()
     for message in (b"first", b"last"):
@@ -95,25 +95,25 @@ def test_a_direction_ends_before_its_numbers_would_repeat(monkeypatch: pytest.Mo
         seal(client, b"one more")
 
 
-def test_a_message_of_another_duologue_is_refused() -> None:
+def test_another_duologues_message_is_rejected() -> None:
     with pytest.raises(RemoteProtocolError):
         unseal(agreed(2)[1], seal(agreed(3)[0], b"tide"))
 
 
 @given(st.binary(max_size=OVERHEAD + 4))
-def test_no_bytes_do_more_than_raise_a_protocol_error(data: bytes) -> None:
+def test_arbitrary_bytes_raise_only_protocol_errors(data: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         unseal(agreed()[1], data)
 
 
-def test_a_hello_for_another_server_is_refused() -> None:
+def test_another_servers_hello_is_rejected() -> None:
     _, client, _ = handshake(1)
     other = ServerKey.generate(Random(99))
     with pytest.raises(RemoteProtocolError, match="HELLO"):
         other._open_hello(client.hello)
 
 
-def test_a_public_key_without_a_secret_is_refused() -> None:
+def test_an_invalid_public_key_is_rejected() -> None:
     key, client, _ = handshake()
     with pytest.raises(RemoteProtocolError, match="public key is invalid"):
         key._open_hello(replace(client.hello, public_key=bytes(32)))
@@ -130,7 +130,7 @@ def test_a_public_key_without_a_secret_is_refused() -> None:
         {"tag": b"", "public_key": b""},
     ],
 )
-def test_a_connect_that_the_server_did_not_make_is_refused(forged: dict[str, object]) -> None:
+def test_a_forged_connect_is_rejected(forged: dict[str, object]) -> None:
     key, client, rng = handshake()
     pad, secret = key._open_hello(client.hello)
     connect = Connect(-5, 9014, 9011, encrypt_session(SESSION, pad))
@@ -155,6 +155,6 @@ def test_a_key_of_the_wrong_length_is_a_configuration_error() -> None:
         ClientHandshake(b"short", PAD, Random(1))
 
 
-def test_a_server_key_is_made_again_of_its_private_bytes() -> None:
+def test_a_server_key_can_be_restored_from_its_private_bytes() -> None:
     key = ServerKey.generate(Random(4))
     assert ServerKey(key.private_bytes).public == key.public

@@ -73,7 +73,7 @@ def talk(is_encrypted: bool) -> Iterator[Talk]:
 
 
 @ENDS
-def test_a_client_that_is_interrupted_receives_every_message_once(talk: Talk) -> None:
+def test_an_interrupted_client_receives_every_message_once(talk: Talk) -> None:
     for number, interruption in enumerate(interruptions(PACKAGE)):
         sent = [b"%d: %d" % (number, each) for each in range(3)]
         received: list[bytes] = []

@@ -23,7 +23,7 @@ def test_finds_the_address_in_a_source_identity(identity: str, address: str) -> 
     assert address_of(identity) == address
 
 
-def test_an_ipv4_address_counts_for_itself_and_an_ipv6_one_for_its_network() -> None:
+def test_ipv4_addresses_count_singly_and_ipv6_addresses_by_network() -> None:
     prefixes = AddressPrefixes()
     assert prefixes.prefix_of("192.0.2.7") == "192.0.2.7/32"
     assert prefixes.prefix_of("192.0.2.8") != prefixes.prefix_of("192.0.2.7")
@@ -36,7 +36,7 @@ def test_an_ipv4_address_counts_for_itself_and_an_ipv6_one_for_its_network() -> 
         AddressPrefixes(ipv6=129)
 
 
-def test_a_rate_limit_passes_a_burst_and_then_its_rate() -> None:
+def test_a_rate_limit_allows_a_burst_and_then_its_rate() -> None:
     rate = RateLimit(10, 3)
     assert [rate.take("a", 0) for _ in range(4)] == [True, True, True, False]
     assert rate.take("b", 0)

@@ -28,7 +28,7 @@ UINT32 = st.integers(0, (1 << 32) - 1)
 PORT = st.integers(1, 65535)
 
 
-def test_speaks_as_the_guides_example_does() -> None:
+def test_messages_match_the_guides_example() -> None:
     assert Hello(0x611786D9).encode() == b"HELLO 611786D9"
     answer = Connect(-555798973, 9014, 9011, encrypt_session(1938340545, 0x611786D9))
     assert answer.encode() == b"-555798973 CONNECT 9014 9011 129F3C18"
@@ -38,18 +38,18 @@ def test_speaks_as_the_guides_example_does() -> None:
 
 
 @given(UINT32)
-def test_a_hello_survives_the_wire(key: int) -> None:
+def test_a_hello_round_trips(key: int) -> None:
     assert parse_hello(Hello(key).encode()) == Hello(key)
 
 
 @given(st.binary(min_size=20, max_size=20), st.binary(min_size=32, max_size=32))
-def test_a_sealed_hello_survives_the_wire(sealed: bytes, public: bytes) -> None:
+def test_a_sealed_hello_round_trips(sealed: bytes, public: bytes) -> None:
     hello = SealedHello(sealed, public)
     assert parse_hello(hello.encode()) == hello
 
 
 @given(INT32, PORT, PORT, UINT32, st.one_of(st.just((b"", b"")), st.just((b"k" * 32, b"t" * 16))))
-def test_a_connect_survives_the_wire(
+def test_a_connect_round_trips(
     session: int, port: int, control: int, encrypted: int, keys: tuple[bytes, bytes]
 ) -> None:
     connect = Connect(session, port, control, encrypted, *keys)
@@ -57,12 +57,12 @@ def test_a_connect_survives_the_wire(
 
 
 @given(INT32, st.text(max_size=40))
-def test_a_refusal_survives_the_wire(session: int, message: str) -> None:
+def test_a_refusal_round_trips(session: int, message: str) -> None:
     assert parse_response(Refusal(session, message).encode()) == Refusal(session, message)
 
 
 @given(INT32, UINT32)
-def test_the_one_time_pad_gives_back_what_it_took(session: int, key: int) -> None:
+def test_the_one_time_pad_round_trips(session: int, key: int) -> None:
     encrypted = encrypt_session(session, key)
     assert 0 <= encrypted < 1 << 32
     assert decrypt_session(encrypted, key) == session
@@ -96,13 +96,13 @@ def test_only_a_response_is_accepted(text: bytes) -> None:
 
 
 @given(st.binary(max_size=700))
-def test_no_bytes_do_more_than_raise_a_protocol_error(text: bytes) -> None:
+def test_arbitrary_bytes_raise_only_protocol_errors(text: bytes) -> None:
     for parse in (parse_hello, parse_response):
         with suppress(RemoteProtocolError):
             parse(text)
 
 
-def test_an_error_on_a_duologue_is_distinguished_from_a_message() -> None:
+def test_errors_are_distinguished_from_messages() -> None:
     assert error_of(error_text("bad message")) == "bad message"
     assert error_of(b"ECHO ERROR x") is None
     assert len(error_text("x" * 1000)) == MAX_ERROR_LENGTH + len(b"ERROR ")

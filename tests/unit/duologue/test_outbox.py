@@ -26,7 +26,7 @@ class Window:
         return len(self.taken)
 
 
-def test_sends_at_once_where_there_is_room() -> None:
+def test_sends_at_once_if_there_is_room() -> None:
     window = Window(2)
     outbox = Outbox(window, name="x")
     outbox.queue(b"a", 0)
@@ -34,7 +34,7 @@ def test_sends_at_once_where_there_is_room() -> None:
     assert not outbox
 
 
-def test_keeps_the_order_while_it_waits() -> None:
+def test_keeps_the_order_while_waiting() -> None:
     window = Window(1)
     outbox = Outbox(window, name="x")
     for message in (b"a", b"b", b"c"):
@@ -57,7 +57,7 @@ def test_fails_after_500_ms_with_the_reason(status: int, error: type[Exception])
         outbox.do_work(500 * NS_PER_MS)
 
 
-def test_every_message_has_500_ms_of_its_own() -> None:
+def test_each_message_has_its_own_500_ms() -> None:
     window = Window(0)
     outbox = Outbox(window, name="x")
     outbox.queue(b"a", 0)
@@ -69,7 +69,7 @@ def test_every_message_has_500_ms_of_its_own() -> None:
         outbox.do_work(999 * NS_PER_MS)
 
 
-def test_the_failure_of_one_message_is_not_told_to_the_sender_of_the_next() -> None:
+def test_a_failure_is_not_reported_to_the_next_messages_sender() -> None:
     outbox = Outbox(Window(0, OfferStatus.NOT_CONNECTED), name="x")
     outbox.queue(b"a", 0)
     outbox.queue(b"b", 900 * NS_PER_MS)
@@ -85,7 +85,7 @@ def test_a_closed_stream_is_an_error_at_once() -> None:
         Outbox(Window(0, OfferStatus.CLOSED), name="x").queue(b"a", 0)
 
 
-def test_an_offered_message_is_sent_now_or_not_at_all() -> None:
+def test_an_offered_message_is_sent_immediately_or_not_at_all() -> None:
     window = Window(1)
     outbox = Outbox(window, name="x")
     assert outbox.offer(b"a")
@@ -100,7 +100,7 @@ def test_an_offered_message_is_sent_now_or_not_at_all() -> None:
         outbox.offer(b"d")
 
 
-def test_a_message_is_not_offered_before_those_that_wait() -> None:
+def test_an_offer_does_not_overtake_queued_messages() -> None:
     window = Window(0)
     outbox = Outbox(window, name="x")
     outbox.queue(b"a", 0)
@@ -111,7 +111,7 @@ def test_a_message_is_not_offered_before_those_that_wait() -> None:
     assert window.taken == [b"a", b"b"]
 
 
-def test_a_sealed_message_that_was_given_up_leaves_no_gap() -> None:
+def test_an_abandoned_sealed_message_leaves_no_gap() -> None:
     window = Window(0)
     outbox = Outbox(window, name="x", sealer=Sealer(bytes(32), 5))
     assert not outbox.offer(b"given up")
@@ -125,7 +125,7 @@ def test_a_sealed_message_that_was_given_up_leaves_no_gap() -> None:
         opener.number += 1
 
 
-def test_holds_no_more_than_its_limit() -> None:
+def test_queues_no_more_than_its_limit() -> None:
     outbox = Outbox(Window(0), name="x")
     for _ in range(MAX_QUEUED):
         outbox.queue(b"a", 0)

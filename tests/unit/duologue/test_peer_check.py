@@ -26,7 +26,7 @@ class RevokedMeanwhile:
     is_end_of_stream = is_publication_revoked = property(_look)
 
 
-def test_a_stream_that_is_revoked_during_the_check_was_aborted() -> None:
+def test_a_stream_revoked_during_the_check_counts_as_aborted() -> None:
     exchange: Any = SimpleNamespace(
         image=RevokedMeanwhile(), publication=SimpleNamespace(closed=False, is_connected=True), _peer="the peer"
     )

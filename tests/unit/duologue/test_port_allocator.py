@@ -26,7 +26,7 @@ class CountedList(list[int]):
 
 
 @given(st.integers(1, 40), st.lists(st.booleans(), max_size=200), st.integers(0, 1 << 32))
-def test_a_port_is_never_given_out_twice_and_always_comes_back(count: int, steps: list[bool], seed: int) -> None:
+def test_a_port_is_allocated_once_and_always_returned(count: int, steps: list[bool], seed: int) -> None:
     rng = Random(seed)
     ports = PortAllocator(range(9010, 9010 + count), rng)
     held: set[int] = set()
@@ -46,7 +46,7 @@ def test_a_port_is_never_given_out_twice_and_always_comes_back(count: int, steps
 
 
 @pytest.mark.parametrize("count", [10, 1_000, 50_000])
-def test_a_port_costs_the_same_however_many_there_are(count: int) -> None:
+def test_allocating_a_port_takes_constant_time(count: int) -> None:
     ports = PortAllocator(range(1_000, 1_000 + count), Random(1))
     ports._free = counted = CountedList(ports._free)
     taken = [ports.allocate() for _ in range(10)]

@@ -57,7 +57,7 @@ def test_awaits_can_time_out(name: str) -> None:
     assert without == ({"close"} if name == "Server" else set())
 
 
-def test_a_client_and_a_duologue_send_and_receive_alike() -> None:
+def test_clients_and_duologues_have_the_same_send_and_receive() -> None:
     for module in (duologue, aio):
         client, served = public(module.Client), public(module.Duologue)
         assert client.keys() - served.keys() == {"settings"}
@@ -68,7 +68,7 @@ def test_a_client_and_a_duologue_send_and_receive_alike() -> None:
 
 
 @pytest.mark.parametrize("module", [duologue, aio])
-def test_any_setting_may_be_given_by_its_name(module: object) -> None:
+def test_any_setting_can_be_a_keyword_argument(module: object) -> None:
     connect, serve = module.connect, module.serve  # type: ignore[attr-defined]
     with pytest.raises(ConfigurationError, match="mtu=33"):
         connect("127.0.0.1", 1, mtu=33)
@@ -80,7 +80,7 @@ def test_any_setting_may_be_given_by_its_name(module: object) -> None:
         connect("127.0.0.1", 1, no_such_setting=1)
 
 
-def test_a_setting_overrides_those_of_the_settings() -> None:
+def test_a_keyword_argument_overrides_the_settings() -> None:
     settings = duologue.Settings(max_clients=7, idle_timeout=None)
     made = aio.Server(print, ServerChannels("192.0.2.1", 7000, dataclasses.replace(settings, max_clients=3)))  # type: ignore[arg-type]
     assert (made.settings.max_clients, made.settings.idle_timeout) == (3, None)

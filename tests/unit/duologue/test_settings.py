@@ -29,7 +29,7 @@ from mainstem.errors import ConfigurationError
         ({"idle_timeout": 0}, "idle_timeout=0: must be"),
     ],
 )
-def test_settings_that_cannot_be_used_are_refused(settings: dict[str, Any], reason: str) -> None:
+def test_unusable_settings_are_rejected(settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         Settings(**settings)
 
@@ -46,21 +46,21 @@ def test_settings_that_cannot_be_used_are_refused(settings: dict[str, Any], reas
         ("192.0.2.1", 9000, {"control_port": 9000}, "are both 9000"),
     ],
 )
-def test_a_server_refuses_ports_that_it_cannot_use(host: str, port: int, settings: dict[str, Any], reason: str) -> None:
+def test_a_server_rejects_unusable_ports(host: str, port: int, settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         ServerChannels(host, port, Settings(**settings))
 
 
-def test_a_client_refuses_an_invalid_port() -> None:
+def test_a_client_rejects_an_invalid_port() -> None:
     with pytest.raises(ConfigurationError, match="port=-1: must be from 1 to 65535"):
         ClientChannels("192.0.2.1", -1)
 
 
-def test_the_last_port_may_be_a_duologues() -> None:
+def test_the_last_port_can_belong_to_a_duologue() -> None:
     assert ServerChannels("192.0.2.1", settings=Settings(base_port=65500, max_clients=18)).base_port == 65500
 
 
-def test_the_other_ports_follow_the_servers() -> None:
+def test_ports_default_to_those_after_the_servers() -> None:
     server, client = ServerChannels("192.0.2.1", 7000), ClientChannels("192.0.2.1", 7000)
     assert (server.control_port, server.base_port, client.control_port) == (7001, 7010, 7001)
     server = ServerChannels("192.0.2.1", 7000, Settings(control_port=7005, base_port=8000))
@@ -69,7 +69,7 @@ def test_the_other_ports_follow_the_servers() -> None:
     assert (server.port, server.control_port, server.base_port) == (9000, 9001, 9010), "as the guide has them"
 
 
-def test_an_ipv6_address_has_its_brackets_in_every_channel() -> None:
+def test_channels_put_ipv6_addresses_in_brackets() -> None:
     client = ClientChannels("2001:db8::1")
     assert client.name == "[2001:db8::1]:9000"
     assert client.subscription().startswith("aeron:udp?endpoint=[::]:0|control=[2001:db8::1]:9001|")
@@ -78,7 +78,7 @@ def test_an_ipv6_address_has_its_brackets_in_every_channel() -> None:
     assert server.subscription(9010, 17) == "aeron:udp?endpoint=[2001:db8::1]:9010|session-id=17"
 
 
-def test_only_a_servers_driver_limits_what_strangers_open() -> None:
+def test_only_a_servers_driver_limits_streams_from_strangers() -> None:
     settings = Settings(heartbeat_timeout=2)
     own, server = settings.driver_settings(), settings.server_driver_settings()
     assert own.items() <= server.items()

@@ -52,13 +52,13 @@ def test_only_the_listed_transitions_are_allowed(state: DuologueState, following
         (S.CLOSING, 7, "closed by the server"),
     ],
 )
-def test_each_state_ends_in_its_own_time(state: DuologueState, limit_ns: int, reason: str) -> None:
+def test_each_state_has_its_own_timeout(state: DuologueState, limit_ns: int, reason: str) -> None:
     made = lifetime(*PATHS[state])
     assert made.expired(limit_ns - 1) == ""
     assert made.expired(limit_ns) == reason
 
 
-def test_a_client_that_speaks_is_not_silent() -> None:
+def test_a_client_that_sends_is_not_idle() -> None:
     made = lifetime(S.WAITING, S.JOINED)
     made.heard(90)
     assert made.expired(189) == ""

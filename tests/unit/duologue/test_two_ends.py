@@ -105,7 +105,7 @@ def world() -> Iterator[World]:
         yield world
 
 
-def test_a_message_of_the_greatest_length_comes_back(world: World) -> None:
+def test_a_message_of_the_maximum_length_is_echoed(world: World) -> None:
     ends = Ends(world)
     client = ends.joined()
     (session,) = ends.sessions
@@ -116,7 +116,7 @@ def test_a_message_of_the_greatest_length_comes_back(world: World) -> None:
         assert end.stats() == DuologueStats(1, 8192, 1, 8192)
 
 
-def test_nothing_is_sent_before_a_duologue_is_open_or_after_it_has_ended(world: World) -> None:
+def test_sending_requires_an_open_duologue(world: World) -> None:
     ends = Ends(world)
     early = ends.client()
     with pytest.raises(ClosedError, match="not open"):
@@ -134,7 +134,7 @@ def test_nothing_is_sent_before_a_duologue_is_open_or_after_it_has_ended(world: 
     assert not ends.server.ports_in_use
 
 
-def test_a_message_that_the_handler_refuses_ends_the_duologue_and_is_counted(world: World) -> None:
+def test_a_rejected_message_is_counted_and_ends_the_duologue(world: World) -> None:
     ends = Ends(world)
     client = ends.joined()
     client.offer(b"bad")
@@ -188,7 +188,7 @@ def test_a_client_gets_back_pressure_if_the_server_does_not_receive(world: World
     ends.until(all_back, "every message that waited")
 
 
-def test_a_silent_client_is_ended_and_its_place_is_free_again(world: World) -> None:
+def test_an_idle_client_is_disconnected_and_frees_its_slot(world: World) -> None:
     ends = Ends(world, idle_timeout=1.0)
     client = ends.joined()
     with pytest.raises(ClosedError, match="ended the duologue"):
@@ -200,7 +200,7 @@ def test_a_silent_client_is_ended_and_its_place_is_free_again(world: World) -> N
         ends.sessions[0].receive()
 
 
-def test_a_client_that_leaves_frees_its_place(world: World) -> None:
+def test_a_client_that_leaves_frees_its_slot(world: World) -> None:
     ends = Ends(world)
     client = ends.joined()
     ends.clients.remove(client)
@@ -212,7 +212,7 @@ def test_a_client_that_leaves_frees_its_place(world: World) -> None:
     assert ends.joined().is_open
 
 
-def test_a_running_handler_keeps_its_clients_place(world: World) -> None:
+def test_a_running_handler_keeps_its_clients_slot(world: World) -> None:
     ends = Ends(world, max_clients=1)
     client = ends.joined()
     ends.sessions[0].has_handler = True
@@ -226,7 +226,7 @@ def test_a_running_handler_keeps_its_clients_place(world: World) -> None:
     assert ends.joined().is_open
 
 
-def test_both_ends_learn_that_the_other_has_aborted(world: World) -> None:
+def test_each_end_learns_that_the_other_aborted(world: World) -> None:
     ends = Ends(world)
     client = ends.joined()
     ends.clients.remove(client)
@@ -244,7 +244,7 @@ def test_both_ends_learn_that_the_other_has_aborted(world: World) -> None:
     ends.until(lambda: not ends.server.sessions_in_use, "the end of the duologue")
 
 
-def test_both_ends_learn_that_the_others_machine_has_stopped(world: World) -> None:
+def test_each_end_learns_that_the_others_host_stopped(world: World) -> None:
     ends = Ends(world)
     client = ends.joined()
     (session,) = ends.sessions
@@ -291,7 +291,7 @@ def test_a_finishing_client_learns_that_everything_arrived(world: World) -> None
         session.receive()
 
 
-def test_a_server_that_shuts_down_refuses_newcomers_and_serves_on(world: World) -> None:
+def test_a_server_shutting_down_rejects_new_clients_and_serves_existing_ones(world: World) -> None:
     ends = Ends(world)
     client = ends.joined()
     ends.server.stop_accepting()
@@ -300,7 +300,7 @@ def test_a_server_that_shuts_down_refuses_newcomers_and_serves_on(world: World) 
     ends.until(lambda: client.receive() == b"on", "the echo")
 
 
-def test_a_stream_from_another_address_ends_the_duologue_that_it_joins(world: World) -> None:
+def test_a_stream_from_another_address_ends_the_duologue_it_joins(world: World) -> None:
     ends = Ends(world)
     client, stranger = ends.client(), world.add_host("stranger")
     ends.until(lambda: client.duologue_session != 0, "a response")
@@ -313,7 +313,7 @@ def test_a_stream_from_another_address_ends_the_duologue_that_it_joins(world: Wo
     intruding.close()
 
 
-def test_a_client_that_left_keeps_its_place_for_left_timeout(world: World) -> None:
+def test_a_client_that_left_keeps_its_slot_for_left_timeout(world: World) -> None:
     ends = Ends(world, left_timeout=60.0)
     client = ends.joined()
     (session,) = ends.sessions
@@ -362,9 +362,7 @@ def test_a_response_without_a_receiving_client_is_dropped(world: World) -> None:
     assert ends.joined().is_open
 
 
-def test_a_driver_that_accepts_no_commands_fails_only_the_request(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unresponsive_driver_fails_only_the_request(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     ends = Ends(world)
     with monkeypatch.context() as patch:
 
@@ -378,7 +376,7 @@ def test_a_driver_that_accepts_no_commands_fails_only_the_request(
     assert ends.joined().is_open
 
 
-def test_concurrent_clients_get_a_duologue_each_and_ignore_others_messages(world: World) -> None:
+def test_concurrent_clients_get_separate_duologues(world: World) -> None:
     ends = Ends(world)
     one, other = ends.client(), ends.client()
 
@@ -411,7 +409,7 @@ def test_broadcasts_before_close_arrive(world: World) -> None:
     ends.server.close()
 
 
-def test_a_client_that_is_closed_does_nothing(world: World) -> None:
+def test_a_closed_client_does_nothing(world: World) -> None:
     ends = Ends(world)
     client = ends.joined()
     while not client.close():
@@ -432,7 +430,7 @@ def test_hellos_above_the_rate_are_ignored(world: World) -> None:
     assert ends.server.stats.duologues_opened == 1
 
 
-def test_a_full_server_ends_a_duologue_that_no_client_has_joined(world: World) -> None:
+def test_a_full_server_ends_a_duologue_that_no_client_joined(world: World) -> None:
     ends = Ends(world, max_clients=1, join_timeout=30.0)
     absent = ends.client()
     ends.until(lambda: absent.duologue_session != 0, "a response")
@@ -475,7 +473,7 @@ def test_a_client_over_the_request_rate_is_refused(world: World) -> None:
     assert not ends.server.sessions_in_use
 
 
-def test_a_message_longer_than_the_servers_ends_the_duologue_of_its_sender_only(world: World) -> None:
+def test_an_oversized_message_ends_only_its_senders_duologue(world: World) -> None:
     ends = Ends(world)
     large, other = ends.joined(term_length=1 << 20), ends.joined()
     assert large.offer(bytes(100_000))
@@ -485,7 +483,7 @@ def test_a_message_longer_than_the_servers_ends_the_duologue_of_its_sender_only(
     assert ends.server.stats.bad_messages == 1
 
 
-def test_a_server_and_a_client_end_with_their_client_of_the_driver(world: World) -> None:
+def test_server_and_client_end_with_their_aeron_client(world: World) -> None:
     ends = Ends(world)
     client = ends.joined()
     ends.far[0].aeron.close()
@@ -497,7 +495,7 @@ def test_a_server_and_a_client_end_with_their_client_of_the_driver(world: World)
         ends.server.do_work(world.now_ns)
 
 
-def test_a_closed_server_ends_every_duologue_with_its_reason(world: World) -> None:
+def test_closing_a_server_ends_every_duologue_with_a_reason(world: World) -> None:
     ends = Ends(world)
     ends.joined()
     ends.server.close()

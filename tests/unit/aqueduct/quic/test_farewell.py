@@ -9,7 +9,7 @@ from mainstem.aqueduct.quic.farewell import SENDINGS, SHORTEST_GAP, Farewell, st
 CLOSE = [(b"close", ("192.0.2.1", 4433))]
 
 
-def test_the_last_packets_go_out_three_times_and_then_the_period_is_over() -> None:
+def test_closing_packets_are_sent_three_times() -> None:
     farewell = Farewell(CLOSE, 10.0, 0.0)
     sent = 1
     while not farewell.is_over:
@@ -22,12 +22,12 @@ def test_the_last_packets_go_out_three_times_and_then_the_period_is_over() -> No
     assert ended_at == pytest.approx(10.0 + SENDINGS * SHORTEST_GAP)
 
 
-def test_the_sendings_of_a_long_path_are_more_than_a_round_trip_apart() -> None:
+def test_closing_packets_are_sent_at_least_a_round_trip_apart() -> None:
     farewell = Farewell(CLOSE, 10.0, 2.0)
     assert farewell.due > 12.0
 
 
-def test_packets_that_still_come_are_answered_ever_more_rarely() -> None:
+def test_closing_packets_are_repeated_ever_less_often() -> None:
     farewell = Farewell(CLOSE, 10.0, 0.0)
     answered = []
     for number in range(1, 70):
@@ -40,7 +40,7 @@ def test_packets_that_still_come_are_answered_ever_more_rarely() -> None:
     assert farewell.take() == []
 
 
-def test_a_peer_that_has_forgotten_the_connection_ends_the_period() -> None:
+def test_a_stateless_reset_ends_the_closing_period() -> None:
     token = bytes(range(16))
     farewell = Farewell(CLOSE, 10.0, 0.0, token)
     farewell.received([b"packet", stateless_reset(bytes(16))])
@@ -50,7 +50,7 @@ def test_a_peer_that_has_forgotten_the_connection_ends_the_period() -> None:
     assert farewell.take() == []
 
 
-def test_a_token_that_is_not_known_is_never_met() -> None:
+def test_an_unknown_reset_token_never_matches() -> None:
     farewell = Farewell(CLOSE, 10.0, 0.0, b"")
     farewell.received([b"", bytes(16), stateless_reset(bytes(16))])
     assert not farewell.is_over

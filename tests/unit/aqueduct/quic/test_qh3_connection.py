@@ -29,7 +29,7 @@ def pair(files: CertificateFiles) -> Pair:
     return Pair(files)
 
 
-def test_a_stream_that_ends_while_a_copy_of_it_waits_for_room_ends_in_peace(pair: Pair) -> None:
+def test_a_stream_can_end_while_a_retransmission_of_it_is_queued(pair: Pair) -> None:
     client, server = pair.client, pair.server
     client.execute(SendStream(2 + 4 * n, b"small %d" % n, True) for n in range(10))
     first = pair.sent(client)
@@ -53,7 +53,7 @@ def test_a_stream_that_ends_while_a_copy_of_it_waits_for_room_ends_in_peace(pair
     assert not client.quic._core.has_events
 
 
-def test_the_end_of_the_connection_is_told_even_while_copies_wait(pair: Pair) -> None:
+def test_the_end_of_the_connection_is_reported_while_retransmissions_are_queued(pair: Pair) -> None:
     client = pair.client
     client.execute(SendStream(2 + 4 * n, bytes(1000), True) for n in range(60))
     pair.sent(client)
@@ -69,7 +69,7 @@ def test_the_end_of_the_connection_is_told_even_while_copies_wait(pair: Pair) ->
     assert client.terminated
 
 
-def test_a_connection_that_is_closed_while_it_is_held_ends_all_the_same(pair: Pair) -> None:
+def test_a_paused_connection_can_be_closed(pair: Pair) -> None:
     client, server = pair.client, pair.server
     server.pause_connection(True)
     client.execute([SendStream(2, bytes(1000), True)])
@@ -91,7 +91,7 @@ def test_a_connection_that_is_closed_while_it_is_held_ends_all_the_same(pair: Pa
     assert len(ends) == 1
 
 
-def test_a_copy_of_what_ended_long_ago_opens_no_stream_anew(pair: Pair) -> None:
+def test_a_late_retransmission_does_not_reopen_a_stream(pair: Pair) -> None:
     client, server = pair.client, pair.server
     client.execute(SendStream(2 + 4 * n, b"%d" % n, True) for n in range(1500))
     for _ in range(20):
@@ -113,7 +113,7 @@ def test_a_copy_of_what_ended_long_ago_opens_no_stream_anew(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_every_stream_arrives_once_whatever_is_lost_late_or_overtaken(files: CertificateFiles, seed: int) -> None:
+def test_every_stream_arrives_once_despite_loss_delay_and_reordering(files: CertificateFiles, seed: int) -> None:
     pair = Pair(files)
     rng = random.Random(seed)
     loss, stalls, total = rng.choice([0, 0.01, 0.05]), rng.choice([0.0, 0.05, 0.3]), rng.choice([50, 300, 1500])

@@ -38,7 +38,7 @@ def moved() -> Paths:
     return paths
 
 
-def test_an_address_that_the_library_is_validating_changes_nothing_yet() -> None:
+def test_an_address_being_validated_is_not_used_yet() -> None:
     paths = Paths()
     for number in range(10):
         came(paths, 5, AWAY, active=HOME, now=number * VALIDATION_SECONDS / 10)
@@ -47,7 +47,7 @@ def test_an_address_that_the_library_is_validating_changes_nothing_yet() -> None
     assert not paths.differ
 
 
-def test_for_a_while_packets_from_elsewhere_are_taken_for_the_answer_of_a_new_address() -> None:
+def test_for_a_while_packets_from_a_third_address_count_as_a_path_response() -> None:
     paths = Paths()
     came(paths, 1, HOME, active=HOME, now=0.0)
     came(paths, 1, AWAY, active=HOME, now=1.0)
@@ -61,7 +61,7 @@ def test_for_a_while_packets_from_elsewhere_are_taken_for_the_answer_of_a_new_ad
     assert paths.taken_from(HOME, 1.2, ROUND_TRIP) == HOME
 
 
-def test_an_address_that_was_left_before_it_answered_is_another_address_when_it_is_back() -> None:
+def test_a_returning_unvalidated_address_counts_as_new() -> None:
     paths = Paths()
     came(paths, 1, HOME, active=HOME, now=0.0)
     came(paths, 1, AWAY, active=HOME, now=1.0)
@@ -81,7 +81,7 @@ def test_an_address_that_was_left_before_it_answered_is_another_address_when_it_
     assert not paths.is_settled(AWAY)
 
 
-def test_the_wait_for_an_answer_from_elsewhere_ends() -> None:
+def test_waiting_for_a_path_response_from_a_third_address_times_out() -> None:
     for round_trip, patience in ((ROUND_TRIP, VALIDATION_SECONDS), (2.0, 2.0 * VALIDATION_ROUND_TRIPS)):
         paths = Paths()
         came(paths, 1, HOME, active=HOME, now=0.0)
@@ -94,7 +94,7 @@ def test_the_wait_for_an_answer_from_elsewhere_ends() -> None:
         assert paths.is_settled(HOME)
 
 
-def test_packets_follow_a_client_whose_answer_came_from_elsewhere() -> None:
+def test_packets_follow_a_client_that_responded_from_a_third_address() -> None:
     paths = Paths()
     came(paths, 1, HOME, active=HOME, now=0.0)
     came(paths, 1, AWAY, active=HOME, now=1.0)
@@ -106,7 +106,7 @@ def test_packets_follow_a_client_whose_answer_came_from_elsewhere() -> None:
     assert paths.is_settled(AWAY)
 
 
-def test_an_address_that_stays_unvalidated_has_another_name() -> None:
+def test_an_unvalidated_address_gets_an_alias() -> None:
     paths = Paths()
     came(paths, 1, HOME, active=HOME, now=0.0)
     came(paths, 1, AWAY, active=HOME, now=1.0)
@@ -127,7 +127,7 @@ def test_an_address_that_stays_unvalidated_has_another_name() -> None:
     assert paths.address(other) == AWAY
 
 
-def test_other_names_of_ipv6_addresses_keep_their_scope() -> None:
+def test_aliases_of_ipv6_addresses_keep_their_scope() -> None:
     paths = Paths()
     address = ("fe80::1", 4433, 0, 2)
     came(paths, 1, HOME, active=HOME, now=0.0)
@@ -135,7 +135,7 @@ def test_other_names_of_ipv6_addresses_keep_their_scope() -> None:
     assert paths.taken_from(address, 1.0 + VALIDATION_SECONDS, ROUND_TRIP) == ("fe80::1", 4433, 1, 2)
 
 
-def test_one_late_packet_changes_nothing() -> None:
+def test_a_single_late_packet_changes_nothing() -> None:
     paths = moved()
     for number in range(10):
         came(paths, 1, HOME, active=AWAY, now=2.0 + number)
@@ -145,7 +145,7 @@ def test_one_late_packet_changes_nothing() -> None:
         assert paths.is_settled(AWAY)
 
 
-def test_packets_go_back_to_an_address_that_was_left_and_forth_again() -> None:
+def test_packets_follow_a_client_back_to_an_old_address_and_away_again() -> None:
     paths = moved()
     came(paths, LATE_PACKETS, HOME, active=AWAY, now=2.0)
     assert paths.detour == HOME
@@ -155,7 +155,7 @@ def test_packets_go_back_to_an_address_that_was_left_and_forth_again() -> None:
     assert paths.is_settled(AWAY)
 
 
-def test_a_new_address_of_the_library_ends_the_detour() -> None:
+def test_a_new_active_address_ends_the_detour() -> None:
     paths = moved()
     came(paths, LATE_PACKETS, HOME, active=AWAY, now=2.0)
     came(paths, 1, ELSEWHERE, active=AWAY, now=3.0)
@@ -164,7 +164,7 @@ def test_a_new_address_of_the_library_ends_the_detour() -> None:
     assert paths.detour is None
 
 
-def test_an_address_that_is_refused_ends_the_connection_once_nothing_comes_from_elsewhere() -> None:
+def test_a_rejected_address_ends_the_connection_once_no_other_address_sends() -> None:
     paths = moved()
     for number in range(10):
         # Copies of the client's packets, sent from another address: the connection continues.

@@ -92,7 +92,7 @@ class Traveler:
 
 
 @pytest.mark.parametrize("library", ["qh3", "aioquic"])
-def test_a_client_that_goes_back_before_it_has_answered_may_come_again(files: CertificateFiles, library: str) -> None:
+def test_a_client_that_returns_before_validation_can_move_again(files: CertificateFiles, library: str) -> None:
     pytest.importorskip(library)
     client = Traveler(files, library)
     client.at = AWAY
@@ -115,7 +115,7 @@ def test_a_client_that_goes_back_before_it_has_answered_may_come_again(files: Ce
         assert {to for _, to in client.went} == {at}
 
 
-def test_a_client_whose_answer_is_lost_is_asked_again(files: CertificateFiles) -> None:
+def test_a_path_challenge_is_repeated_if_its_response_is_lost(files: CertificateFiles) -> None:
     pytest.importorskip("aioquic")
     client = Traveler(files, "aioquic")
     client.at = AWAY
@@ -143,7 +143,7 @@ def test_a_client_whose_answer_is_lost_is_asked_again(files: CertificateFiles) -
 
 
 @pytest.mark.parametrize("library", ["qh3", "aioquic"])
-def test_an_address_that_never_answers_ends_the_connection(files: CertificateFiles, library: str) -> None:
+def test_an_address_that_never_responds_ends_the_connection(files: CertificateFiles, library: str) -> None:
     pytest.importorskip(library)
     client = Traveler(files, library)
     errors: list[Exception | None] = []
@@ -168,9 +168,7 @@ def test_an_address_that_never_answers_ends_the_connection(files: CertificateFil
 
 @pytest.mark.parametrize("library", ["qh3", "aioquic"])
 @pytest.mark.parametrize("end", [CLIENT, THIRD])
-def test_addresses_that_a_client_only_passed_through_do_not_hold_it(
-    files: CertificateFiles, library: str, end: tuple[str, int]
-) -> None:
+def test_abandoned_addresses_do_not_delay_a_client(files: CertificateFiles, library: str, end: tuple[str, int]) -> None:
     pytest.importorskip(library)
     client = Traveler(files, library)
     for at in (AWAY, THIRD):
@@ -187,7 +185,7 @@ def test_addresses_that_a_client_only_passed_through_do_not_hold_it(
     assert client.active == end
 
 
-def test_a_packet_that_another_address_has_copied_moves_nothing(files: CertificateFiles) -> None:
+def test_a_copied_packet_from_another_address_does_not_move_the_connection(files: CertificateFiles) -> None:
     client = Traveler(files, "qh3")
     client.say()
     copied = client.pair.sent(client.pair.client)
@@ -212,7 +210,7 @@ def test_a_packet_that_another_address_has_copied_moves_nothing(files: Certifica
     assert {to for _, to in client.went} == {AWAY}
 
 
-def test_late_packets_of_an_address_that_was_left_do_not_bring_it_back(files: CertificateFiles) -> None:
+def test_late_packets_from_an_old_address_do_not_move_the_connection_back(files: CertificateFiles) -> None:
     client = Traveler(files, "qh3")
     client.say()
     late = client.pair.sent(client.pair.client)[: LATE_PACKETS - 1]

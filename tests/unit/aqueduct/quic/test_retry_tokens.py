@@ -16,12 +16,12 @@ def tokens() -> RetryTokens:
 
 
 @pytest.mark.parametrize("original", [b"original", b"12345678901234567890"])
-def test_a_token_has_the_first_connection_id_for_its_client(tokens: RetryTokens, original: bytes) -> None:
+def test_a_token_contains_the_clients_first_connection_id(tokens: RetryTokens, original: bytes) -> None:
     token = tokens.make(ADDRESS, original, RETRIED, 100.0)
     assert tokens.original(token, ADDRESS, RETRIED, 100.0 + TOKEN_LIFETIME) == original
 
 
-def test_a_token_ends(tokens: RetryTokens) -> None:
+def test_a_token_expires(tokens: RetryTokens) -> None:
     token = tokens.make(ADDRESS, ORIGINAL, RETRIED, 100.0)
     assert tokens.original(token, ADDRESS, RETRIED, 100.1 + TOKEN_LIFETIME) is None
 
@@ -30,12 +30,12 @@ def test_a_token_ends(tokens: RetryTokens) -> None:
     ("address", "retried"),
     [(("192.0.2.8", 4433), RETRIED), (("192.0.2.7", 4434), RETRIED), (ADDRESS, b"another!"), (ADDRESS, b"")],
 )
-def test_a_token_is_good_for_no_one_else(tokens: RetryTokens, address: tuple[str, int], retried: bytes) -> None:
+def test_a_token_is_valid_only_for_its_address(tokens: RetryTokens, address: tuple[str, int], retried: bytes) -> None:
     token = tokens.make(ADDRESS, ORIGINAL, RETRIED, 100.0)
     assert tokens.original(token, address, retried, 100.0) is None
 
 
-def test_a_token_that_this_server_did_not_make_is_none(tokens: RetryTokens) -> None:
+def test_another_servers_token_is_rejected(tokens: RetryTokens) -> None:
     token = tokens.make(ADDRESS, ORIGINAL, RETRIED, 100.0)
     assert RetryTokens().original(token, ADDRESS, RETRIED, 100.0) is None
     for index in range(len(token)):

@@ -43,7 +43,7 @@ def test_bulk_alone_fills_the_window(pair: Pair) -> None:
     assert in_flight(pair) > 2 * QUEUED_BYTES
 
 
-def test_a_short_message_is_in_the_next_packets_and_bulk_waits(pair: Pair) -> None:
+def test_a_short_message_goes_out_before_queued_bulk(pair: Pair) -> None:
     pair.client.execute([SendStream(BULK, PIECE * 8, False)])
     pair.client.execute([SendStream(SHORT, b"short", False)])
     datagrams = pair.sent(pair.client)
@@ -57,7 +57,7 @@ def test_a_short_message_is_in_the_next_packets_and_bulk_waits(pair: Pair) -> No
     assert pair.heard.streams[BULK] == PIECE * 8 * (WARM_UP + 1)
 
 
-def test_bulk_has_the_window_to_itself_again_later(pair: Pair) -> None:
+def test_bulk_gets_the_whole_window_back(pair: Pair) -> None:
     pair.client.execute([SendStream(BULK, PIECE, False), SendStream(SHORT, b"short", True)])
     shared_until = pair.now + SHARED_SECONDS
     while pair.now <= shared_until:

@@ -38,7 +38,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
     return tmp_path / "tickets.db" if request.param == "file" else None
 
 
-def test_a_server_s_ticket_is_fetched_once(path: Path | None) -> None:
+def test_a_servers_ticket_is_fetched_once(path: Path | None) -> None:
     tickets = ServerTickets(path)
     tickets.keep(Ticket())
     other = tickets if path is None else ServerTickets(path)
@@ -49,7 +49,7 @@ def test_a_server_s_ticket_is_fetched_once(path: Path | None) -> None:
     other.close()
 
 
-def test_a_client_s_tickets_are_taken_once_and_the_newest_first(path: Path | None) -> None:
+def test_a_clients_tickets_are_used_once_newest_first(path: Path | None) -> None:
     sessions = SessionCache(path)
     keep = sessions.keeper("localhost:4433", "qh3")
     for label in (b"first", b"second"):
@@ -59,7 +59,7 @@ def test_a_client_s_tickets_are_taken_once_and_the_newest_first(path: Path | Non
     sessions.close()
 
 
-def test_resumption_secrets_are_their_owners_alone(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_resumption_secrets(tmp_path: Path) -> None:
     path = tmp_path / "tickets.db"
     path.touch(mode=0o644)
     tickets = ServerTickets(path)
@@ -68,7 +68,7 @@ def test_resumption_secrets_are_their_owners_alone(tmp_path: Path) -> None:
     tickets.close()
 
 
-def test_tickets_are_not_kept_through_a_link(tmp_path: Path) -> None:
+def test_ticket_files_do_not_follow_symbolic_links(tmp_path: Path) -> None:
     (tmp_path / "tickets.db").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic links"):
         ServerTickets(tmp_path / "tickets.db")
