@@ -32,7 +32,10 @@ WITHOUT_SPARK = (
     "--ignore=tests/unit/test_benchmark_options.py",
 )
 SPARK_TESTS = (
-    "tests/unit/spark/test_sql_options.py",
+    "tests/unit/spark/test_features.py",
+    "tests/unit/spark/test_options.py",
+    "tests/unit/spark/test_planning.py",
+    "tests/unit/spark/test_sql_tables.py",
     "tests/spark/test_sql.py",
     "tests/spark/test_recording_source.py",
     "tests/spark/test_capture_source.py",

@@ -84,9 +84,12 @@ def tuning_names(*kinds: type) -> frozenset[str]:
 
 
 def markdown(kind: type) -> str:
-    """Return the options as a Markdown table for the documentation."""
-    rows = (f"| `{each.name}` | {each.default} | {each.meaning} |\n" for each in table_of(kind).values())
-    return "| option | default | meaning |\n| --- | --- | --- |\n" + "".join(rows)
+    """Return the options as a Markdown table for the documentation, and those that a query over a SQL table may set."""
+    options = table_of(kind).values()
+    rows = "".join(f"| `{each.name}` | {each.default} | {each.meaning} |\n" for each in options)
+    tuning = ", ".join(f"`{each.name}`" for each in options if each.is_tuning)
+    queries = f"\n[A query over a SQL table](spark.md#sql) may set {tuning}.\n" if tuning else ""
+    return f"| option | default | meaning |\n| --- | --- | --- |\n{rows}{queries}"
 
 
 def documents(kind: type) -> Callable[[C], C]:

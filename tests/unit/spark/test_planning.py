@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING, Any
 
+import pytest
+from pyspark.sql.types import LongType, StructField, StructType
+
+from mainstem.errors import ConfigurationError
 from mainstem.spark.sources.options import SHARED_BYTES
 from mainstem.spark.sources.planning import tasks_for
+from mainstem.spark.sources.recording import RecordingSource
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MIB = 1 << 20
 
@@ -30,3 +38,32 @@ def test_tasks_are_no_larger_than_asked_and_leave_no_core_idle(
 ) -> None:
     assert tasks_for(total, partition_bytes, cores) == tasks
     assert tasks * partition_bytes >= total
+
+
+def batch_reader(recordings: Path, **options: str) -> Any:
+    source = RecordingSource({"path": str(recordings), "parallelism": "2"} | options)
+    return source.reader(StructType([StructField("position", LongType(), False)]))
+
+
+def rows_of(reader: Any) -> list[int]:
+    return [sum(batch.num_rows for batch in reader.read(part)) for part in reader.partitions()]
+
+
+def test_a_task_reads_only_its_share_of_messages(recordings: Path) -> None:
+    assert max(rows_of(batch_reader(recordings))) > 70
+    sizes = rows_of(batch_reader(recordings, maxRowsPerPartition="70"))
+    assert sum(sizes) == 1000
+    assert max(sizes) <= 70
+    assert len(sizes) <= 2 * -(-500 // 70)
+
+
+def test_small_pieces_share_a_task_only_within_the_limit(recordings: Path) -> None:
+    sizes = rows_of(batch_reader(recordings, maxRowsPerPartition="70", toPosition="3200"))
+    assert max(sizes) <= 70
+    assert sum(sizes) == 2 * 19
+
+
+def test_too_many_tasks_are_refused(recordings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainstem.spark.sources.planning.MAX_TASKS", 100)
+    with pytest.raises(ConfigurationError, match="maxRowsPerPartition needs more than 100 tasks"):
+        batch_reader(recordings, maxRowsPerPartition="1").partitions()
