@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.cancellation import descriptors
 from tests.support.endings import run
-from tests.support.waiting import STALL_S, soon, until
+from tests.support.waiting import soon, until
 
 from mainstem import bymux
 from mainstem.bymux.engine import BymuxEngine
@@ -63,7 +63,7 @@ async def test_jmux_messages_may_arrive_one_byte_at_a_time() -> None:
                 writer.write(bytes((byte,)))
                 await writer.drain()
                 await asyncio.sleep(0)
-            engine.receive_data(await reader.read(1))
+            engine.receive_data(await reader.readexactly(1))
             if session is None and engine.can_open:
                 session = engine.open_session()
                 engine.write(session, b"slowly")
@@ -273,20 +273,28 @@ async def test_a_disconnected_flooder_is_not_read_any_further() -> None:
     async def handler(stream: bymux.aio.Stream) -> None: ...
 
     async with bymux.aio.serve(handler, "127.0.0.1", 0) as server:
-        loop = asyncio.get_running_loop()
         with socket.create_connection(("127.0.0.1", server.port)) as flooder:
             flooder.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             flooder.setblocking(False)
             sent = 0
-            while not server.stats().protocol_errors:
+
+            def is_refused() -> bool:
+                nonlocal sent
+                if server.stats().protocol_errors:
+                    return True
                 with contextlib.suppress(BlockingIOError):
                     sent += flooder.send(pings)
-                await asyncio.sleep(0)
-            before = server._admission.places  # its slot is not free until its transport is closed
-            begun, more = loop.time(), 0
-            with contextlib.suppress(OSError):
-                while len(before) and loop.time() - begun < STALL_S:
-                    with contextlib.suppress(BlockingIOError):
-                        more += flooder.send(pings)
-                    await asyncio.sleep(0.001)
+                return False
+
+            await until(is_refused, progress=lambda: sent)
+            places = server._admission.places  # its slot is not free until its transport is closed
+            more = 0
+
+            def is_disconnected() -> bool:
+                nonlocal more
+                with contextlib.suppress(OSError):
+                    more += flooder.send(pings)
+                return not len(places)
+
+            await until(is_disconnected)
             assert more < 20_000_000  # what the kernel's buffers hold; flooding for two seconds would be gigabytes
