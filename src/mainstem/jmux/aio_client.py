@@ -74,7 +74,7 @@ class ClientSession(SessionStream):
         """
         session = self._handle
         self._check_writable()
-        if not session.eof_wanted and not session.ended and session.client < HalfState.FINISHED:
+        if not session.eof_wanted and not session.ended and session.local < HalfState.FINISHED:
             self._engine.finish(session)
             self._connection.send_soon()
 
@@ -94,7 +94,7 @@ class ClientSession(SessionStream):
     def abort(self, detail: str = "") -> None:
         """Give up the request, and send ``detail``, a text, to the server. Can be called more than once."""
         session = self._handle
-        self._end_abruptly(session.client, lambda: self._connection.engine.abort(session, detail.encode()))
+        self._end_abruptly(lambda: self._engine.abort(session, detail.encode()))
 
     async def close(self) -> None:
         """End the session: acknowledge a response that was read, or abort without one. Can be called more than once.
@@ -107,7 +107,7 @@ class ClientSession(SessionStream):
         if session.response_complete:
             if session.ack is Acknowledgment.REQUESTED and not session.ended and not self._buffer.size:
                 self.acknowledge()
-            if session.ended or (session.client is HalfState.FINISHED and session.ack is not Acknowledgment.REQUESTED):
+            if session.ended or (session.local is HalfState.FINISHED and session.ack is not Acknowledgment.REQUESTED):
                 return
         failure = None if self._reported or session.response_complete else self._write_failure
         if not session.ended:
@@ -122,14 +122,12 @@ class ClientSession(SessionStream):
     def _delivery(self) -> Delivery:
         if self._handle.delivery is not Delivery.PARTIAL:
             return self._handle.delivery
-        return (
-            Delivery.UNKNOWN if self._handle.client >= HalfState.FINISHED and not self._unsent() else Delivery.PARTIAL
-        )
+        return Delivery.UNKNOWN if self._handle.local >= HalfState.FINISHED and not self._unsent() else Delivery.PARTIAL
 
     def _more(self) -> asyncio.Future[None]:
         session = self._handle
         if (
-            session.client is HalfState.NONE
+            session.local is HalfState.NONE
             and not session.ended
             and not session.flush_wanted
             and not session.eof_wanted

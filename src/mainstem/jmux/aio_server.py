@@ -57,7 +57,7 @@ class ServerSession(SessionStream):
         """
         session = self._handle
         self._check_writable()
-        if session.eof_wanted or session.ended or session.server >= HalfState.FINISHED:
+        if session.eof_wanted or session.ended or session.local >= HalfState.FINISHED:
             return
         if ack_required:
             self._acknowledged = self._connection.loop.create_future()
@@ -71,7 +71,7 @@ class ServerSession(SessionStream):
         False once the client has aborted the session, the connection has ended, or the response is complete. A handler that is
         waiting is cancelled in these cases anyway; one that computes can check this.
         """
-        return not self._broken and self._connection.failure is None and self._handle.server is HalfState.OPEN
+        return not self._broken and self._connection.failure is None and self._handle.local is HalfState.OPEN
 
     async def acknowledged(self, *, timeout: float | None = None) -> bool:
         """Wait until the client has acknowledged the response.
@@ -117,9 +117,7 @@ class ServerSession(SessionStream):
 
     def _end(self, detail: str, *, partial: bool) -> None:
         session = self._handle
-        self._end_abruptly(
-            session.server, lambda: self._connection.engine.abort(session, detail.encode(), partial=partial)
-        )
+        self._end_abruptly(lambda: self._engine.abort(session, detail.encode(), partial=partial))
 
     def _writing_ended(self) -> bool:
         return self._handle.response_sent
@@ -143,7 +141,7 @@ class ServerSession(SessionStream):
             self._write_error is None
             and not session.ended
             and not session.eof_wanted
-            and session.server is HalfState.OPEN
+            and session.local is HalfState.OPEN
         ):
             self.finish()
             if session.queue.size and self._connection.flush_scheduled:
@@ -151,7 +149,7 @@ class ServerSession(SessionStream):
         if session.queue.size:
             await self._flush_in_time()
         self._check_written()
-        if session.client is HalfState.OPEN and session.eof_wanted and self._connection.failure is None:
+        if session.peer is HalfState.OPEN and session.eof_wanted and self._connection.failure is None:
             self._connection.engine.close(session)
             self._connection.schedule_flush()
 
@@ -217,7 +215,7 @@ class ServerConnection(JmuxConnection):
         if not await wait_for_tasks(self.tasks, max(0.0, deadline - self.loop.time())):
             for session in list(self.engine.sessions.values()):
                 stream = session.owner()
-                if stream is not None and session.processing and session.server is not HalfState.TERMINATED:
+                if stream is not None and session.processing and session.local is not HalfState.TERMINATED:
                     stream.abort("shutting down")
             await cancel_and_wait(self.tasks, self.settings.close_timeout)
         if self.failure is None:

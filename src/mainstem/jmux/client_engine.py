@@ -64,7 +64,7 @@ class ClientEngine(JmuxEngine):
         """Mark the request as complete. Its eof is sent with its last bytes."""
         if self.failure is not None:
             self._check_alive()
-        if session.eof_wanted or session.ended or session.client >= HalfState.FINISHED:
+        if session.eof_wanted or session.ended or session.local >= HalfState.FINISHED:
             raise LocalProtocolError(f"eof on session {session.id} a second time", rule="data-on-finished-session")
         session.eof_wanted = True
         if not session.scheduled:
@@ -73,8 +73,8 @@ class ClientEngine(JmuxEngine):
     def abort(self, session: Session, detail: bytes = b"") -> None:
         """Give up the session, and notify the server unless nothing of the session was sent."""
         self._check_alive()
-        if session.client is HalfState.NONE and not session.ended:
-            session.client = session.server = HalfState.TERMINATED
+        if session.local is HalfState.NONE and not session.ended:
+            session.local = session.peer = HalfState.TERMINATED
             session.untouched = True
             self._end(session)
             return
@@ -112,8 +112,8 @@ class ClientEngine(JmuxEngine):
         if session.outbound < INFINITE:
             session.outbound -= length
         session.eof_wanted = True
-        session.client = HalfState.FINISHED
-        session.server = HalfState.OPEN
+        session.local = HalfState.FINISHED
+        session.peer = HalfState.OPEN
         session.sent = length
         return codec.HEADER.pack(codec.DATA | codec.OPEN | codec.EOF, session.id, length) + payload
 
@@ -134,14 +134,14 @@ class ClientEngine(JmuxEngine):
         if (
             flags != codec.EOF | codec.CLOSE
             or session is None
-            or session.client is not HalfState.FINISHED
-            or session.server is not HalfState.OPEN
+            or session.local is not HalfState.FINISHED
+            or session.peer is not HalfState.OPEN
             or len(body) > session.inbound
             or not self.joins_events
         ):
             super()._receive_whole(session_id, flags, body)
             return
-        session.server = HalfState.TERMINATED
+        session.peer = HalfState.TERMINATED
         session.response_complete = session.ended = True
         del self.sessions[session_id]
         heapq.heappush(self._free_ids, session_id)
@@ -153,7 +153,7 @@ class ClientEngine(JmuxEngine):
         if flags & (codec.CLOSE | codec.ACK_REQUIRED) and not flags & codec.EOF:
             self._violated("flags-without-eof", _flags_report(flags))
         session = self.sessions.get(session_id)
-        half = HalfState.NONE if session is None else session.server
+        half = HalfState.NONE if session is None else session.peer
         sent = (Input.CLOSE_EOF if flags & codec.CLOSE else Input.EOF) if flags & codec.EOF else Input.DATA
         following = NEXT[Role.SERVER][half][sent]
         if isinstance(following, Rule):
@@ -162,16 +162,16 @@ class ClientEngine(JmuxEngine):
         return session
 
     def _finish_data(self, session: Session, flags: int) -> None:
-        session.server = HalfState.TERMINATED if flags & codec.CLOSE else HalfState.FINISHED
+        session.peer = HalfState.TERMINATED if flags & codec.CLOSE else HalfState.FINISHED
         ack_required = bool(flags & codec.ACK_REQUIRED)
-        if session.client is not HalfState.TERMINATED:
+        if session.local is not HalfState.TERMINATED:
             session.response_complete = True
             if ack_required:
                 session.ack = Acknowledgment.REQUESTED
             self.events.append(events.DataFinished(session, ack_required))
         if not flags & codec.CLOSE:
             return
-        if session.client is HalfState.FINISHED and not ack_required:
+        if session.local is HalfState.FINISHED and not ack_required:
             self._end(session)
         else:
             self._server_terminated(session)
@@ -180,92 +180,42 @@ class ClientEngine(JmuxEngine):
         self._server_terminated(session)
 
     def _receive_abort(self, session: Session, partial: bool, detail: bytes) -> None:
-        if session.client is not HalfState.TERMINATED:
+        if session.local is not HalfState.TERMINATED:
             session.untouched = not partial
-            self._send_abort(session, b"")
+            self._send_abort(session)
             self.events.append(events.SessionAborted(session, partial, detail))
         session.ack = Acknowledgment.NOT_REQUESTED
         self._end_if_done(session)
-
-    def _receive_acknowledgment(self, session: Session) -> None:
-        raise AssertionError(f"the table lets no server acknowledge {session}")
 
     def _receive_shutdown(self, detail: bytes) -> None:
         self.events.append(events.ShutDown(detail))
         for session in self.sessions.values():
             # The server processed nothing of these sessions, except those that it had finished.
-            session.untouched = session.server is HalfState.OPEN or session.client is HalfState.NONE
+            session.untouched = session.peer is HalfState.OPEN or session.local is HalfState.NONE
         self.fail(ClosedError(f"{self.peer_name} shut down: {detail.decode('utf-8', 'replace')}"))
 
     def _server_terminated(self, session: Session) -> None:
-        if session.client is HalfState.OPEN:
+        if session.local is HalfState.OPEN:
             # The server does not want the rest of the request. Its response is complete nevertheless.
-            self._send_abort(session, b"")
+            self._send_abort(session)
             session.ack = Acknowledgment.NOT_REQUESTED
         self._end_if_done(session)
 
-    # ---- sending
-
-    def _turn(self, session: Session, out: list[bytes | memoryview]) -> int:
-        if session.ended or session.client >= HalfState.FINISHED:
-            return 0
-        queue = session.queue
-        count = min(queue.size, session.outbound, self.settings.fragment_limit)
-        eof = session.eof_wanted and count == queue.size
-        flags = codec.EOF if eof else 0
-        if session.client is HalfState.NONE:
-            if not count and not eof and not session.flush_wanted:
-                return 0
-            flags |= codec.OPEN
-            session.server = HalfState.OPEN
-        elif not count and not eof:
-            return 0
-        session.client = HalfState.FINISHED if eof else HalfState.OPEN
-        out.append(codec.HEADER.pack(codec.DATA | flags, session.id, count))
-        if count:
-            queue.take(count, out)
-            session.sent += count
-            if session.outbound < INFINITE:
-                session.outbound -= count
-        if queue.size or session.notify_below >= 0:
-            self._after_turn(session)
-        if eof and session.server is HalfState.TERMINATED:
-            self._end_if_done(session)
-        return 4 + count
-
-    def _send_abort(self, session: Session, detail: bytes) -> None:
-        session.client = HalfState.TERMINATED
-        session.unsent += session.queue.truncate(0)
-        self.discard(session)
-        self._control += codec.encode_session(Kind.ABORT, session.id, body=detail)
-
     # ---- internals
-
-    def local_half(self, session: Session) -> HalfState:
-        return session.client
-
-    def _peer_half(self, session: Session) -> HalfState:
-        return session.server
-
-    def _set_peer_half(self, session: Session, half: HalfState) -> None:
-        session.server = half
 
     def _is_complete(self, session: Session) -> bool:
         return session.response_complete
 
     def _fail_session(self, session: Session) -> None:
-        if session.client is HalfState.NONE:
+        if session.local is HalfState.NONE:
             session.untouched = True
-        if self._is_complete(session):
-            session.ended = True
-            return
         super()._fail_session(session)
 
     def _end_if_done(self, session: Session) -> None:
         """End the session and free its id once the server has terminated, the client has finished, and no acknowledgment is due."""
-        if session.server is not HalfState.TERMINATED or session.client < HalfState.FINISHED:
+        if session.peer is not HalfState.TERMINATED or session.local < HalfState.FINISHED:
             return
-        if session.client is HalfState.FINISHED and session.ack is Acknowledgment.REQUESTED:
+        if session.local is HalfState.FINISHED and session.ack is Acknowledgment.REQUESTED:
             return
         self._end(session)
 

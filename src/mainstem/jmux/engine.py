@@ -43,7 +43,7 @@ from mainstem.jmux import codec, events
 from mainstem.jmux.codec import CONNECTION_HEADER_LENGTH, MAX_RATION, MESSAGE_HEADER_LENGTH, Kind, Message
 from mainstem.jmux.session import INFINITE, Session
 from mainstem.jmux.settings import Settings
-from mainstem.jmux.state import NEXT, HalfState, Input, Role
+from mainstem.jmux.state import NEXT, Acknowledgment, HalfState, Input, Role
 from mainstem.mux.engine import LONE_BYTES, MAX_OUTSTANDING_PINGS, SEND_LIMIT, BaseEngine, Rule
 from mainstem.mux.heartbeat import Verdict
 
@@ -224,12 +224,12 @@ class JmuxEngine(BaseEngine[events.Event]):
         """Return the session of a message after updating its sender's half; fail if the message breaks a rule."""
         session = self.sessions.get(message.session_id)
         peer = self.role ^ 1
-        half = HalfState.NONE if session is None else self._peer_half(session)
+        half = HalfState.NONE if session is None else session.peer
         following = NEXT[peer][half][sent]
         if isinstance(following, Rule):
             self._violated(following, REPORTS[following].format(message.session_id))
         assert session is not None
-        self._set_peer_half(session, following)
+        session.peer = following
         return session
 
     def _receive_whole(self, session_id: int, flags: int, body: bytes) -> None:
@@ -289,6 +289,8 @@ class JmuxEngine(BaseEngine[events.Event]):
     def _receive_abort(self, session: Session, partial: bool, detail: bytes) -> None:
         raise NotImplementedError
 
+    # These are not called for the role whose peer cannot send the message.
+
     def _receive_shutdown(self, detail: bytes) -> None:
         raise NotImplementedError
 
@@ -299,7 +301,7 @@ class JmuxEngine(BaseEngine[events.Event]):
         raise NotImplementedError
 
     def _receive_increment(self, session: Session, increment: int) -> None:
-        if self.local_half(session) is not HalfState.OPEN or session.outbound >= INFINITE:
+        if session.local is not HalfState.OPEN or session.outbound >= INFINITE:
             return
         if session.outbound + increment > MAX_RATION:
             self._violated("ration-overflow", f"ration overflow: {increment} on top of {session.outbound}")
@@ -313,7 +315,7 @@ class JmuxEngine(BaseEngine[events.Event]):
         """Queue bytes of the request or response, which are sent as the ration and turns allow."""
         if self.failure is not None:
             self._check_alive()
-        if session.eof_wanted or session.ended or self.local_half(session) >= HalfState.FINISHED:
+        if session.eof_wanted or session.ended or session.local >= HalfState.FINISHED:
             raise LocalProtocolError(f"data on finished session {session.id}", rule="data-on-finished-session")
         session.queue.append(data)
         if not session.scheduled and session.queue.size:
@@ -321,7 +323,7 @@ class JmuxEngine(BaseEngine[events.Event]):
 
     def flush(self, session: Session) -> None:
         """Open the session on the wire before there is data, for clients that read first."""
-        if session.client is HalfState.NONE and not session.ended:
+        if session.local is HalfState.NONE and not session.ended:
             session.flush_wanted = True
             self._ready.add(session)
 
@@ -405,7 +407,46 @@ class JmuxEngine(BaseEngine[events.Event]):
         return self.established or (self._has_header and self.failure is not None)
 
     def _turn(self, session: Session, out: list[bytes | memoryview]) -> int:
-        raise NotImplementedError
+        if session.ended or session.local >= HalfState.FINISHED:
+            return 0
+        queue = session.queue
+        count = min(queue.size, session.outbound, self.settings.fragment_limit)
+        eof = session.eof_wanted and count == queue.size
+        if not (count or eof or (session.flush_wanted and session.local is HalfState.NONE)):
+            return 0
+        flags = 0
+        if session.local is HalfState.NONE:  # a client's, whose first message opens the session
+            flags = codec.OPEN
+            session.local = session.peer = HalfState.OPEN
+        if eof:
+            flags |= codec.EOF
+            session.local = HalfState.FINISHED
+            if self.role is Role.SERVER:
+                session.response_sent = True
+                if session.peer is HalfState.FINISHED or session.close_wanted:
+                    flags |= codec.CLOSE
+                    session.local = HalfState.TERMINATED
+                if session.ack_required:
+                    flags |= codec.ACK_REQUIRED
+                    session.ack = Acknowledgment.REQUESTED
+        out.append(codec.HEADER.pack(codec.DATA | flags, session.id, count))
+        if count:
+            queue.take(count, out)
+            session.sent += count
+            if session.outbound < INFINITE:
+                session.outbound -= count
+        if queue.size or session.notify_below >= 0:
+            self._after_turn(session)
+        if eof and session.peer is HalfState.TERMINATED:
+            self._end_if_done(session)
+        return 4 + count
+
+    def _send_abort(self, session: Session, detail: bytes = b"", *, partial: bool = False) -> None:
+        session.local = HalfState.TERMINATED
+        session.unsent += session.queue.truncate(0)
+        self.discard(session)
+        flags = codec.PARTIAL if partial else 0
+        self._control += codec.encode_session(Kind.ABORT, session.id, flags=flags, body=detail)
 
     def _emit_increments(self) -> None:
         for session in self._increments:
@@ -428,8 +469,8 @@ class JmuxEngine(BaseEngine[events.Event]):
         return (
             not session.discarding
             and session.inbound < INFINITE
-            and self._peer_half(session) is HalfState.OPEN
-            and self.local_half(session) in (HalfState.OPEN, HalfState.FINISHED)
+            and session.peer is HalfState.OPEN
+            and session.local in (HalfState.OPEN, HalfState.FINISHED)
             and self.failure is None
         )
 
@@ -469,15 +510,6 @@ class JmuxEngine(BaseEngine[events.Event]):
 
     # ---- internals
 
-    def local_half(self, session: Session) -> HalfState:
-        raise NotImplementedError
-
-    def _peer_half(self, session: Session) -> HalfState:
-        raise NotImplementedError
-
-    def _set_peer_half(self, session: Session, half: HalfState) -> None:
-        raise NotImplementedError
-
     def fail(self, error: MainstemError) -> None:
         """End the connection from outside, for example because its transport broke. All incomplete sessions fail."""
         if self.failure is not None:
@@ -488,9 +520,16 @@ class JmuxEngine(BaseEngine[events.Event]):
         self.sessions.clear()
 
     def _fail_session(self, session: Session) -> None:
+        if self._is_complete(session):
+            session.ended = True
+            return
         session.unsent += session.queue.truncate(0)
         session.ended = session.failed = True
         self.events.append(events.SessionFailed(session))
+
+    def _end_if_done(self, session: Session) -> None:
+        """End a session that needs nothing more from either end."""
+        raise NotImplementedError
 
     def _end(self, session: Session) -> None:
         """End a session."""
@@ -504,7 +543,7 @@ class JmuxEngine(BaseEngine[events.Event]):
         self.events.append(events.SessionEnded(session))
 
     def _check_may(self, session: Session, sent: Input, what: str) -> None:
-        following = NEXT[self.role][HalfState.TERMINATED if session.ended else self.local_half(session)][sent]
+        following = NEXT[self.role][HalfState.TERMINATED if session.ended else session.local][sent]
         if isinstance(following, Rule):
             raise LocalProtocolError(f"{what} on session {session.id} is forbidden now ({following})", rule=following)
 

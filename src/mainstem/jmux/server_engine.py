@@ -30,7 +30,7 @@ class ServerEngine(JmuxEngine):
         """Mark the response as complete. If the request is complete too, Close is sent with the last bytes, otherwise later."""
         if self.failure is not None:
             self._check_alive()
-        if session.eof_wanted or session.ended or session.server >= HalfState.FINISHED:
+        if session.eof_wanted or session.ended or session.local >= HalfState.FINISHED:
             raise LocalProtocolError(f"eof on session {session.id} a second time", rule="data-on-finished-session")
         session.eof_wanted = True
         session.ack_required = ack_required
@@ -46,7 +46,7 @@ class ServerEngine(JmuxEngine):
         if (
             length > self._lone_limit
             or length > session.outbound
-            or session.client is not HalfState.FINISHED
+            or session.peer is not HalfState.FINISHED
             or session.sent
             or session.ack_required
             or self._control
@@ -59,7 +59,7 @@ class ServerEngine(JmuxEngine):
         session.queue.take(length, message)
         if session.outbound < INFINITE:
             session.outbound -= length
-        session.server = HalfState.TERMINATED
+        session.local = HalfState.TERMINATED
         session.response_sent = True
         session.sent = length
         return b"".join(message)
@@ -67,13 +67,13 @@ class ServerEngine(JmuxEngine):
     def close(self, session: Session) -> None:
         """End a session whose response is finished before its request, and drop the rest of the request."""
         self._check_alive()
-        if session.server is HalfState.TERMINATED or session.ended or session.close_wanted:
+        if session.local is HalfState.TERMINATED or session.ended or session.close_wanted:
             return
         if not session.eof_wanted:
             raise LocalProtocolError(f"Close on open session {session.id}", rule="close-on-open-session")
         self.discard(session)
         session.close_wanted = True
-        if session.server is HalfState.FINISHED:
+        if session.local is HalfState.FINISHED:
             self._send_close(session)
         else:
             self._ready.add(session)
@@ -86,13 +86,13 @@ class ServerEngine(JmuxEngine):
             raise LocalProtocolError(
                 f"session {session.id} is being processed: its abort cannot say that nothing was", rule="partial"
             )
-        self._send_abort(session, partial=partial, detail=detail)
+        self._send_abort(session, detail, partial=partial)
         self._end_if_done(session)
 
     def shut_down(self, detail: bytes = b"") -> None:
         """Send Shutdown, the last message, after which the client can retry every request that was not finished."""
         self._check_alive()
-        busy = [s.id for s in self.sessions.values() if s.server is HalfState.OPEN and s.processing]
+        busy = [s.id for s in self.sessions.values() if s.local is HalfState.OPEN and s.processing]
         if busy:
             raise LocalProtocolError(f"sessions {busy} are being processed: Shutdown would deny that", rule="shutdown")
         self._control += codec.encode_connection(Kind.SHUTDOWN, body=detail)
@@ -117,8 +117,8 @@ class ServerEngine(JmuxEngine):
             or (
                 previous is not None
                 and (
-                    previous.client is not HalfState.FINISHED
-                    or previous.server is not HalfState.TERMINATED
+                    previous.peer is not HalfState.FINISHED
+                    or previous.local is not HalfState.TERMINATED
                     or previous.ack is Acknowledgment.REQUESTED
                 )
             )
@@ -126,13 +126,13 @@ class ServerEngine(JmuxEngine):
             super()._receive_whole(session_id, flags, body)
             return
         if previous is not None:
-            previous.client = HalfState.TERMINATED
+            previous.peer = HalfState.TERMINATED
             previous.ended = True
         session = Session(session_id, inbound=self._inbound_ration, outbound=self._outbound_ration)
         if session.inbound < INFINITE:
             session.inbound -= len(body)
-        session.client = HalfState.FINISHED
-        session.server = HalfState.OPEN
+        session.peer = HalfState.FINISHED
+        session.local = HalfState.OPEN
         session.unconsumed = len(body)
         self.sessions[session_id] = session
         self.events.append(events.RequestReceived(session, body))
@@ -146,7 +146,7 @@ class ServerEngine(JmuxEngine):
             return self._receive_open(session_id, flags)
         known = self.sessions.get(session_id)
         sent = Input.EOF if flags & codec.EOF else Input.DATA
-        following = NEXT[Role.CLIENT][HalfState.NONE if known is None else known.client][sent]
+        following = NEXT[Role.CLIENT][HalfState.NONE if known is None else known.peer][sent]
         if isinstance(following, Rule):
             self._violated(following, REPORTS[following].format(session_id))
         assert known is not None
@@ -155,28 +155,28 @@ class ServerEngine(JmuxEngine):
     def _receive_open(self, session_id: int, flags: int) -> Session:
         previous = self.sessions.get(session_id)
         if previous is not None:
-            if (previous.client, previous.server) not in MAY_OPEN:
-                following = NEXT[Role.CLIENT][previous.client][Input.OPEN_EOF if flags & codec.EOF else Input.OPEN]
+            if (previous.peer, previous.local) not in MAY_OPEN:
+                following = NEXT[Role.CLIENT][previous.peer][Input.OPEN_EOF if flags & codec.EOF else Input.OPEN]
                 assert isinstance(following, Rule)
                 self._violated(following, REPORTS[following].format(session_id))
-            previous.client = HalfState.TERMINATED
+            previous.peer = HalfState.TERMINATED
             self._end(previous)
         session = Session(session_id, inbound=self._inbound_ration, outbound=self._outbound_ration)
-        session.client = session.server = HalfState.OPEN
+        session.peer = session.local = HalfState.OPEN
         self.sessions[session_id] = session
         self.events.append(events.SessionOpened(session))
         return session
 
     def _finish_data(self, session: Session, flags: int) -> None:  # noqa: ARG002 - a client's Data has no other flag
-        session.client = HalfState.FINISHED
-        if session.server is not HalfState.TERMINATED:
+        session.peer = HalfState.FINISHED
+        if session.local is not HalfState.TERMINATED:
             self.events.append(events.DataFinished(session, False))
-        if session.server is HalfState.FINISHED:
+        if session.local is HalfState.FINISHED:
             self._send_close(session)
 
     def _receive_abort(self, session: Session, partial: bool, detail: bytes) -> None:  # noqa: ARG002 - clients never set it
-        if session.server is not HalfState.TERMINATED:
-            self._send_abort(session, partial=True, detail=b"")
+        if session.local is not HalfState.TERMINATED:
+            self._send_abort(session, partial=True)
             self.events.append(events.SessionAborted(session, True, detail))
         self._end_if_done(session)
 
@@ -190,71 +190,20 @@ class ServerEngine(JmuxEngine):
         session.ack = Acknowledgment.SENT
         self.events.append(events.Acknowledged(session, True))
 
-    def _receive_close(self, session: Session) -> None:
-        raise AssertionError(f"the table lets no client close {session}")
-
     # ---- sending
 
-    def _turn(self, session: Session, out: list[bytes | memoryview]) -> int:
-        if session.ended or session.server is not HalfState.OPEN:
-            return 0
-        queue = session.queue
-        count = min(queue.size, session.outbound, self.settings.fragment_limit)
-        eof = session.eof_wanted and count == queue.size
-        if not count and not eof:
-            return 0
-        flags = 0
-        if eof:
-            flags = codec.EOF
-            session.server = HalfState.FINISHED
-            if session.client is HalfState.FINISHED or session.close_wanted:
-                flags |= codec.CLOSE
-                session.server = HalfState.TERMINATED
-            session.response_sent = True
-            if session.ack_required:
-                flags |= codec.ACK_REQUIRED
-                session.ack = Acknowledgment.REQUESTED
-        out.append(codec.HEADER.pack(codec.DATA | flags, session.id, count))
-        if count:
-            queue.take(count, out)
-            session.sent += count
-            if session.outbound < INFINITE:
-                session.outbound -= count
-        if queue.size or session.notify_below >= 0:
-            self._after_turn(session)
-        return 4 + count
-
     def _send_close(self, session: Session) -> None:
-        session.server = HalfState.TERMINATED
+        session.local = HalfState.TERMINATED
         self._control += codec.encode_session(Kind.CLOSE, session.id)
         self._end_if_done(session)
 
-    def _send_abort(self, session: Session, *, partial: bool, detail: bytes) -> None:
-        session.server = HalfState.TERMINATED
-        session.unsent += session.queue.truncate(0)
-        self.discard(session)
-        flags = codec.PARTIAL if partial else 0
-        self._control += codec.encode_session(Kind.ABORT, session.id, flags=flags, body=detail)
-
     # ---- internals
 
-    def local_half(self, session: Session) -> HalfState:
-        return session.server
-
-    def _peer_half(self, session: Session) -> HalfState:
-        return session.client
-
-    def _set_peer_half(self, session: Session, half: HalfState) -> None:
-        session.client = half
-
     def _is_complete(self, session: Session) -> bool:
-        return session.server is HalfState.TERMINATED and session.client is HalfState.FINISHED
+        return session.local is HalfState.TERMINATED and session.peer is HalfState.FINISHED
 
     def _fail_session(self, session: Session) -> None:
         self._refuse_acknowledgment(session)
-        if self._is_complete(session):
-            session.ended = True
-            return
         super()._fail_session(session)
 
     def _refuse_acknowledgment(self, session: Session) -> None:
@@ -265,7 +214,7 @@ class ServerEngine(JmuxEngine):
 
     def _end_if_done(self, session: Session) -> None:
         """End a session that both ends have terminated. If the client only finished, keep it until its id is opened again."""
-        if session.server is HalfState.TERMINATED and session.client is HalfState.TERMINATED:
+        if session.local is HalfState.TERMINATED and session.peer is HalfState.TERMINATED:
             self._end(session)
 
     def _end(self, session: Session) -> None:

@@ -19,8 +19,8 @@ class Session:
 
     Attributes:
         id: The session's id on the wire.
-        client: The client's half.
-        server: The server's half.
+        local: This end's half.
+        peer: The peer's half.
         outbound: Bytes that this end can send.
         inbound: Bytes that the peer can send, as far as this end knows.
         sent: Bytes that were passed to the transport.
@@ -33,8 +33,8 @@ class Session:
         owner: For the engine's driver to use. An asyncio connection stores a weak reference to its stream here.
     """
 
-    client = HalfState.NONE
-    server = HalfState.NONE
+    local = HalfState.NONE
+    peer = HalfState.NONE
     ack = Acknowledgment.NOT_REQUESTED
     ack_required = False
     eof_wanted = False
@@ -71,7 +71,7 @@ class Session:
         """Whether the server may have processed the request, as far as the client knows now."""
         if self.response_complete:
             return Delivery.COMPLETE
-        if self.untouched or self.client is HalfState.NONE:
+        if self.untouched or self.local is HalfState.NONE:
             return Delivery.NONE
         return Delivery.PARTIAL
 
@@ -82,6 +82,6 @@ class Session:
 
     def __repr__(self) -> str:
         return (
-            f"<jmux session {self.id}: client {self.client.name}, server {self.server.name}, rations {self.outbound} out and "
+            f"<jmux session {self.id}: local {self.local.name}, peer {self.peer.name}, rations {self.outbound} out and "
             f"{self.inbound} in, {self.queue.size} bytes queued>"
         )

@@ -67,8 +67,8 @@ class SessionStream(BaseStream):
         session = self._handle
         if self._closed:
             raise ClosedError(f"session {session.id} is closed")
-        is_early = session.response_complete and session.client is not HalfState.FINISHED
-        if is_early and (session.ended or session.client is HalfState.TERMINATED):
+        is_early = session.response_complete and session.local is not HalfState.FINISHED
+        if is_early and (session.ended or session.local is HalfState.TERMINATED):
             return  # nobody wants the rest of the request
         self._engine.write(session, data)
         self._written(session.outbound)
@@ -78,10 +78,14 @@ class SessionStream(BaseStream):
         known = isinstance(error, Aborted)
         super()._set_exception(error if known else with_delivery(error, self._delivery()))
 
-    def _end_abruptly(self, own: HalfState, abort: Callable[[], None]) -> None:
+    def _end_abruptly(self, abort: Callable[[], None]) -> None:
         """End the session by calling ``abort``, unless this end's half has terminated, and drop unread data."""
         self._closed = True
-        if not self._handle.ended and own is not HalfState.TERMINATED and self._connection.failure is None:
+        if (
+            not self._handle.ended
+            and self._handle.local is not HalfState.TERMINATED
+            and self._connection.failure is None
+        ):
             abort()
             self._connection.dispatch()
             self._connection.schedule_flush()
@@ -125,7 +129,7 @@ class JmuxConnection(BaseConnection):
         return list(self.engine.sessions.values())
 
     def stream_dropped(self, handle: Session) -> None:
-        if self.failure is None and not handle.ended and self.engine.local_half(handle) is not HalfState.TERMINATED:
+        if self.failure is None and not handle.ended and handle.local is not HalfState.TERMINATED:
             self.engine.abort(handle)
             self.dispatch()
             self.schedule_flush()

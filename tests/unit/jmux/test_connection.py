@@ -55,7 +55,7 @@ def test_data_waits_for_the_ration() -> None:
         assert theirs.unconsumed + theirs.inbound <= 256
         them.consume(theirs, held)
         shuttle(us, them)
-    assert session.client.name == "FINISHED"
+    assert session.local.name == "FINISHED"
 
 
 def test_announced_bytes_count_against_the_ration() -> None:

@@ -114,13 +114,13 @@ def test_an_id_may_be_reused_exactly_when_both_halves_allow_it(client_half: Half
     connection.receive_data(bytes.fromhex(WIRE[Input.OPEN_EOF if client_half is HalfState.FINISHED else Input.OPEN]))
     session = drain(connection)[0].session  # type: ignore[attr-defined]
     if server_half is HalfState.FINISHED and client_half is HalfState.FINISHED:
-        session.server = HalfState.FINISHED  # otherwise it ends at once: Close is sent with eof
+        session.local = HalfState.FINISHED  # otherwise it ends at once: Close is sent with eof
     elif server_half is not HalfState.OPEN:
         connection.finish(session)
         connection.data_to_send()
         if server_half is HalfState.TERMINATED:
             connection.close(session)
-    assert (session.client, session.server) == (client_half, server_half)
+    assert (session.peer, session.local) == (client_half, server_half)
     reopen = bytes.fromhex(WIRE[Input.OPEN])
     if (client_half, server_half) in MAY_OPEN:
         connection.receive_data(reopen)

@@ -200,7 +200,7 @@ def test_an_id_may_be_reused_without_an_abort_after_eof() -> None:
     assert them.data_to_send() == X("8e000000")
     them.receive_data(X("94000006") + b"second")
     assert drain(them)[:2] == [events.Acknowledged(first, False), events.SessionEnded(first)]
-    assert (first.client, first.server) == (HalfState.TERMINATED, HalfState.TERMINATED)
+    assert (first.peer, first.local) == (HalfState.TERMINATED, HalfState.TERMINATED)
 
 
 def test_shutdown_guarantees_that_nothing_was_processed() -> None:

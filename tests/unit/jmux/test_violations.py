@@ -161,7 +161,7 @@ def test_reserved_bits_of_messages_are_ignored() -> None:
     session = finished.sessions[0]
     finished.receive_data(bytes.fromhex("84000000 3000ffff"))
     assert session.response_complete
-    assert session.server.name == "TERMINATED"
+    assert session.peer.name == "TERMINATED"
 
 
 def test_eof_inside_a_message_is_an_error() -> None:

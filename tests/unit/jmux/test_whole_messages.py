@@ -22,7 +22,7 @@ def test_a_whole_request_and_its_response_are_one_event_each() -> None:
         (request,) = drain(them)
         assert request == events.RequestReceived(them.sessions[0], b"tide")
         theirs = them.sessions[0]
-        assert (theirs.client.name, theirs.server.name, theirs.unconsumed) == ("FINISHED", "OPEN", 4)
+        assert (theirs.peer.name, theirs.local.name, theirs.unconsumed) == ("FINISHED", "OPEN", 4)
         them.write(theirs, b"ebb!!")
         them.finish(theirs)
         us.receive_data(them.data_to_send())
@@ -83,7 +83,7 @@ def test_a_message_that_leaves_alone_is_what_the_queue_would_have_sent(length: i
     ends[1][0].finish(sessions[1])
     wires = [message + ends[0][0].data_to_send(), ends[1][0].data_to_send()]
     assert wires[0] == wires[1]
-    for attribute in ("client", "server", "sent", "outbound", "eof_wanted"):
+    for attribute in ("local", "peer", "sent", "outbound", "eof_wanted"):
         assert getattr(sessions[0], attribute) == getattr(sessions[1], attribute)
     if not is_whole:
         return
@@ -96,7 +96,7 @@ def test_a_message_that_leaves_alone_is_what_the_queue_would_have_sent(length: i
     response = ends[0][1].message_of(theirs[0])
     assert response
     assert (response, b"") == (ends[1][1].data_to_send(), ends[0][1].data_to_send())
-    for attribute in ("client", "server", "sent", "outbound", "response_sent"):
+    for attribute in ("local", "peer", "sent", "outbound", "response_sent"):
         assert getattr(theirs[0], attribute) == getattr(theirs[1], attribute)
 
 

@@ -231,8 +231,7 @@ class JmuxEnds(RuleBasedStateMachine):
 
     def sending(self, end: int, pick: int) -> Session | None:
         mine = self.requests if end == 0 else self.responses
-        done = JmuxHalf.FINISHED
-        found = [s for s in mine if not s.eof_wanted and not s.ended and (s.client if end == 0 else s.server) < done]
+        found = [s for s in mine if not s.eof_wanted and not s.ended and s.local < JmuxHalf.FINISHED]
         return found[pick % len(found)] if found else None
 
     @rule(end=st.integers(0, 1), pick=st.integers(0, 99), data=st.binary(max_size=400))
@@ -308,7 +307,7 @@ class JmuxEnds(RuleBasedStateMachine):
         for session in self.requests:
             if session.delivery is Delivery.COMPLETE and not session.discarding:
                 assert self.read[id(session)] == self.written[id(self.partner[id(session)])]
-            if session.client is JmuxHalf.NONE:
+            if session.local is JmuxHalf.NONE:
                 assert session.may_retry
 
     def teardown(self) -> None:

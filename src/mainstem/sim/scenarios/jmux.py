@@ -218,7 +218,7 @@ class JmuxRun(MuxRun):
             way.is_closed = True
             client.abort(session, b"no longer needed")
             return True
-        if session.client >= HalfState.FINISHED:
+        if session.local >= HalfState.FINISHED:
             way.is_closed = True
             return False
         return self._write(CLIENT, session, way) or self._finish(CLIENT, exchange)
@@ -226,7 +226,7 @@ class JmuxRun(MuxRun):
     def _respond(self, exchange: Exchange) -> bool:
         server, session = self.server, exchange.session(SERVER)
         request, response = exchange.ways
-        if session.ended or session.server is HalfState.TERMINATED or not (request.is_whole or exchange.responds_early):
+        if session.ended or session.local is HalfState.TERMINATED or not (request.is_whole or exchange.responds_early):
             return False
         if response.is_closed:
             if exchange.closes_early and not session.close_wanted:
@@ -274,7 +274,7 @@ class JmuxRun(MuxRun):
         server = self.server
         if server.failure is not None or self.carriers[SERVER].is_left:
             return
-        busy = any(s.server is HalfState.OPEN and s.processing for s in server.sessions.values())
+        busy = any(s.local is HalfState.OPEN and s.processing for s in server.sessions.values())
         try:
             server.shut_down(b"restarting")
         except LocalProtocolError:
@@ -379,8 +379,8 @@ class JmuxRun(MuxRun):
         session = exchange.session(number)
         if number == CLIENT:
             return session.ended and not session.unconsumed
-        is_terminated = session.ended or session.server is HalfState.TERMINATED
-        return is_terminated and not session.unconsumed and session.client >= HalfState.FINISHED
+        is_terminated = session.ended or session.local is HalfState.TERMINATED
+        return is_terminated and not session.unconsumed and session.peer >= HalfState.FINISHED
 
     def is_done(self) -> bool:
         return not self.waiting and not any(self.live) and all(e.session(CLIENT).ended for e in self.exchanges)
