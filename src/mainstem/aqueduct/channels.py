@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mainstem._internal.tasks import within
@@ -69,45 +70,30 @@ def _detach_nothing(index: int) -> Any:
     raise IndexError(f"there is no attachment {index}")
 
 
+@dataclass(slots=True, eq=False)
 class Pipe:
     """The state that the two handles of a channel share. The engine's half reports to it once the channel is networked."""
 
-    __slots__ = (
-        "_lost",
-        "_progress",
-        "_waiters",
-        "aborted",
-        "batch",
-        "closed",
-        "end",
-        "fast",
-        "finished",
-        "half",
-        "max_bytes",
-        "max_messages",
-        "mode",
-        "oneshot",
-        "queue",
-        "runner",
-        "sent",
-    )
-
-    def __init__(self, mode: Mode, max_messages: int, max_bytes: int, *, oneshot: bool = False) -> None:
-        self.mode, self.max_messages, self.max_bytes, self.oneshot = mode, max_messages, max_bytes, oneshot
-        self.queue: deque[Any] = deque()
-        self.finished = self.aborted = self.closed = False
-        self.sent = 0
-        self._waiters: list[asyncio.Future[None]] = []
-        # If the channel is networked: the half that stays here, how it ended, and the fast path for plain bytes.
-        self.half: Half | None = None
-        self.runner: Runner
-        self.end: SenderState | ReceiverState | None = None
-        self.fast: PlainSender | None = None
-        # Messages without attachments that were taken from the engine together.
-        self.batch: deque[bytes] = deque()
-        # For a sender that has ended: the part of error messages that describes undelivered messages, and its final progress.
-        self._lost = ""
-        self._progress = NO_PROGRESS
+    mode: Mode
+    max_messages: int
+    max_bytes: int
+    oneshot: bool = False
+    queue: deque[Any] = field(default_factory=deque)
+    finished: bool = False
+    aborted: bool = False
+    closed: bool = False
+    sent: int = 0
+    _waiters: list[asyncio.Future[None]] = field(default_factory=list)
+    # If the channel is networked: the half that stays here, how it ended, and the fast path for plain bytes.
+    half: Half | None = None
+    runner: Runner = field(init=False)
+    end: SenderState | ReceiverState | None = None
+    fast: PlainSender | None = None
+    # Messages without attachments that were taken from the engine together.
+    batch: deque[bytes] = field(default_factory=deque)
+    # For a sender that has ended: the part of error messages that describes undelivered messages, and its final progress.
+    _lost: str = ""
+    _progress: SendProgress = NO_PROGRESS
 
     def configure(self, mode: Mode, max_messages: int, max_bytes: int) -> None:
         """Set how messages travel and how many can wait. Raises ConfigurationError without changing anything."""
