@@ -160,10 +160,8 @@ class MsgspecSerializer(Serializer):
         ext = self._msgspec.msgpack.Ext
 
         def hook(value: Any) -> Any:
-            kind = _handle_kind(value)
-            if kind is None:
-                raise NotImplementedError(f"a value of type {type(value).__name__} cannot be encoded")
-            return ext(kind, attach(value).to_bytes(4, "big"))
+            code = _SENDER_EXTENSION if _is_sender(value) else _RECEIVER_EXTENSION
+            return ext(code, attach(value).to_bytes(4, "big"))
 
         return bytes(self._msgspec.msgpack.Encoder(enc_hook=hook).encode(message))
 
@@ -172,10 +170,7 @@ class MsgspecSerializer(Serializer):
         def hook(code: int, data: memoryview) -> Any:
             if code not in (_SENDER_EXTENSION, _RECEIVER_EXTENSION):
                 raise ValueError(f"extension type {code}")
-            handle = detach(int.from_bytes(data, "big"))
-            if _handle_kind(handle) != code:
-                raise ValueError("a sender where a receiver should be, or the reverse")
-            return handle
+            return _detach(detach, int.from_bytes(data, "big"), is_sender=code == _SENDER_EXTENSION)
 
         def accept(kind: type, value: Any) -> Any:
             if isinstance(value, kind):
@@ -211,10 +206,7 @@ class CborSerializer(Serializer):
         tag = self._cbor2.CBORTag
 
         def default(encoder: Any, value: Any) -> None:
-            kind = _handle_kind(value)
-            if kind is None:
-                raise TypeError(f"a value of type {type(value).__name__} cannot be encoded")
-            encoder.encode(tag(_SENDER_TAG if kind == _SENDER_EXTENSION else _RECEIVER_TAG, attach(value)))
+            encoder.encode(tag(_SENDER_TAG if _is_sender(value) else _RECEIVER_TAG, attach(value)))
 
         return bytes(self._cbor2.dumps(message, default=default))
 
@@ -223,18 +215,23 @@ class CborSerializer(Serializer):
         def hook(tag: Any, _immutable: Any = False) -> Any:
             if tag.tag not in (_SENDER_TAG, _RECEIVER_TAG):
                 return tag
-            handle = detach(tag.value)
-            if (_handle_kind(handle) == _SENDER_EXTENSION) != (tag.tag == _SENDER_TAG):
-                raise ValueError("a sender where a receiver should be, or the reverse")
-            return handle
+            return _detach(detach, tag.value, is_sender=tag.tag == _SENDER_TAG)
 
         return self._cbor2.loads(payload, tag_hook=hook)
 
 
-def _handle_kind(value: Any) -> int | None:
+def _is_sender(value: Any) -> bool:
+    """Return whether a value is a sender; False for a receiver. Raises TypeError if it is neither."""
     if not isinstance(value, Handle):
-        return None
-    return _SENDER_EXTENSION if value.is_sender else _RECEIVER_EXTENSION
+        raise TypeError(f"a value of type {type(value).__name__} cannot be encoded")
+    return value.is_sender
+
+
+def _detach(detach: DetachFunction, index: int, *, is_sender: bool) -> Any:
+    handle = detach(index)
+    if handle.is_sender is not is_sender:
+        raise ValueError("a sender where a receiver should be, or the reverse")
+    return handle
 
 
 RAW = RawSerializer()
