@@ -48,8 +48,6 @@ from mainstem.errors import LocalProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from mainstem.aqueduct.state import ReceiverState, SenderState
-
 
 class AqueductEngine(Streams):
     """One side of a connection, as a state machine (docs/protocols/aqueduct.md).
@@ -227,16 +225,6 @@ class AqueductEngine(Streams):
     def open_streams(self) -> int:
         """The number of QUIC streams that this side still tracks."""
         return len(self.streams)
-
-    def sender_state(self, channel_id: int) -> SenderState | None:
-        """Return the state of a sender; None if it does not exist."""
-        sender = self.senders.get(channel_id)
-        return None if sender is None else sender.state
-
-    def receiver_state(self, channel_id: int) -> ReceiverState | None:
-        """Return the state of a receiver; None if it does not exist."""
-        receiver = self.receivers.get(channel_id) or self.drained.get(channel_id)
-        return None if receiver is None else receiver.state
 
     # Methods that the QUIC connection calls. It also calls `receive_stream` and `transport_state`.
 

@@ -60,8 +60,8 @@ DECLARATION_GRAIN_NS = 50_000_000
 """Declarations that arrive closer together than this share one deadline, so that a flood of them creates few entries."""
 
 
-class SenderOwner(Protocol):
-    """The application's side of a sender."""
+class Owner(Protocol):
+    """The application's side of a half. The first three methods are a sender's, the others a receiver's."""
 
     def writable(self) -> None:
         """Note that there is room again. Called outside the engine's steps."""
@@ -71,10 +71,6 @@ class SenderOwner(Protocol):
 
     def sender_ended(self, state: SenderState, messages: int, size: int, progress: SendProgress) -> None:
         """Note that the sender has ended, with ``messages`` messages of ``size`` bytes undelivered."""
-
-
-class ReceiverOwner(Protocol):
-    """The application's side of a receiver."""
 
     def wake(self) -> None:
         """Note that there may be something to receive."""
@@ -184,7 +180,7 @@ class SenderHalf:
     state: SenderState = SenderState.OPEN
     control: Stream | None = None
     ordered_stream: int | None = None
-    owner: SenderOwner | None = None
+    owner: Owner | None = None
     next_unreliable: int = 0
     declared: int = 0
     mark: int = 0
@@ -292,7 +288,7 @@ class ReceiverHalf:
     handed_over: bool
     state: ReceiverState = ReceiverState.OPEN
     control: Stream | None = None
-    owner: ReceiverOwner | None = None
+    owner: Owner | None = None
     queue: deque[Incoming | deque[bytes]] = field(default_factory=deque)
     queued: int = 0
     queued_bytes: int = 0

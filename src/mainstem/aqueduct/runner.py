@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.engine import AqueductEngine
     from mainstem.aqueduct.events import Event
     from mainstem.aqueduct.frames import Headers
-    from mainstem.aqueduct.halves import Half, SenderOwner
+    from mainstem.aqueduct.halves import Half, Owner
     from mainstem.aqueduct.quic.adapter import Address, QuicAdapter
     from mainstem.aqueduct.quic.udp import UdpSocket
     from mainstem.aqueduct.serializers import Serializer
@@ -86,7 +86,7 @@ class Runner:
         self.over: asyncio.Future[None] = self.loop.create_future()
         self.established: asyncio.Future[None] = self.loop.create_future()
         # Senders with undelivered messages, until a call has raised their error.
-        self._undelivered: dict[SenderOwner, None] = {}
+        self._undelivered: dict[Owner, None] = {}
         self._handshake_timer: asyncio.TimerHandle | None = None
         self.traffic = EndpointCounters()
         self.warnings = LogThrottle(logger)
@@ -334,12 +334,12 @@ class Runner:
 
     # The end.
 
-    def not_delivered(self, sender: SenderOwner) -> None:
+    def not_delivered(self, sender: Owner) -> None:
         """Remember a sender with undelivered messages, so that the application is notified."""
         if len(self._undelivered) < MAX_UNDELIVERED:
             self._undelivered[sender] = None
 
-    def reported(self, sender: SenderOwner) -> None:
+    def reported(self, sender: Owner) -> None:
         """Forget a sender, because a call has raised its error."""
         self._undelivered.pop(sender, None)
 

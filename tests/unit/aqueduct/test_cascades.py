@@ -130,7 +130,7 @@ def test_a_lost_finished_sender_reports_it_on_a_separate_stream() -> None:
     pair.client.conn.send(inner, b"late", mode=Mode.UNORDERED)
     pair.client.conn.finish(inner)
     pair.run()
-    assert pair.client.conn.sender_state(inner) is SenderState.FINISHING
+    assert pair.client.conn.senders[inner].state is SenderState.FINISHING
     pair.lose_held()
     pair.server.conn.close_receiver(0)
     pair.run()

@@ -268,7 +268,7 @@ def test_control_streams_wait_for_stream_credit() -> None:
     pair.client.conn.send(inner, b"x")
     pair.client.conn.finish(inner)
     pair.wait(0.1)
-    assert pair.client.conn.sender_state(inner) is SenderState.FINISH_PENDING
+    assert pair.client.conn.senders[inner].state is SenderState.FINISH_PENDING
     pair.server.conn.transport_state(bidi_streams=1)
     pair.run()
     assert SenderEnded(inner, SenderState.FINISHED) in pair.client.events

@@ -169,7 +169,7 @@ class Side:
         if incoming is None:
             # No message is queued, so the channel is now waiting for one.
             assert self.conn.receive_next(channel_id) is None
-            if self.conn.is_ready and self.conn.receiver_state(channel_id) is None:
+            if self.conn.is_ready and channel_id not in (*self.conn.receivers, *self.conn.drained):
                 self.receivers.discard(channel_id)
             return
         self.run.delivered(incoming.payload, self)
