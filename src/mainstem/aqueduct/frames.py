@@ -23,11 +23,11 @@ client minted the id, 1 if the server did. Bit 2 is 1 for a oneshot. The other 6
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from mainstem._core.aqueduct.run_writer import RunReader, integer_frame, message_head
+from mainstem._core.aqueduct.run_writer import RunReader, message_head
 from mainstem._internal.as_bytes import as_message
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, MAX_UINT, MAX_VERSION_LENGTH, Limits
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
@@ -47,21 +47,6 @@ ACK_NACK_UNRELIABLE = 6
 FINISH_SENDER = 7
 CLOSE_RECEIVER = 8
 CLOSED_CHANNEL_LOST = 9
-
-FRAME_NAMES = {
-    VERSION_TAG: "Version",
-    CONNECTION_CONTROL: "ConnectionControl",
-    CHANNEL_CONTROL: "ChannelControl",
-    MESSAGE: "Message",
-    SENT_UNRELIABLE: "SentUnreliable",
-    ACK_RELIABLE: "AckReliable",
-    ACK_NACK_UNRELIABLE: "AckNackUnreliable",
-    FINISH_SENDER: "FinishSender",
-    CLOSE_RECEIVER: "CloseReceiver",
-    CLOSED_CHANNEL_LOST: "ClosedChannelLost",
-}
-_INTEGER_FRAMES = (CHANNEL_CONTROL, SENT_UNRELIABLE, FINISH_SENDER, CLOSED_CHANNEL_LOST)
-RANGE_FRAMES = (ACK_RELIABLE, ACK_NACK_UNRELIABLE, CLOSE_RECEIVER)
 
 RESET_CANCELLED = 1
 """Reset code for a cancelled sender."""
@@ -207,9 +192,8 @@ def encode_headers(headers: Headers) -> bytes:
     return encode_bytes(b"".join(encode_bytes(key.encode("ascii")) + encode_bytes(value) for key, value in headers))
 
 
-def decode_headers(data: Bytes, position: int, end: int, limit: int) -> tuple[Headers, int]:
-    """Decode headers of at most ``limit`` bytes."""
-    body, position = decode_bytes(data, position, end, limit, "header data")
+def decode_headers(data: Bytes, position: int, end: int, limits: Limits) -> tuple[Headers, int]:
+    body, position = decode_bytes(data, position, end, limits.max_header_bytes, "header data")
     items = []
     at, stop = 0, len(body)
     try:
@@ -232,9 +216,9 @@ def encode_range_data(counts: Sequence[int]) -> bytes:
     return encode_bytes(b"".join(map(encode_uint, counts)))
 
 
-def decode_range_data(data: Bytes, position: int, end: int, limit: int) -> tuple[tuple[int, ...], int]:
+def decode_range_data(data: Bytes, position: int, end: int, limits: Limits) -> tuple[tuple[int, ...], int]:
     """Decode run lengths, positive first. Only the first of several can be zero; empty data means no ranges."""
-    body, position = decode_bytes(data, position, end, limit, "range data")
+    body, position = decode_bytes(data, position, end, limits.max_range_bytes, "range data")
     counts = _decode_uints(body, "range data", "range data ends within an integer")
     if 0 in counts[1:] or counts == (0,):
         raise protocol_error("range data", "a zero within range data, or alone in it")
@@ -249,43 +233,13 @@ _READER = RunReader()
 """Decodes complete frames of the common types. `decode_frame` decodes any frame and reports what is wrong with it."""
 
 VERSION = b"0.0.0-AFTER"
-_SHIBBOLETH = bytes((VERSION_TAG, 80, 95, 166, 96, 15, 64, 142)) + b"AQUEDUCT"
-VERSION_BYTES = _SHIBBOLETH + encode_bytes(VERSION)
+_MAGIC = bytes((80, 95, 166, 96, 15, 64, 142)) + b"AQUEDUCT"
+VERSION_BYTES = bytes((VERSION_TAG,)) + _MAGIC + encode_bytes(VERSION)
 
 
-def encode_frame(tag: int, value: Any) -> bytes:
-    """Encode a frame of any type."""
-    if tag == MESSAGE:
-        channel_id, number, attachments, payload = value
-        return message_head(integer_frame(MESSAGE, channel_id), number, attachments, len(payload)) + bytes(payload)
-    if tag == VERSION_TAG:
-        return _SHIBBOLETH + encode_bytes(value)
-    encode: Any = (
-        encode_uint if tag in _INTEGER_FRAMES else encode_range_data if tag in RANGE_FRAMES else encode_headers
-    )
-    return bytes((tag,)) + bytes(encode(value))
-
-
-def decode_frame(data: Bytes, position: int, end: int, limits: Limits = DEFAULT_LIMITS) -> tuple[Frame, int]:
-    """Decode the frame at ``position``; return it and where the next one starts."""
-    if position >= end:
-        raise Incomplete
-    tag = data[position]
-    position += 1
-    value: Any
-    if tag == MESSAGE:
-        value, position = _decode_message(data, position, end, limits)
-    elif tag in _INTEGER_FRAMES:
-        value, position = decode_uint(data, position, end)
-    elif tag in RANGE_FRAMES:
-        value, position = decode_range_data(data, position, end, limits.max_range_bytes)
-    elif tag == CONNECTION_CONTROL:
-        value, position = decode_headers(data, position, end, limits.max_header_bytes)
-    elif tag == VERSION_TAG:
-        value, position = _decode_version(data, position - 1, end)
-    else:
-        raise _unknown(tag)
-    return (tag, value), position
+def _encode_message(value: tuple[int, int, Sequence[int], Bytes]) -> bytes:
+    channel_id, number, attachments, payload = value
+    return message_head(encode_uint(channel_id), number, tuple(attachments), len(payload)) + bytes(payload)
 
 
 def _decode_message(
@@ -311,22 +265,70 @@ def _decode_message(
     return (channel_id, number, attachments, payload), position
 
 
-def _decode_version(data: Bytes, start: int, end: int) -> tuple[bytes, int]:
-    have = bytes(data[start : min(end, start + len(_SHIBBOLETH))])
-    if not _SHIBBOLETH.startswith(have):
+def _encode_version(version: bytes) -> bytes:
+    return _MAGIC + encode_bytes(version)
+
+
+def _decode_version(data: Bytes, position: int, end: int, _: Limits) -> tuple[bytes, int]:
+    have = bytes(data[position : min(end, position + len(_MAGIC))])
+    if not _MAGIC.startswith(have):
         text = "a Version frame with other magic bytes: the peer does not speak Aqueduct"
         raise protocol_error("version magic", text)
-    if len(have) < len(_SHIBBOLETH):
+    if len(have) < len(_MAGIC):
         # Ask for one byte only: the next one may already be wrong.
         raise Incomplete
-    version, position = decode_bytes(data, start + len(_SHIBBOLETH), end, MAX_VERSION_LENGTH, "a version")
+    version, position = decode_bytes(data, position + len(_MAGIC), end, MAX_VERSION_LENGTH, "a version")
     if version != VERSION:
         raise protocol_error("version", f"version {version!r}; this side speaks {VERSION!r}")
     return version, position
 
 
-def _unknown(tag: int) -> RemoteProtocolError:
-    return protocol_error("frame type", f"unknown frame type {tag}")
+def _decode_integer(data: Bytes, position: int, end: int, _: Limits) -> tuple[int, int]:
+    return decode_uint(data, position, end)
+
+
+class FrameType(NamedTuple):
+    """A frame's name, and the functions that encode and decode its value."""
+
+    name: str
+    encode: Callable[[Any], bytes]
+    decode: Callable[[Bytes, int, int, Limits], tuple[Any, int]]
+
+
+FRAME_TYPES = {
+    VERSION_TAG: FrameType("Version", _encode_version, _decode_version),
+    CONNECTION_CONTROL: FrameType("ConnectionControl", encode_headers, decode_headers),
+    CHANNEL_CONTROL: FrameType("ChannelControl", encode_uint, _decode_integer),
+    MESSAGE: FrameType("Message", _encode_message, _decode_message),
+    SENT_UNRELIABLE: FrameType("SentUnreliable", encode_uint, _decode_integer),
+    ACK_RELIABLE: FrameType("AckReliable", encode_range_data, decode_range_data),
+    ACK_NACK_UNRELIABLE: FrameType("AckNackUnreliable", encode_range_data, decode_range_data),
+    FINISH_SENDER: FrameType("FinishSender", encode_uint, _decode_integer),
+    CLOSE_RECEIVER: FrameType("CloseReceiver", encode_range_data, decode_range_data),
+    CLOSED_CHANNEL_LOST: FrameType("ClosedChannelLost", encode_uint, _decode_integer),
+}
+RANGE_FRAMES = (ACK_RELIABLE, ACK_NACK_UNRELIABLE, CLOSE_RECEIVER)
+
+
+def frame_type(tag: int) -> FrameType:
+    """Return a type of frames. Raises RemoteProtocolError if it is unknown."""
+    found = FRAME_TYPES.get(tag)
+    if found is None:
+        raise protocol_error("frame type", f"unknown frame type {tag}")
+    return found
+
+
+def encode_frame(tag: int, value: Any) -> bytes:
+    return bytes((tag,)) + FRAME_TYPES[tag].encode(value)
+
+
+def decode_frame(data: Bytes, position: int, end: int, limits: Limits = DEFAULT_LIMITS) -> tuple[Frame, int]:
+    """Decode the frame at ``position``; return it and where the next one starts."""
+    if position >= end:
+        raise Incomplete
+    tag = data[position]
+    value, position = frame_type(tag).decode(data, position + 1, end, limits)
+    return (tag, value), position
 
 
 @dataclass(slots=True, eq=False)
@@ -351,10 +353,6 @@ class FrameReader:
         else:
             self.pieces.append(data)
             self.pieces_size += len(data)
-
-    def awaits_more_than(self, size: int) -> bool:
-        """Return whether ``size`` more bytes would still not complete a frame."""
-        return self.needed > self.pieces_size + size
 
     def next_frame(self) -> Frame | None:
         """Take and return the next complete frame, or None if there is none yet. Raises RemoteProtocolError."""
@@ -390,8 +388,7 @@ class FrameReader:
             tag = self.pieces[0][0]
         else:
             return None
-        if tag not in FRAME_NAMES:
-            raise _unknown(tag)
+        frame_type(tag)
         return tag
 
     @property

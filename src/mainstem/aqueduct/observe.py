@@ -10,7 +10,7 @@ from mainstem.aqueduct.frames import (
     CHANNEL_CONTROL,
     CLOSED_CHANNEL_LOST,
     CONNECTION_CONTROL,
-    FRAME_NAMES,
+    FRAME_TYPES,
     MESSAGE,
     RANGE_FRAMES,
     VERSION_TAG,
@@ -80,7 +80,7 @@ def describe_frame(frame: Frame) -> str:
         text = " ".join(f"{key}={item!r}" for key, item in value)
     else:
         text = value.decode("ascii", "replace") if tag == VERSION_TAG else str(value)
-    return f"{FRAME_NAMES[tag]} {text}".rstrip()
+    return f"{FRAME_TYPES[tag].name} {text}".rstrip()
 
 
 def dump_frames(data: bytes) -> Iterator[str]:

@@ -50,7 +50,7 @@ from mainstem.aqueduct.frames import (
     CLOSED_CHANNEL_LOST,
     CONNECTION_CONTROL,
     FINISH_SENDER,
-    FRAME_NAMES,
+    FRAME_TYPES,
     MESSAGE,
     RESET_CANCELLED,
     RESET_LOST,
@@ -340,7 +340,7 @@ class Streams(Receiving):
             stream.frames = 1
             return
         if stream.must_begin_with_version and not stream.versioned:
-            text = f"a {FRAME_NAMES[tag]} frame without a Version frame, before the server's response"
+            text = f"a {FRAME_TYPES[tag].name} frame without a Version frame, before the server's response"
             raise protocol_error("version first", text)
         if tag == CONNECTION_CONTROL:
             self._connection_control(stream, value)
@@ -350,11 +350,11 @@ class Streams(Receiving):
             return
         stream.frames += 1
         if role is Role.CONNECTION:
-            raise protocol_error("frame place", f"a {FRAME_NAMES[tag]} frame on the connection control stream")
+            raise protocol_error("frame place", f"a {FRAME_TYPES[tag].name} frame on the connection control stream")
         if role is Role.NOTICE:
             raise protocol_error("frame place", "another frame beside a ClosedChannelLost")
         if role is Role.MESSAGES and tag != MESSAGE:
-            raise protocol_error("frame place", f"a {FRAME_NAMES[tag]} frame on a stream of messages")
+            raise protocol_error("frame place", f"a {FRAME_TYPES[tag].name} frame on a stream of messages")
         if role is Role.NEW:
             _check_first(stream, tag)
         if tag == MESSAGE:
@@ -551,7 +551,7 @@ class Streams(Receiving):
             elif tag == MESSAGE:
                 yield value
             else:
-                raise protocol_error("frame place", f"a {FRAME_NAMES[tag]} frame in a datagram")
+                raise protocol_error("frame place", f"a {FRAME_TYPES[tag].name} frame in a datagram")
             first = False
 
     # Control streams.
@@ -611,13 +611,13 @@ def _after_last() -> RemoteProtocolError:
 
 
 def _misplaced(tag: int, half: Half, direction: str) -> RemoteProtocolError:
-    text = f"a {FRAME_NAMES[tag]} frame on the control stream of {describe(half.channel_id)}, {direction}"
+    text = f"a {FRAME_TYPES[tag].name} frame on the control stream of {describe(half.channel_id)}, {direction}"
     return protocol_error("frame place", text)
 
 
 def _check_first(stream: Stream, tag: int) -> None:
     """Check that a frame can be the first on its stream after Version. Raises RemoteProtocolError."""
-    name = FRAME_NAMES[tag]
+    name = FRAME_TYPES[tag].name
     if tag == VERSION_TAG:
         raise protocol_error("version place", "a Version frame that is not the first in its stream")
     if stream.is_bidirectional:

@@ -130,7 +130,7 @@ def _frame(frame: Frame) -> dict[str, Any]:
     tag, value = frame
     row: dict[str, Any] = {
         "protocol": "aqueduct",
-        "frame_type": KINDS[frames.FRAME_NAMES[tag]][0],
+        "frame_type": KINDS[frames.FRAME_TYPES[tag].name][0],
         "type": tag,
         "text": describe_frame(frame),
         "length": 0,

@@ -16,6 +16,7 @@ from mainstem.aqueduct.frames import (
     encode_range_data,
     encode_uint,
 )
+from mainstem.aqueduct.limits import DEFAULT_LIMITS
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
 
 UINT = st.integers(0, 2**64 - 1)
@@ -74,7 +75,7 @@ def test_encodes_only_64_bit_integers(value: int) -> None:
 )
 def test_headers_round_trip_in_order(pairs: list[tuple[str, bytes]]) -> None:
     data = encode_headers(as_headers(pairs))
-    assert decode_headers(data, 0, len(data), 1 << 16) == (tuple(pairs), len(data))
+    assert decode_headers(data, 0, len(data), DEFAULT_LIMITS) == (tuple(pairs), len(data))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_headers_round_trip_in_order(pairs: list[tuple[str, bytes]]) -> None:
 def test_rejects_invalid_headers(body: str, rule: str) -> None:
     data = bytes.fromhex(body)
     with pytest.raises(RemoteProtocolError) as caught:
-        decode_headers(data, 0, len(data), 1 << 16)
+        decode_headers(data, 0, len(data), DEFAULT_LIMITS)
     assert caught.value.rule == rule
 
 
@@ -103,24 +104,24 @@ def test_does_not_send_an_invalid_header_key(key: str) -> None:
 def test_a_byte_array_above_its_limit_is_rejected_before_its_bytes_arrive() -> None:
     data = encode_uint(1 << 30)
     with pytest.raises(RemoteProtocolError) as caught:
-        decode_headers(data, 0, len(data), 1 << 16)
+        decode_headers(data, 0, len(data), DEFAULT_LIMITS)
     assert caught.value.rule == "size limit"
 
 
 @pytest.mark.parametrize("counts", [(), (3,), (0, 2, 1), (1, 2, 3, 4)])
 def test_range_data_round_trips(counts: tuple[int, ...]) -> None:
     data = encode_range_data(counts)
-    assert decode_range_data(data, 0, len(data), 1 << 10) == (counts, len(data))
+    assert decode_range_data(data, 0, len(data), DEFAULT_LIMITS) == (counts, len(data))
 
 
 @pytest.mark.parametrize("body", ["0100", "03010001", "020100", "0180"])
 def test_rejects_invalid_range_data(body: str) -> None:
     data = bytes.fromhex(body)
     with pytest.raises(RemoteProtocolError):
-        decode_range_data(data, 0, len(data), 1 << 10)
+        decode_range_data(data, 0, len(data), DEFAULT_LIMITS)
 
 
 def test_rejects_range_data_beyond_64_bits() -> None:
     data = encode_range_data((2**64 - 1, 1))
     with pytest.raises(RemoteProtocolError):
-        decode_range_data(data, 0, len(data), 1 << 10)
+        decode_range_data(data, 0, len(data), DEFAULT_LIMITS)

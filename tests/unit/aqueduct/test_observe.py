@@ -8,7 +8,7 @@ from aqueduct_pair import Pair
 
 from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.aqueduct.events import Attach, Mode
-from mainstem.aqueduct.frames import FRAME_NAMES, decode_frame
+from mainstem.aqueduct.frames import FRAME_TYPES, decode_frame
 from mainstem.aqueduct.observe import FrameLog, dump_log
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Notes:
     def _frame(self, way: str, peer: str, frame: bytes) -> None:
         decoded, end = decode_frame(frame, 0, len(frame))
         assert end == len(frame), "one frame at a time"
-        self.frames.append((way, FRAME_NAMES[decoded[0]], peer))
+        self.frames.append((way, FRAME_TYPES[decoded[0]].name, peer))
 
     def command(self, name: str, detail: str, now_ns: int) -> None:
         raise AssertionError("Aqueduct has no commands")
