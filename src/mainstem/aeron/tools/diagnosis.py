@@ -126,14 +126,13 @@ def diagnosis_row(diagnosis: Diagnosis) -> dict[str, object]:
 
 
 def _observe_publication(status: PublicationStatus) -> Observation:
-    rule = PUBLICATION_RULES.decide(status)
+    rule, sentence = PUBLICATION_RULES.decide(status)
     publication = status.publication
     culprit = None
     if rule.cause is Cause.SPY and status.slowest:
         culprit = status.slowest.client
     elif rule.cause in (Cause.SLOW_SUBSCRIBER, Cause.DISK) and status.reader:
         culprit = status.reader.client
-    sentence = rule.sentence(status)
     figures = {
         "pub_pos": publication.position,
         "pub_lmt": publication.limit,
@@ -158,7 +157,7 @@ def _observe_publication(status: PublicationStatus) -> Observation:
 
 
 def _observe_image(status: ImageStatus) -> Observation:
-    rule = IMAGE_RULES.decide(status)
+    rule, sentence = IMAGE_RULES.decide(status)
     image = status.image
     culprit = status.slowest.client if status.slowest and rule.cause in (Cause.SLOW_SUBSCRIBER, Cause.DISK) else None
     figures = {
@@ -174,7 +173,7 @@ def _observe_image(status: ImageStatus) -> Observation:
     return Observation(
         rule=rule.name,
         cause=rule.cause,
-        sentence=rule.sentence(status),
+        sentence=sentence,
         epoch_ms=status.snapshot.epoch_ms,
         figures={name: value for name, value in figures.items() if value is not None},
         silent_since_ms=_silent_since(status.snapshot, culprit),
