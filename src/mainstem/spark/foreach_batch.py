@@ -67,9 +67,7 @@ def to_delta(
     from mainstem.spark.formats.delta import DeltaTable
 
     table = DeltaTable(str(url), options, partition_by, target_file_size)
-    return BatchWriter(
-        table, evolve=evolve, target_bytes=target_file_size, compact_every=compact_every, query_id=query_id
-    )
+    return BatchWriter(table, evolve=evolve, compact_every=compact_every, query_id=query_id)
 
 
 def to_iceberg(
@@ -116,13 +114,8 @@ def to_iceberg(
     def connect() -> Any:
         return open_catalog(str(warehouse), name=catalog, options=catalog_options, store=options)
 
-    return BatchWriter(
-        IcebergTable(connect, table, partition_by, target_file_size),
-        evolve=evolve,
-        target_bytes=target_file_size,
-        compact_every=compact_every,
-        query_id=query_id,
-    )
+    written = IcebergTable(connect, table, partition_by, target_file_size)
+    return BatchWriter(written, evolve=evolve, compact_every=compact_every, query_id=query_id)
 
 
 def idempotent(
@@ -248,26 +241,10 @@ log = logging.getLogger(__name__)
 
 
 class BatchWriter:
-    """A writer of micro-batches to a table, with one commit per call. A call for a committed micro-batch does nothing.
+    """A writer of micro-batches to a table, with one commit per call. A call for a committed micro-batch does nothing."""
 
-    Args:
-        table: The table.
-        evolve: Whether to add columns that the table lacks.
-        target_bytes: The file size at which a task starts another file.
-        compact_every: Compact small files after this many micro-batches; 0 for never.
-        query_id: The name of the query in commits; empty for the id in Spark's checkpoint.
-    """
-
-    def __init__(
-        self,
-        table: Table,
-        *,
-        evolve: bool = False,
-        target_bytes: int = DEFAULT_FILE_SIZE,
-        compact_every: int = 0,
-        query_id: str = "",
-    ) -> None:
-        self._table, self._evolve, self._target = table, evolve, target_bytes
+    def __init__(self, table: Table, *, evolve: bool = False, compact_every: int = 0, query_id: str = "") -> None:
+        self._table, self._evolve = table, evolve
         self._compact_every, self._query_id = compact_every, query_id
         self._prepared = ""
         self.compactions: list[Compaction] = []
@@ -280,7 +257,7 @@ class BatchWriter:
             self._table.prepare(batch.schema, evolve=self._evolve)
             self._prepared = columns
         names = batch.schema.names
-        write = WriteFiles(self._table.files(query_id, batch_id), self._target, names)
+        write = WriteFiles(self._table.files(query_id, batch_id), self._table.target_bytes, names)
         # mapInArrow interprets dots and backticks in names, so number the columns.
         numbered = batch.toDF(*(f"c{number}" for number in range(len(names))))
         # The driver receives one row per file.

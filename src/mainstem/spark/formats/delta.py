@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -22,8 +22,7 @@ from uuid import uuid4
 
 from mainstem._internal.clock import NS_PER_MS, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, StoreError, needs_extras
-from mainstem.spark.formats.base import COMMIT_ATTEMPTS, DEFAULT_FILE_SIZE, ColumnRules, Compaction
-from mainstem.spark.formats.columns import check_names, check_types, difference, united
+from mainstem.spark.formats.base import DEFAULT_FILE_SIZE, CommitConflictError, Compaction, Table, conflicts
 from mainstem.spark.formats.data_files import COMPRESSION, NewFile, conform, split, upper_text
 from mainstem.spark.formats.storage_options import S3_SCHEMES, delta_options
 from mainstem.store import open_store
@@ -119,14 +118,10 @@ def _texts(values: Any) -> Any:
     return pc.cast(values, pa.string())
 
 
-class DeltaTable:
-    """A Delta table at a URL or in a directory.
+class DeltaTable(Table):
+    """A Delta table at a URL or in a directory. Delta has the same types as Spark; few readers support its type widening."""
 
-    ``partition_by`` applies only to a new table. ``target_bytes`` is the size of the files that a compaction writes.
-    """
-
-    # Delta has the same types as Spark. Few readers support its type widening.
-    rules = ColumnRules()
+    format = "Delta"
 
     def __init__(
         self,
@@ -137,17 +132,12 @@ class DeltaTable:
     ) -> None:
         with needs_extras():
             import deltalake  # noqa: F401
+        super().__init__(url, partition_by, target_bytes)
         self._store_options = dict(options or {})
         self._storage = delta_options(url, self._store_options)
-        scheme = scheme_of(url)
-        self._url = f"s3://{url.partition('://')[2]}" if scheme in S3_SCHEMES else url
-        self.name = self._store_url = url
-        self._partition_by, self._target = list(partition_by), target_bytes
-        # The table as read at the start of the micro-batch.
-        self._table: Any = None
+        self._url = f"s3://{url.partition('://')[2]}" if scheme_of(url) in S3_SCHEMES else url
 
     def _load(self) -> Any:
-        """Return the current table, or None."""
         import deltalake
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -158,82 +148,65 @@ class DeltaTable:
         except (DeltaError, OSError) as error:
             raise StoreError(self.name, f"cannot read the Delta table: {error}") from error
 
-    def _existing(self) -> Any:
-        table = self._load()
-        if table is None:
-            raise ConfigurationError(f"{self.name} is not a Delta table")
-        return table
+    def _columns(self, table: Any) -> StructType:
+        from pyspark.sql.types import StructType
 
-    def columns(self) -> StructType | None:
-        table = self._load()
-        return None if table is None else _columns(table)
+        return StructType.fromJson(json.loads(table.schema().to_json()))
 
-    def prepare(self, columns: StructType, *, evolve: bool) -> None:
-        import deltalake
+    def _last_batch(self, table: Any, query_id: str) -> int:
+        version = table.transaction_version(query_id)
+        return -1 if version is None else int(version)
+
+    @contextmanager
+    def _changes(self, table: Any = None) -> Iterator[None]:
+        """Convert errors of a change of the table, or of its creation, which fails if another writer creates it first."""
         from deltalake.exceptions import CommitFailedError, DeltaError
 
-        check_types(columns, "Delta")
-        check_names(columns, "Delta", self.rules.name_key)
-        table, self._table = self._table, None
-        for _ in range(COMMIT_ATTEMPTS):
-            table = table or self._load()
-            try:
-                if table is None:
-                    self._create(columns)
-                    return
-                before = _columns(table)
-                whole = united(before, columns)
-                if not (change := difference(before, whole)):
-                    self._table = table
-                    return
-                if not evolve:
-                    raise ConfigurationError(
-                        f"{self.name} has other columns than the rows: {change}; --evolve adds columns"
-                    )
-                old = {item.name: item.dataType for item in before.fields}
-                fields = [item for item in whole.fields if old.get(item.name) != item.dataType]
-                table.alter.add_columns([deltalake.Field.from_json(item.json()) for item in fields])
-                return
-            except CommitFailedError:
-                # Another writer committed first. Check again what remains to be done.
-                table = None
-            except (DeltaError, OSError) as error:
-                if table is not None or self._load() is None:
-                    raise StoreError(self.name, f"cannot change the Delta table: {error}") from error
-        raise StoreError(self.name, f"lost {COMMIT_ATTEMPTS} commits to other writers")
+        try:
+            with conflicts(CommitFailedError):
+                yield
+        except (DeltaError, OSError) as error:
+            if table is None and self._load() is not None:
+                raise CommitConflictError from error
+            raise StoreError(self.name, f"cannot change the Delta table: {error}") from error
+
+    def _change_columns(self, table: Any, columns: StructType) -> None:
+        import deltalake
+
+        old = {item.name: item.dataType for item in self._columns(table).fields}
+        fields = [item for item in columns.fields if old.get(item.name) != item.dataType]
+        with self._changes(table):
+            table.alter.add_columns([deltalake.Field.from_json(item.json()) for item in fields])
 
     def _create(self, columns: StructType) -> None:
         import deltalake
         import pyarrow as pa
 
-        directory = open_store(self._store_url, self._store_options).local_path()
+        directory = open_store(self.name, self._store_options).local_path()
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
         schema = deltalake.Schema.from_json(columns.json())
         stored = [item for item in pa.schema(schema.to_arrow()) if item.name not in self._partition_by]
-        deltalake.DeltaTable.create(
-            self._url,
-            schema,
-            mode="error",
-            partition_by=self._partition_by,
-            configuration={PROPERTY: property_of(indexable(stored)[:MAX_COLUMNS])},
-            storage_options=self._storage,
-        )
-
-    def committed(self, query_id: str) -> int:
-        self._table = self._load()
-        return -1 if self._table is None else _version(self._table, query_id)
+        with self._changes():
+            deltalake.DeltaTable.create(
+                self._url,
+                schema,
+                mode="error",
+                partition_by=self._partition_by,
+                configuration={PROPERTY: property_of(indexable(stored)[:MAX_COLUMNS])},
+                storage_options=self._storage,
+            )
 
     def files(self, query_id: str, batch_id: int) -> DeltaFiles:
         import pyarrow as pa
 
-        table = self._table = self._table or self._existing()
+        table = self._table = self._table or self.existing()
         metadata = table.metadata()
         names = metadata.partition_columns
         schema = pa.schema(table.schema().to_arrow())
         stored = pa.schema([item for item in schema if item.name not in names])
         return DeltaFiles(
-            self._store_url,
+            self.name,
             self._store_options,
             stored,
             pa.schema([schema.field(name) for name in names]),
@@ -241,44 +214,31 @@ class DeltaTable:
             indexed(stored, metadata.configuration),
         )
 
-    def commit(self, query_id: str, batch_id: int, files: Sequence[bytes]) -> bool:
+    def _append(self, table: Any, query_id: str, batch_id: int, files: Sequence[bytes]) -> None:
         from deltalake.exceptions import DeltaError
         from deltalake.transaction import AddAction, CommitProperties, Transaction
 
-        actions = [AddAction(**json.loads(file)) for file in files]
         properties = CommitProperties(
             custom_metadata={"mainstem.query-id": query_id, "mainstem.batch-id": str(batch_id)},
             app_transactions=[Transaction(query_id, batch_id)],
         )
-        error: Exception | None = None
-        for _ in range(COMMIT_ATTEMPTS):
-            # After a failed attempt, read the table again: another writer may have changed it.
-            table, self._table = self._table or self._existing(), None
-            if _version(table, query_id) >= batch_id:
-                # Already committed, by another driver of this query or by an attempt whose response was lost.
-                return False
-            try:
-                table.create_write_transaction(
-                    actions,
-                    "append",
-                    table.schema(),
-                    table.metadata().partition_columns or None,
-                    commit_properties=properties,
-                )
-            except (DeltaError, OSError) as reason:
-                error = reason
-                continue
-            return True
-        raise StoreError(self.name, f"cannot commit micro-batch {batch_id} of {query_id}: {error}") from error
+        with conflicts(DeltaError, OSError):
+            table.create_write_transaction(
+                [AddAction(**json.loads(file)) for file in files],
+                "append",
+                table.schema(),
+                table.metadata().partition_columns or None,
+                commit_properties=properties,
+            )
 
     def compact(self, *, keep_s: float | None = None) -> Compaction:
         from deltalake.exceptions import DeltaError
 
-        table = self._existing()
+        table = self.existing()
         try:
             if PROPERTY not in table.metadata().configuration:
                 table.alter.set_table_properties({PROPERTY: property_of(_bounded_columns(table)[:MAX_COLUMNS])})
-            result = table.optimize.compact(target_size=self._target, writer_properties=_writer_properties(table))
+            result = table.optimize.compact(target_size=self.target_bytes, writer_properties=_writer_properties(table))
             deleted: list[str] = []
             if keep_s is not None:
                 hours = ceil(max(keep_s, 0) / 3600)
@@ -323,17 +283,6 @@ def _writer_properties(table: Any) -> Any:
         default_column_properties=ColumnProperties(statistics_enabled="NONE"),
         column_properties=dict.fromkeys(kept, ColumnProperties(statistics_enabled="CHUNK")),
     )
-
-
-def _version(table: Any, query_id: str) -> int:
-    version = table.transaction_version(query_id)
-    return -1 if version is None else int(version)
-
-
-def _columns(table: Any) -> StructType:
-    from pyspark.sql.types import StructType
-
-    return StructType.fromJson(json.loads(table.schema().to_json()))
 
 
 # -- statistics that let readers skip files ----------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -18,8 +19,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from mainstem.errors import ConfigurationError, StoreError, needs_extras
-from mainstem.spark.formats.base import COMMIT_ATTEMPTS, DEFAULT_FILE_SIZE, ColumnRules, Compaction
-from mainstem.spark.formats.columns import check_names, check_types, difference, united
+from mainstem.spark.formats.base import DEFAULT_FILE_SIZE, ColumnRules, Compaction, Table, conflicts
 from mainstem.spark.formats.data_files import conform, split, upper_text, write
 from mainstem.spark.formats.storage_options import iceberg_options
 from mainstem.store import open_store
@@ -182,12 +182,10 @@ class IcebergRules(ColumnRules):
         return (type(before), type(now)) in ((IntegerType, LongType), (FloatType, DoubleType))
 
 
-class IcebergTable:
-    """An Iceberg table of a catalog. The catalog is opened on first use.
+class IcebergTable(Table):
+    """An Iceberg table of a catalog. The catalog is opened on first use."""
 
-    ``partition_by`` applies only to a new table. ``target_bytes`` is the size of the files that a compaction writes.
-    """
-
+    format = "Iceberg"
     rules: ColumnRules = IcebergRules()
 
     def __init__(
@@ -201,8 +199,8 @@ class IcebergTable:
             import pyiceberg  # noqa: F401
         if "." not in identifier.strip("."):
             raise ConfigurationError(f"{identifier!r} has no namespace; name the table as in sea.tides")
-        self._make_catalog, self.name = catalog, identifier
-        self._partition_by, self._target = tuple(partition_by), target_bytes
+        super().__init__(identifier, partition_by, target_bytes)
+        self._make_catalog = catalog
 
     @cached_property
     def _catalog(self) -> Any:
@@ -222,116 +220,71 @@ class IcebergTable:
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
 
-    def existing(self) -> Any:
-        """Return the current table. Raises ConfigurationError if it does not exist."""
-        table = self._load()
-        if table is None:
-            raise ConfigurationError(f"{self.name} is not in its catalog")
-        return table
+    def _columns(self, table: Any) -> StructType:
+        from pyiceberg.io.pyarrow import schema_to_pyarrow
+        from pyspark.sql.pandas.types import from_arrow_schema
 
-    def columns(self) -> StructType | None:
-        table = self._load()
-        return None if table is None else _columns(table)
+        schema: StructType = from_arrow_schema(
+            schema_to_pyarrow(table.schema(), include_field_ids=False), prefer_timestamp_ntz=True
+        )
+        return schema
 
-    def prepare(self, columns: StructType, *, evolve: bool) -> None:
-        from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+    def _last_batch(self, table: Any, query_id: str) -> int:
+        return int(table.metadata.properties.get(f"{COMMITTED}{query_id}", -1))
+
+    def _change_columns(self, table: Any, columns: StructType) -> None:
+        from pyiceberg.exceptions import CommitFailedException
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        check_types(columns, "Iceberg")
-        check_names(columns, "Iceberg", self.rules.name_key)
-        columns = self.rules.stored(columns)
-        for _ in range(COMMIT_ATTEMPTS):
-            table = self._load()
-            try:
-                if table is None:
-                    self._create(columns)
-                    return
-                before = _columns(table)
-                whole = united(before, columns, self.rules.widens)
-                if not (change := difference(before, whole)):
-                    return
-                if not evolve:
-                    raise ConfigurationError(
-                        f"{self.name} has other columns than the rows: {change}; --evolve adds columns"
-                    )
-                with table.update_schema() as update:
-                    update.union_by_name(to_arrow_schema(whole, timezone="UTC"))
-                return
-            except (CommitFailedException, TableAlreadyExistsError):
-                # Another writer committed first. Check again what remains to be done.
-                continue
-        raise StoreError(self.name, f"lost {COMMIT_ATTEMPTS} commits to other writers")
+        with conflicts(CommitFailedException), table.update_schema() as update:
+            update.union_by_name(to_arrow_schema(columns, timezone="UTC"))
 
     def _create(self, columns: StructType) -> None:
+        from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
         from pyspark.sql.pandas.types import to_arrow_schema
 
         self._catalog.create_namespace_if_not_exists(self.name.rpartition(".")[0])
         schema = to_arrow_schema(columns, timezone="UTC")
         with (
+            conflicts(CommitFailedException, TableAlreadyExistsError),
             self._catalog.create_table_transaction(self.name, schema, properties=NEW_TABLE) as transaction,
             transaction.update_spec() as spec,
         ):
             for column in self._partition_by:
                 spec.add_identity(column)
 
-    def committed(self, query_id: str) -> int:
-        table = self._load()
-        return -1 if table is None else _committed(table, query_id)
-
     def files(self, query_id: str, batch_id: int) -> IcebergFiles:
-        return self.files_of(self.existing(), f"part-{query_id[:8]}-{batch_id:06d}")
+        # A catalog does not compare properties, so the commit reads them again.
+        table, self._table = self._table or self.existing(), None
+        return self.files_of(table, f"part-{query_id[:8]}-{batch_id:06d}")
 
     @staticmethod
     def files_of(table: Any, prefix: str) -> IcebergFiles:
         return IcebergFiles(table.metadata, dict(table.io.properties), prefix)
 
-    def commit(self, query_id: str, batch_id: int, files: Sequence[bytes]) -> bool:
-        from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
-
-        error: Exception | None = None
-        for _ in range(COMMIT_ATTEMPTS):
-            table = self.existing()
-            if _committed(table, query_id) >= batch_id:
-                # Already committed, by another driver of this query or by an attempt whose response was lost.
-                return False
-            try:
-                with without_retries(table).transaction() as transaction:
-                    if files:
-                        noted = {QUERY: query_id, BATCH: str(batch_id)}
-                        with transaction.update_snapshot(snapshot_properties=noted).merge_append() as append:
-                            for file in files:
-                                append.append_data_file(data_file(file))
-                    transaction.set_properties({f"{COMMITTED}{query_id}": str(batch_id)})
-            except (CommitFailedException, CommitStateUnknownException) as reason:
-                error = reason
-                continue
-            return True
-        raise StoreError(self.name, f"cannot commit micro-batch {batch_id} of {query_id}: {error}") from error
+    def _append(self, table: Any, query_id: str, batch_id: int, files: Sequence[bytes]) -> None:
+        with _transaction(table) as transaction:
+            if files:
+                noted = {QUERY: query_id, BATCH: str(batch_id)}
+                with transaction.update_snapshot(snapshot_properties=noted).merge_append() as append:
+                    for file in files:
+                        append.append_data_file(data_file(file))
+            transaction.set_properties({f"{COMMITTED}{query_id}": str(batch_id)})
 
     def compact(self, *, keep_s: float | None = None) -> Compaction:
-        replaced, by = _join(self, self._target)
+        replaced, by = _join(self)
         return Compaction(replaced, by, 0 if keep_s is None else _expire(self, keep_s))
 
 
-def without_retries(table: Any) -> Any:
-    """Disable commit retries of this table object, so that a commit fails at once if another writer was first."""
+@contextmanager
+def _transaction(table: Any) -> Iterator[Any]:
+    """Commit the changes of the block, without pyiceberg's retries: a commit has a conflict if another writer was first."""
+    from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+
     properties = {**table.metadata.properties, **NO_RETRIES}
     table.metadata = table.metadata.model_copy(update={"properties": properties})
-    return table
-
-
-def _committed(table: Any, query_id: str) -> int:
-    return int(table.metadata.properties.get(f"{COMMITTED}{query_id}", -1))
-
-
-def _columns(table: Any) -> StructType:
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    schema: StructType = from_arrow_schema(
-        schema_to_pyarrow(table.schema(), include_field_ids=False), prefer_timestamp_ntz=True
-    )
-    return schema
+    with conflicts(CommitFailedException, CommitStateUnknownException), table.transaction() as transaction:
+        yield transaction
 
 
 def _stored(kind: Any) -> Any:
@@ -431,47 +384,42 @@ def _groups(loaded: Any, target_bytes: int) -> list[list[Any]]:
     return [group for group in groups if len(group) > 1]
 
 
-def _join(table: IcebergTable, target_bytes: int) -> tuple[int, int]:
-    from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+def _join(table: IcebergTable) -> tuple[int, int]:
     from pyiceberg.expressions import AlwaysTrue
     from pyiceberg.io.pyarrow import ArrowScan
 
     loaded = table.existing()
-    groups = _groups(loaded, target_bytes)
+    groups = _groups(loaded, table.target_bytes)
     if not groups:
         return 0, 0
     scan = ArrowScan(loaded.metadata, loaded.io, loaded.schema(), AlwaysTrue())
     files = table.files_of(loaded, PREFIX)
     # Process one group at a time, so that memory holds only a batch and a row group.
-    written = [
-        data_file(each) for group in groups for each in write(files, scan.to_record_batches(group), target_bytes)
-    ]
+    batches = (scan.to_record_batches(group) for group in groups)
+    written = [data_file(each) for group in batches for each in write(files, group, table.target_bytes)]
     rows = sum(file.record_count for file in written), sum(task.file.record_count for group in groups for task in group)
     if rows[0] != rows[1]:
         raise StoreError(table.name, f"the compaction read {rows[0]} of {rows[1]} rows; nothing was changed")
     replaced = {task.file.file_path: task.file for group in groups for task in group}
-    error: Exception | None = None
-    for _ in range(COMMIT_ATTEMPTS):
+
+    def attempt() -> None:
         loaded = table.existing()
         present = {task.file.file_path for task in loaded.scan().plan_files() if not task.delete_files}
         if written[0].file_path in present:
-            return len(replaced), len(written)
+            return
         if not present.issuperset(replaced):
             raise StoreError(table.name, "another writer replaced files during the compaction; nothing was changed")
-        try:
-            with (
-                without_retries(loaded).transaction() as transaction,
-                transaction.update_snapshot(snapshot_properties={"mainstem.compaction": "true"}).overwrite() as change,
-            ):
-                for file in replaced.values():
-                    change.delete_data_file(file)
-                for file in written:
-                    change.append_data_file(file)
-        except (CommitFailedException, CommitStateUnknownException) as reason:
-            error = reason
-            continue
-        return len(replaced), len(written)
-    raise StoreError(table.name, f"cannot commit the compaction: {error}") from error
+        with (
+            _transaction(loaded) as transaction,
+            transaction.update_snapshot(snapshot_properties={"mainstem.compaction": "true"}).overwrite() as change,
+        ):
+            for file in replaced.values():
+                change.delete_data_file(file)
+            for file in written:
+                change.append_data_file(file)
+
+    table.retry(attempt, "commit the compaction")
+    return len(replaced), len(written)
 
 
 def _expire(table: IcebergTable, keep_s: float) -> int:

@@ -109,10 +109,5 @@ class CommittedTable(Target):
                 f"--out: {self._options.out} is a directory of Parquet files; use --format parquet"
             )
         self._table.prepare(rows.schema, evolve=self._options.evolve)
-        write: Any = BatchWriter(
-            self._table,
-            evolve=self._options.evolve,
-            target_bytes=self._options.target_file_size,
-            compact_every=self._options.compact_every,
-        )
+        write: Any = BatchWriter(self._table, evolve=self._options.evolve, compact_every=self._options.compact_every)
         return rows.writeStream.foreachBatch(write)

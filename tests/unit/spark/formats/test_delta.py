@@ -360,7 +360,7 @@ def test_unsupported_delta_types_and_missing_tables_are_named(tmp_path: Path) ->
     table = DeltaTable(str(tmp_path / "table"))
     with pytest.raises(ConfigurationError, match=r"'inner.span' has the type interval day to second"):
         table.prepare(columns(inner=columns(span=types.DayTimeIntervalType())), evolve=False)
-    with pytest.raises(ConfigurationError, match="is not a Delta table"):
+    with pytest.raises(ConfigurationError, match="there is no Delta table"):
         table.compact()
     with pytest.raises(ConfigurationError, match="a directory has no options"):
         DeltaTable(str(tmp_path), {"region": "x"})

@@ -103,7 +103,7 @@ def test_of_two_drivers_of_one_query_one_writes(database: Path) -> None:
 class Uncompactable:
     """A table that accepts every micro-batch and whose compaction fails."""
 
-    name = "tides"
+    name, target_bytes = "tides", 1 << 20
 
     def __init__(self) -> None:
         self.batches: list[int] = []

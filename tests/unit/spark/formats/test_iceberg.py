@@ -235,6 +235,22 @@ def race(monkeypatch: Any, then: Any) -> None:
     monkeypatch.setattr(IcebergTable, "_load", raced)
 
 
+def test_a_micro_batch_reads_the_table_when_it_starts_and_when_it_commits(
+    table: IcebergTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns, load, reads = table.columns(), IcebergTable._load, []
+
+    def counted(self: IcebergTable) -> Any:
+        reads.append(load(self))
+        return reads[-1]
+
+    monkeypatch.setattr(IcebergTable, "_load", counted)
+    assert table.committed(QUERY) == -1
+    table.prepare(columns, evolve=False)
+    assert table.commit(QUERY, 0, files(table, 0, [batch([1])]))
+    assert len(reads) == 2
+
+
 def test_of_two_drivers_of_one_query_one_commits(table: IcebergTable, warehouse: Warehouse, monkeypatch: Any) -> None:
     mine, theirs = (files(table, 0, [batch([1])]) for _ in range(2))
     race(monkeypatch, lambda: warehouse.table().commit(QUERY, 0, theirs))
@@ -376,7 +392,7 @@ def test_unsupported_iceberg_types_and_missing_tables_are_named(warehouse: Wareh
     table = warehouse.table(())
     with pytest.raises(ConfigurationError, match=r"'inner.span' has the type interval day to second, which Iceberg"):
         table.prepare(columns(inner=columns(span=types.DayTimeIntervalType())), evolve=False)
-    with pytest.raises(ConfigurationError, match="is not in its catalog"):
+    with pytest.raises(ConfigurationError, match="there is no Iceberg table"):
         table.compact()
     with pytest.raises(ConfigurationError, match="has no namespace"):
         IcebergTable(lambda: None, "tides")
