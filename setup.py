@@ -34,9 +34,7 @@ from translation import module_name, translate
 
 CORE = Path("src/mainstem/_core")
 core_stubs.write()
-# plain.py replaces the C primitives if nothing is compiled; layout.py and capture/layout.py contain only numbers.
-UNCOMPILED = {"__init__", "layout", "plain"}
-MODULES = [path for path in CORE.rglob("*.py") if path.stem not in UNCOMPILED]
+MODULES = [path for path in CORE.rglob("*.py") if path.stem not in core_stubs.NOT_COMPILED]
 MODULES.sort(
     key=lambda path: (-path.stat().st_size, path)
 )  # the longest first, so that it does not keep one core busy at the end

@@ -25,7 +25,7 @@ from harness.relay import relaying
 from harness.report import Report
 
 import mainstem
-from mainstem.aeron.system_counter import SystemCounter
+from mainstem._core.system_counter import SystemCounter
 
 if TYPE_CHECKING:
     import argparse

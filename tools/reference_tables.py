@@ -141,8 +141,8 @@ def settings() -> str:
 
 def counters() -> str:
     """Return the page of all driver counters, with their Prometheus names."""
-    from mainstem.aeron.counters import ArchiveCounterType, CounterType, OwnCounterType
-    from mainstem.aeron.system_counter import SystemCounter
+    from mainstem._core.system_counter import SystemCounter
+    from mainstem.aeron.counters import ArchiveCounterType, CounterType
     from mainstem.metrics.families import GAUGES, PREFIX
 
     system = [
@@ -161,11 +161,6 @@ def counters() -> str:
         + table(["id", "label", "meaning", "metric"], system)
         + "\n## Of streams, channels and clients\n\nStreams' metrics have the labels of their stream.\n\n"
         + table(["type", "label", "meaning", "metric"], others)
-        + "\nMainstem's own, which the reference does not have:\n\n"
-        + table(
-            ["type", "label", "meaning", "metric"],
-            [(each.value, each.label, each.meaning, code(f"{PREFIX}counter")) for each in OwnCounterType],
-        )
         + "\nOf an Aeron Archive and its clients, by the names that `mainstem stat --type` takes:\n\n"
         + table(
             ["type", "name", "meaning", "metric"],

@@ -51,7 +51,7 @@ if not home.is_relative_to(sys.prefix):
     sys.exit(f"mainstem is imported from {home}, not from {sys.prefix}")
 if importlib.metadata.version("mainstem") != mainstem.__version__:
     sys.exit("the version of the package is not that of its metadata")
-modules = [path for path in (home / "_core").rglob("*.py") if path.stem not in ("__init__", "layout", "plain")]
+modules = [path for path in (home / "_core").rglob("*.py") if path.stem not in ("__init__", "layout", "plain", "system_counter")]
 for path in modules:
     name = ".".join(("mainstem", *path.relative_to(home).with_suffix("").parts))
     if not importlib.import_module(name).__file__.endswith(".so"):
@@ -130,8 +130,8 @@ def compare(archive: Path) -> None:
         name for name in listing.split("\0") if name and not name.startswith(NOT_SHIPPED) and (ROOT / name).exists()
     }
     sources = [Path(name) for name in versioned if name.startswith("src/mainstem/_core/") and name.endswith(".py")]
-    compiled = [source for source in sources if source.stem not in ("__init__", "layout", "plain")]
-    layouts = [source for source in sources if source.stem == "layout"]
+    compiled = [source for source in sources if source.stem not in ("__init__", "layout", "plain", "system_counter")]
+    layouts = [source for source in sources if source.stem in ("layout", "system_counter")]
     versioned |= {str(source.with_suffix(".pxd")) for source in (*compiled, *layouts)}
     versioned |= {str(source.with_suffix(".pyi")) for source in compiled}
     with tarfile.open(archive) as members:

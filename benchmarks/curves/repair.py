@@ -6,8 +6,8 @@ import statistics
 
 from harness.curve import Curve
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem._internal.clock import NS_PER_MS
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.sim import Faults, World
 
 MESSAGES = 2_000

@@ -13,10 +13,10 @@ from tests.support.waiting import wait_for
 from tests.unit._core.network import INITIAL_TERM_ID, MTU, SESSION_ID, STREAM_ID, TERM_LENGTH, frame
 
 import mainstem
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.cnc import CncFile
 from mainstem.aeron.files import MappedFiles
 from mainstem.aeron.protocol.frames import Setup
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import CorruptLogError
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import pytest
 from tests.interop.modes import MODES, named
 from tests.support.waiting import wait_for
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.cnc import CncFile
 from mainstem.aeron.files import MappedFiles
-from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
     from tests.interop.conftest import DriverFactory, DriverProcess, PeerFactory

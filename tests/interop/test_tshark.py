@@ -15,9 +15,9 @@ from tests.support.ports import free_port
 from tests.support.tshark import PORTS, Capture
 
 from mainstem._core import layout
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
-from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 from tests.support.live_driver import message
 from tests.support.waiting import StallTimeout, nothing
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
-from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

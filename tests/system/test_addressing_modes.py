@@ -8,7 +8,7 @@ import pytest
 from tests.support.invoked_pair import Machines
 from tests.support.ports import free_port
 
-from mainstem.aeron.system_counter import SystemCounter
+from mainstem._core.system_counter import SystemCounter
 from mainstem.errors import RegistrationError
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from tests.support.ports import free_port
 from tests.support.waiting import STALL_S
 
 import mainstem
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
-from mainstem.aeron.system_counter import SystemCounter
 
 pytestmark = pytest.mark.system
 PROGRAM = Path(__file__).parent / "programs" / "claims_and_dies.py"

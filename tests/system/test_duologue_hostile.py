@@ -21,8 +21,8 @@ from tests.support.live_driver import shared_memory, wait_for
 from tests.support.ports import free_port
 from tests.support.waiting import STALL_S, StallTimeout
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.client.client import Aeron
-from mainstem.aeron.counters import OwnCounterType
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.duologue import Client, Server, ServerKey, Settings, connect, serve
 from mainstem.duologue.settings import reserved_sessions
@@ -142,10 +142,7 @@ def join(made: House, **more: Any) -> Client:
 
 def filter_refusals(made: House) -> int:
     with Aeron.connect(made.near.directory) as aeron:
-        counters = aeron.counters
-        return next(
-            counters.value(each) for each in counters if counters.type_id(each) == OwnCounterType.ENDPOINT_FILTER
-        )
+        return aeron.counters.value(SystemCounter.ENDPOINT_FILTER_REFUSALS)
 
 
 def test_an_unparsable_first_message_is_rejected_with_its_stream() -> None:

@@ -9,9 +9,9 @@ import pytest
 from tests.support.live_driver import exchange
 from tests.support.ports import free_port
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
-from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
     from pathlib import Path

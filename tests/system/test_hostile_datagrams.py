@@ -13,11 +13,11 @@ from tests.support.ports import free_port
 from tests.support.waiting import STALL_S
 
 from mainstem._core import layout
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.aeron.error_log import read_errors
 from mainstem.aeron.protocol.frames import Data, ErrorFrame, Heartbeat, Nak, Rttm, Setup, StatusMessage
-from mainstem.aeron.system_counter import SystemCounter
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 

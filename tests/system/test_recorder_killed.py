@@ -18,8 +18,8 @@ from tests.support.waiting import StallTimeout, wait_for
 from tests.system.programs.recording_station import STREAM, message
 
 from mainstem import Aeron, MediaDriver
+from mainstem._core.system_counter import SystemCounter
 from mainstem._internal.clock import SYSTEM_CLOCK
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.recording import Recorder, RecorderSlot, messages, open_recording, open_recordings, read_catalog
 
 if TYPE_CHECKING:

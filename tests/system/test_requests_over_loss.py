@@ -12,7 +12,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import STALL_S, StallTimeout, soon, until, wait_for
 
 import mainstem
-from mainstem.aeron.system_counter import SystemCounter
+from mainstem._core.system_counter import SystemCounter
 from mainstem.errors import ClosedError, ConfigurationError, MainstemError, NotConnected, Timeout
 
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
 """Generate declarations for Cython and type checkers from each module of ``_core``.
 
 People write ``X.py``, with types, attributes and docstrings. ``X.pxd`` (the C declarations that other modules cimport) and
-``X.pyi`` (what Python sees) are generated from it; ``layout.py`` produces ``layout.pxd``. ``setup.py`` calls :func:`write`
+``X.pyi`` (what Python sees) are generated from it; ``layout.py`` and
+``system_counter.py`` produce only a ``.pxd`` with their numbers. ``setup.py`` calls :func:`write`
 before it compiles. Git ignores the generated files; wheels and source archives contain them.
 
 The kind of a function depends on its declaration:
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CORE = Path(__file__).resolve().parents[2] / "src" / "mainstem" / "_core"
-LAYOUTS = ("layout", "capture/layout")
-NOT_COMPILED = {"__init__", "layout", "plain"}
+LAYOUTS = ("layout", "capture/layout", "system_counter")
+# plain.py replaces the C primitives if nothing is compiled; the others contain only numbers.
+NOT_COMPILED = {"__init__", "layout", "plain", "system_counter"}
 HEADER = "# Written from {name}.py by every build: edit that file.\n"
 C_TYPES = {
     "bint": "bint",
@@ -385,7 +387,7 @@ def layout_pxd(name: str) -> str:
     # A single constant that needs 64 bits would make its whole enum 64 bits wide.
     groups = ({k: v for k, v in numbers.items() if (v.bit_length() < 32) == small} for small in (True, False))
     enums = ["cdef enum:\n" + "".join(f"    {k} = {v}\n" for k, v in group.items()) for group in groups if group]
-    return HEADER.format(name="layout") + "\n".join(enums)
+    return HEADER.format(name=Path(name).name) + "\n".join(enums)
 
 
 def generated() -> dict[Path, tuple[Path, str]]:

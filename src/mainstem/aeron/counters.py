@@ -63,16 +63,6 @@ class CounterType(DescribedId):
     BOOTSTRAP_NEIGHBOR = 21, "", "the neighbour that names were first asked of, in the label"
 
 
-class OwnCounterType(DescribedId):
-    """Counter types that the reference does not have. The reference leaves ids from 1000 on to applications."""
-
-    ENDPOINT_FILTER = (
-        1900,
-        "Streams refused by the endpoint filter",
-        "streams, and datagrams of unknown streams, that it refused",
-    )
-
-
 class ArchiveCounterType(DescribedId):
     """Types of the counters that an Aeron Archive and its clients allocate.
 
@@ -300,8 +290,3 @@ def snapshot(reader: CountersReader) -> Iterator[CounterSnapshot]:
             key=reader.key(counter_id),
             label=reader.label(counter_id),
         )
-
-
-def endpoint_filter_refusals() -> CounterSpec:
-    """Return the counter of streams, and of datagrams of unknown streams, that the endpoint filter refused."""
-    return CounterSpec(OwnCounterType.ENDPOINT_FILTER, b"", OwnCounterType.ENDPOINT_FILTER.label)

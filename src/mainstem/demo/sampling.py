@@ -6,8 +6,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.counters import CounterType
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.aeron.tools.reading import DirectoryReader
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mainstem._core.system_counter import SYSTEM_TYPE_IDS, SystemCounter
 from mainstem.aeron.counters import STREAM_COUNTER_TYPES, CounterType
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.aeron.tools.snapshot import stream_key
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def families(snapshot: Snapshot) -> list[Family]:
 
 
 def _family_and_sample(counter: CounterSnapshot) -> tuple[Family, Sample]:
-    if counter.type_id == CounterType.SYSTEM:
+    if counter.type_id in SYSTEM_TYPE_IDS:
         name = _system_name(counter)
         return Family(f"{PREFIX}system_{name}", "gauge", counter.label), Sample({}, counter.value)
     key = stream_key(counter)

@@ -6,9 +6,9 @@ from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, Any, Self
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND, NS_PER_US
 from mainstem.aeron.driver.settings import DriverSettings, ThreadingMode
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.sim.checkers import Violation
 from mainstem.sim.clock import ManualClock
 from mainstem.sim.host import Host

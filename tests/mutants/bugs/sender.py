@@ -13,7 +13,7 @@ BUGS = (
         harm="a subscriber waits for a repeated request, now and then",
         file=SEND_PATH,
         old="        if length > 0:\n            self.repeat(position, length)\n",
-        new="        if length > 0 and ld64(self.cells, SYSTEM_NAKS_RECEIVED * COUNTER_VALUE_LENGTH) % 64 != 0:\n"
+        new="        if length > 0 and counter_value(self.cells, SYSTEM_NAKS_RECEIVED) % 64 != 0:\n"
         "            self.repeat(position, length)\n",
         finder=Simulator(scenarios=("gaps", "unicast")),
     ),

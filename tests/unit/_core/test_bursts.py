@@ -20,7 +20,7 @@ from tests.unit._core.network import (
     modules,
 )  # fmt: skip
 
-from mainstem._core.layout import SYSTEM_HEARTBEATS_SENT, SYSTEM_STATUS_MESSAGES_SENT
+from mainstem._core.system_counter import SystemCounter
 
 STREAMS, MOST = 100, 64
 LATER_NS = 1_000_000_000
@@ -44,7 +44,7 @@ def test_heartbeats_of_many_streams_leave_64_a_cycle(pair: Pair) -> None:
     counts = []
     for number in range(3):
         pair.sender.run_cycle(pair.now_ns + LATER_NS + number)
-        counts.append(pair.value(SYSTEM_HEARTBEATS_SENT))
+        counts.append(pair.value(SystemCounter.HEARTBEATS_SENT))
     assert counts == [MOST, STREAMS, STREAMS]
 
 
@@ -62,5 +62,5 @@ def test_status_messages_of_many_quiet_images_leave_64_a_cycle(pair: Pair) -> No
     counts = []
     for number in range(3):
         pair.receiver.run_cycle(pair.now_ns + number)
-        counts.append(pair.value(SYSTEM_STATUS_MESSAGES_SENT))
+        counts.append(pair.value(SystemCounter.STATUS_MESSAGES_SENT))
     assert counts == [MOST, STREAMS, STREAMS]

@@ -7,12 +7,13 @@ from tests.support.datagram_cases import CASES, HEARTBEAT, IGNORED, INSERTED, IN
 from tests.unit._core.network import SENDER_ADDRESS, Pair, modules
 
 from mainstem._core import layout
+from mainstem._core.system_counter import SystemCounter
 
 TERMS_LENGTH = 3 * layout.TERM_MIN_LENGTH
 COUNTED = {
-    INVALID: layout.SYSTEM_INVALID_PACKETS,
-    OVER_RUN: layout.SYSTEM_OVER_RUNS,
-    HEARTBEAT: layout.SYSTEM_HEARTBEATS_RECEIVED,
+    INVALID: SystemCounter.INVALID_PACKETS,
+    OVER_RUN: SystemCounter.FLOW_CONTROL_OVER_RUNS,
+    HEARTBEAT: SystemCounter.HEARTBEATS_RECEIVED,
 }
 
 

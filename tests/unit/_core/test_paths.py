@@ -30,6 +30,7 @@ from tests.unit._core.network import (
 )
 
 from mainstem._core import layout
+from mainstem._core.system_counter import SystemCounter
 
 MS = 1_000_000
 
@@ -161,7 +162,7 @@ def test_sends_heartbeats_every_100_ms_once_connected_and_none_before(core: Modu
     assert [millisecond for millisecond, _ in sent] == [0, 100, 200, 300]
     expected = struct.pack("<iBBHiiiiq", 0, 0, 0xC0, 1, 0, SESSION_ID, STREAM_ID, INITIAL_TERM_ID, 0)
     assert {datagram for _, datagram in sent} == {expected}
-    assert pair.value(layout.SYSTEM_HEARTBEATS_SENT) == 4
+    assert pair.value(SystemCounter.HEARTBEATS_SENT) == 4
 
 
 def test_a_stalled_sender_sends_heartbeats_after_10_ms_and_then_less_often(core: Modules) -> None:
@@ -229,7 +230,7 @@ def test_a_sender_past_its_limit_by_padding_accepts_a_slow_receivers_status(core
     pair.now_ns += MS
     pair.sender_transport.deliver(status(half - 512, half), RECEIVER_ADDRESS)
     pair.sender.run_cycle(pair.now_ns)
-    assert pair.value(layout.SYSTEM_STATUS_MESSAGES_REJECTED) == 0
+    assert pair.value(SystemCounter.STATUS_MESSAGES_REJECTED) == 0
     assert pair.send_path.last_status_ns == pair.now_ns
 
 
@@ -307,7 +308,7 @@ def test_back_pressure_is_counted_once_in_each_epoch(core: Modules) -> None:
     for _ in range(5):
         pair.sender.run_cycle(pair.now_ns)
     assert pair.value(SENDER_POSITION) == 1056
-    assert pair.value(PRESSURE) == pair.value(layout.SYSTEM_SENDER_LIMITS) == 1
+    assert pair.value(PRESSURE) == pair.value(SystemCounter.SENDER_FLOW_CONTROL_LIMITS) == 1
     pair.send_path.add_receiver(99, 2112, pair.now_ns)
     for _ in range(5):
         pair.sender.run_cycle(pair.now_ns)
@@ -323,7 +324,7 @@ def test_refused_sends_are_retried(core: Modules) -> None:
     pair.sender_transport.send_limit = 2
     pair.sender.run_cycle(pair.now_ns)
     assert pair.value(SENDER_POSITION) == 2112
-    assert pair.value(layout.SYSTEM_SHORT_SENDS) == 1
+    assert pair.value(SystemCounter.SHORT_SENDS) == 1
     pair.sender_transport.send_limit = None
     pair.sender.run_cycle(pair.now_ns)
     assert pair.value(SENDER_POSITION) == 4224
@@ -342,26 +343,26 @@ def test_a_status_message_of_a_known_receiver_raises_the_limit_and_of_an_unknown
     pair.sender_transport.deliver(status(32, 1024), RECEIVER_ADDRESS)
     pair.sender.run_cycle(pair.now_ns)
     assert pair.value(SENDER_LIMIT) == 4160
-    assert pair.value(layout.SYSTEM_STATUS_MESSAGES_RECEIVED) == 3
+    assert pair.value(SystemCounter.STATUS_MESSAGES_RECEIVED) == 3
 
 
 @pytest.mark.parametrize(
     ("message", "counter"),
     [
-        (status(TERM_LENGTH // 2 + 32, 0), layout.SYSTEM_STATUS_MESSAGES_REJECTED),
-        (status(0, TERM_LENGTH // 2 + 1), layout.SYSTEM_INVALID_PACKETS),
-        (status(0, -1), layout.SYSTEM_INVALID_PACKETS),
-        (status(16, 0), layout.SYSTEM_INVALID_PACKETS),
-        (status(0, 0)[:35], layout.SYSTEM_INVALID_PACKETS),
-        (nak(0, 64)[:24], layout.SYSTEM_INVALID_PACKETS),
-        (nak(16, 64), layout.SYSTEM_INVALID_PACKETS),
-        (nak(-32, 64), layout.SYSTEM_INVALID_PACKETS),
-        (nak(64, -32), layout.SYSTEM_INVALID_PACKETS),
-        (nak(TERM_LENGTH - 32, 64), layout.SYSTEM_INVALID_PACKETS),
-        (status(0, 0)[:7], layout.SYSTEM_INVALID_PACKETS),
-        (b"\x24\0\0\0\x01" + status(0, 0)[5:], layout.SYSTEM_INVALID_PACKETS),
-        (struct.pack("<iBBH20x", 28, 0, 0, 77), layout.SYSTEM_INVALID_PACKETS),
-        (struct.pack("<iBBHiiqqii", 40, 0, 0, 4, SESSION_ID, STREAM_ID, 0, 0, 13, 1), layout.SYSTEM_INVALID_PACKETS),
+        (status(TERM_LENGTH // 2 + 32, 0), SystemCounter.STATUS_MESSAGES_REJECTED),
+        (status(0, TERM_LENGTH // 2 + 1), SystemCounter.INVALID_PACKETS),
+        (status(0, -1), SystemCounter.INVALID_PACKETS),
+        (status(16, 0), SystemCounter.INVALID_PACKETS),
+        (status(0, 0)[:35], SystemCounter.INVALID_PACKETS),
+        (nak(0, 64)[:24], SystemCounter.INVALID_PACKETS),
+        (nak(16, 64), SystemCounter.INVALID_PACKETS),
+        (nak(-32, 64), SystemCounter.INVALID_PACKETS),
+        (nak(64, -32), SystemCounter.INVALID_PACKETS),
+        (nak(TERM_LENGTH - 32, 64), SystemCounter.INVALID_PACKETS),
+        (status(0, 0)[:7], SystemCounter.INVALID_PACKETS),
+        (b"\x24\0\0\0\x01" + status(0, 0)[5:], SystemCounter.INVALID_PACKETS),
+        (struct.pack("<iBBH20x", 28, 0, 0, 77), SystemCounter.INVALID_PACKETS),
+        (struct.pack("<iBBHiiqqii", 40, 0, 0, 4, SESSION_ID, STREAM_ID, 0, 0, 13, 1), SystemCounter.INVALID_PACKETS),
     ],
 )
 def test_a_control_frame_that_breaks_a_rule_is_counted_and_changes_nothing(
@@ -413,7 +414,7 @@ def test_resends_whole_frames_and_nothing_that_was_not_sent(core: Modules) -> No
     assert pair.send_path.resend(1056, 1 << 20) == 2112
     assert [struct.unpack_from("<i", datagram, 8)[0] for _, datagram in pair.sender_transport.take()] == [1056, 2112]
     assert pair.send_path.resend(3168, 1056) == 0
-    assert pair.value(layout.SYSTEM_RETRANSMITS_SENT) == 1
+    assert pair.value(SystemCounter.RETRANSMITS_SENT) == 1
 
 
 def test_answers_a_nak_once_in_ten_milliseconds(core: Modules) -> None:
@@ -429,9 +430,9 @@ def test_answers_a_nak_once_in_ten_milliseconds(core: Modules) -> None:
         pair.sender_transport.deliver(nak(1056, 1056), RECEIVER_ADDRESS)
         pair.sender.run_cycle(pair.now_ns)
         assert [len(datagram) for _, datagram in pair.sender_transport.take()] == [1056] * answers
-    assert pair.value(layout.SYSTEM_NAKS_RECEIVED) == pair.value(SPY) == 3
-    assert pair.value(layout.SYSTEM_RETRANSMITS_SENT) == 2
-    assert pair.value(layout.SYSTEM_RETRANSMITTED_BYTES) == 2 * 1056
+    assert pair.value(SystemCounter.NAKS_RECEIVED) == pair.value(SPY) == 3
+    assert pair.value(SystemCounter.RETRANSMITS_SENT) == 2
+    assert pair.value(SystemCounter.RETRANSMITTED_BYTES) == 2 * 1056
 
 
 @pytest.mark.parametrize(
@@ -463,8 +464,8 @@ def test_a_request_outside_the_stream_is_counted_and_ignored(core: Modules, data
         pair.sender.run_cycle(pair.now_ns)
         pair.now_ns += MS
     assert pair.sender_transport.take() == []
-    assert pair.value(layout.SYSTEM_INVALID_PACKETS) == 1
-    assert pair.value(layout.SYSTEM_NAKS_RECEIVED) == 0
+    assert pair.value(SystemCounter.INVALID_PACKETS) == 1
+    assert pair.value(SystemCounter.NAKS_RECEIVED) == 0
 
 
 @pytest.mark.parametrize(
@@ -484,7 +485,7 @@ def test_a_status_message_outside_the_stream_is_counted_and_ignored(core: Module
     before = pair.value(SENDER_LIMIT), pair.send_path.receiver_count
     pair.sender_transport.deliver(datagram, RECEIVER_ADDRESS)
     pair.sender.run_cycle(pair.now_ns)
-    assert pair.value(layout.SYSTEM_INVALID_PACKETS) == 1
+    assert pair.value(SystemCounter.INVALID_PACKETS) == 1
     assert (pair.value(SENDER_LIMIT), pair.send_path.receiver_count) == before
     assert kinds(pair.sender.events.take()) == []
 
@@ -522,7 +523,7 @@ def test_requests_of_strangers_do_not_affect_a_known_receiver(core: Modules) -> 
         pair.now_ns += 100_000
     of_strangers = len(pair.sender_transport.take())
     assert 0 < of_strangers <= rate // 16 // 1056 + 5
-    assert pair.value(layout.SYSTEM_RETRANSMIT_OVERFLOWS) > 400
+    assert pair.value(SystemCounter.RETRANSMIT_OVERFLOW) > 400
     pair.now_ns += 20 * MS
     pair.sender_transport.deliver(nak(0, 1056), RECEIVER_ADDRESS)
     pair.sender.run_cycle(pair.now_ns)
@@ -539,7 +540,7 @@ def test_a_full_pool_of_a_group_is_counted(core: Modules) -> None:
     for offset in (0, 1056):
         pair.sender_transport.deliver(nak(offset, 64), RECEIVER_ADDRESS)
     pair.sender.run_cycle(pair.now_ns)
-    assert pair.value(layout.SYSTEM_RETRANSMIT_OVERFLOWS) == 1
+    assert pair.value(SystemCounter.RETRANSMIT_OVERFLOW) == 1
 
 
 def receive(pair: Pair, *datagrams: bytes) -> None:
@@ -579,7 +580,7 @@ def receive(pair: Pair, *datagrams: bytes) -> None:
 def test_a_datagram_that_breaks_a_rule_is_counted_and_not_inserted(core: Modules, datagram: bytes) -> None:
     pair = Pair(core)
     receive(pair, datagram)
-    assert pair.value(layout.SYSTEM_INVALID_PACKETS) == (1 if datagram else 0)
+    assert pair.value(SystemCounter.INVALID_PACKETS) == (1 if datagram else 0)
     assert pair.receive_path.high_water_mark == 0
     assert not any(pair.in_log.get_bytes(0, 4096))
 
@@ -606,7 +607,7 @@ LAST_TERM_ID, FIRST_TERM_ID = (1 << 31) - 1, -(1 << 31)
 def test_a_setup_with_a_position_is_reported(core: Modules, datagram: bytes) -> None:
     pair = Pair(core)
     receive(pair, datagram)
-    assert pair.value(layout.SYSTEM_INVALID_PACKETS) == 0
+    assert pair.value(SystemCounter.INVALID_PACKETS) == 0
     assert kinds(pair.receiver.events.take()) == [layout.EVENT_SETUP]
 
 
@@ -632,16 +633,16 @@ def test_a_setup_with_a_position_is_reported(core: Modules, datagram: bytes) -> 
 def test_a_setup_of_an_impossible_stream_is_counted_and_dropped(core: Modules, datagram: bytes) -> None:
     pair = Pair(core)
     receive(pair, datagram)
-    assert pair.value(layout.SYSTEM_INVALID_PACKETS) == 1
+    assert pair.value(SystemCounter.INVALID_PACKETS) == 1
     assert kinds(pair.receiver.events.take()) == []
 
 
 def test_beyond_half_a_term_is_an_over_run_and_before_the_last_status_an_under_run(core: Modules) -> None:
     pair = Pair(core)
     receive(pair, frame(bytes(32), term_offset=TERM_LENGTH // 2))
-    assert pair.value(layout.SYSTEM_OVER_RUNS) == 1
+    assert pair.value(SystemCounter.FLOW_CONTROL_OVER_RUNS) == 1
     receive(pair, frame(bytes(32), term_offset=TERM_LENGTH // 2 - 64))
-    assert pair.value(layout.SYSTEM_OVER_RUNS) == 1
+    assert pair.value(SystemCounter.FLOW_CONTROL_OVER_RUNS) == 1
     assert pair.receive_path.high_water_mark == TERM_LENGTH // 2
     for offset in range(0, TERM_LENGTH // 2 - 64, 64):
         receive(pair, frame(bytes(32), term_offset=offset))
@@ -649,14 +650,14 @@ def test_beyond_half_a_term_is_an_over_run_and_before_the_last_status_an_under_r
     receive(pair)
     assert pair.receive_path.last_status_position == TERM_LENGTH // 2
     receive(pair, frame(bytes(32), term_offset=0))
-    assert pair.value(layout.SYSTEM_UNDER_RUNS) == 1
+    assert pair.value(SystemCounter.FLOW_CONTROL_UNDER_RUNS) == 1
 
 
 def test_a_term_before_the_first_is_dropped_silently(core: Modules) -> None:
     pair = Pair(core)
     receive(pair, frame(bytes(32), term_offset=0, term_id=INITIAL_TERM_ID - 1))
     assert pair.receive_path.high_water_mark == 0
-    assert pair.value(layout.SYSTEM_INVALID_PACKETS) == 0
+    assert pair.value(SystemCounter.INVALID_PACKETS) == 0
 
 
 def test_existing_data_is_not_overwritten(core: Modules) -> None:
@@ -674,7 +675,7 @@ def test_the_first_status_message_leaves_at_once_and_then_one_every_200_ms(core:
         sent += [(millisecond, datagram) for _, datagram in pair.receiver_transport.take()]
     assert [millisecond for millisecond, _ in sent] == [0, 200, 400, 600]
     assert {datagram for _, datagram in sent} == {status(0, 32_768)}
-    assert pair.value(layout.SYSTEM_STATUS_MESSAGES_SENT) == 4
+    assert pair.value(SystemCounter.STATUS_MESSAGES_SENT) == 4
 
 
 def test_consuming_a_quarter_of_the_window_is_reported_at_once_and_less_not_even_on_time(core: Modules) -> None:
@@ -747,7 +748,7 @@ def test_naks_every_gap_a_microsecond_after_it_was_seen_and_again_once_senders_f
     times = [(at, struct.unpack_from("<ii", datagram, layout.NAK_TERM_OFFSET_OFFSET)) for at, datagram in sent]
     assert times == [(at, gap) for at in (1, 10_001) for gap in ((0, 64), (128, 128))]
     assert sent[0][1] == struct.pack("<iBBHiiiii", 28, 0, 0, 2, SESSION_ID, STREAM_ID, INITIAL_TERM_ID, 0, 64)
-    assert pair.value(layout.SYSTEM_NAKS_SENT) == pair.value(SPY) == 4
+    assert pair.value(SystemCounter.NAKS_SENT) == pair.value(SPY) == 4
     receive(pair, frame(bytes(32), term_offset=0))
     pair.now_ns += 100 * MS
     receive(pair)
@@ -792,8 +793,8 @@ def test_a_sender_past_its_limit_by_padding_reveals_earlier_loss(core: Modules) 
     # The whole window is lost. The sender is at the end of its padding, beyond its limit.
     end = frame(b"", term_offset=0, term_id=INITIAL_TERM_ID + 1, length=0)
     receive(pair, end)
-    assert pair.value(layout.SYSTEM_OVER_RUNS) == 0
-    assert pair.value(layout.SYSTEM_HEARTBEATS_RECEIVED) == 1
+    assert pair.value(SystemCounter.FLOW_CONTROL_OVER_RUNS) == 0
+    assert pair.value(SystemCounter.HEARTBEATS_RECEIVED) == 1
     assert pair.receive_path.last_packet_ns == pair.now_ns
     pair.now_ns += 1_000
     receive(pair)
@@ -802,16 +803,16 @@ def test_a_sender_past_its_limit_by_padding_reveals_earlier_loss(core: Modules) 
     padding = frame(b"", term_offset=edge - 1_024, kind=layout.TYPE_PAD, length=TERM_LENGTH - edge + 1_024)
     receive(pair, padding)
     assert pair.receive_path.rebuild_position == TERM_LENGTH
-    assert pair.value(layout.SYSTEM_OVER_RUNS) == 0
+    assert pair.value(SystemCounter.FLOW_CONTROL_OVER_RUNS) == 0
 
 
 def test_a_heartbeat_a_term_beyond_the_window_is_an_over_run(core: Modules) -> None:
     pair = Pair(core)
     receive(pair, frame(b"", term_offset=0, term_id=INITIAL_TERM_ID + 1, length=0))
-    assert pair.value(layout.SYSTEM_OVER_RUNS) == 0
+    assert pair.value(SystemCounter.FLOW_CONTROL_OVER_RUNS) == 0
     assert pair.receive_path.high_water_mark == TERM_LENGTH // 2
     receive(pair, frame(b"", term_offset=32, term_id=INITIAL_TERM_ID + 1, length=0))
-    assert pair.value(layout.SYSTEM_OVER_RUNS) == 1
+    assert pair.value(SystemCounter.FLOW_CONTROL_OVER_RUNS) == 1
 
 
 def test_an_unreliable_gap_becomes_padding(core: Modules) -> None:
@@ -823,8 +824,8 @@ def test_an_unreliable_gap_becomes_padding(core: Modules) -> None:
     assert pair.receive_path.rebuild_position == 192
     assert pair.in_log.get_i32(0) == 128
     assert pair.in_log.get_u16(layout.FRAME_TYPE_OFFSET) == layout.TYPE_PAD
-    assert pair.value(layout.SYSTEM_GAP_FILLS) == 1
-    assert pair.value(layout.SYSTEM_NAKS_SENT) == 0
+    assert pair.value(SystemCounter.LOSS_GAP_FILLS) == 1
+    assert pair.value(SystemCounter.NAKS_SENT) == 0
 
 
 def test_the_stream_ends_when_every_live_connection_says_so(core: Modules) -> None:
@@ -917,7 +918,7 @@ def test_100_000_bad_datagrams_raise_nothing_and_leave_a_running_stream_undistur
         pair.sender.run_cycle(pair.now_ns)
     assert len(wanted) > 1000
     assert seen == wanted
-    assert pair.value(layout.SYSTEM_INVALID_PACKETS) > 100_000
+    assert pair.value(SystemCounter.INVALID_PACKETS) > 100_000
 
 
 def spoilt(noise: random.Random, good: list[bytes]) -> bytes:

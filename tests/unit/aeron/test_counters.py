@@ -8,9 +8,10 @@ import pytest
 
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem._core.memory.counters import CountersManager
+from mainstem._core.system_counter import REFERENCE_COUNTERS, SystemCounter
 from mainstem.aeron import counters as names
-from mainstem.aeron.counters import ChannelStatus, CounterType, OwnCounterType
-from mainstem.aeron.system_counter import SystemCounter, SystemCounters, cycle_time_suffixes
+from mainstem.aeron.counters import ChannelStatus, CounterType
+from mainstem.aeron.driver.counters import SystemCounters, cycle_time_suffixes
 
 CHANNEL = "aeron:udp?endpoint=localhost:40456"
 
@@ -117,12 +118,16 @@ def test_the_system_counters_come_first_and_in_order(manager):
 
 def test_every_counter_has_a_label_of_its_own_and_says_what_it_counts():
     assert len({each.label for each in SystemCounter}) == len(SystemCounter)
-    assert all(each.meaning for kinds in (SystemCounter, CounterType, OwnCounterType) for each in kinds)
+    assert all(each.meaning for kinds in (SystemCounter, CounterType) for each in kinds)
 
 
-def test_no_type_of_mainstems_own_is_one_that_the_reference_may_use():
+def test_counters_of_mainstems_own_have_a_type_that_the_reference_leaves_to_applications(manager):
     # Types of the driver and the archive are below 200, those of a cluster 200 to 299; applications start at 1000.
-    assert min(OwnCounterType) >= 1000
+    SystemCounters(manager, now_ms=0)
+    types = {counter: manager.type_id(counter) for counter in SystemCounter}
+    own = {counter for counter, type_id in types.items() if type_id != CounterType.SYSTEM}
+    assert own == {counter for counter in SystemCounter if counter >= REFERENCE_COUNTERS}
+    assert all(types[counter] >= 1000 for counter in own)
 
 
 def test_a_snapshot_holds_every_field(manager):

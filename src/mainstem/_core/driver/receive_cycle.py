@@ -7,6 +7,7 @@ import cython
 if not cython.compiled:
     from mainstem._core.layout import *
     from mainstem._core.memory.plain import *
+    from mainstem._core.system_counter import *
 
 from mainstem._core.driver.events import EventBuffer
 from mainstem._core.driver.loop import Cycle
@@ -70,7 +71,7 @@ class ReceiverCycle(Cycle):
         n: cython.int = self.path_table.count
         work: cython.int = 0
         nearest: cython.longlong = self.timer_ns
-        sent: cython.longlong = ld64(self.cells, SYSTEM_STATUS_MESSAGES_SENT * COUNTER_VALUE_LENGTH)
+        sent: cython.longlong = counter_value(self.cells, SYSTEM_STATUS_MESSAGES_SENT)
         max_sent: cython.longlong = sent + MAX_REMINDERS
         for i in range(self.endpoint_table.count):
             work += cython.cast(ReceiveEndpointCore, self.endpoint_table.entries[i]).poll(now_ns)
@@ -80,7 +81,7 @@ class ReceiverCycle(Cycle):
         for i in range(n):
             which = (self.first + i) % n
             work += cython.cast(ReceivePath, self.path_table.entries[which]).work(now_ns, sent < max_sent)
-            sent = ld64(self.cells, SYSTEM_STATUS_MESSAGES_SENT * COUNTER_VALUE_LENGTH)
+            sent = counter_value(self.cells, SYSTEM_STATUS_MESSAGES_SENT)
             if cython.cast(ReceivePath, self.path_table.entries[which]).next_python_ns < nearest:
                 nearest = cython.cast(ReceivePath, self.path_table.entries[which]).next_python_ns
         self.next_python_ns = nearest

@@ -73,6 +73,7 @@ if not cython.compiled:
         wrap32,
     )
     from mainstem._core.memory.plain import *
+    from mainstem._core.system_counter import *
 
     # Limit on one image's senders through one socket. Redundant paths usually are two. Anyone can send datagrams of a known
     # session, and each connection gets every status message.
@@ -212,12 +213,12 @@ class ReceiveEndpointCore:
                 # Count malformed datagrams too: the counter reports what the network delivered.
                 nbytes += transport.length
                 if not self.dispatch(transport, index, now_ns):
-                    fadd64(self.cells, SYSTEM_INVALID_PACKETS * COUNTER_VALUE_LENGTH, 1)
+                    add_to_counter(self.cells, SYSTEM_INVALID_PACKETS, 1)
             # Stop once there are events: Python handles them after the cycle, and the buffer is bounded.
             if n >= self.paths.count or transport.received < transport.slots or self.events.count > 0:
                 break
         if n > 0:
-            fadd64(self.cells, SYSTEM_BYTES_RECEIVED * COUNTER_VALUE_LENGTH, nbytes)
+            add_to_counter(self.cells, SYSTEM_BYTES_RECEIVED, nbytes)
         return n
 
     def dispatch(self, transport: Transport, index: cython.int, now_ns: cython.longlong) -> cython.bint:
@@ -646,7 +647,7 @@ class ReceivePath:
             and self.allocator is not None
             and not self.allocator.admits(position + min(moved, transport.length))
         ):
-            fadd64(self.cells, SYSTEM_OVER_RUNS * COUNTER_VALUE_LENGTH, 1)
+            add_to_counter(self.cells, SYSTEM_FLOW_CONTROL_OVER_RUNS, 1)
             return True
         # After the checks, so that a malformed datagram keeps no connection alive.
         row = self.connection_of(transport, index)
@@ -660,7 +661,7 @@ class ReceivePath:
             self.on_heartbeat(position, get8(base, at + FRAME_FLAGS_OFFSET), row, now_ns)
             return True
         if position < self.last_status_position:
-            fadd64(self.cells, SYSTEM_UNDER_RUNS * COUNTER_VALUE_LENGTH, 1)
+            add_to_counter(self.cells, SYSTEM_FLOW_CONTROL_UNDER_RUNS, 1)
             # Data that was already consumed. It is not inserted, but a sender that repeats recently sent data is alive.
             if position < self.last_status_position - self.scheduled_window:
                 return True
@@ -702,9 +703,9 @@ class ReceivePath:
     ) -> cython.void:
         mark: cython.longlong
         if position < self.last_status_position - self.term_length:
-            fadd64(self.cells, SYSTEM_UNDER_RUNS * COUNTER_VALUE_LENGTH, 1)
+            add_to_counter(self.cells, SYSTEM_FLOW_CONTROL_UNDER_RUNS, 1)
             return
-        fadd64(self.cells, SYSTEM_HEARTBEATS_RECEIVED * COUNTER_VALUE_LENGTH, 1)
+        add_to_counter(self.cells, SYSTEM_HEARTBEATS_RECEIVED, 1)
         self.last_packet_ns = now_ns
         if row >= 0:
             self.conn_ns[row] = now_ns
@@ -842,7 +843,7 @@ class ReceivePath:
             if self.is_reliable:
                 self.put_nak(self.detector.position[i], self.detector.request_length, now_ns)
             elif self.fill(self.detector.position[i], self.detector.request_length):
-                fadd64(self.cells, SYSTEM_GAP_FILLS * COUNTER_VALUE_LENGTH, 1)
+                add_to_counter(self.cells, SYSTEM_LOSS_GAP_FILLS, 1)
             i = self.detector.next_due(i + 1, now_ns)
         self.detector.set_deadline()
 
@@ -898,7 +899,7 @@ class ReceivePath:
         put16(self.frame, FRAME_TYPE_OFFSET, TYPE_SM)
         if self.put_to_all(self.frame, length, now_ns) > 0:
             self.status_messages_sent += 1
-            fadd64(self.cells, SYSTEM_STATUS_MESSAGES_SENT * COUNTER_VALUE_LENGTH, 1)
+            add_to_counter(self.cells, SYSTEM_STATUS_MESSAGES_SENT, 1)
         # Even if nobody received it: arriving data is checked against the scheduled position.
         self.last_status_position = self.scheduled_position
 
@@ -919,7 +920,7 @@ class ReceivePath:
         if alive != ld32(self.base, self.meta + LOG_ACTIVE_TRANSPORT_COUNT_OFFSET):
             st32(self.base, self.meta + LOG_ACTIVE_TRANSPORT_COUNT_OFFSET, alive)
         if left < alive:
-            fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
+            add_to_counter(self.cells, SYSTEM_SHORT_SENDS, 1)
         return left
 
     def send_frame(self, frame: Buffer, now_ns: cython.longlong) -> int:
@@ -939,7 +940,7 @@ class ReceivePath:
         left: cython.int = self.put_to_all(self.frame, NAK_LENGTH, now_ns)
         # Count one NAK per gap, regardless of the number of senders it went to.
         if left > 0:
-            fadd64(self.cells, SYSTEM_NAKS_SENT * COUNTER_VALUE_LENGTH, 1)
+            add_to_counter(self.cells, SYSTEM_NAKS_SENT, 1)
             if self.naks_at >= 0:
                 fadd64(self.cells, self.naks_at, 1)
         return left

@@ -7,6 +7,7 @@ import cython
 if not cython.compiled:
     from mainstem._core.layout import *
     from mainstem._core.memory.plain import *
+    from mainstem._core.system_counter import *
 
 from mainstem._core.driver.events import EventBuffer
 from mainstem._core.driver.loop import Cycle
@@ -92,22 +93,22 @@ class SenderCycle(Cycle):
         work: cython.int = 0
         sent: cython.longlong = 0
         before: cython.longlong
-        heartbeats: cython.longlong = ld64(self.cells, SYSTEM_HEARTBEATS_SENT * COUNTER_VALUE_LENGTH)
+        heartbeats: cython.longlong = counter_value(self.cells, SYSTEM_HEARTBEATS_SENT)
         max_heartbeats: cython.longlong = heartbeats + MAX_HEARTBEATS
         short: cython.bint = False
         nearest: cython.longlong = self.timer_ns
         self.first += 1
         if self.first >= n:
             self.first = 0
-        before = ld64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH)
+        before = counter_value(self.cells, SYSTEM_SHORT_SENDS)
         for i in range(n):
             which = (self.first + i) % n
             sent += cython.cast(SendPath, self.path_table.entries[which]).work(now_ns, heartbeats < max_heartbeats)
-            heartbeats = ld64(self.cells, SYSTEM_HEARTBEATS_SENT * COUNTER_VALUE_LENGTH)
+            heartbeats = counter_value(self.cells, SYSTEM_HEARTBEATS_SENT)
             if cython.cast(SendPath, self.path_table.entries[which]).next_python_ns < nearest:
                 nearest = cython.cast(SendPath, self.path_table.entries[which]).next_python_ns
         self.next_python_ns = nearest
-        short = ld64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH) != before
+        short = counter_value(self.cells, SYSTEM_SHORT_SENDS) != before
         self.rounds += 1
         if sent == 0 or short or self.rounds >= self.status_poll_ratio or now_ns >= self.poll_due_ns:
             self.rounds = 0

@@ -68,6 +68,7 @@ if not cython.compiled:
         wrap32,
     )
     from mainstem._core.memory.plain import *
+    from mainstem._core.system_counter import *
 
 from mainstem._core.driver.block_allocator import BlockAllocator
 from mainstem._core.driver.datagram import Address, Transport
@@ -185,7 +186,7 @@ class SendEndpointCore:
             while self.transport.next_datagram():
                 n += 1
                 if not self.dispatch(now_ns):
-                    fadd64(self.cells, SYSTEM_INVALID_PACKETS * COUNTER_VALUE_LENGTH, 1)
+                    add_to_counter(self.cells, SYSTEM_INVALID_PACKETS, 1)
         return n
 
     def dispatch(self, now_ns: cython.longlong) -> cython.bint:
@@ -263,7 +264,7 @@ class SendEndpointCore:
         # Check here what does not need the publication; ``SendPath.on_status_message`` checks the rest.
         if get32(base, at + SM_RECEIVER_WINDOW_OFFSET) < 0 or offset < 0 or (offset & (FRAME_ALIGNMENT - 1)) != 0:
             return False
-        fadd64(self.cells, SYSTEM_STATUS_MESSAGES_RECEIVED * COUNTER_VALUE_LENGTH, 1)
+        add_to_counter(self.cells, SYSTEM_STATUS_MESSAGES_RECEIVED, 1)
         # Even for an unknown publication: names are resolved again only when the endpoint hears nothing.
         self.last_status_ns = now_ns
         if self.many and not self.destinations.refresh(self.transport, get64(base, at + SM_RECEIVER_ID_OFFSET), now_ns):
@@ -603,7 +604,7 @@ class SendPath:
                 # Count back pressure once between two successful sends.
                 self.counts_pressure = False
                 fadd64(self.cells, self.pressure_at, 1)
-                fadd64(self.cells, SYSTEM_SENDER_LIMITS * COUNTER_VALUE_LENGTH, 1)
+                add_to_counter(self.cells, SYSTEM_SENDER_FLOW_CONTROL_LIMITS, 1)
             return 0
         if self.timestamp_offset != NO_TIMESTAMP:
             moment = self.endpoint.transport.epoch_ns(now_ns)
@@ -613,7 +614,7 @@ class SendPath:
         accepted = self.endpoint.send_batch(self.destination, self.base, self.batch)
         # A full socket buffer is not an error: the position stays before the unsent data, and the next cycle continues there.
         if accepted < count:
-            fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
+            add_to_counter(self.cells, SYSTEM_SHORT_SENDS, 1)
         if accepted <= 0:
             return 0
         # Bytes on the wire and distance in the stream differ by padding, of which only the header is sent.
@@ -626,7 +627,7 @@ class SendPath:
         # Padding ends a run, so the bytes that the last run covers follow its last header.
         self.padding_position = self.sender_position - covered - DATA_HEADER_LENGTH if covered > 0 else -1
         st64(self.cells, self.sent_at, self.sender_position)
-        fadd64(self.cells, SYSTEM_BYTES_SENT * COUNTER_VALUE_LENGTH, bytes_sent)
+        add_to_counter(self.cells, SYSTEM_BYTES_SENT, bytes_sent)
         self.counts_pressure = True
         self.last_send_ns = now_ns
         self.heartbeat_due_ns = now_ns + self.heartbeat_interval_ns
@@ -669,9 +670,9 @@ class SendPath:
         put32(self.frame, FRAME_TERM_ID_OFFSET, self.term_id_at(position))
         put64(self.frame, FRAME_RESERVED_VALUE_OFFSET, 0)
         if self.endpoint.put_frame(self.destination, self.frame, 0, DATA_HEADER_LENGTH):
-            fadd64(self.cells, SYSTEM_HEARTBEATS_SENT * COUNTER_VALUE_LENGTH, 1)
+            add_to_counter(self.cells, SYSTEM_HEARTBEATS_SENT, 1)
         else:
-            fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
+            add_to_counter(self.cells, SYSTEM_SHORT_SENDS, 1)
 
     def send_setup(self, flags: cython.int, ttl: cython.int) -> bool:
         self.stamp_header(SETUP_LENGTH, flags, TYPE_SETUP, self.sender_position)
@@ -682,7 +683,7 @@ class SendPath:
         put32(self.frame, SETUP_TTL_OFFSET, ttl)
         left: cython.bint = self.endpoint.put_frame(self.destination, self.frame, 0, SETUP_LENGTH)
         if not left:
-            fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
+            add_to_counter(self.cells, SYSTEM_SHORT_SENDS, 1)
         return bool(left)
 
     def heartbeat_now(self) -> None:
@@ -732,7 +733,7 @@ class SendPath:
             distance = position - self.padding_position
         if 2 * distance > self.term_length or -2 * distance > self.term_length:
             # Half a term away from the sender, so from an earlier incarnation of the stream, or forged. Counted, not malformed.
-            fadd64(self.cells, SYSTEM_STATUS_MESSAGES_REJECTED * COUNTER_VALUE_LENGTH, 1)
+            add_to_counter(self.cells, SYSTEM_STATUS_MESSAGES_REJECTED, 1)
             return True
         # The receiver leaves. Flow control decides whether the limit may rise without it.
         if flags & SM_FLAG_EOS:
@@ -830,7 +831,7 @@ class SendPath:
             # Send to all destinations, though one receiver asked: in a group others probably miss the same datagram.
             accepted = self.endpoint.send_batch(self.destination, self.base, self.batch)
             if accepted <= 0:
-                fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
+                add_to_counter(self.cells, SYSTEM_SHORT_SENDS, 1)
                 break
             for i in range(accepted):
                 sent += self.batch.length[i]
@@ -838,7 +839,7 @@ class SendPath:
             window -= self.batch.advance[accepted - 1]
             # Do not retry: the socket's buffer is full, and the receiver requests again what is still missing.
             if accepted < self.batch.count:
-                fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
+                add_to_counter(self.cells, SYSTEM_SHORT_SENDS, 1)
                 break
         return sent
 
@@ -858,14 +859,14 @@ class SendPath:
             return False
         if length < 0 or offset + length > self.term_length or before_beginning(term_id, self.initial_term_id):
             return False
-        fadd64(self.cells, SYSTEM_NAKS_RECEIVED * COUNTER_VALUE_LENGTH, 1)
+        add_to_counter(self.cells, SYSTEM_NAKS_RECEIVED, 1)
         if self.naks_at >= 0:
             fadd64(self.cells, self.naks_at, 1)
         position = self.position_of(term_id, offset)
         # The handler refuses data that is in flight, and cuts the range to data that has been sent and not been cleaned.
         length = self.retransmit.ask(position, length, self.sender_position, now_ns, self.table.knows_source(source))
         if self.retransmit.overflows != overflows:
-            fadd64(self.cells, SYSTEM_RETRANSMIT_OVERFLOWS * COUNTER_VALUE_LENGTH, 1)
+            add_to_counter(self.cells, SYSTEM_RETRANSMIT_OVERFLOW, 1)
         if length > 0:
             self.repeat(position, length)
         return True
@@ -873,8 +874,8 @@ class SendPath:
     def repeat(self, position: cython.longlong, length: cython.longlong) -> cython.longlong:
         sent: cython.longlong = self.resend_range(position, length)
         if sent > 0:
-            fadd64(self.cells, SYSTEM_RETRANSMITS_SENT * COUNTER_VALUE_LENGTH, 1)
-            fadd64(self.cells, SYSTEM_RETRANSMITTED_BYTES * COUNTER_VALUE_LENGTH, sent)
+            add_to_counter(self.cells, SYSTEM_RETRANSMITS_SENT, 1)
+            add_to_counter(self.cells, SYSTEM_RETRANSMITTED_BYTES, sent)
             # This is the cycle's only use of the GIL: loss is rare, and only the event log sets the callback.
             if self.on_resend is not None:
                 with cython.gil:

@@ -6,6 +6,7 @@
 #   mark32 mark64    a relaxed store: without ordering, but atomic, since another thread may load the word meanwhile
 #   cas32 cas64      compare-and-set (acquire-release); returns whether it was set
 #   fadd64           fetch-and-add (acquire-release); returns the old value
+#   add_to_counter counter_value           fadd64 and ld64 of the counter with an id: its cell has COUNTER_VALUE_LENGTH bytes
 #   fence_release / fence_acquire          standalone fences
 #   zero_past_caches                       zero_out for memory that is not used again soon
 #   touch                                  a load whose value is not used, to map the page
@@ -45,6 +46,8 @@ cdef extern from *:
     MS_INLINE void put32(uint8_t *b, int64_t o, int32_t v) { memcpy(b + o, &v, 4); }
     MS_INLINE void put64(uint8_t *b, int64_t o, int64_t v) { memcpy(b + o, &v, 8); }
     MS_INLINE int64_t fadd64(uint8_t *b, int64_t o, int64_t v) { return __atomic_fetch_add((int64_t *)(b + o), v, __ATOMIC_ACQ_REL); }
+    MS_INLINE void add_to_counter(uint8_t *cells, int64_t id, int64_t n) { fadd64(cells, 128 * id, n); }
+    MS_INLINE int64_t counter_value(const uint8_t *cells, int64_t id) { return ld64(cells, 128 * id); }
     MS_INLINE int cas32(uint8_t *b, int64_t o, int32_t e, int32_t v) {
         return __atomic_compare_exchange_n((int32_t *)(b + o), &e, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE); }
     MS_INLINE int cas64(uint8_t *b, int64_t o, int64_t e, int64_t v) {
@@ -109,6 +112,8 @@ cdef extern from *:
     void put32(uint8_t *b, int64_t o, int32_t v) noexcept nogil
     void put64(uint8_t *b, int64_t o, int64_t v) noexcept nogil
     int64_t fadd64(uint8_t *b, int64_t o, int64_t v) noexcept nogil
+    void add_to_counter(uint8_t *cells, int64_t id, int64_t n) noexcept nogil
+    int64_t counter_value(const uint8_t *cells, int64_t id) noexcept nogil
     bint cas32(uint8_t *b, int64_t o, int32_t e, int32_t v) noexcept nogil
     bint cas64(uint8_t *b, int64_t o, int64_t e, int64_t v) noexcept nogil
     void fence_release() noexcept nogil

@@ -11,6 +11,8 @@ from struct import Struct
 from time import monotonic_ns
 from typing import Any
 
+from mainstem._core.layout import COUNTER_VALUE_LENGTH
+
 _I16 = Struct("<H")
 _I32 = Struct("<i")
 _I64 = Struct("<q")
@@ -85,6 +87,14 @@ def fadd64(b: Memory, o: int, v: int) -> int:
     old = get64(b, o)
     put64(b, o, old + v)
     return old
+
+
+def add_to_counter(cells: Memory, counter_id: int, n: int) -> None:
+    fadd64(cells, COUNTER_VALUE_LENGTH * counter_id, n)
+
+
+def counter_value(cells: Memory, counter_id: int) -> int:
+    return ld64(cells, COUNTER_VALUE_LENGTH * counter_id)
 
 
 def cas32(b: Memory, o: int, e: int, v: int) -> bool:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from mainstem._core import layout
 from mainstem._core.driver.ipc_path import IpcCycle
 from mainstem._core.memory.counters import CountersManager
+from mainstem._core.system_counter import SystemCounter
 from mainstem._internal.clock import NS_PER_MS
 from mainstem._internal.file_modes import parse_mode
 from mainstem._internal.units import format_duration_ns
 from mainstem._version import __version__
 from mainstem.aeron.cnc import CncFile, CncLayout
-from mainstem.aeron.counters import endpoint_filter_refusals
 from mainstem.aeron.directory import loss_report_path
 from mainstem.aeron.driver.agent_proxies import ReceiverProxy, SenderProxy
 from mainstem.aeron.driver.conductor.client_proxy import ClientProxy
@@ -20,7 +20,7 @@ from mainstem.aeron.driver.conductor.conductor import DriverConductor
 from mainstem.aeron.driver.conductor.raw_log_factory import RawLogFactory
 from mainstem.aeron.driver.conductor.resources import Resources
 from mainstem.aeron.driver.conductor_proxy import DriverConductorProxy
-from mainstem.aeron.driver.counters import DriverCounters
+from mainstem.aeron.driver.counters import DriverCounters, SystemCounters, cycle_time_suffixes
 from mainstem.aeron.driver.directory_lock import claim_directory, delete_own_directory
 from mainstem.aeron.driver.errors import ErrorRecorder
 from mainstem.aeron.driver.media.transport import check_buffers
@@ -31,7 +31,6 @@ from mainstem.aeron.driver.sender.sender import Sender
 from mainstem.aeron.error_log import DistinctErrorLog
 from mainstem.aeron.logbuffer import align
 from mainstem.aeron.loss_report import LossReport
-from mainstem.aeron.system_counter import SystemCounter, SystemCounters, cycle_time_suffixes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -71,7 +70,7 @@ class DriverCore:
         self.to_conductor = DriverConductorProxy()
         self.ipc_cycle = IpcCycle()
         self.sender = self._make_sender(now_ns)
-        self.receiver = self._make_receiver(counters, now_ns)
+        self.receiver = self._make_receiver(now_ns)
         resources = Resources(
             settings=settings,
             clock=context.clock,
@@ -118,9 +117,8 @@ class DriverCore:
             now_ns=now_ns,
         )
 
-    def _make_receiver(self, counters: DriverCounters, now_ns: int) -> Receiver:
+    def _make_receiver(self, now_ns: int) -> Receiver:
         settings = self.context.settings
-        source_filter = self.context.source_filter()
         return Receiver(
             counters=self.cnc.counters_values,
             to_conductor=self.to_conductor,
@@ -131,8 +129,7 @@ class DriverCore:
             ),
             resolve_interval_ns=settings.driver_reresolution_check_interval_ns,
             now_ns=now_ns,
-            source_filter=source_filter,
-            refusals=None if source_filter is None else counters.allocate(endpoint_filter_refusals()),
+            source_filter=self.context.source_filter(),
         )
 
     def attach(self, loop: Loop, agents: Iterable[str]) -> None:

@@ -6,10 +6,10 @@ import errno
 import logging
 from typing import TYPE_CHECKING
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem._internal.address_prefixes import AddressPrefixes
 from mainstem._internal.log_throttle import LogThrottle, kind_of
 from mainstem.aeron.command.error_code import ErrorCode
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import (
     ChannelUriError,
     RegistrationError,
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
     from mainstem._internal.clock import Clock
+    from mainstem.aeron.driver.counters import SystemCounters
     from mainstem.aeron.driver.event_log.log import EventLog
     from mainstem.aeron.error_log import DistinctErrorLog
-    from mainstem.aeron.system_counter import SystemCounters
 
 logger = logging.getLogger(__name__)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from mainstem._core.layout import COUNTER_VALUE_LENGTH
 from mainstem.aeron.driver.agent_queue import CommandQueue
 from mainstem.aeron.driver.conductor_proxy import NetworkFault
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from mainstem._core.driver.datagram import Transport
     from mainstem._core.driver.receive_cycle import ReceiverCycle
     from mainstem._core.driver.send_cycle import SenderCycle
+    from mainstem._core.memory.buffer import AtomicBuffer
+    from mainstem._core.system_counter import SystemCounter
     from mainstem.aeron.driver.conductor_proxy import ConductorQueue, Message
     from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, SendChannelEndpoint
     from mainstem.aeron.driver.media.udp_channel import UdpChannel
@@ -31,8 +34,11 @@ E = TypeVar("E", bound="SendChannelEndpoint | ReceiveChannelEndpoint")
 
 
 class NetworkAgent(Generic[C, E]):
-    def __init__(self, cycle: C, *, to_conductor: ConductorQueue, resolve_interval_ns: int, now_ns: int) -> None:
+    def __init__(
+        self, cycle: C, *, counters: AtomicBuffer, to_conductor: ConductorQueue, resolve_interval_ns: int, now_ns: int
+    ) -> None:
         self.cycle = cycle
+        self._counters = counters
         self.commands = CommandQueue()
         # Makes datagrams at a socket wake the sleeping thread. In INVOKER mode no thread sleeps.
         self.wake_by: Callable[[int], None] | None = None
@@ -61,6 +67,9 @@ class NetworkAgent(Generic[C, E]):
                 self._resolve_due_ns = now_ns + self._resolve_interval_ns
             self._check(now_ns, resolves=resolves)
         return work + len(events)
+
+    def _count(self, counter: SystemCounter) -> None:
+        self._counters.add_i64(counter * COUNTER_VALUE_LENGTH, 1)
 
     def _on_events(self, events: list[tuple[Any, ...]], now_ns: int) -> None:
         raise NotImplementedError

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from mainstem._core.driver.loop import Loop
+from mainstem._core.system_counter import SystemCounter
 from mainstem._internal.clock import NEVER_NS
 from mainstem.aeron.agent import AgentRunner
 from mainstem.aeron.driver.conductor_proxy import AgentFailed
@@ -20,15 +21,14 @@ from mainstem.aeron.driver.driver_core import DriverCore
 from mainstem.aeron.driver.invoker import Invoker
 from mainstem.aeron.driver.settings import ThreadingMode, ThreadNaming
 from mainstem.aeron.idle import BackoffIdle, SleepIdle, YieldIdle, idle_strategy
-from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mainstem._internal.clock import Clock
     from mainstem.aeron.driver.context import DriverContext
+    from mainstem.aeron.driver.counters import SystemCounters
     from mainstem.aeron.driver.settings import DriverSettings
-    from mainstem.aeron.system_counter import SystemCounters
 
 # How long ``close`` waits for a thread, which can be stuck in a call that never returns.
 JOIN_TIMEOUT_S = 10.0

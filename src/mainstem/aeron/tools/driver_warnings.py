@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.counters import ChannelStatus, CounterType
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.aeron.tools.archives import archive_states
 from mainstem.aeron.tools.stream_state import DRIVER_TIMEOUT_MS
 from mainstem.aeron.tools.streams import group_streams

@@ -10,8 +10,8 @@ from collections import deque
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.counters import CounterType
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.aeron.tools.archives import ArchiveState, archive_states
 from mainstem.aeron.tools.backlog import stage_row, stages
 from mainstem.aeron.tools.diagnosis import diagnose

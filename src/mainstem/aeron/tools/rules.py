@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.group import group_size, incomplete_group
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.aeron.tools.stream_state import ImageStatus, PublicationStatus
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from mainstem.aeron.counters import STREAM_COUNTER_TYPES, ArchiveCounterType, Co
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mainstem._core.system_counter import SystemCounter
     from mainstem.aeron.counters import CounterSnapshot
-    from mainstem.aeron.system_counter import SystemCounter
     from mainstem.aeron.tools.log_state import LogState
 
 ARCHIVE_ID = " - archiveId="  # part of the labels of an archive's counters
@@ -63,7 +63,7 @@ class Snapshot:
         return age is not None and age <= timeout_ms
 
     def system(self, counter: SystemCounter) -> int:
-        return next((c.value for c in self.counters if c.counter_id == counter and c.type_id == CounterType.SYSTEM), 0)
+        return next((c.value for c in self.counters if c.counter_id == counter and c.type_id == counter.type_id), 0)
 
 
 def stream_key(counter: CounterSnapshot) -> StreamKey | None:

@@ -7,9 +7,9 @@ from functools import cached_property
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.counters import ChannelStatus
 from mainstem.aeron.logbuffer import align_frame
-from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
     from mainstem.aeron.tools.log_state import LogState

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.aeron.counters import CounterType
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.sim.checkers import Violation
 from mainstem.sim.scenarios.streams import (
     STREAM,

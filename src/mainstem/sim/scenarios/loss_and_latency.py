@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.aeron.counters import CounterType, snapshot
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.sim.checkers import StreamChecker, Violation
 from mainstem.sim.faults import Faults
 from mainstem.sim.scenarios.streams import (

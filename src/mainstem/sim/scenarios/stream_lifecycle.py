@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem._core.log.append import BufferClaim
+from mainstem._core.system_counter import SystemCounter
 from mainstem._internal.clock import NS_PER_SECOND
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.sim.checkers import Violation
 from mainstem.sim.scenarios.streams import (
     MESSAGES,

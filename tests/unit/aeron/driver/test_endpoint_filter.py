@@ -9,8 +9,8 @@ import pytest
 from tests.support.invoked_driver import InvokedDriver, count
 
 from mainstem._core import layout
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.command import responses
-from mainstem.aeron.counters import OwnCounterType
 from mainstem.aeron.driver.media.addresses import InetAddress
 
 ADDRESS = InetAddress("127.0.0.1", 20131)
@@ -26,8 +26,7 @@ def heartbeat(session: int) -> bytes:
 
 
 def refusals(driver: InvokedDriver) -> int:
-    counters = driver.counters
-    return next(counters.value(each) for each in counters if counters.type_id(each) == OwnCounterType.ENDPOINT_FILTER)
+    return driver.counters.value(SystemCounter.ENDPOINT_FILTER_REFUSALS)
 
 
 def images(driver: InvokedDriver, *datagrams: bytes) -> tuple[int, int]:
@@ -77,9 +76,3 @@ def test_a_term_above_the_limit_is_refused() -> None:
     with closing(InvokedDriver(endpoint_filter_max_term_length=1 << 16)) as driver:
         assert images(driver, setup(1, term_length=1 << 17), setup(2))[0] == 1
         assert refusals(driver) == 1
-
-
-def test_without_a_filter_there_is_no_counter() -> None:
-    with closing(InvokedDriver()) as driver:
-        counters = driver.counters
-        assert OwnCounterType.ENDPOINT_FILTER not in {counters.type_id(each) for each in counters}

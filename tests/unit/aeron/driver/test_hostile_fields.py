@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.support.invoked_driver import InvokedDriver, only
 
 from mainstem._core import layout
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.command import responses
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.driver.media.addresses import InetAddress
-from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,6 +10,7 @@ import pytest
 from tests.support.invoked_driver import InvokedDriver, count, only
 from tests.support.memory_network import Peer
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.command import responses
 from mainstem.aeron.driver.conductor.publication_errors import MAX_RESPONSE_LENGTH, SOURCE_BURST
 from mainstem.aeron.driver.errors import MAX_SOURCES
@@ -17,7 +18,6 @@ from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.network_agent import MAX_REPORTS
 from mainstem.aeron.error_log import read_errors
 from mainstem.aeron.protocol.frames import ErrorFrame, Setup, StatusMessage
-from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

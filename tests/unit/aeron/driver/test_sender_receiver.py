@@ -23,6 +23,7 @@ from mainstem._core import layout
 from mainstem._core.driver.receive_path import ReceivePath
 from mainstem._core.driver.send_path import SendPath
 from mainstem._core.memory.buffer import AtomicBuffer
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.driver.agent_proxies import ReceiverProxy, SenderProxy
 from mainstem.aeron.driver.conductor_proxy import (
@@ -486,7 +487,7 @@ def test_loss_is_reported_to_the_conductor(world: World) -> None:
     world.run(12)
     (loss,) = world.taken(LossObserved)
     assert (loss.registration_id, loss.bytes_lost) == (image.registration_id, 192)
-    assert world.value(70) == world.value(layout.SYSTEM_NAKS_SENT) > 2
+    assert world.value(70) == world.value(SystemCounter.NAKS_SENT) > 2
 
 
 def test_cubic_shrinks_the_window_on_loss_and_reports_it_at_once(world: World) -> None:

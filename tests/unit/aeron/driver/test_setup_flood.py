@@ -11,13 +11,13 @@ from tests.support.invoked_driver import InvokedDriver, count
 from tests.support.memory_network import Peer
 
 from mainstem._core import layout
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.command import responses
 from mainstem.aeron.driver.conductor.agent_message_adapter import IMAGES_PER_CYCLE
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.receiver.image_limiter import MAX_CREATING, MAX_SILENT_OF_SOURCE, ImageLimiter, Refusal
 from mainstem.aeron.driver.receiver.receiver import SILENT_CHECK_INTERVAL_NS
 from mainstem.aeron.driver.settings import DriverSettings
-from mainstem.aeron.system_counter import SystemCounter
 
 ADDRESS = InetAddress("127.0.0.1", 20132)
 STREAM = 1001

@@ -44,6 +44,7 @@ from tests.unit._core.network import (
 
 from mainstem._core import layout
 from mainstem._core.driver.retransmit import RetransmitHandler
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.protocol.frames import (
     Data,
     ErrorFrame,
@@ -266,10 +267,10 @@ class SendSide:
         pair.sender.run_cycle(pair.now_ns)
         receivers = {row[0]: row[1] for row in pair.send_path.receivers()}
         return {
-            "invalid": pair.value(layout.SYSTEM_INVALID_PACKETS),
-            "naks": pair.value(layout.SYSTEM_NAKS_RECEIVED),
-            "status messages": pair.value(layout.SYSTEM_STATUS_MESSAGES_RECEIVED),
-            "rejected": pair.value(layout.SYSTEM_STATUS_MESSAGES_REJECTED),
+            "invalid": pair.value(SystemCounter.INVALID_PACKETS),
+            "naks": pair.value(SystemCounter.NAKS_RECEIVED),
+            "status messages": pair.value(SystemCounter.STATUS_MESSAGES_RECEIVED),
+            "rejected": pair.value(SystemCounter.STATUS_MESSAGES_REJECTED),
             "events": [(event[0], event[2], event[7]) for event in pair.sender.events.take() if event[7]],
             "resent": resent,
             "edge": receivers[KNOWN_RECEIVER],
@@ -340,9 +341,9 @@ class ReceiveSide:
         at = pair.value(HIGH_WATER_MARK)
         events = [event for event in pair.receiver.events.take() if event[0] != layout.EVENT_LOSS]
         return {
-            "invalid": pair.value(layout.SYSTEM_INVALID_PACKETS),
-            "over-runs": pair.value(layout.SYSTEM_OVER_RUNS),
-            "heartbeats": pair.value(layout.SYSTEM_HEARTBEATS_RECEIVED),
+            "invalid": pair.value(SystemCounter.INVALID_PACKETS),
+            "over-runs": pair.value(SystemCounter.FLOW_CONTROL_OVER_RUNS),
+            "heartbeats": pair.value(SystemCounter.HEARTBEATS_RECEIVED),
             "high-water mark": at,
             "end": (pair.receive_path.end_of_stream_position, pair.receive_path.revoked),
             "log": pair.in_log.get_bytes(0, TERM_LENGTH).rstrip(b"\0"),

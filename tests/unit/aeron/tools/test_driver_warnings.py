@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from tests.unit.aeron.tools.directory import NOW_MS, SUBSCRIPTION, TERM, UDP, MadeUpDirectory
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron import counters as names
+from mainstem.aeron.driver.counters import system_counter
 from mainstem.aeron.error_log import ErrorObservation
-from mainstem.aeron.system_counter import SystemCounter, system_counter
 from mainstem.aeron.tools.driver_warnings import driver_warnings
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from tests.unit.aeron.tools.directory import SESSION, STREAM, UDP, MadeUpDirectory
 
-from mainstem.aeron.system_counter import SystemCounter, system_counter
+from mainstem._core.system_counter import SystemCounter
+from mainstem.aeron.driver.counters import system_counter
 from mainstem.aeron.tools.select import Selection, counter_row, rates, type_name
 
 

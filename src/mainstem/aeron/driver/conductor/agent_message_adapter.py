@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.driver import conductor_proxy as messages
 from mainstem.aeron.driver.errors import error_code_of
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.endpoints import SendChannelEndpoint
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import MainstemError
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.aeron.command.commands import Command, correlation_id_of, decode_command
 from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.driver.errors import error_code_of
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import MainstemError, RegistrationError, RemoteProtocolError
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem._internal.clock import NS_PER_MS
 from mainstem.aeron.command.responses import OnClientTimeout, OnCounterReady, OnUnavailableCounter
 from mainstem.aeron.counters import client_heartbeat
-from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,10 +5,10 @@ from __future__ import annotations
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.command.commands import MAX_REASON_LENGTH
 from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.command.responses import ADDRESS_IPV4, OnOperationSuccess, OnPublicationError
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import RegistrationError
 
 if TYPE_CHECKING:

@@ -36,9 +36,9 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from mainstem._core.log import term
+from mainstem._core.system_counter import SystemCounter
 from mainstem._internal.frozen import frozen
 from mainstem.aeron.driver.conductor.subscription_link import TetherState
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import CorruptLogError
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from mainstem._core import layout
+from mainstem._core.system_counter import SystemCounter
 from mainstem._internal.frozen import frozen
 from mainstem.aeron.driver.conductor.life_cycle import (
     Stream,
@@ -19,7 +20,6 @@ from mainstem.aeron.driver.conductor.stream_counters import StreamCounters
 from mainstem.aeron.driver.conductor.stream_registry import StreamRegistry
 from mainstem.aeron.driver.errors import invalid_channel
 from mainstem.aeron.logbuffer import LogParameters, LogType
-from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

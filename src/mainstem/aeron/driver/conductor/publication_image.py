@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._core import layout
 from mainstem._core.driver.receive_path import ReceivePath
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.channel_values import INT32
 from mainstem.aeron.driver.conductor.life_cycle import (
     Stream,
@@ -25,7 +26,6 @@ from mainstem.aeron.driver.conductor.stream_registry import StreamRegistry
 from mainstem.aeron.driver.errors import error_code_of
 from mainstem.aeron.driver.media.addresses import InetAddress, text_of
 from mainstem.aeron.logbuffer import LogParameters, LogType, position_bits, position_of
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import ConfigurationError, MainstemError
 
 if TYPE_CHECKING:

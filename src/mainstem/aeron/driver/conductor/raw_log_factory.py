@@ -25,16 +25,16 @@ from typing import TYPE_CHECKING
 
 from mainstem._core import layout
 from mainstem._core.driver.block_allocator import BlockAllocator
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.directory import image_path, publication_path
 from mainstem.aeron.logbuffer import LogBuffers, LogParameters
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import StorageSpaceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mainstem.aeron.driver.counters import SystemCounters
     from mainstem.aeron.files import Files
-    from mainstem.aeron.system_counter import SystemCounters
 
 
 # A new sparse log first allocates at most one part in this many of the free space, so that other logs can start, too.

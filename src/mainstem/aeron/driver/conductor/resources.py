@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from mainstem._core.driver.ipc_path import IpcCycle
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem._core.memory.ring_buffer import ManyToOneRingBuffer
+    from mainstem._core.system_counter import SystemCounter
     from mainstem._internal.clock import Clock
     from mainstem.aeron.driver.agent_proxies import ReceiverProxy, SenderProxy
     from mainstem.aeron.driver.conductor.client_proxy import ClientProxy
     from mainstem.aeron.driver.conductor.raw_log_factory import RawLogFactory
-    from mainstem.aeron.driver.counters import DriverCounters
+    from mainstem.aeron.driver.counters import DriverCounters, SystemCounters
     from mainstem.aeron.driver.errors import ErrorRecorder
     from mainstem.aeron.driver.event_log.log import EventLog
     from mainstem.aeron.driver.media.transport import BufferLimits, Transports
     from mainstem.aeron.driver.naming.name_resolver import NameResolver
     from mainstem.aeron.driver.settings import DriverSettings
     from mainstem.aeron.loss_report import LossReport
-    from mainstem.aeron.system_counter import SystemCounter, SystemCounters
     from mainstem.instruments import Instrument
 
 

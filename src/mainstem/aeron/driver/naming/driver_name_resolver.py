@@ -28,6 +28,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from mainstem._core.driver.datagram import Address
+from mainstem._core.system_counter import SystemCounter
 from mainstem._internal.clock import NS_PER_MS
 from mainstem._internal.frozen import mutable
 from mainstem.aeron.channel_values import parse_address, parse_interface
@@ -35,18 +36,16 @@ from mainstem.aeron.counters import bootstrap_neighbor, resolver_cache_entries, 
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.transport import TransportRequest
 from mainstem.aeron.protocol.frames import Resolution, ResolutionEntry
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from mainstem._core.memory.counters import CounterCell
-    from mainstem.aeron.driver.counters import DriverCounters
+    from mainstem.aeron.driver.counters import DriverCounters, SystemCounters
     from mainstem.aeron.driver.event_log.log import EventLog
     from mainstem.aeron.driver.media.transport import Transports
     from mainstem.aeron.driver.settings import DriverSettings
-    from mainstem.aeron.system_counter import SystemCounters
     from mainstem.instruments import Instrument
 
 DUTY_CYCLE_NS = 10 * NS_PER_MS

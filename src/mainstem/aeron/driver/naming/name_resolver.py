@@ -7,24 +7,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem._internal.clock import NEVER_NS
 from mainstem.aeron.channel_values import address as read_address
 from mainstem.aeron.channel_values import parse_address
 from mainstem.aeron.driver.media.addresses import InetAddress
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mainstem._internal.clock import Clock
-    from mainstem.aeron.driver.counters import DriverCounters
+    from mainstem.aeron.driver.counters import DriverCounters, SystemCounters
     from mainstem.aeron.driver.event_log.log import EventLog
     from mainstem.aeron.driver.media.addresses import NetworkInterface, Resolver
     from mainstem.aeron.driver.media.transport import Transports
     from mainstem.aeron.driver.naming.driver_name_resolver import DriverNameResolver
     from mainstem.aeron.driver.settings import DriverSettings
-    from mainstem.aeron.system_counter import SystemCounters
     from mainstem.instruments import Instrument
 
 

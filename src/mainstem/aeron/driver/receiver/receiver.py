@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem._core import layout
 from mainstem._core.driver.datagram import Address
 from mainstem._core.driver.receive_cycle import ReceiverCycle
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.driver.conductor_proxy import (
     CreateImage,
     DestinationClosed,
@@ -26,11 +27,9 @@ from mainstem.aeron.driver.receiver.data_packet_dispatcher import DataPacketDisp
 from mainstem.aeron.driver.receiver.image_limiter import ImageLimiter, Refusal, Session
 from mainstem.aeron.protocol.frames import Rttm, Setup, StatusMessage
 from mainstem.aeron.protocol.layouts import LAYOUTS, FrameType
-from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
     from mainstem._core.memory.buffer import AtomicBuffer
-    from mainstem._core.memory.counters import CounterCell
     from mainstem.aeron.admission import EndpointFilter
     from mainstem.aeron.driver.conductor_proxy import ConductorQueue
     from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, ReceiveDestination
@@ -40,9 +39,6 @@ SILENCE_NS = 5_000_000_000
 # Minimum time between two scans of the silent images, so that a flood of SETUPs doesn't cause a scan for each one.
 SILENT_CHECK_INTERVAL_NS = 10_000_000
 SILENT_REFUSALS = (Refusal.SILENT_OF_SOURCE, Refusal.SILENT)
-INVALID_PACKETS_OFFSET = SystemCounter.INVALID_PACKETS * layout.COUNTER_VALUE_LENGTH
-TTL_ASYMMETRY_OFFSET = SystemCounter.POSSIBLE_TTL_ASYMMETRY * layout.COUNTER_VALUE_LENGTH
-ERROR_FRAMES_SENT_OFFSET = SystemCounter.ERROR_FRAMES_SENT * layout.COUNTER_VALUE_LENGTH
 
 
 class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
@@ -55,14 +51,15 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         resolve_interval_ns: int = CHECK_INTERVAL_NS,
         now_ns: int = 0,
         source_filter: EndpointFilter | None = None,
-        refusals: CounterCell | None = None,
     ) -> None:
         super().__init__(
-            ReceiverCycle(counters), to_conductor=to_conductor, resolve_interval_ns=resolve_interval_ns, now_ns=now_ns
+            ReceiverCycle(counters),
+            counters=counters,
+            to_conductor=to_conductor,
+            resolve_interval_ns=resolve_interval_ns,
+            now_ns=now_ns,
         )
         self._filter = source_filter
-        self._refusals = refusals
-        self._counters = counters
         self._limiter = ImageLimiter() if limiter is None else limiter
         # The first SETUP refused for each reason since the last check, with its packed source address.
         self._refused: dict[Refusal, tuple[bytes, Setup]] = {}
@@ -88,7 +85,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
                 self._send(LossObserved(registration_id=image.registration_id, bytes_lost=value, now_ns=now_ns))
             elif kind == layout.EVENT_STATUS_DUE:
                 if image.on_status_due(now_ns):
-                    self._counters.add_i64(ERROR_FRAMES_SENT_OFFSET, 1)
+                    self._count(SystemCounter.ERROR_FRAMES_SENT)
             elif kind == layout.EVENT_END_OF_STREAM:
                 end = image.path.end_of_stream_position
                 self._send(ImageEndOfStream(registration_id=image.registration_id, position=end, revoked=bool(value)))
@@ -105,13 +102,13 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
             measure = Rttm.read(frame)
             image = self._image_of(endpoint, measure.stream_id, measure.session_id)
             if image is not None and not image.on_measurement(measure, now_ns):
-                self._counters.add_i64(INVALID_PACKETS_OFFSET, 1)
+                self._count(SystemCounter.INVALID_PACKETS)
         else:
             fields = LAYOUTS[FrameType.DATA].read(frame)
             session_id, stream_id = fields["session_id"], fields["stream_id"]
             image = self._image_of(endpoint, stream_id, session_id)
             if self._filter is not None and not self._filter.admits(InetAddress.unpack(source).ip):
-                self._refuse()
+                self._count(SystemCounter.ENDPOINT_FILTER_REFUSALS)
                 if image is None:
                     self._dispatchers[endpoint.key].on_refused(stream_id, session_id, now_ns)
             elif image is not None:
@@ -150,7 +147,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
             return
         address = InetAddress.unpack(source).ip
         if self._filter is not None and not self._filter.admits(address):
-            self._refuse()
+            self._count(SystemCounter.ENDPOINT_FILTER_REFUSALS)
             return
         image = self._image_of(endpoint, setup.stream_id, setup.session_id)
         if image is not None:
@@ -168,12 +165,12 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
             if self._filter is not None and not self._filter.admits_stream(
                 address, term_length=setup.term_length, now_ns=now_ns
             ):
-                self._refuse()
+                self._count(SystemCounter.ENDPOINT_FILTER_REFUSALS)
                 dispatcher.on_refused(setup.stream_id, setup.session_id, now_ns)
                 return
             if destination.channel.is_multicast and setup.ttl > destination.ttl:
                 # The sender's data reaches further than this receiver's status messages.
-                self._counters.add_i64(TTL_ASYMMETRY_OFFSET, 1)
+                self._count(SystemCounter.POSSIBLE_TTL_ASYMMETRY)
             self._limiter.creating(session, address)
             self._send(
                 CreateImage(
@@ -198,10 +195,6 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
             if image.path.last_packet_ns != made_ns:
                 del self._silent[key]
                 self._limiter.heard(session)
-
-    def _refuse(self) -> None:
-        if self._refusals is not None:
-            self._refusals.add(1)
 
     def _connect(
         self, endpoint: ReceiveChannelEndpoint, image: ReceiverImage, index: int, source: bytes, now_ns: int

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._core import layout
 from mainstem._core.driver.send_cycle import SenderCycle
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.driver.conductor_proxy import (
     EndpointClosed,
     NetworkFault,
@@ -23,7 +24,6 @@ from mainstem.aeron.driver.network_agent import CHECK_INTERVAL_NS, NetworkAgent
 from mainstem.aeron.protocol import frames
 from mainstem.aeron.protocol.frames import StatusMessage
 from mainstem.aeron.protocol.layouts import FrameType, Header
-from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
     from mainstem._core.memory.buffer import AtomicBuffer
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 # After this much silence, the name of a peer is resolved again (docs/protocols/aeron.md, 19.8).
 SILENCE_NS = 5_000_000_000
-ERROR_FRAMES_RECEIVED_OFFSET = SystemCounter.ERROR_FRAMES_RECEIVED * layout.COUNTER_VALUE_LENGTH
 
 
 class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
@@ -50,11 +49,11 @@ class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
     ) -> None:
         super().__init__(
             SenderCycle(counters, status_poll_ratio, status_poll_interval_ns),
+            counters=counters,
             to_conductor=to_conductor,
             resolve_interval_ns=resolve_interval_ns,
             now_ns=now_ns,
         )
-        self._counters = counters
         self._publications: dict[int, SenderPublication] = {}
         self._registered_ns: dict[int, int] = {}
 
@@ -102,7 +101,7 @@ class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
         if kind == FrameType.RTTM:
             publication.on_measurement(frames.Rttm.read(frame), source, now_ns)
         elif kind == FrameType.ERROR:
-            self._counters.add_i64(ERROR_FRAMES_RECEIVED_OFFSET, 1)
+            self._count(SystemCounter.ERROR_FRAMES_RECEIVED)
             self._on_error(publication, frames.ErrorFrame.read(frame), source, now_ns)
         elif kind == FrameType.RESPONSE_SETUP:
             session_id = frames.ResponseSetup.read(frame).response_session_id

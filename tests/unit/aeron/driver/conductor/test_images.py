@@ -9,12 +9,12 @@ import pytest
 from tests.support.invoked_driver import CLIENT, InvokedDriver, count, only
 
 from mainstem._core import layout
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.command import commands, responses
 from mainstem.aeron.driver.conductor.publication_image import DrainReason
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.error_log import read_errors
 from mainstem.aeron.loss_report import read_losses
-from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
     from tests.support.memory_network import Peer

@@ -11,9 +11,9 @@ from mainstem._core import layout
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem._core.memory.counters import CountersManager
 from mainstem.aeron.driver.conductor.raw_log_factory import RawLogFactory
+from mainstem.aeron.driver.counters import SystemCounters
 from mainstem.aeron.files import MemoryFiles
 from mainstem.aeron.logbuffer import LogParameters, LogType
-from mainstem.aeron.system_counter import SystemCounters
 from mainstem.errors import StorageSpaceError
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from tests.support.memory_network import MemoryNetwork
 
 from mainstem._core import layout
 from mainstem._core.driver.tap import TappedTransport
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.command import commands, responses
 from mainstem.aeron.driver.event_log.log import EventLog, event_log
@@ -23,7 +24,6 @@ from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.endpoints import ReceiveDestination
 from mainstem.aeron.driver.media.udp_channel import UdpChannel
 from mainstem.aeron.protocol.frames import Resolution, ResolutionEntry
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.sim.clock import ManualClock
 
 if TYPE_CHECKING:
@@ -121,13 +121,14 @@ def sender_address(driver: InvokedDriver) -> InetAddress:
 def test_holds_the_events_that_were_chosen(start: Callable[..., Logged]) -> None:
     logged = start("admin", event_log_disable="CMD_IN_KEEPALIVE_CLIENT")
     logged.driver.add_publication("aeron:ipc", 1001)
+    heartbeat = len(SystemCounter)
     ready = (
-        "sessionId=-1548650083 streamId=1001 publicationLimitCounterId=48 channelStatusCounterId=-1 correlationId=1 "
+        f"sessionId=-1548650083 streamId=1001 publicationLimitCounterId={heartbeat + 2} channelStatusCounterId=-1 correlationId=1 "
         "registrationId=1 logFileName=/memory/driver/publications/1.logbuffer"
     )
     assert logged.take() == [
         ("CMD_IN_ADD_PUBLICATION", f"streamId=1001 clientId={CLIENT} correlationId=1 channel=aeron:ipc"),
-        ("CMD_OUT_COUNTER_READY", f"correlationId={CLIENT} counterId={len(SystemCounter)}"),
+        ("CMD_OUT_COUNTER_READY", f"correlationId={CLIENT} counterId={heartbeat}"),
         ("CMD_OUT_PUBLICATION_READY", ready),
     ]
     first = logged.path.read_text().splitlines()[0]

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.invoked_driver import InvokedDriver, only
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.command import responses
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.naming.driver_name_resolver import MAX_ENTRIES_PER_CYCLE, MAX_SENDS_PER_CYCLE
 from mainstem.aeron.protocol.frames import Resolution, ResolutionEntry
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.support.invoked_driver import CLIENT, InvokedDriver, only
 
+from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.command import commands, responses
 from mainstem.aeron.driver.naming.name_resolver import CsvTableNameResolver
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import ConfigurationError
 
 

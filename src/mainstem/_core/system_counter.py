@@ -1,28 +1,35 @@
-"""The driver's own counters, which it allocates first and in order (docs/protocols/aeron.md, 8.6)."""
+"""The driver's own counters: one record each, from which everything else about them is derived.
+
+The driver allocates them first and in this order, so an id is also an index into the table of values (docs/protocols/aeron.md,
+8.6). ``tools/backend/core_stubs.py`` generates ``system_counter.pxd`` from this file. Compiled code counts with
+``add_to_counter(self.cells, SYSTEM_BYTES_SENT, n)``, sender and receiver with ``self._count(SystemCounter.BYTES_SENT)``, the
+conductor with ``SystemCounters.increment``. ``mainstem stat``, the metrics and docs/reference/counters.md follow the table.
+
+The build runs this file without the package, so it imports only the standard library.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from mainstem._core.memory.counters import CounterCell
-from mainstem._internal.units import format_duration_ns
-from mainstem.aeron.counters import CounterSpec, CounterType, DescribedId
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from mainstem._core.memory.counters import CountersManager
-
-CONTROL_PROTOCOL_VERSION = 0x010000  # 1.0.0: the driver understands get-next-available-session-id
+from enum import IntEnum
+from typing import Self
 
 
-class SystemCounter(DescribedId):
-    """The reference's system counters. An id is both the counter's key and its index in the table.
+class SystemCounter(IntEnum):
+    """An id, the start of the counter's label and what it counts."""
 
-    To add a counter of a newer reference, add a line here; if a compiled cycle updates it, also add a ``SYSTEM_`` constant in
-    ``_core/layout.py``. A counter that the reference does not have needs a type in `mainstem.aeron.counters.OwnCounterType`,
-    because the reference will use the next id here.
-    """
+    label: str
+    meaning: str
+
+    def __new__(cls, value: int, label: str = "", meaning: str = "") -> Self:
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.label = label
+        member.meaning = meaning
+        return member
+
+    @property
+    def type_id(self) -> int:
+        return REFERENCE_TYPE_ID if self < REFERENCE_COUNTERS else OWN_TYPE_ID
 
     BYTES_SENT = 0, "Bytes sent", "bytes of datagrams sent, retransmits and control frames too"
     BYTES_RECEIVED = 1, "Bytes received", "bytes of datagrams received"
@@ -107,46 +114,19 @@ class SystemCounter(DescribedId):
     STATUS_MESSAGES_REJECTED = 44, "Status Messages rejected", "status messages that were refused"
     NATIVE_RESOURCE_AGENT_PROXY_FAILS = 45, "Failed offers to NativeResourceAgentProxy", "the reference's own: 0 here"
 
-
-_KEY_LENGTH = 4
-
-
-def system_counter(counter: SystemCounter, *, suffix: str = "") -> CounterSpec:
-    """Return the type, key and label of the counter, with this driver's suffix."""
-    return CounterSpec(CounterType.SYSTEM, int(counter).to_bytes(_KEY_LENGTH, "little"), counter.label + suffix)
-
-
-def cycle_time_suffixes(threading_mode: str, thresholds_ns: Mapping[SystemCounter, int]) -> dict[SystemCounter, str]:
-    """Return the label suffixes of the cycle time counters (26 to 31): the threading mode and each counter's threshold.
-
-    The keys of ``thresholds_ns`` are the counters that count exceeded thresholds (27, 29 and 31).
-    """
-    suffixes = {}
-    for exceeded, threshold_ns in thresholds_ns.items():
-        suffixes[SystemCounter(exceeded - 1)] = f": {threading_mode}"
-        suffixes[exceeded] = f": threshold={format_duration_ns(threshold_ns)} {threading_mode}"
-    return suffixes
+    # Counters that the reference does not have. Their ids follow the reference's, so a newer reference moves them.
+    ENDPOINT_FILTER_REFUSALS = (
+        46,
+        "Streams refused by the endpoint filter",
+        "streams, and datagrams of unknown streams, that it refused",
+    )
 
 
-class SystemCounters:
-    """The allocated system counters of one driver. ``counters[SystemCounter.ERRORS]`` is a cell."""
+# How many of the counters are the reference's.
+REFERENCE_COUNTERS = 46
+REFERENCE_TYPE_ID = 0
+OWN_TYPE_ID = 1900  # the reference leaves types from 1000 on to applications
+SYSTEM_TYPE_IDS = frozenset({REFERENCE_TYPE_ID, OWN_TYPE_ID})
 
-    def __init__(
-        self, manager: CountersManager, *, now_ms: int, suffixes: Mapping[SystemCounter, str] | None = None
-    ) -> None:
-        suffixes = suffixes or {}
-        cells = []
-        for counter in SystemCounter:
-            spec = system_counter(counter, suffix=suffixes.get(counter, ""))
-            # Programs find these counters by their ids, so nothing may be allocated before them.
-            counter_id = spec.allocate(manager, now_ms=now_ms, registration_id=int(counter))
-            cells.append(CounterCell(manager.values, counter_id))
-        self._cells = cells
-        self[SystemCounter.CONTROL_PROTOCOL_VERSION].set_release(CONTROL_PROTOCOL_VERSION)
-
-    def __getitem__(self, counter: SystemCounter) -> CounterCell:
-        return self._cells[counter]
-
-    def increment(self, counter: SystemCounter, delta: int = 1) -> None:
-        """Add ``delta`` atomically, because several agents may count at once."""
-        self._cells[counter].add(delta)
+# SYSTEM_BYTES_SENT and so on, as compiled code has them.
+globals().update({f"SYSTEM_{each.name}": int(each) for each in SystemCounter})
