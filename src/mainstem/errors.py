@@ -184,7 +184,7 @@ def needs_extras() -> Iterator[None]:
     """
     try:
         yield
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise MissingExtraError.of(error) or error from None
 
 

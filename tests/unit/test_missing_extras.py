@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+from mainstem.aqueduct import quic
+from mainstem.errors import MissingExtraError, needs_extras
+
 WITHOUT_EXTRAS = """
 import sys
 from mainstem.errors import MissingExtraError
@@ -43,3 +46,15 @@ def test_the_error_names_the_extra(code: str, module: str, extra: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.strip() == f"{module} is not installed: pip install 'mainstem[{extra}]'"
+
+
+def test_a_package_that_is_installed_but_does_not_fit_is_not_called_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> None:
+        raise ImportError(f"cannot import name 'Missing' from {name!r}", name="qh3")
+
+    monkeypatch.setattr(quic, "import_module", fail)
+    with pytest.raises(ImportError, match="cannot import name") as caught:
+        quic.load_backend("qh3")
+    assert not isinstance(caught.value, MissingExtraError)
+    with pytest.raises(ImportError, match="cannot import name"), needs_extras():
+        fail("numpy")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 from uuid import uuid4
 
-from mainstem.errors import ConfigurationError, MissingExtraError, StoreError, needs_extras
+from mainstem.errors import ConfigurationError, StoreError, needs_extras
 from mainstem.store.base import NEW_SUFFIX, RemoteFiles, StoredFile
 from mainstem.store.options import hdfs_options
 from mainstem.store.retry import mapped_errors
@@ -182,11 +182,9 @@ def open_fsspec_store(url: str, scheme: str, options: Mapping[str, str]) -> Fssp
 
     Raises ConfigurationError if the scheme or an option is unknown.
     """
-    try:
+    with needs_extras():
         import fsspec
         from fsspec.core import url_to_fs
-    except ImportError as error:
-        raise MissingExtraError("fsspec", "stores") from error
     if scheme not in fsspec.available_protocols():
         raise ConfigurationError(f"{url!r}: neither Mainstem nor fsspec has a store for {scheme}://")
     try:

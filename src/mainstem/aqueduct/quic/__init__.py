@@ -9,21 +9,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from mainstem.errors import ConfigurationError, MissingExtraError
+from mainstem.errors import ConfigurationError, needs_extras
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.quic.adapter import Backend
 
-BACKENDS = {"qh3": "quic", "aioquic": "quic-aioquic"}
-"""The backends by name, each with the extra that installs it."""
+BACKENDS = ("qh3", "aioquic")
 
 
 def load_backend(name: str) -> Backend:
     """Return a backend by name. Raises ConfigurationError if it is unknown, or MissingExtraError if it is not installed."""
     if name not in BACKENDS:
         raise ConfigurationError(f"unknown backend {name!r}; choose one of {', '.join(BACKENDS)}")
-    try:
+    with needs_extras():
         module = import_module(f"mainstem.aqueduct.quic.{name}_backend")
-    except ImportError as error:
-        raise MissingExtraError(name, BACKENDS[name]) from error
     return cast("Backend", module.BACKEND)
