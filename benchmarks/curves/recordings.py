@@ -84,7 +84,6 @@ CURVES = (
         points=(1, 10, 100, 1_000, 10_000),
         quick=(1, 100),
         measure=count,
-        why="Each recording costs a catalog entry and, if it is read, a file. The scan bends upward to 1,000 recordings because a "
-        "directory that has changed within two seconds is listed again for each recording; writing 10,000 took longer.",
+        why="Each recording costs a catalog entry and, if it is read, two files.",
     ),
 )

@@ -12,6 +12,7 @@ Only one thread may use an archive at a time. Its fetching threads are internal.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,13 +29,20 @@ from mainstem.recording.index import (
     recorded_position,
     warn_without_index,
 )
-from mainstem.recording.segments import SEGMENT_NAME, SegmentMemory, all_segment_bases, segment_name, segments_among
+from mainstem.recording.segments import (
+    SEGMENT_NAME,
+    SegmentMemory,
+    all_segment_bases,
+    first_segment_base,
+    segment_name,
+    segments_among,
+)
 from mainstem.store.base import read_all
 from mainstem.store.local import LocalStore
 from mainstem.store.prefetch import in_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from mmap import mmap
     from pathlib import Path
 
@@ -140,7 +148,7 @@ class DirectoryArchive:
         self.directory = store.local_path()
         self._keep_listing = keep_listing or self.directory is None
         self._listing: dict[int, dict[int, int]] | None = None
-        # The directory's modification time, the time of the listing, and the result of `_bases`.
+        # The directory's modification time, the time of the listing, and the result of `bases`.
         self._names: tuple[int, int, dict[int, list[int]]] | None = None
         self._catalog: tuple[bytes, list[RecordingDescriptor]] | None = None
         self._identity: dict[str, str] | None = None
@@ -193,23 +201,21 @@ class DirectoryArchive:
     def _catalog_bytes(self) -> bytes:
         return read_all(self.store, CATALOG_FILE, limit=MAX_CATALOG_LENGTH)
 
-    def segments(self, descriptor: RecordingDescriptor) -> dict[int, int]:
+    def segments(self, descriptor: RecordingDescriptor) -> Mapping[int, int]:
         if self.directory is not None and not self._keep_listing:
-            here: dict[int, int] = {}
-            with suppress(FileNotFoundError):
-                for base in segments_among(descriptor, self._bases(self.directory).get(descriptor.recording_id, ())):
-                    with suppress(FileNotFoundError):
-                        here[base] = (self.directory / segment_name(descriptor.recording_id, base)).stat().st_size
-            return here
+            return _LocalSegments(self, self.directory, descriptor)
         lengths = self._listed().get(descriptor.recording_id, {})
         return {base: lengths[base] for base in segments_among(descriptor, lengths)}
 
-    def _bases(self, directory: Path) -> dict[int, list[int]]:
+    def bases(self, directory: Path) -> dict[int, list[int]]:
         """Return the bases of the segments in a directory, by recording. The directory is listed again if it has changed.
 
         It is also listed again after a second, because not every file system updates a directory's modification time.
         """
-        changed_ns, now_ns = directory.stat().st_mtime_ns, SYSTEM_CLOCK.epoch_ns()
+        try:
+            changed_ns, now_ns = directory.stat().st_mtime_ns, SYSTEM_CLOCK.epoch_ns()
+        except FileNotFoundError:
+            return {}
         if self._names is not None and self._names[0] == changed_ns and 0 <= now_ns - self._names[1] < NAMES_NS:
             return self._names[2]
         bases = all_segment_bases(directory)
@@ -265,6 +271,32 @@ class DirectoryArchive:
 
     def close(self) -> None:
         self.store.close()
+
+
+class _LocalSegments(Mapping[int, int]):
+    """The length of each segment in a local directory, by base.
+
+    The directory, which can have very many files, is listed only for segments after the first.
+    """
+
+    def __init__(self, archive: DirectoryArchive, directory: Path, descriptor: RecordingDescriptor) -> None:
+        self._archive, self._directory, self._descriptor = archive, directory, descriptor
+
+    def __iter__(self) -> Iterator[int]:
+        first = first_segment_base(self._descriptor)
+        if first in self:
+            yield first
+        bases = self._archive.bases(self._directory).get(self._descriptor.recording_id, ())
+        yield from (base for base in segments_among(self._descriptor, bases) if base != first and base in self)
+
+    def __getitem__(self, base: int) -> int:
+        try:
+            return (self._directory / segment_name(self._descriptor.recording_id, base)).stat().st_size
+        except FileNotFoundError:
+            raise KeyError(base) from None
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def local_archive(directory: Path, *, keep_listing: bool = False) -> DirectoryArchive:

@@ -53,7 +53,7 @@ def _ring_of(length: int) -> mmap:
             ring = _kept.pop()
             if len(ring) == length:
                 return ring
-            ring.close()
+            _close(ring)
     ring = mmap(-1, length, flags=MAP_PRIVATE | MAP_ANONYMOUS)
     if (huge := getattr(maps, "MADV_HUGEPAGE", None)) is not None:  # only on Linux
         ring.madvise(huge)
@@ -67,8 +67,14 @@ def _keep(ring: mmap) -> bool:
     _kept.append(ring)
     with suppress(IndexError):
         while len(_kept) > MAX_KEPT_RINGS:
-            _kept.pop(0).close()
+            _close(_kept.pop(0))
     return True
+
+
+def _close(ring: mmap) -> None:
+    # A view of it can live on in the traceback of an error. The mapping is closed together with the last view.
+    with suppress(BufferError):
+        ring.close()
 
 
 class CorruptRangeError(RecordingError):
@@ -238,5 +244,4 @@ class FetchedSegment:
             # A range that is still being fetched into place keeps the mapping open until it is complete.
             if all(future.cancel() or future.done() for future in self._running) and _keep(memory):
                 return
-            with suppress(BufferError):
-                memory.close()
+            _close(memory)

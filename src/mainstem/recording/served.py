@@ -26,7 +26,7 @@ from mainstem.recording.index import (
 from mainstem.recording.segments import first_segment_base, segment_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from mainstem.recording.archive import ArchiveSegment
     from mainstem.recording.catalog import RecordingDescriptor
@@ -63,11 +63,13 @@ class ServedArchive(DirectoryArchive):
     def __init__(self, store: HttpStore) -> None:
         super().__init__(store, keep_listing=True)
         self.http = store
+        self._tagged_catalog = "", b""
 
     def _catalog_bytes(self) -> bytes:
-        return self.http.read_whole(CATALOG_FILE, MAX_CATALOG_LENGTH)
+        self._tagged_catalog = self.http.read_whole(CATALOG_FILE, MAX_CATALOG_LENGTH, self._tagged_catalog)
+        return self._tagged_catalog[1]
 
-    def segments(self, descriptor: RecordingDescriptor) -> dict[int, int]:
+    def segments(self, descriptor: RecordingDescriptor) -> Mapping[int, int]:
         if self.http.is_served:
             return super().segments(descriptor)
         return self._segments_by_name(descriptor)

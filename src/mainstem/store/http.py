@@ -14,7 +14,6 @@ import os
 import re
 import ssl
 import threading
-from collections import OrderedDict
 from contextlib import contextmanager
 from http.client import responses
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -39,8 +38,6 @@ CONNECT_TIMEOUT_S = 10.0
 DEFAULT_TIMEOUT_S = 60.0
 # The maximum length of a body whose length is not known in advance: a page of a listing.
 MAX_PAGE_LENGTH = 64 << 20
-# The number of cached whole files, such as catalogs. They are transferred again only if they have changed.
-MAX_REMEMBERED_FILES = 16
 # A range is copied in parts of this size. Larger parts need more memory, and smaller ones cause more switches between threads.
 READ_BYTES = 1 << 20
 _OK = (200, 206, 304, 404, 410, 412, 416)
@@ -138,7 +135,6 @@ class HttpStore(RemoteFiles):
         self._lock = threading.Lock()
         self._pool: Any = None
         self._pid = 0
-        self._remembered: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
         self._is_served: bool | None = None
 
     # -- requests ----------------------------------------------------------------------------------------------------
@@ -341,23 +337,19 @@ class HttpStore(RemoteFiles):
             raise StoreError(self.url, f"{name}: the server sent another range than {start}-{end - 1}")
         return response.body
 
-    def read_whole(self, name: str, limit: int) -> bytes:
-        """Return a whole file. If it has not changed, the server does not send it again, and the same object is returned."""
-        tag, data = self._remembered.get(name, ("", b""))
+    def read_whole(self, name: str, limit: int, known: tuple[str, bytes] = ("", b"")) -> tuple[str, bytes]:
+        """Return the entity tag and the bytes of a whole file.
+
+        If the file has not changed since it was ``known``, the server does not send it again, and ``known`` is returned.
+        """
+        tag, _ = known
         response = self._call("GET", self._target(name), {"If-None-Match": tag} if tag else {}, limit=limit)
         if response.status == 304:
-            return data
+            return known
         self._found(name, response)
         if response.status != 200:
             raise StoreError(self.url, f"{name}: HTTP {response.status}")
-        tag, data = response.headers.get("ETag", ""), bytes(response.body)
-        with self._lock:
-            self._remembered.pop(name, None)
-            if tag:
-                self._remembered[name] = tag, data
-            while len(self._remembered) > MAX_REMEMBERED_FILES:
-                self._remembered.popitem(last=False)
-        return data
+        return response.headers.get("ETag", ""), bytes(response.body)
 
     def page(self, target: str, *, wait_s: float = 0.0) -> Any:
         """Return the JSON object that ``mainstem serve`` has at a path, or None if nothing has changed (304).

@@ -338,6 +338,18 @@ def test_a_long_segment_is_read_through_one_ring_which_is_kept(tmp_path: Path, s
     assert b"".join(read) == (tmp_path / "0-0.rec").read_bytes()[: descriptor.stop_position]
 
 
+def test_a_ring_of_which_a_view_is_left_does_not_break_the_next_reader(tmp_path: Path, small_ranges: None) -> None:
+    recorded(tmp_path)
+    archive = DirectoryArchive(RemoteStore(tmp_path))
+    segment = archive.segment(archive.recordings()[0], 0)
+    left = memoryview(segment.memory)
+    segment.close()
+    other = fetching.FetchedSegment("other", len(left) // 2, lambda start, end: bytes(end - start), term_mask=TERM - 1)
+    assert len(other.memory) == len(left) // 2
+    other.close()
+    left.release()
+
+
 def test_no_headers_are_read_to_find_the_last_frame_but_those_of_the_first_range(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -119,8 +119,18 @@ def test_names_are_read_once_while_nothing_changes(place: Path, monkeypatch: pyt
     monkeypatch.setattr(archive, "NAMES_NS", 1 << 62)
     with open_recordings(place) as recordings:
         for reader in recordings:
-            assert reader.start_position == 0
+            assert list(reader.archive.segments(reader.descriptor)) == [0]
     assert len(lists) == 1
+
+
+def test_a_scan_does_not_list_a_directory_that_has_just_changed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lists = []
+    list_names = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: lists.append(path) or list_names(path))
+    with open_recordings(place) as recordings:
+        (place / "later").touch()
+        assert recordings.scan(["position"]).to_arrow().num_rows == 10 * MANY
+    assert lists == []
 
 
 def test_a_directory_without_the_time_of_its_change_is_read_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
