@@ -37,8 +37,8 @@ def find_end(
 ) -> RecordingEnd:
     """Walk the last segment and return where its whole frames end.
 
-    The walk begins at ``known`` if that is given and in the segment; it must be a frame boundary. With ``limit``, segments that
-    begin at or after it are ignored, and the walk does not go past it.
+    The walk begins at ``known`` if that is a frame boundary in the part of the segment that is walked. With ``limit``, segments
+    that begin at or after it are ignored, and the walk does not go past it.
     """
     bases = list(archive.segments(descriptor))
     start = descriptor.start_position
@@ -50,9 +50,11 @@ def find_end(
     segment = archive.segment(descriptor, base)
     try:
         end = segment.length if limit is None else min(segment.length, limit - base)
-        begin = max(start - base, known - base, 0)
+        begin = max(start - base, 0)
         if begin > end:
             return RecordingEnd(start, start, "torn")
+        if begin < known - base <= end:
+            begin = known - base
         walk = FrameWalk()
         walk.term_mask = descriptor.term_buffer_length - 1
         offset, last, stopped = begin, begin, WALK_AT_LIMIT

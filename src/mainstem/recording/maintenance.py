@@ -32,7 +32,7 @@ from mainstem.recording.index import index_file
 from mainstem.recording.mark_file import ArchiveMark
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.recorder import lock_directory
-from mainstem.recording.segments import first_segment_base, segment_base, segment_name
+from mainstem.recording.segments import OLD_SUFFIX, SEGMENT_NAME, first_segment_base, segment_base, segment_name
 from mainstem.recording.verify import Problem, find_problems, find_start_problem
 from mainstem.store.disk import DISK, Disk
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 ALGORITHMS = {"crc-32": CRC32, "crc-32c": CRC32C}
 # Segments, and segments that an archive has renamed in order to delete them.
-_SEGMENT_FILE = re.compile(r"(\d+)-(\d+)\.rec(\.del)?")
+_SEGMENT_FILE = re.compile(rf"{SEGMENT_NAME.pattern}({re.escape(OLD_SUFFIX)})?")
 
 
 @dataclass(frozen=True, slots=True)

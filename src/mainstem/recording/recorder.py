@@ -62,6 +62,7 @@ from mainstem.recording.image_recording import ImageRecording
 from mainstem.recording.known_recordings import KnownRecordings
 from mainstem.recording.life import NO_LIFE, StreamLife
 from mainstem.recording.mark_file import RECORDER, ArchiveMark
+from mainstem.recording.protocols import open_images
 from mainstem.recording.reader import Progress, RecordingReader
 from mainstem.recording.recovery import recover
 from mainstem.recording.segments import all_segment_bases
@@ -368,13 +369,10 @@ class Recorder:
         self._mark.touch()
         bytes_moved = 0
         live: set[int] = set()
-        for subscription in self._subscriptions:
-            for image in subscription.images:
-                if image.closed:
-                    continue
-                live.add(id(image))
-                recording = self._images.get(id(image)) or self._joined(subscription, image)
-                bytes_moved += recording.do_work()
+        for subscription, image in open_images(self._subscriptions):
+            live.add(id(image))
+            recording = self._images.get(id(image)) or self._joined(subscription, image)
+            bytes_moved += recording.do_work()
         for key in [key for key in self._images if key not in live]:
             self._end(self._images.pop(key))
         return bytes_moved

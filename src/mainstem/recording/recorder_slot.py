@@ -14,6 +14,7 @@ from mainstem._internal.clock import NS_PER_MS
 from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import CATALOG_FILE, read_catalog
 from mainstem.recording.life import ENDED, StreamLife
+from mainstem.recording.protocols import open_images
 from mainstem.recording.reader import RecordingReader
 
 if TYPE_CHECKING:
@@ -64,19 +65,16 @@ class RecorderSlot:
         """
         moved = 0
         live: set[int] = set()
-        for subscription in self._subscriptions:
-            for image in subscription.images:
-                if image.closed:
-                    continue
-                live.add(id(image))
-                reader = self._readers.get(id(image)) or self._opened(image, now_ns)
-                if reader is None or reader.index is None:
-                    continue
-                position = image.position
-                target = min(reader.index.recorded_position, position + image.term_length)
-                if target > position:
-                    image.release(target)
-                    moved += target - position
+        for _, image in open_images(self._subscriptions):
+            live.add(id(image))
+            reader = self._readers.get(id(image)) or self._opened(image, now_ns)
+            if reader is None or reader.index is None:
+                continue
+            position = image.position
+            target = min(reader.index.recorded_position, position + image.term_length)
+            if target > position:
+                image.release(target)
+                moved += target - position
         for key in self._readers.keys() - live:
             self._readers.pop(key).close()
         return moved

@@ -32,6 +32,8 @@ CHUNK = 1 << 20
 ZEROS = memoryview(bytes(1 << 16))
 
 SEGMENT_NAME = re.compile(r"(\d+)-(\d+)\.rec")
+# Older versions of Aeron Archive renamed files with this suffix before deleting them.
+OLD_SUFFIX = ".del"
 # Pages that were read are released in steps of this size, because each call has a cost.
 BYTES_PER_RELEASE = 16 << 20
 

@@ -119,5 +119,11 @@ def test_the_end_is_found_in_the_last_segment_and_in_none(tmp_path: Path) -> Non
     (tmp_path / "7-65536.rec").write_bytes(bytes(2 * TERM))
     (tmp_path / "7-196608.rec").write_bytes(stream.message(b"one").ljust(2 * TERM, b"\0"))
     assert find_end(local_archive(tmp_path), DESCRIPTOR).position == 3 * TERM + 64
+    # A known position that is not in the walked part is ignored.
+    archive = local_archive(tmp_path)
+    for known in (0, 3 * TERM + 64, 5 * TERM + 64):
+        assert find_end(archive, DESCRIPTOR, known=known).position == 3 * TERM + 64
+        assert find_end(archive, DESCRIPTOR, limit=3 * TERM + 64, known=known + 64).reason == "end"
+        assert find_end(archive, DESCRIPTOR, limit=3 * TERM + 64, known=known + 64).position == 3 * TERM + 64
     (tmp_path / "7-327680.rec").write_bytes(bytes(2 * TERM))
     assert find_end(local_archive(tmp_path), DESCRIPTOR).position == 5 * TERM

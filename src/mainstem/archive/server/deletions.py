@@ -16,7 +16,7 @@ from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
 from mainstem.archive.messages import NULL, RecordingSignal
 from mainstem.archive.server.refusals import refusal
 from mainstem.errors import ArchiveErrorCode
-from mainstem.recording.segments import segment_base, segment_bases, segment_name
+from mainstem.recording.segments import OLD_SUFFIX, segment_base, segment_bases, segment_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-OLD_SUFFIX = ".del"  # older versions of the reference renamed files with this suffix before deleting them
 # Fields of a frame header: the length at offset 0; term offset, session id, stream id and term id from offset 8 on.
 _LENGTH, _PLACE = struct.Struct("<i"), struct.Struct("<4i")
 

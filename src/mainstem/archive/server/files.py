@@ -18,7 +18,7 @@ from mainstem.recording.index import IndexRepair, index_file
 from mainstem.recording.life import OF_ARCHIVE, StreamLife
 from mainstem.recording.reader import Progress, RecordingReader
 from mainstem.recording.recorder import Recorder
-from mainstem.recording.segments import segment_bases, segment_name
+from mainstem.recording.segments import OLD_SUFFIX, segment_bases, segment_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -135,7 +135,7 @@ class ArchiveFiles(Recorder):
 
     def delete_file(self, path: Path) -> None:
         """Delete a file, or the file that an older archive renamed it to. Ignore missing files."""
-        for each in (path, path.with_name(f"{path.name}.del")):
+        for each in (path, path.with_name(f"{path.name}{OLD_SUFFIX}")):
             with suppress(FileNotFoundError):
                 self._disk.delete(each)
                 return

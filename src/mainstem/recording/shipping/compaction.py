@@ -45,9 +45,14 @@ MIN_ORPHAN_AGE_NS = 24 * 3600 * NS_PER_SECOND
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    chunks: int
-    objects: int
-    nbytes: int
+    """How many chunks were replaced by how many objects, and the size of the chunks in bytes."""
+
+    chunks: int = 0
+    objects: int = 0
+    nbytes: int = 0
+
+    def __add__(self, other: Compacted) -> Compacted:
+        return Compacted(self.chunks + other.chunks, self.objects + other.objects, self.nbytes + other.nbytes)
 
 
 def compact(
@@ -70,7 +75,7 @@ def compact(
     """
     chain, pages = ManifestLog(store, archive_id), Pages(store, archive_id)
     recording_pages = RecordingPages(store, archive_id)
-    done = Compacted(0, 0, 0)
+    done = Compacted()
     manifest = chain.latest(probe=True)
     if manifest is None:
         return done
@@ -78,19 +83,18 @@ def compact(
 
     def commit() -> None:
         nonlocal done
-        if batch:
-            chunks, nbytes = _replace(chain, recording_pages, pages, batch, now_ns() + grace_ns, now_ns())
-            done = Compacted(done.chunks + chunks, done.objects + len(batch), done.nbytes + nbytes)
-            batch.clear()
+        done += _replace(chain, recording_pages, pages, batch, now_ns() + grace_ns, now_ns())
+        batch.clear()
 
-    for key, entry in recording_pages.all(manifest).items():
-        for group in _groups(entry, pages):
-            if stops():
-                break
-            batch.append((key, group, _merged(store, archive_id, key, group)))
-            if len(batch) >= SEGMENTS_PER_COMMIT:
-                commit()
-    commit()
+    entries = recording_pages.all(manifest).items()
+    for key, group in ((key, group) for key, entry in entries for group in _groups(entry, pages)):
+        if stops():
+            break
+        batch.append((key, group, _merged(store, archive_id, key, group)))
+        if len(batch) == SEGMENTS_PER_COMMIT:
+            commit()
+    if batch:
+        commit()
     return done
 
 
@@ -164,15 +168,16 @@ def _replace(
     batch: Sequence[tuple[int, list[Chunk], Chunk]],
     after_ns: int,
     now_ns: int,
-) -> tuple[int, int]:
-    """Commit the merged chunks. Return the number of chunks that they replace, and the size of those in bytes."""
+) -> Compacted:
+    """Commit the merged chunks, and return what was replaced. Chunks of segments that another process has changed are deleted."""
     store, archive_id = chain.store, chain.archive_id
-    replaced: list[Chunk] = []
     unused: list[str] = []
     lost: list[str] = []
+    done = Compacted()
 
     def change(current: Manifest) -> Manifest | None:
-        replaced.clear()
+        nonlocal done
+        done = Compacted()
         unused.clear()
         lost.extend(pages.written)
         pages.written.clear()
@@ -188,8 +193,8 @@ def _replace(
             splice = spliced(entry.tree, key, merged.start, merged.end, [merged], pages)
             recordings[key] = replace(entry, tree=splice.tree)
             names += [*splice.pages, *(chunk.name for chunk in splice.chunks)]
-            replaced.extend(splice.chunks)
-        if not replaced:
+            done += Compacted(len(splice.chunks), 1, sum(chunk.nbytes for chunk in splice.chunks))
+        if not done.objects:
             return None
         # If this change has written a page and then replaced it, no manifest has ever referred to that page.
         fresh = set(pages.written)
@@ -202,7 +207,7 @@ def _replace(
     pages.written.clear()
     for name in (*unused, *lost):
         store.delete(f"{archive_id}/{name}")
-    return len(replaced), sum(chunk.nbytes for chunk in replaced)
+    return done
 
 
 def referred(manifest: Manifest, recording_pages: RecordingPages, pages: Pages) -> Iterator[str]:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.shipping import TERM, ManualClock, MemoryStore, Station, check_integrity, payloads, shipped, shipper
+from tests.support.streams import Stream
 
 from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import RecordingReader, open_recording
 from mainstem.recording.index import LocalIndex
-from mainstem.recording.shipping.compaction import compact, remove_orphans
+from mainstem.recording.shipping.compaction import Compacted, compact, remove_orphans
 from mainstem.recording.shipping.local_recording import Journal
 from mainstem.recording.shipping.local_retention import LocalRetention
 from mainstem.recording.shipping.manifest import ManifestLog, collect_garbage
@@ -233,6 +234,34 @@ def test_a_shipper_that_was_killed_before_it_emptied_its_journal_leaves_what_com
     with RecordingReader(archive, archive.recordings()[0]) as reader:
         assert reader.messages_before(reader.end_position()) == len(station.sent)
         assert list(find_archive_problems(archive)) == []
+
+
+def test_compaction_counts_only_what_it_has_replaced_itself(tmp_path: Path) -> None:
+    clock, store, _, ship = hourly(tmp_path)
+    archive_id, others = ship.identity.id, list[Compacted]()
+
+    def now_ns() -> int:
+        if not others:
+            others.append(compact(store, archive_id, clock.epoch_ns))
+        return clock.epoch_ns()
+
+    assert compact(store, archive_id, now_ns) == Compacted()
+    assert others[0].objects > 0
+    check_integrity(store, archive_id)
+
+
+def test_compaction_starts_no_segment_after_it_was_told_to_stop(tmp_path: Path) -> None:
+    clock, store = ManualClock(), MemoryStore()
+    station = Station(tmp_path, clock)
+    for session_id in (77, 78):
+        station.identity["session_id"], station.stream = session_id, Stream(term_length=TERM, session_id=session_id)
+        station.writer = station.recorder.start(**station.identity, join_position=0)
+        station.send(payloads(200, seed=session_id))
+    ship = shipper(tmp_path, store, clock)
+    ship.drain()
+    stops = iter([False, True])
+    assert compact(store, ship.identity.id, clock.epoch_ns, stops=lambda: next(stops, False)).objects == 1
+    assert compact(store, ship.identity.id, clock.epoch_ns).objects > 1
 
 
 def test_compaction_stops_at_a_damaged_chunk_and_changes_nothing(tmp_path: Path) -> None:
