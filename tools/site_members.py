@@ -39,6 +39,9 @@ CREATED_BY_FUNCTIONS = {
     ),
     *("ServerSession", "Stream", "Subscription"),
 }
+# Helpers that make a blocking method from one of an asyncio class, and a client's method from a call that both clients share.
+FACADES = {"waits", "runs", "asks"}
+CALLS = {"blocks", "awaits", "lists"}
 OPERATIONS = (ast.Expression, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.operator, ast.unaryop, ast.Load)
 
 
@@ -128,7 +131,10 @@ class Constructors(griffe.Extension):
 
 
 class BlockingMethods(griffe.Extension):
-    """Shows ``send = waits(aio.Sender[Any].send)``, a blocking call of that coroutine, as an ordinary method."""
+    """Shows ``send = waits(aio.Sender[Any].send)``, a blocking call of that coroutine, as an ordinary method.
+
+    So it does with ``replay = blocks(Calls[Subscription].replay)`` and its asyncio twin, which gets only the first line.
+    """
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         for module in _modules(pkg):
@@ -148,18 +154,37 @@ def _write_out(cls: griffe.Class) -> None:
     for name, member in list(cls.members.items()):
         if member.is_alias or not isinstance(member, griffe.Attribute) or not isinstance(member.value, griffe.ExprCall):
             continue
-        call = member.value
-        if str(call.function) not in ("waits", "runs", "asks"):
+        helper = str(member.value.function)
+        if helper not in FACADES | CALLS:
             continue
-        module, owner, method = re.sub(r"\[.*?\]", "", str(call.arguments[0])).split(".")
-        source = cls.modules_collection[cls.resolve(module)].members[owner]
+        target = member.value.arguments[0]
+        path, _, method = re.sub(r"\[.*?\]", "", str(target)).rpartition(".")
+        first, *rest = path.split(".")
+        source = cls.modules_collection[".".join([cls.resolve(first), *rest])]
         function = (source.final_target if source.is_alias else source).members[method]
         copy = griffe.Function(name, parameters=function.parameters, returns=function.returns, parent=cls)
-        text = re.sub(
-            r"^( *(?:>>>|\.\.\.) .*)$",
-            lambda line: re.sub(r"\b(await|async) ", "", line[0]),
-            function.docstring.value,
-            flags=re.MULTILINE,
-        )
+        text = function.docstring.value
+        if helper in CALLS:
+            copy.returns = _result(cls.module.members[helper], function, target)
+            if helper == "awaits":
+                copy.labels.add("async")
+            if cls.module.name == "aio":
+                text = text.partition("\n")[0]
+        else:
+            text = re.sub(
+                r"^( *(?:>>>|\.\.\.) .*)$",
+                lambda line: re.sub(r"\b(await|async) ", "", line[0]),
+                text,
+                flags=re.MULTILINE,
+            )
         copy.docstring = griffe.Docstring(text, parser="google", parent=copy)
         cls.set_member(name, copy)
+
+
+def _result(helper: Any, call: griffe.Function, target: Any) -> Any:
+    """Return what a client's method returns: the ``T`` of ``Steps[T]``, or an iterator."""
+    made = helper.returns.slice.elements[-1]
+    if not isinstance(call.returns, griffe.ExprSubscript):
+        return made
+    result = call.returns.slice
+    return target.first.slice if str(result) == "S" else result

@@ -26,7 +26,10 @@ RESULTS = {SECTIONS.returns, SECTIONS.yields}
 
 @pytest.fixture(scope="module")
 def package() -> griffe.Module:
-    loaded = griffe.load("mainstem", search_paths=[ROOT / "src"], docstring_parser="google")
+    extension = griffe.load_extensions(str(ROOT / "tools" / "site_members.py"))
+    loaded = griffe.load(
+        "mainstem", search_paths=[ROOT / "src"], docstring_parser="google", extensions=extension, resolve_aliases=True
+    )
     assert isinstance(loaded, griffe.Module)
     return loaded
 

@@ -10,8 +10,9 @@ Example:
 from __future__ import annotations
 
 import asyncio
+import functools
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from mainstem._internal.exit_cleanup import close_at_exit
 from mainstem._internal.opening import Opening
@@ -31,8 +32,6 @@ from mainstem.archive.calls import (
     Events,
     Listing,
     RecordingSubscription,
-    ReplayOptions,
-    ReplicationOptions,
 )
 from mainstem.archive.channels import extension_channel
 from mainstem.archive.merge import MESSAGES_AT_ONCE, PROGRESS_TIMEOUT, MergeBase
@@ -49,7 +48,7 @@ from mainstem.recording.catalog import RecordingDescriptor
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Coroutine
 
     from mainstem.archive.calls import Steps
     from mainstem.errors import ArchiveError
@@ -71,7 +70,48 @@ __all__ = [
     "extension_channel",
 ]
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class AsyncCalls(Calls[Subscription]):
+    """Calls that wait in the event loop."""
+
+    subscription_kind = Subscription
+
+    async def run(self, steps: Steps[T]) -> T:
+        pause = Pause.of(self._conductor, None)
+        try:
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    return end.value  # type: ignore[no-any-return]
+                await pause.step()
+        finally:
+            steps.close()
+
+
+def awaits(method: Callable[Concatenate[Any, P], Steps[T]]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Make a client's coroutine function from a call in `Calls`, with its parameters and documentation."""
+
+    @functools.wraps(method)
+    async def call(self: Client, /, *arguments: P.args, **options: P.kwargs) -> T:
+        return await self._calls.run(method(self._calls, *arguments, **options))
+
+    return call
+
+
+def lists(
+    method: Callable[Concatenate[Any, P], Listing],
+) -> Callable[Concatenate[Any, P], AsyncIterator[RecordingDescriptor]]:
+    """Make a client's method that iterates over a listing."""
+
+    @functools.wraps(method)
+    def call(self: Client, /, *arguments: P.args, **options: P.kwargs) -> AsyncIterator[RecordingDescriptor]:
+        return self._listing(method(self._calls, *arguments, **options))
+
+    return call
 
 
 class ReplayMerge(MergeBase, Closing):
@@ -116,183 +156,56 @@ class RecordingEvents(RecordingEventsBase[Subscription]):
 class Client(ClientBase[Subscription], Closing):
     """A session with an Aeron Archive, opened by `connect`. Any number of tasks may call it.
 
-    If a call is cancelled, its request may already have been sent, and the archive may carry it out. Cancelling a replay ends it.
+    Its calls are those of `mainstem.archive.Client`, which documents them in full. If a call is cancelled, its request may already
+    have been sent, and the archive may carry it out. Cancelling a replay ends it.
     """
 
-    def __init__(self, calls: Calls[Subscription], owned: Aeron | None) -> None:
+    _calls: AsyncCalls
+
+    def __init__(self, calls: AsyncCalls, owned: Aeron | None) -> None:
         self._calls = calls
         self._owned = owned
         self._worker: asyncio.Task[None] | None = None
         close_at_exit(self)
 
     async def _open(self, timeout: float | None) -> Client:
-        await self._run(self._calls.connecting(timeout))
+        await self._calls.run(self._calls.connecting(timeout))
         self._worker = asyncio.get_running_loop().create_task(_work(self._calls), name=self._calls.role_name)
         return self
 
-    async def _run(self, steps: Steps[T]) -> T:
-        pause = Pause.of(self._calls._conductor, None)
-        try:
-            while True:
-                try:
-                    next(steps)
-                except StopIteration as end:
-                    return end.value  # type: ignore[no-any-return]
-                await pause.step()
-        finally:
-            steps.close()
-
-    async def start_recording(
-        self,
-        channel: str,
-        stream_id: int,
-        location: SourceLocation = SourceLocation.LOCAL,
-        *,
-        auto_stop: bool = False,
-        timeout: float | None = TIMEOUT,
-    ) -> int:
-        """Start recording a stream."""
-        return await self._run(self._calls.start_recording(channel, stream_id, location, auto_stop, timeout))
-
-    async def extend_recording(
-        self,
-        recording_id: int,
-        channel: str,
-        stream_id: int,
-        location: SourceLocation = SourceLocation.LOCAL,
-        *,
-        auto_stop: bool = False,
-        timeout: float | None = TIMEOUT,
-    ) -> int:
-        """Continue a stopped recording."""
-        return await self._run(
-            self._calls.extend_recording(recording_id, channel, stream_id, location, auto_stop, timeout)
-        )
-
-    async def stop_recording(self, channel: str, stream_id: int, *, timeout: float | None = TIMEOUT) -> None:
-        """Stop recording a stream."""
-        await self._run(self._calls.stop_recording(channel, stream_id, timeout))
-
-    async def stop_recording_subscription(self, subscription_id: int, *, timeout: float | None = TIMEOUT) -> None:
-        """Stop all recordings of a recording subscription."""
-        await self._run(self._calls.stop_recording_subscription(subscription_id, timeout))
-
-    async def stop_recording_by_identity(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> bool:
-        """Stop one recording, and return whether it was active."""
-        return await self._run(self._calls.stop_recording_by_identity(recording_id, timeout))
-
-    def list_recordings(
-        self, from_recording_id: int = 0, *, count: int | None = None, timeout: float | None = TIMEOUT
-    ) -> AsyncIterator[RecordingDescriptor]:
-        """Iterate over the archive's recordings in the order of their ids."""
-        return self._listing(Listing(self._calls, from_recording_id, count, None, timeout))
-
-    def list_recordings_for_uri(
-        self,
-        channel: str,
-        stream_id: int,
-        from_recording_id: int = 0,
-        *,
-        count: int | None = None,
-        timeout: float | None = TIMEOUT,
-    ) -> AsyncIterator[RecordingDescriptor]:
-        """Iterate over the recordings of a stream in the order of their ids."""
-        return self._listing(Listing(self._calls, from_recording_id, count, (channel, stream_id), timeout))
+    start_recording = awaits(Calls.start_recording)
+    extend_recording = awaits(Calls.extend_recording)
+    stop_recording = awaits(Calls.stop_recording)
+    stop_recording_subscription = awaits(Calls.stop_recording_subscription)
+    stop_recording_by_identity = awaits(Calls.stop_recording_by_identity)
+    list_recordings = lists(Calls.list_recordings)
+    list_recordings_for_uri = lists(Calls.list_recordings_for_uri)
+    list_recording = awaits(Calls.list_recording)
+    list_recording_subscriptions = awaits(Calls.list_recording_subscriptions)
+    find_last_matching_recording = awaits(Calls.find_last_matching_recording)
+    start_position = awaits(Calls.start_position)
+    recording_position = awaits(Calls.recording_position)
+    stop_position = awaits(Calls.stop_position)
+    max_recorded_position = awaits(Calls.max_recorded_position)
+    truncate_recording = awaits(Calls.truncate_recording)
+    purge_recording = awaits(Calls.purge_recording)
+    detach_segments = awaits(Calls.detach_segments)
+    delete_detached_segments = awaits(Calls.delete_detached_segments)
+    purge_segments = awaits(Calls.purge_segments)
+    attach_segments = awaits(Calls.attach_segments)
+    migrate_segments = awaits(Calls.migrate_segments)
+    update_channel = awaits(Calls.update_channel)
+    replicate = awaits(Calls.replicate)
+    stop_replication = awaits(Calls.stop_replication)
+    start_replay = awaits(Calls.start_replay)
+    replay = awaits(Calls[Subscription].replay)
+    stop_replay = awaits(Calls.stop_replay)
+    stop_all_replays = awaits(Calls.stop_all_replays)
 
     async def _listing(self, listing: Listing) -> AsyncIterator[RecordingDescriptor]:
         while not listing.is_over:
-            for recording in await self._run(listing.next_page()):
+            for recording in await self._calls.run(listing.next_page()):
                 yield recording
-
-    async def list_recording(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> RecordingDescriptor | None:
-        """Describe one recording."""
-        return await self._run(self._calls.list_recording(recording_id, timeout))
-
-    async def list_recording_subscriptions(
-        self, channel: str = "", stream_id: int | None = None, *, timeout: float | None = TIMEOUT
-    ) -> list[RecordingSubscription]:
-        """List what the archive is recording, or waiting to record."""
-        return await self._run(self._calls.list_recording_subscriptions(channel, stream_id, timeout))
-
-    async def find_last_matching_recording(
-        self,
-        channel: str,
-        stream_id: int,
-        session_id: int,
-        *,
-        min_recording_id: int = 0,
-        timeout: float | None = TIMEOUT,
-    ) -> int | None:
-        """Find the newest recording of a publication."""
-        return await self._run(
-            self._calls.find_last_matching_recording(channel, stream_id, session_id, min_recording_id, timeout)
-        )
-
-    async def start_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Return the position of a recording's first byte."""
-        steps = self._calls.position("StartPositionRequest", "start_position", recording_id, timeout)
-        return await self._run(steps) or 0
-
-    async def recording_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int | None:
-        """Return the current position of an active recording."""
-        name = "RecordingPositionRequest"
-        return await self._run(self._calls.position(name, "recording_position", recording_id, timeout))
-
-    async def stop_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int | None:
-        """Return the position at which a recording ended."""
-        return await self._run(self._calls.position("StopPositionRequest", "stop_position", recording_id, timeout))
-
-    async def max_recorded_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Return the current position of a recording, whether it is active or stopped."""
-        return await self._run(self._calls.max_recorded_position(recording_id, timeout))
-
-    async def start_replay(
-        self,
-        recording_id: int,
-        channel: str,
-        stream_id: int,
-        *,
-        position: int | None = None,
-        length: int | None = None,
-        follow: bool = True,
-        limit_counter_id: int | None = None,
-        file_io_max_length: int | None = None,
-        timeout: float | None = TIMEOUT,
-    ) -> int:
-        """Start a replay for a subscription of your own."""
-        options = ReplayOptions(
-            position=position,
-            length=length,
-            follow=follow,
-            limit_counter_id=limit_counter_id,
-            file_io_max_length=file_io_max_length,
-        )
-        return (await self._run(self._calls.start_replay(recording_id, channel, stream_id, options, timeout))).replay_id
-
-    async def replay(
-        self,
-        recording_id: int,
-        channel: str,
-        stream_id: int,
-        *,
-        position: int | None = None,
-        length: int | None = None,
-        follow: bool = True,
-        limit_counter_id: int | None = None,
-        file_io_max_length: int | None = None,
-        timeout: float | None = TIMEOUT,
-    ) -> Subscription:
-        """Start a replay and subscribe to it."""
-        options = ReplayOptions(
-            position=position,
-            length=length,
-            follow=follow,
-            limit_counter_id=limit_counter_id,
-            file_io_max_length=file_io_max_length,
-        )
-        return await self._run(
-            self._calls.checked_replay(self._run, recording_id, channel, stream_id, options, timeout)
-        )
 
     def replay_merge(
         self,
@@ -305,162 +218,8 @@ class Client(ClientBase[Subscription], Closing):
         progress_timeout: float = PROGRESS_TIMEOUT,
     ) -> ReplayMerge:
         """Read an active recording, then switch to the live stream. The merge does nothing until it is read."""
-        return ReplayMerge(
-            self._calls,
-            subscription,
-            recording_id,
-            replay_destination,
-            live_destination,
-            position=position,
-            progress_timeout=progress_timeout,
-        )
-
-    async def stop_replay(self, replay_session_id: int, *, timeout: float | None = TIMEOUT) -> None:
-        """Stop a replay."""
-        await self._run(self._calls.stop_replay(replay_session_id, timeout))
-
-    async def stop_all_replays(self, recording_id: int | None = None, *, timeout: float | None = TIMEOUT) -> None:
-        """Stop all replays of a recording, including those of other clients."""
-        await self._run(self._calls.stop_all_replays(recording_id, timeout))
-
-    async def truncate_recording(self, recording_id: int, position: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Truncate a recording. Its replays are stopped, and the segments after ``position`` are deleted."""
-        return await self._run(
-            self._calls.change(
-                "TruncateRecordingRequest",
-                f"truncate_recording {recording_id}",
-                timeout,
-                recording_id=recording_id,
-                position=position,
-            )
-        )
-
-    async def purge_recording(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Delete a recording with all of its segments. Its id is not reused."""
-        return await self._run(
-            self._calls.change(
-                "PurgeRecordingRequest", f"purge_recording {recording_id}", timeout, recording_id=recording_id
-            )
-        )
-
-    async def detach_segments(
-        self, recording_id: int, new_start_position: int, *, timeout: float | None = TIMEOUT
-    ) -> None:
-        """Make a recording start later. The files of earlier segments stay until they are deleted or attached again."""
-        await self._run(
-            self._calls.change(
-                "DetachSegmentsRequest",
-                f"detach_segments of recording {recording_id}",
-                timeout,
-                recording_id=recording_id,
-                new_start_position=new_start_position,
-            )
-        )
-
-    async def delete_detached_segments(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Delete the files of detached segments."""
-        return await self._run(
-            self._calls.change(
-                "DeleteDetachedSegmentsRequest",
-                f"delete_detached_segments of recording {recording_id}",
-                timeout,
-                recording_id=recording_id,
-            )
-        )
-
-    async def purge_segments(
-        self, recording_id: int, new_start_position: int, *, timeout: float | None = TIMEOUT
-    ) -> int:
-        """Make a recording start later, and delete the earlier segments. This limits the size of an active recording."""
-        return await self._run(
-            self._calls.change(
-                "PurgeSegmentsRequest",
-                f"purge_segments of recording {recording_id}",
-                timeout,
-                recording_id=recording_id,
-                new_start_position=new_start_position,
-            )
-        )
-
-    async def attach_segments(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Attach the segments that were detached from a recording, if their files still exist."""
-        return await self._run(
-            self._calls.change(
-                "AttachSegmentsRequest",
-                f"attach_segments of recording {recording_id}",
-                timeout,
-                recording_id=recording_id,
-            )
-        )
-
-    async def migrate_segments(
-        self, src_recording_id: int, dst_recording_id: int, *, timeout: float | None = TIMEOUT
-    ) -> int:
-        """Move all segments of a stopped recording to one that it continues or that continues it."""
-        return await self._run(
-            self._calls.change(
-                "MigrateSegmentsRequest",
-                f"migrate_segments of recording {src_recording_id} to {dst_recording_id}",
-                timeout,
-                src_recording_id=src_recording_id,
-                dst_recording_id=dst_recording_id,
-            )
-        )
-
-    async def update_channel(self, recording_id: int, channel: str, *, timeout: float | None = TIMEOUT) -> None:
-        """Change the channel under which a recording is listed."""
-        await self._run(
-            self._calls.change(
-                "UpdateChannelRequest",
-                f"update_channel of recording {recording_id}",
-                timeout,
-                recording_id=recording_id,
-                channel=channel,
-            )
-        )
-
-    async def stop_replication(self, replication_id: int, *, timeout: float | None = TIMEOUT) -> None:
-        """Stop a replication. The destination keeps what it has, and can be continued by another replication."""
-        await self._run(
-            self._calls.change(
-                "StopReplicationRequest", f"stop_replication {replication_id}", timeout, replication_id=replication_id
-            )
-        )
-
-    async def replicate(
-        self,
-        src_recording_id: int,
-        src_control_channel: str,
-        *,
-        src_control_stream_id: int = CONTROL_STREAM_ID,
-        dst_recording_id: int | None = None,
-        stop_position: int | None = None,
-        live_destination: str = "",
-        replication_channel: str = "",
-        channel_tag_id: int | None = None,
-        subscription_tag_id: int | None = None,
-        file_io_max_length: int | None = None,
-        replication_session_id: int | None = None,
-        credentials: bytes = b"",
-        src_response_channel: str = "",
-        timeout: float | None = TIMEOUT,
-    ) -> int:
-        """Copy a recording of another archive into this one."""
-        options = ReplicationOptions(
-            dst_recording_id=dst_recording_id,
-            stop_position=stop_position,
-            live_destination=live_destination,
-            replication_channel=replication_channel,
-            channel_tag_id=channel_tag_id,
-            subscription_tag_id=subscription_tag_id,
-            file_io_max_length=file_io_max_length,
-            replication_session_id=replication_session_id,
-            encoded_credentials=credentials,
-            src_response_channel=src_response_channel,
-        )
-        return await self._run(
-            self._calls.replicate(src_recording_id, src_control_channel, src_control_stream_id, options, timeout)
-        )
+        destinations = replay_destination, live_destination
+        return ReplayMerge(self._calls, subscription, recording_id, destinations, position, progress_timeout)
 
     def events(self, *, timeout: float | None = None) -> AsyncIterator[Signal | ArchiveError]:
         """Yield recording signals and late errors as they arrive, until the client is closed."""
@@ -468,7 +227,7 @@ class Client(ClientBase[Subscription], Closing):
 
     async def _events(self, waiting: Events, timeout: float | None) -> AsyncIterator[Signal | ArchiveError]:
         events = self._calls.session.events
-        while await self._run(waiting.wait(timeout)):
+        while await self._calls.run(waiting.wait(timeout)):
             if events:
                 yield events.popleft()
 
@@ -498,7 +257,7 @@ class Client(ClientBase[Subscription], Closing):
         self._calls.leave_to_parent()
 
 
-async def _work(calls: Calls[Subscription]) -> None:
+async def _work(calls: AsyncCalls) -> None:
     """Read what the archive sends between calls."""
     with suppress(AgentTerminated):
         while True:
@@ -529,9 +288,8 @@ def connect(
             name = client_name or "mainstem-archive"
             used = owned = await Aeron.connect(directory, timeout=timeout, client_name=name)
         try:
-            calls = Calls(
+            calls = AsyncCalls(
                 used,
-                Subscription,
                 channel,
                 response_channel=response_channel,
                 stream_id=stream_id,

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from mainstem._internal.as_bytes import as_bytes
@@ -56,6 +57,7 @@ from mainstem.recording.catalog import RecordingDescriptor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
+    from contextlib import AbstractContextManager
 
     from mainstem.aeron.client.base import AeronBase
     from mainstem.aeron.client.operation import Operation
@@ -123,14 +125,18 @@ class StartedReplay(NamedTuple):
 
 
 class Calls(Generic[S]):
-    """A control session over Aeron, and its calls. Only one thread at a time may run a step."""
+    """A control session over Aeron, and its calls. Only one thread at a time may run a step.
+
+    The public calls are those of both clients, which run them with ``run``.
+    """
 
     role_name = "mainstem-archive-client"
+    subscription_kind: Any = Subscription
+    lock: AbstractContextManager[object] = nullcontext()
 
     def __init__(
         self,
         aeron: AeronBase,
-        subscription_kind: type[S],
         channel: str,
         *,
         response_channel: str | None,
@@ -148,7 +154,6 @@ class Calls(Generic[S]):
         self._aeron = aeron
         self._conductor = aeron._conductor
         self._clock = aeron.context.clock
-        self._subscription_kind: Any = subscription_kind
         self.channel = channel
         self._stream_id = stream_id
         self._response_channel = response_channel_for(channel) if response_channel is None else response_channel
@@ -170,6 +175,10 @@ class Calls(Generic[S]):
         self._arrived: deque[bytes] = deque()
         self._listing: Request | None = None
         self._listed = 0  # the number of responses that completes the listing
+
+    def run(self, steps: Steps[T]) -> Any:
+        """Return the result of a call, or an awaitable of it, after waiting between its steps."""
+        raise NotImplementedError
 
     # -- connecting ------------------------------------------------------------------------------------------------
 
@@ -387,6 +396,9 @@ class Calls(Generic[S]):
         deadline = Deadline(self._clock, timeout)
         while True:
             yield from self.ready(deadline, timeout)
+            needed, release = _VERSIONS.get(name, (0, ""))
+            if self.session.version < needed:
+                raise LocalProtocolError(f"{what}: the archive is too old; it needs Aeron {release} or later")
             request = self.session.open_request(name, **values)
             try:
                 yield from self._send(self._requests, request, deadline, timeout, what)
@@ -430,8 +442,30 @@ class Calls(Generic[S]):
     # -- recording -------------------------------------------------------------------------------------------------
 
     def start_recording(
-        self, channel: str, stream_id: int, location: SourceLocation, auto_stop: bool, timeout: float | None
+        self,
+        channel: str,
+        stream_id: int,
+        location: SourceLocation = SourceLocation.LOCAL,
+        *,
+        auto_stop: bool = False,
+        timeout: float | None = TIMEOUT,
     ) -> Steps[int]:
+        """Start recording a stream. Each publication that matches the channel, now or later, gets its own recording.
+
+        Args:
+            channel: The channel. A ``session-id`` limits it to one publication.
+            stream_id: The stream id.
+            location: ``LOCAL`` for publications of the archive's driver, ``REMOTE`` to subscribe over the network.
+            auto_stop: Whether the archive stops when the first recording ends.
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            The id of the archive's recording subscription, for ``stop_recording_subscription``. The signal START has the id of
+            the recording, once there is a publication.
+
+        Raises:
+            ArchiveError: The archive already records the stream, a limit is reached, or the disk is full.
+        """
         return self._asking(
             f"start_recording of {channel} stream {stream_id}",
             timeout,
@@ -447,10 +481,30 @@ class Calls(Generic[S]):
         recording_id: int,
         channel: str,
         stream_id: int,
-        location: SourceLocation,
-        auto_stop: bool,
-        timeout: float | None,
+        location: SourceLocation = SourceLocation.LOCAL,
+        *,
+        auto_stop: bool = False,
+        timeout: float | None = TIMEOUT,
     ) -> Steps[int]:
+        """Continue a stopped recording. The publication must begin where the recording ends.
+
+        ``extension_channel`` returns the channel for that publication. The signal EXTEND reports that recording has started. A
+        publication that does not fit causes a late error, INVALID_EXTENSION.
+
+        Args:
+            recording_id: The recording.
+            channel: The channel to record, as for ``start_recording``.
+            stream_id: The stream id, which must be that of the recording.
+            location: ``LOCAL`` for publications of the archive's driver, ``REMOTE`` to subscribe over the network.
+            auto_stop: Whether the archive stops when the recording ends.
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            The id of the archive's recording subscription.
+
+        Raises:
+            ArchiveError: There is no such recording, it is active, or another reason listed at ``start_recording``.
+        """
         return self._asking(
             f"extend_recording {recording_id} by {channel} stream {stream_id}",
             timeout,
@@ -462,20 +516,89 @@ class Calls(Generic[S]):
             channel=channel,
         )
 
-    def stop_recording(self, channel: str, stream_id: int, timeout: float | None) -> Steps[int]:
+    def stop_recording(self, channel: str, stream_id: int, *, timeout: float | None = TIMEOUT) -> Steps[None]:
+        """Stop all recordings of the subscription that ``start_recording`` created with this channel.
+
+        Args:
+            channel: The channel. Parameters that select no stream, such as ``term-length``, may be omitted.
+            stream_id: The stream id.
+            timeout: Seconds to wait; None waits forever.
+
+        Raises:
+            ArchiveError: No recording subscription has this channel and stream id.
+        """
         what = f"stop_recording of {channel} stream {stream_id}"
-        return self._asking(what, timeout, "StopRecordingRequest", stream_id=stream_id, channel=channel)
+        yield from self._asking(what, timeout, "StopRecordingRequest", stream_id=stream_id, channel=channel)
 
-    def stop_recording_subscription(self, subscription_id: int, timeout: float | None) -> Steps[int]:
+    def stop_recording_subscription(self, subscription_id: int, *, timeout: float | None = TIMEOUT) -> Steps[None]:
+        """Stop all recordings of a recording subscription.
+
+        Args:
+            subscription_id: The id that ``start_recording`` returned.
+            timeout: Seconds to wait; None waits forever.
+
+        Raises:
+            ArchiveError: There is no such recording subscription.
+        """
         what = f"stop_recording_subscription {subscription_id}"
-        return self._asking(what, timeout, "StopRecordingSubscriptionRequest", subscription_id=subscription_id)
+        yield from self._asking(what, timeout, "StopRecordingSubscriptionRequest", subscription_id=subscription_id)
 
-    def stop_recording_by_identity(self, recording_id: int, timeout: float | None) -> Steps[bool]:
+    def stop_recording_by_identity(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> Steps[bool]:
+        """Stop one recording without stopping other recordings of its subscription.
+
+        Args:
+            recording_id: The recording.
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            Whether it was active.
+
+        Raises:
+            ArchiveError: There is no such recording.
+        """
         what = f"stop_recording_by_identity of recording {recording_id}"
         found = yield from self._asking(what, timeout, "StopRecordingByIdentityRequest", recording_id=recording_id)
         return bool(found)
 
     # -- listings --------------------------------------------------------------------------------------------------
+
+    def list_recordings(
+        self, from_recording_id: int = 0, *, count: int | None = None, timeout: float | None = TIMEOUT
+    ) -> Listing:
+        """Iterate over the archive's recordings in the order of their ids. Fetch them page by page.
+
+        Args:
+            from_recording_id: The first id.
+            count: The maximum number of recordings; None for all.
+            timeout: Seconds to wait for the next recording; None waits forever.
+
+        Returns:
+            An iterator. The stop position and stop time of an active recording are -1.
+        """
+        return Listing(self, from_recording_id, count, None, timeout)
+
+    def list_recordings_for_uri(
+        self,
+        channel: str,
+        stream_id: int,
+        from_recording_id: int = 0,
+        *,
+        count: int | None = None,
+        timeout: float | None = TIMEOUT,
+    ) -> Listing:
+        """Iterate over the recordings of a stream in the order of their ids.
+
+        Args:
+            channel: Text contained in the recorded channel; empty for any channel.
+            stream_id: The stream id.
+            from_recording_id: The first id.
+            count: The maximum number of recordings; None for all.
+            timeout: Seconds to wait for the next recording; None waits forever.
+
+        Returns:
+            An iterator, as for ``list_recordings``.
+        """
+        return Listing(self, from_recording_id, count, (channel, stream_id), timeout)
 
     def _listing_of(
         self, count: int, end: ResponseCode, what: str, timeout: float | None, name: str, /, **values: Any
@@ -524,15 +647,36 @@ class Calls(Generic[S]):
         inbox = request.inbox
         return bool(inbox) and (len(inbox) >= self._listed or inbox[-1].name == "ControlResponse")
 
-    def list_recording(self, recording_id: int, timeout: float | None) -> Steps[RecordingDescriptor | None]:
+    def list_recording(
+        self, recording_id: int, *, timeout: float | None = TIMEOUT
+    ) -> Steps[RecordingDescriptor | None]:
+        """Describe one recording.
+
+        Args:
+            recording_id: The recording.
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            The recording; None if there is no such recording.
+        """
         what = f"list_recording {recording_id}"
         name, end = "ListRecordingRequest", ResponseCode.RECORDING_UNKNOWN
         found, _ = yield from self._listing_of(1, end, what, timeout, name, recording_id=recording_id)
         return descriptor_of(found[0]) if found else None
 
     def list_recording_subscriptions(
-        self, channel: str, stream_id: int | None, timeout: float | None
+        self, channel: str = "", stream_id: int | None = None, *, timeout: float | None = TIMEOUT
     ) -> Steps[list[RecordingSubscription]]:
+        """List what the archive is recording, or waiting to record.
+
+        Args:
+            channel: Text contained in the channel; empty for any channel.
+            stream_id: The stream id; None for any.
+            timeout: Seconds to wait for the next subscription; None waits forever.
+
+        Returns:
+            The recording subscriptions, in no particular order.
+        """
         found, _ = yield from self._listing_of(
             MAX_COUNT,
             ResponseCode.SUBSCRIPTION_UNKNOWN,
@@ -542,7 +686,7 @@ class Calls(Generic[S]):
             pseudo_index=0,
             subscription_count=MAX_COUNT,
             apply_stream_id=int(stream_id is not None),
-            stream_id=0 if stream_id is None else stream_id,
+            stream_id=stream_id or 0,
             channel=channel,
         )
         return [
@@ -553,8 +697,26 @@ class Calls(Generic[S]):
         ]
 
     def find_last_matching_recording(
-        self, channel: str, stream_id: int, session_id: int, min_recording_id: int, timeout: float | None
+        self,
+        channel: str,
+        stream_id: int,
+        session_id: int,
+        *,
+        min_recording_id: int = 0,
+        timeout: float | None = TIMEOUT,
     ) -> Steps[int | None]:
+        """Find the newest recording of a publication.
+
+        Args:
+            channel: Text contained in the recorded channel; empty for any channel.
+            stream_id: The stream id.
+            session_id: The publication's session id.
+            min_recording_id: The lowest recording id to consider.
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            The recording's id; None if there is none.
+        """
         found = yield from self._asking(
             f"find_last_matching_recording of stream {stream_id} session {session_id}",
             timeout,
@@ -568,52 +730,428 @@ class Calls(Generic[S]):
 
     # -- positions -------------------------------------------------------------------------------------------------
 
-    def position(self, name: str, what: str, recording_id: int, timeout: float | None) -> Steps[int | None]:
-        found = yield from self._asking(f"{what} of recording {recording_id}", timeout, name, recording_id=recording_id)
+    def start_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> Steps[int]:
+        """Return the position of a recording's first byte.
+
+        Args:
+            recording_id: The recording.
+            timeout: Seconds to wait; None waits forever.
+
+        Raises:
+            ArchiveError: There is no such recording.
+        """
+        what = f"start_position of recording {recording_id}"
+        return self._asking(what, timeout, "StartPositionRequest", recording_id=recording_id)
+
+    def recording_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> Steps[int | None]:
+        """Return the current position of an active recording.
+
+        Args:
+            recording_id: The recording.
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            The position; None if the recording is not active.
+
+        Raises:
+            ArchiveError: There is no such recording.
+        """
+        what = f"recording_position of recording {recording_id}"
+        found = yield from self._asking(what, timeout, "RecordingPositionRequest", recording_id=recording_id)
         return None if found == NULL else found
 
-    def max_recorded_position(self, recording_id: int, timeout: float | None) -> Steps[int]:
-        what = "max_recorded_position"
+    def stop_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> Steps[int | None]:
+        """Return the position at which a recording ended.
+
+        Args:
+            recording_id: The recording.
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            The position; None if the recording is active.
+
+        Raises:
+            ArchiveError: There is no such recording.
+        """
+        what = f"stop_position of recording {recording_id}"
+        found = yield from self._asking(what, timeout, "StopPositionRequest", recording_id=recording_id)
+        return None if found == NULL else found
+
+    def max_recorded_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> Steps[int]:
+        """Return the current position of a recording, whether it is active or stopped.
+
+        Args:
+            recording_id: The recording.
+            timeout: Seconds to wait; None waits forever.
+
+        Raises:
+            ArchiveError: There is no such recording.
+        """
+        what = f"max_recorded_position of recording {recording_id}"
         names = ["MaxRecordedPositionRequest"]
         deadline = Deadline(self._clock, timeout)
         yield from self.ready(deadline, timeout)
         if self.session.version < KNOWS_ARCHIVE_ID:
             names = ["RecordingPositionRequest", "StopPositionRequest", "RecordingPositionRequest"]
         for name in names:
-            found = yield from self.position(name, what, recording_id, deadline.left)
-            if found is not None:
+            found = yield from self._asking(what, deadline.left, name, recording_id=recording_id)
+            if found != NULL:
                 return found
-        raise RemoteProtocolError(f"{what} of recording {recording_id}: the archive has none", rule="position")
+        raise RemoteProtocolError(f"{what}: the archive has none", rule="position")
 
     # -- changes to recordings -------------------------------------------------------------------------------------
 
-    def change(self, name: str, what: str, timeout: float | None, **values: Any) -> Steps[int]:
-        deadline = Deadline(self._clock, timeout)
-        yield from self.ready(deadline, timeout)
-        self._check_version(name, what)
-        return (yield from self._asking(what, deadline.left, name, **values))
+    def truncate_recording(self, recording_id: int, position: int, *, timeout: float | None = TIMEOUT) -> Steps[int]:
+        """Truncate a recording. Its replays are stopped, and the segments after ``position`` are deleted.
 
-    def _check_version(self, name: str, what: str) -> None:
-        needed, release = _VERSIONS.get(name, (0, ""))
-        if self.session.version < needed:
-            raise LocalProtocolError(f"{what}: the archive is too old; it needs Aeron {release} or later")
+        Args:
+            recording_id: The recording.
+            position: The new end, between the start and the stop position of the recording, at a frame boundary.
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            The number of files to delete. The archive sends the signal DELETE when they are gone.
+
+        Raises:
+            ArchiveError: There is no such recording, it is active, or the position is invalid.
+        """
+        what, name = f"truncate_recording {recording_id}", "TruncateRecordingRequest"
+        return self._asking(what, timeout, name, recording_id=recording_id, position=position)
+
+    def purge_recording(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> Steps[int]:
+        """Delete a recording with all of its segments. Its id is not reused.
+
+        Args:
+            recording_id: The recording.
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            The number of files to delete. The archive sends the signal DELETE when they are gone.
+
+        Raises:
+            ArchiveError: There is no such recording, or it is active or being replayed.
+            LocalProtocolError: The archive is too old.
+        """
+        what = f"purge_recording {recording_id}"
+        return self._asking(what, timeout, "PurgeRecordingRequest", recording_id=recording_id)
+
+    def detach_segments(
+        self, recording_id: int, new_start_position: int, *, timeout: float | None = TIMEOUT
+    ) -> Steps[None]:
+        """Make a recording start later. The files of earlier segments stay until they are deleted or attached again.
+
+        Args:
+            recording_id: The recording.
+            new_start_position: The start of a segment: a multiple of the segment length from the beginning of the first term.
+            timeout: Seconds to wait; None waits forever.
+
+        Raises:
+            ArchiveError: There is no such recording, or the position is invalid.
+        """
+        what, name = f"detach_segments of recording {recording_id}", "DetachSegmentsRequest"
+        values = {"recording_id": recording_id, "new_start_position": new_start_position}
+        yield from self._asking(what, timeout, name, **values)
+
+    def delete_detached_segments(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> Steps[int]:
+        """Delete the files of detached segments.
+
+        Args:
+            recording_id: The recording.
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            The number of files to delete. The archive sends the signal DELETE when they are gone.
+
+        Raises:
+            ArchiveError: There is no such recording.
+        """
+        what = f"delete_detached_segments of recording {recording_id}"
+        return self._asking(what, timeout, "DeleteDetachedSegmentsRequest", recording_id=recording_id)
+
+    def purge_segments(
+        self, recording_id: int, new_start_position: int, *, timeout: float | None = TIMEOUT
+    ) -> Steps[int]:
+        """Make a recording start later, and delete the earlier segments. This limits the size of an active recording.
+
+        Args:
+            recording_id: The recording.
+            new_start_position: The start of a segment: a multiple of the segment length from the beginning of the first term.
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            The number of files to delete. The archive sends the signal DELETE when they are gone.
+
+        Raises:
+            ArchiveError: There is no such recording, or the position is invalid.
+        """
+        what, name = f"purge_segments of recording {recording_id}", "PurgeSegmentsRequest"
+        return self._asking(what, timeout, name, recording_id=recording_id, new_start_position=new_start_position)
+
+    def attach_segments(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> Steps[int]:
+        """Attach the segments that were detached from a recording, if their files still exist.
+
+        Args:
+            recording_id: The recording.
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            The number of segments.
+
+        Raises:
+            ArchiveError: There is no such recording, or a file is not one of its segments.
+        """
+        what = f"attach_segments of recording {recording_id}"
+        return self._asking(what, timeout, "AttachSegmentsRequest", recording_id=recording_id)
+
+    def migrate_segments(
+        self, src_recording_id: int, dst_recording_id: int, *, timeout: float | None = TIMEOUT
+    ) -> Steps[int]:
+        """Move all segments of a stopped recording to one that it continues or that continues it.
+
+        Args:
+            src_recording_id: The recording that loses its segments.
+            dst_recording_id: The recording that receives them, at its beginning or its end.
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            The number of segments.
+
+        Raises:
+            ArchiveError: There is no such recording, or the two recordings are not compatible or contiguous.
+        """
+        what = f"migrate_segments of recording {src_recording_id} to {dst_recording_id}"
+        values = {"src_recording_id": src_recording_id, "dst_recording_id": dst_recording_id}
+        return self._asking(what, timeout, "MigrateSegmentsRequest", **values)
+
+    def update_channel(self, recording_id: int, channel: str, *, timeout: float | None = TIMEOUT) -> Steps[None]:
+        """Change the channel under which a recording is listed.
+
+        Args:
+            recording_id: The recording.
+            channel: The new channel.
+            timeout: Seconds to wait; None waits forever.
+
+        Raises:
+            ArchiveError: There is no such recording.
+        """
+        what = f"update_channel of recording {recording_id}"
+        yield from self._asking(what, timeout, "UpdateChannelRequest", recording_id=recording_id, channel=channel)
+
+    # -- replication -----------------------------------------------------------------------------------------------
 
     def replicate(
-        self, recording_id: int, channel: str, stream_id: int, options: ReplicationOptions, timeout: float | None
+        self,
+        src_recording_id: int,
+        src_control_channel: str,
+        *,
+        src_control_stream_id: int = CONTROL_STREAM_ID,
+        dst_recording_id: int | None = None,
+        stop_position: int | None = None,
+        live_destination: str = "",
+        replication_channel: str = "",
+        channel_tag_id: int | None = None,
+        subscription_tag_id: int | None = None,
+        file_io_max_length: int | None = None,
+        replication_session_id: int | None = None,
+        credentials: bytes = b"",
+        src_response_channel: str = "",
+        timeout: float | None = TIMEOUT,
     ) -> Steps[int]:
-        """Replicate. Use the older message if the archive does not know the newer one and the options allow it."""
-        what = f"replicate recording {recording_id} of {channel}"
-        values = {"src_recording_id": recording_id, "src_control_channel": channel, "src_control_stream_id": stream_id}
+        """Copy a recording of another archive into this one.
+
+        The archive connects to the other archive and requests a replay of the recording. Signals and errors of the replication are
+        events with the replication id as their correlation id. The last one is the signal REPLICATE_END.
+
+        Args:
+            src_recording_id: The recording in the other archive.
+            src_control_channel: The control channel of the other archive, as this archive reaches it.
+            src_control_stream_id: The control stream of the other archive.
+            dst_recording_id: A recording of this archive to continue, or an empty one to fill; None creates a new one.
+            stop_position: The position to stop at; None for the end of the recording, which may be active.
+            live_destination: A channel of the live stream. Once the copy has caught up, this archive records the live stream
+                directly.
+            replication_channel: The channel for the replay; empty for the one that this archive is configured with.
+            channel_tag_id: The channel tag of the archive's subscription, for an application that follows the replication.
+            subscription_tag_id: The tag of the subscription itself.
+            file_io_max_length: The maximum number of bytes that the other archive reads at a time.
+            replication_session_id: The session id of the replay.
+            credentials: The credentials for the other archive's authenticator, which must not send a challenge.
+            src_response_channel: The channel for the other archive's responses; empty for the one that this archive is configured
+                with.
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            The replication id, for ``stop_replication``.
+
+        Raises:
+            ArchiveError: The archive refused. Later errors are events.
+            LocalProtocolError: The archive is too old for an option.
+            ConfigurationError: ``live_destination`` is combined with ``replication_session_id``.
+
+        Example:
+            >>> replication_id = client.replicate(7, "aeron:udp?endpoint=tides.example:8010")
+            >>> for event in client.events(timeout=60.0):
+            ...     if isinstance(event, Signal) and event.signal is RecordingSignal.REPLICATE_END:
+            ...         break
+        """
+        if live_destination and replication_session_id is not None:
+            raise ConfigurationError("live_destination: must not be combined with replication_session_id")
+        what = f"replicate recording {src_recording_id} of {src_control_channel}"
+        values: dict[str, Any] = {
+            "src_recording_id": src_recording_id,
+            "src_control_channel": src_control_channel,
+            "src_control_stream_id": src_control_stream_id,
+            "dst_recording_id": dst_recording_id,
+            "live_destination": live_destination,
+            "channel_tag_id": channel_tag_id,
+            "subscription_tag_id": subscription_tag_id,
+        }
+        newer: dict[str, Any] = {
+            "stop_position": stop_position,
+            "file_io_max_length": file_io_max_length,
+            "replication_session_id": replication_session_id,
+            "replication_channel": replication_channel,
+            "encoded_credentials": credentials,
+            "src_response_channel": src_response_channel,
+        }
         deadline = Deadline(self._clock, timeout)
         yield from self.ready(deadline, timeout)
-        if self.session.version >= _VERSIONS["ReplicateRequest2"][0] or options.are_newer:
-            return (yield from self.change("ReplicateRequest2", what, deadline.left, **values, **options.values))
         name = "TaggedReplicateRequest"
-        return (yield from self._asking(what, deadline.left, name, **values, **options.older_values))
+        if self.session.version >= _VERSIONS["ReplicateRequest2"][0] or any(
+            value not in (None, "", b"") for value in newer.values()
+        ):
+            name, values = "ReplicateRequest2", values | newer
+        values = {key: NULL if value is None else value for key, value in values.items()}
+        return (yield from self._asking(what, deadline.left, name, **values))
+
+    def stop_replication(self, replication_id: int, *, timeout: float | None = TIMEOUT) -> Steps[None]:
+        """Stop a replication. The destination keeps what it has, and can be continued by another replication.
+
+        Args:
+            replication_id: The id that ``replicate`` returned.
+            timeout: Seconds to wait; None waits forever.
+
+        Raises:
+            ArchiveError: There is no such replication.
+        """
+        what = f"stop_replication {replication_id}"
+        yield from self._asking(what, timeout, "StopReplicationRequest", replication_id=replication_id)
 
     # -- replay ----------------------------------------------------------------------------------------------------
 
     def start_replay(
+        self,
+        recording_id: int,
+        channel: str,
+        stream_id: int,
+        *,
+        position: int | None = None,
+        length: int | None = None,
+        follow: bool = True,
+        limit_counter_id: int | None = None,
+        file_io_max_length: int | None = None,
+        timeout: float | None = TIMEOUT,
+    ) -> Steps[int]:
+        """Start a replay for a subscription of your own. The archive ends it if nobody subscribes within 5 s.
+
+        Args:
+            recording_id: The recording.
+            channel: The channel to replay to.
+            stream_id: The stream id of the replay.
+            position: The position to begin at; None for the start of the recording.
+            length: How many bytes to replay; None for all.
+            follow: Whether a replay without ``length`` follows an active recording until the recording stops.
+            limit_counter_id: A counter of the archive's driver that the replay never overtakes.
+            file_io_max_length: The maximum number of bytes that the archive reads at a time.
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            The replay session id, for ``stop_replay``. Its low 32 bits are the session id of the replay's publication.
+
+        Raises:
+            ArchiveError: There is no such recording, the position is outside it, or a limit is reached.
+            ConfigurationError: ``length`` is not an integer >= 1, or is combined with ``follow=False``.
+        """
+        options = ReplayOptions(position, length, follow, limit_counter_id, file_io_max_length)
+        started = yield from self._start_replay(recording_id, channel, stream_id, options, timeout)
+        return started.replay_id
+
+    def replay(
+        self,
+        recording_id: int,
+        channel: str,
+        stream_id: int,
+        *,
+        position: int | None = None,
+        length: int | None = None,
+        follow: bool = True,
+        limit_counter_id: int | None = None,
+        file_io_max_length: int | None = None,
+        timeout: float | None = TIMEOUT,
+    ) -> Steps[S]:
+        """Start a replay and subscribe to it. Closing the subscription ends the replay.
+
+        Messages have the same positions as in the recording.
+
+        Args:
+            recording_id: The recording.
+            channel: The channel to replay to, such as ``aeron:ipc``, or ``aeron:udp?endpoint=localhost:0`` for a free port.
+            stream_id: The stream id of the replay.
+            position: The position to begin at; None for the start of the recording.
+            length: How many bytes to replay; None for all.
+            follow: Whether a replay without ``length`` follows an active recording until the recording stops.
+            limit_counter_id: A counter of the archive's driver that the replay never overtakes.
+            file_io_max_length: The maximum number of bytes that the archive reads at a time.
+            timeout: Seconds to wait for the archive, and for the driver; None waits forever.
+
+        Returns:
+            The subscription. Iterating over it ends with the replay. If the archive, its session or the stream is lost before
+            that, the iterator raises ConnectionLost, and another replay can continue at the error's ``position``. If the archive
+            reported an error, the iterator raises that ArchiveError. ``poll`` and its variants do not report these errors.
+
+        Raises:
+            ArchiveError: There is no such recording, the position is outside it, or a limit is reached.
+            RegistrationError: The driver refused the channel.
+            ConfigurationError: ``length`` is not an integer >= 1, or is combined with ``follow=False``.
+
+        Example:
+            >>> with client.replay(7, "aeron:ipc", 1002, follow=False) as subscription:
+            ...     for message in subscription.messages(timeout=5.0):
+            ...         print(message)
+        """
+        options = ReplayOptions(position, length, follow, limit_counter_id, file_io_max_length)
+        deadline = Deadline(self._clock, timeout)
+        end = yield from self._known_end(recording_id, options, timeout)
+        subscription: Any
+        subscription, started = yield from self.unchecked_replay(
+            recording_id, channel, stream_id, options, deadline.left
+        )
+        subscription._feed = ReplayFeed(self, recording_id, started, length, end)
+        typed: S = subscription
+        return typed
+
+    def stop_replay(self, replay_session_id: int, *, timeout: float | None = TIMEOUT) -> Steps[None]:
+        """Stop a replay. Do nothing if it has already ended.
+
+        Args:
+            replay_session_id: The id that ``start_replay`` returned.
+            timeout: Seconds to wait; None waits forever.
+        """
+        what = f"stop_replay {replay_session_id}"
+        yield from self._asking(what, timeout, "StopReplayRequest", replay_session_id=replay_session_id)
+
+    def stop_all_replays(self, recording_id: int | None = None, *, timeout: float | None = TIMEOUT) -> Steps[None]:
+        """Stop all replays of a recording, including those of other clients.
+
+        Args:
+            recording_id: The recording; None for every recording.
+            timeout: Seconds to wait; None waits forever.
+        """
+        what = "stop_all_replays" if recording_id is None else f"stop_all_replays of recording {recording_id}"
+        recording_id = NULL if recording_id is None else recording_id
+        yield from self._asking(what, timeout, "StopAllReplaysRequest", recording_id=recording_id)
+
+    def _start_replay(
         self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
     ) -> Steps[StartedReplay]:
         if is_response_channel(channel):
@@ -621,29 +1159,8 @@ class Calls(Generic[S]):
                 f"start_replay to {channel}: a response channel needs its subscription; use replay"
             )
         name, values = options.request(recording_id, channel, stream_id)
-        return self._starting(f"replay of recording {recording_id}", timeout, name, **values)
-
-    def _starting(self, what: str, timeout: float | None, name: str, /, **values: Any) -> Steps[StartedReplay]:
-        message = yield from self._accepted(what, timeout, name, **values)
+        message = yield from self._accepted(f"replay of recording {recording_id}", timeout, name, **values)
         return StartedReplay(message.relevant_id, message.correlation_id)
-
-    def checked_replay(
-        self,
-        run: Callable[[Steps[None]], Any],
-        recording_id: int,
-        channel: str,
-        stream_id: int,
-        options: ReplayOptions,
-        timeout: float | None,
-    ) -> Steps[S]:
-        """Start a replay and subscribe to it. Iterators raise an error if the replay ends early; they wait through ``run``."""
-        deadline = Deadline(self._clock, timeout)
-        end = yield from self._known_end(recording_id, options, timeout)
-        subscription: Any
-        subscription, started = yield from self.replay(recording_id, channel, stream_id, options, deadline.left)
-        subscription._feed = ReplayFeed(self, run, recording_id, started, options.length, end)
-        typed: S = subscription
-        return typed
 
     def _known_end(self, recording_id: int, options: ReplayOptions, timeout: float | None) -> Steps[int]:
         """Return a position at which the whole recording has been replayed; NO_END if it is not known."""
@@ -655,13 +1172,13 @@ class Calls(Generic[S]):
             if end != NULL:
                 return end
             if not options.follows:
-                return (yield from self.max_recorded_position(recording_id, deadline.left))
+                return (yield from self.max_recorded_position(recording_id, timeout=deadline.left))
         return NO_END
 
-    def replay(
+    def unchecked_replay(
         self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
     ) -> Steps[tuple[S, StartedReplay]]:
-        """Start a replay and subscribe to it."""
+        """Start a replay and subscribe to it. Its iterators do not notice if it ends early."""
         if is_response_channel(channel):
             return self._replay_over_response_channel(recording_id, channel, stream_id, options, timeout)
         if has_any_port(channel):
@@ -672,7 +1189,7 @@ class Calls(Generic[S]):
         self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
     ) -> Steps[tuple[S, StartedReplay]]:
         deadline = Deadline(self._clock, timeout)
-        started = yield from self.start_replay(recording_id, channel, stream_id, options, timeout)
+        started = yield from self._start_replay(recording_id, channel, stream_id, options, timeout)
         try:
             joined = with_values(channel, {"session-id": replay_session(started.replay_id)})
             return (yield from self._subscribe(joined, stream_id, deadline, timeout)), started
@@ -695,7 +1212,7 @@ class Calls(Generic[S]):
             while not (addresses := subscription.local_addresses):
                 yield from self._pause(deadline, timeout, "the port of the replay channel")
             bound = with_bound_port(channel, addresses[0])
-            started = yield from self.start_replay(recording_id, bound, stream_id, options, deadline.left)
+            started = yield from self._start_replay(recording_id, bound, stream_id, options, deadline.left)
         except BaseException:
             subscription._end()
             raise
@@ -753,7 +1270,7 @@ class Calls(Generic[S]):
             publication._end()
 
     def _subscribe(self, channel: str, stream_id: int, deadline: Deadline, timeout: float | None) -> Steps[S]:
-        operation: Operation[S] = self._conductor.add_subscription(self._subscription_kind, channel, stream_id)
+        operation: Operation[S] = self._conductor.add_subscription(self.subscription_kind, channel, stream_id)
         return (yield from self._result(operation, deadline, timeout, "the subscription to the replay"))
 
     def _send_once(self, name: str, **values: Any) -> None:
@@ -762,15 +1279,6 @@ class Calls(Generic[S]):
             request = self.session.open_request(name, **values)
             self.session.forget(request)
             self._requests.offer(request.data)
-
-    def stop_replay(self, replay_session_id: int, timeout: float | None) -> Steps[int]:
-        what = f"stop_replay {replay_session_id}"
-        return self._asking(what, timeout, "StopReplayRequest", replay_session_id=replay_session_id)
-
-    def stop_all_replays(self, recording_id: int | None, timeout: float | None) -> Steps[int]:
-        what = "stop_all_replays" if recording_id is None else f"stop_all_replays of recording {recording_id}"
-        recording_id = NULL if recording_id is None else recording_id
-        return self._asking(what, timeout, "StopAllReplaysRequest", recording_id=recording_id)
 
 
 class ReplayFeed:
@@ -783,14 +1291,13 @@ class ReplayFeed:
     def __init__(
         self,
         calls: Calls[Any],
-        run: Callable[[Steps[None]], Any],
         recording_id: int,
         started: StartedReplay,
         length: int | None,
         end: int,
     ) -> None:
         self.image: Any = None
-        self._calls, self._run = calls, run
+        self._calls = calls
         self._generation = calls.session.generation
         self._recording_id = recording_id
         self._correlation_id = started.correlation_id
@@ -803,8 +1310,8 @@ class ReplayFeed:
         return not self._calls.closed and (session.generation != self._generation or not session.is_connected)
 
     def check(self, subscription: Any) -> Any:
-        """Raise an error unless the replay is complete, waiting in the way that the feed was created with."""
-        return self._run(self._checking(subscription))
+        """Raise an error unless the replay is complete. Return a coroutine in asyncio."""
+        return self._calls.run(self._checking(subscription))
 
     def _checking(self, subscription: Any) -> Steps[None]:
         image = next(iter(subscription.images), self.image)
@@ -913,67 +1420,37 @@ class Listing:
         return [descriptor_of(message) for message in found]
 
 
+@dataclass(frozen=True, slots=True)
 class ReplayOptions:
     """Which part of a recording to replay, and how."""
 
-    def __init__(
-        self,
-        *,
-        position: int | None = None,
-        length: int | None = None,
-        follow: bool = True,
-        limit_counter_id: int | None = None,
-        file_io_max_length: int | None = None,
-    ) -> None:
-        if length is not None:
-            check_int({"length": length}, min_value=1)
-            if not follow:
+    position: int | None = None
+    length: int | None = None
+    follows: bool = True
+    limit_counter_id: int | None = None
+    file_io_max_length: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.length is not None:
+            check_int({"length": self.length}, min_value=1)
+            if not self.follows:
                 raise ConfigurationError("follow=False: must not be combined with a length, which says where to end")
-        self._values = {
-            "position": NULL if position is None else position,
-            "length": (_AND_FOLLOW if follow else _AND_STOP) if length is None else length,
-            "file_io_max_length": NULL if file_io_max_length is None else file_io_max_length,
-            "replay_token": NULL,
-        }
-        self._limit_counter_id = limit_counter_id
-        self.length = length
-        self.follows = follow
 
     def request(self, recording_id: int, channel: str, stream_id: int) -> tuple[str, dict[str, Any]]:
         """Return the name and the values of the request."""
-        values = self._values | {"recording_id": recording_id, "replay_stream_id": stream_id, "replay_channel": channel}
-        if self._limit_counter_id is None:
-            return "ReplayRequest", values
-        return "BoundedReplayRequest", values | {"limit_counter_id": self._limit_counter_id}
-
-
-class ReplicationOptions:
-    """What a replication copies, where to, and how."""
-
-    # Options that archives before 1.33 do not support.
-    _NEWER = (
-        "stop_position",
-        "file_io_max_length",
-        "replication_session_id",
-        "replication_channel",
-        "encoded_credentials",
-        "src_response_channel",
-    )
-
-    def __init__(self, **options: int | str | bytes | None) -> None:
-        self.values: dict[str, Any] = {name: NULL if value is None else value for name, value in options.items()}
-        if options["live_destination"] and options["replication_session_id"] is not None:
-            raise ConfigurationError("live_destination: must not be combined with replication_session_id")
-
-    @property
-    def are_newer(self) -> bool:
-        """Whether an option is set that older archives do not support."""
-        return any(self.values[name] not in (NULL, "", b"") for name in self._NEWER)
-
-    @property
-    def older_values(self) -> dict[str, Any]:
-        """The values that the older message has."""
-        return {name: value for name, value in self.values.items() if name not in self._NEWER}
+        name = "ReplayRequest"
+        values = {
+            "recording_id": recording_id,
+            "position": NULL if self.position is None else self.position,
+            "length": (_AND_FOLLOW if self.follows else _AND_STOP) if self.length is None else self.length,
+            "replay_channel": channel,
+            "replay_stream_id": stream_id,
+            "file_io_max_length": NULL if self.file_io_max_length is None else self.file_io_max_length,
+            "replay_token": NULL,
+        }
+        if self.limit_counter_id is not None:
+            name, values["limit_counter_id"] = "BoundedReplayRequest", self.limit_counter_id
+        return name, values
 
 
 def replay_session(replay_id: int) -> int:

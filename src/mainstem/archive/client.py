@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from mainstem._internal.exit_cleanup import close_at_exit
 from mainstem.aeron.agent import AgentRunner
@@ -19,54 +20,83 @@ from mainstem.archive.calls import (
     ClientBase,
     Events,
     Listing,
-    ReplayOptions,
-    ReplicationOptions,
 )
 from mainstem.archive.merge import MESSAGES_AT_ONCE, PROGRESS_TIMEOUT, MergeBase
-from mainstem.archive.messages import SourceLocation
 from mainstem.errors import Timeout
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator
 
-    from mainstem.archive.calls import RecordingSubscription, Steps
+    from mainstem.archive.calls import Steps
     from mainstem.archive.session import Signal
     from mainstem.errors import ArchiveError
     from mainstem.recording.catalog import RecordingDescriptor
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Worker:
-    """Reads what the archive sends between calls. Sleeps in between until it is stopped."""
+class BlockingCalls(Calls[Subscription]):
+    """Calls that wait in the caller's thread. A thread reads what the archive sends between them, with the idle strategy below."""
 
-    name = role_name = Calls.role_name
+    name = Calls.role_name
 
-    def __init__(self, calls: Calls[Any], lock: threading.RLock) -> None:
-        self._calls = calls
-        self._lock = lock
-        self._stopped = threading.Event()
-        self._runner = AgentRunner(self, self, clock=calls._clock).start()
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        # Reentrant, because a signal handler may make a call in the middle of a step.
+        self.lock = threading.RLock()
+        self.stopped = threading.Event()
+
+    def run(self, steps: Steps[T]) -> T:
+        waiting = self._conductor.waiting(None)
+        try:
+            while True:
+                with self.lock:
+                    try:
+                        next(steps)
+                    except StopIteration as end:
+                        return end.value  # type: ignore[no-any-return]
+                waiting.step(self._responses)
+        finally:
+            with self.lock:
+                steps.close()
 
     def do_work(self, now_ns: int) -> int:
-        with self._lock:
-            return self._calls.do_work(now_ns)
+        with self.lock:
+            return super().do_work(now_ns)
 
     def idle(self, work_count: int) -> None:
         if not work_count:
-            self._stopped.wait(WORKER_INTERVAL_S)
+            self.stopped.wait(WORKER_INTERVAL_S)
 
-    def reset(self) -> None:
-        pass
+    def reset(self) -> None: ...
 
-    def on_close(self) -> None:
-        pass
+    def leave_to_parent(self) -> None:
+        self.lock = threading.RLock()
+        super().leave_to_parent()
 
-    def close(self) -> None:
-        self._runner.stop()
-        self._stopped.set()
-        self._runner.close()
+
+def blocks(method: Callable[Concatenate[Any, P], Steps[T]]) -> Callable[Concatenate[Any, P], T]:
+    """Make a client's method from a call in `Calls`, with its parameters and documentation."""
+
+    @functools.wraps(method)
+    def call(self: Client, /, *arguments: P.args, **options: P.kwargs) -> T:
+        return self._calls.run(method(self._calls, *arguments, **options))
+
+    return call
+
+
+def lists(
+    method: Callable[Concatenate[Any, P], Listing],
+) -> Callable[Concatenate[Any, P], Iterator[RecordingDescriptor]]:
+    """Make a client's method that iterates over a listing."""
+
+    @functools.wraps(method)
+    def call(self: Client, /, *arguments: P.args, **options: P.kwargs) -> Iterator[RecordingDescriptor]:
+        return self._listing(method(self._calls, *arguments, **options))
+
+    return call
 
 
 class ReplayMerge(MergeBase, Closing):
@@ -118,8 +148,9 @@ class Client(ClientBase[Subscription], Closing):
     The session stays alive between calls: a thread reads what the archive sends, and keeps signals and late errors for
     ``events``.
 
-    Every call takes ``timeout``, the number of seconds it may wait; None waits forever. When a call times out, its request has
-    been sent, and the archive may still carry it out, unless the error's ``may_retry`` is true or it is a BackPressured.
+    Every call takes ``timeout``, the number of seconds it may wait, and raises Timeout after that; None waits forever. Its request
+    has been sent by then, and the archive may still carry it out, unless the error's ``may_retry`` is true or it is a
+    BackPressured. Every call raises ArchiveError if the archive refuses the request.
 
     When the archive ends or restarts, calls that are waiting for its response raise ConnectionLost; the archive may or may not
     have carried them out. The next call reconnects, within its ``timeout``, and raises ConnectTimeout if the archive is
@@ -132,423 +163,48 @@ class Client(ClientBase[Subscription], Closing):
         ...         print(recording.recording_id, recording.original_channel)
     """
 
-    def __init__(self, calls: Calls[Subscription], owned: Aeron | None, timeout: float | None) -> None:
+    _calls: BlockingCalls
+
+    def __init__(self, calls: BlockingCalls, owned: Aeron | None, timeout: float | None) -> None:
         self._calls = calls
         self._owned = owned
-        # Reentrant, because a signal handler may make a call in the middle of a step.
-        self._lock = threading.RLock()
-        self._worker: _Worker | None = None
-        self._run(calls.connecting(timeout))
-        self._worker = _Worker(calls, self._lock)
+        self._worker: AgentRunner | None = None
+        calls.run(calls.connecting(timeout))
+        self._worker = AgentRunner(calls, calls, clock=calls._clock).start()
         close_at_exit(self)
 
-    def _run(self, steps: Steps[T]) -> T:
-        waiting = self._calls._conductor.waiting(None)
-        try:
-            while True:
-                with self._lock:
-                    try:
-                        next(steps)
-                    except StopIteration as end:
-                        return end.value  # type: ignore[no-any-return]
-                waiting.step(self._calls._responses)
-        finally:
-            with self._lock:
-                steps.close()
-
-    def start_recording(
-        self,
-        channel: str,
-        stream_id: int,
-        location: SourceLocation = SourceLocation.LOCAL,
-        *,
-        auto_stop: bool = False,
-        timeout: float | None = TIMEOUT,
-    ) -> int:
-        """Start recording a stream. Each publication that matches the channel, now or later, gets its own recording.
-
-        Args:
-            channel: The channel. A ``session-id`` limits it to one publication.
-            stream_id: The stream id.
-            location: ``LOCAL`` for publications of the archive's driver, ``REMOTE`` to subscribe over the network.
-            auto_stop: Whether the archive stops when the first recording ends.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Returns:
-            The id of the archive's recording subscription, for ``stop_recording_subscription``. The signal START has the id of
-            the recording, once there is a publication.
-
-        Raises:
-            ArchiveError: The archive refused: it already records the stream, a limit is reached, or the disk is full.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        return self._run(self._calls.start_recording(channel, stream_id, location, auto_stop, timeout))
-
-    def extend_recording(
-        self,
-        recording_id: int,
-        channel: str,
-        stream_id: int,
-        location: SourceLocation = SourceLocation.LOCAL,
-        *,
-        auto_stop: bool = False,
-        timeout: float | None = TIMEOUT,
-    ) -> int:
-        """Continue a stopped recording. The publication must begin where the recording ends.
-
-        ``extension_channel`` returns the channel for that publication. The signal EXTEND reports that recording has started. A
-        publication that does not fit causes a late error, INVALID_EXTENSION.
-
-        Args:
-            recording_id: The recording.
-            channel: The channel to record, as for ``start_recording``.
-            stream_id: The stream id, which must be that of the recording.
-            location: ``LOCAL`` for publications of the archive's driver, ``REMOTE`` to subscribe over the network.
-            auto_stop: Whether the archive stops when the recording ends.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Returns:
-            The id of the archive's recording subscription.
-
-        Raises:
-            ArchiveError: There is no such recording, it is active, or another reason listed at ``start_recording``.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        return self._run(self._calls.extend_recording(recording_id, channel, stream_id, location, auto_stop, timeout))
-
-    def stop_recording(self, channel: str, stream_id: int, *, timeout: float | None = TIMEOUT) -> None:
-        """Stop all recordings of the subscription that ``start_recording`` created with this channel.
-
-        Args:
-            channel: The channel. Parameters that select no stream, such as ``term-length``, may be omitted.
-            stream_id: The stream id.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Raises:
-            ArchiveError: No recording subscription has this channel and stream id.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        self._run(self._calls.stop_recording(channel, stream_id, timeout))
-
-    def stop_recording_subscription(self, subscription_id: int, *, timeout: float | None = TIMEOUT) -> None:
-        """Stop all recordings of a recording subscription.
-
-        Args:
-            subscription_id: The id that ``start_recording`` returned.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Raises:
-            ArchiveError: There is no such recording subscription.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        self._run(self._calls.stop_recording_subscription(subscription_id, timeout))
-
-    def stop_recording_by_identity(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> bool:
-        """Stop one recording without stopping other recordings of its subscription.
-
-        Args:
-            recording_id: The recording.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Returns:
-            Whether it was active.
-
-        Raises:
-            ArchiveError: There is no such recording.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        return self._run(self._calls.stop_recording_by_identity(recording_id, timeout))
-
-    def list_recordings(
-        self, from_recording_id: int = 0, *, count: int | None = None, timeout: float | None = TIMEOUT
-    ) -> Iterator[RecordingDescriptor]:
-        """Iterate over the archive's recordings in the order of their ids. Fetch them page by page.
-
-        Args:
-            from_recording_id: The first id.
-            count: The maximum number of recordings; None for all.
-            timeout: Seconds to wait for the next recording; None waits forever.
-
-        Returns:
-            An iterator. The stop position and stop time of an active recording are -1.
-
-        Raises:
-            ArchiveError: The archive refused.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        return self._listing(Listing(self._calls, from_recording_id, count, None, timeout))
-
-    def list_recordings_for_uri(
-        self,
-        channel: str,
-        stream_id: int,
-        from_recording_id: int = 0,
-        *,
-        count: int | None = None,
-        timeout: float | None = TIMEOUT,
-    ) -> Iterator[RecordingDescriptor]:
-        """Iterate over the recordings of a stream in the order of their ids.
-
-        Args:
-            channel: Text contained in the recorded channel; empty for any channel.
-            stream_id: The stream id.
-            from_recording_id: The first id.
-            count: The maximum number of recordings; None for all.
-            timeout: Seconds to wait for the next recording; None waits forever.
-
-        Returns:
-            An iterator. The stop position and stop time of an active recording are -1.
-
-        Raises:
-            ArchiveError: The archive refused.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        return self._listing(Listing(self._calls, from_recording_id, count, (channel, stream_id), timeout))
+    start_recording = blocks(Calls.start_recording)
+    extend_recording = blocks(Calls.extend_recording)
+    stop_recording = blocks(Calls.stop_recording)
+    stop_recording_subscription = blocks(Calls.stop_recording_subscription)
+    stop_recording_by_identity = blocks(Calls.stop_recording_by_identity)
+    list_recordings = lists(Calls.list_recordings)
+    list_recordings_for_uri = lists(Calls.list_recordings_for_uri)
+    list_recording = blocks(Calls.list_recording)
+    list_recording_subscriptions = blocks(Calls.list_recording_subscriptions)
+    find_last_matching_recording = blocks(Calls.find_last_matching_recording)
+    start_position = blocks(Calls.start_position)
+    recording_position = blocks(Calls.recording_position)
+    stop_position = blocks(Calls.stop_position)
+    max_recorded_position = blocks(Calls.max_recorded_position)
+    truncate_recording = blocks(Calls.truncate_recording)
+    purge_recording = blocks(Calls.purge_recording)
+    detach_segments = blocks(Calls.detach_segments)
+    delete_detached_segments = blocks(Calls.delete_detached_segments)
+    purge_segments = blocks(Calls.purge_segments)
+    attach_segments = blocks(Calls.attach_segments)
+    migrate_segments = blocks(Calls.migrate_segments)
+    update_channel = blocks(Calls.update_channel)
+    replicate = blocks(Calls.replicate)
+    stop_replication = blocks(Calls.stop_replication)
+    start_replay = blocks(Calls.start_replay)
+    replay = blocks(Calls[Subscription].replay)
+    stop_replay = blocks(Calls.stop_replay)
+    stop_all_replays = blocks(Calls.stop_all_replays)
 
     def _listing(self, listing: Listing) -> Iterator[RecordingDescriptor]:
         while not listing.is_over:
-            yield from self._run(listing.next_page())
-
-    def list_recording(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> RecordingDescriptor | None:
-        """Describe one recording.
-
-        Args:
-            recording_id: The recording.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Returns:
-            The recording; None if there is no such recording.
-
-        Raises:
-            ArchiveError: The archive refused.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        return self._run(self._calls.list_recording(recording_id, timeout))
-
-    def list_recording_subscriptions(
-        self, channel: str = "", stream_id: int | None = None, *, timeout: float | None = TIMEOUT
-    ) -> list[RecordingSubscription]:
-        """List what the archive is recording, or waiting to record.
-
-        Args:
-            channel: Text contained in the channel; empty for any channel.
-            stream_id: The stream id; None for any.
-            timeout: Seconds to wait for the next subscription; None waits forever.
-
-        Returns:
-            The recording subscriptions, in no particular order.
-
-        Raises:
-            ArchiveError: The archive refused.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        return self._run(self._calls.list_recording_subscriptions(channel, stream_id, timeout))
-
-    def find_last_matching_recording(
-        self,
-        channel: str,
-        stream_id: int,
-        session_id: int,
-        *,
-        min_recording_id: int = 0,
-        timeout: float | None = TIMEOUT,
-    ) -> int | None:
-        """Find the newest recording of a publication.
-
-        Args:
-            channel: Text contained in the recorded channel; empty for any channel.
-            stream_id: The stream id.
-            session_id: The publication's session id.
-            min_recording_id: The lowest recording id to consider.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Returns:
-            The recording's id; None if there is none.
-
-        Raises:
-            ArchiveError: The archive refused.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        return self._run(
-            self._calls.find_last_matching_recording(channel, stream_id, session_id, min_recording_id, timeout)
-        )
-
-    def start_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Return the position of a recording's first byte.
-
-        Args:
-            recording_id: The recording.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Returns:
-            The position.
-
-        Raises:
-            ArchiveError: There is no such recording.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        steps = self._calls.position("StartPositionRequest", "start_position", recording_id, timeout)
-        return self._run(steps) or 0
-
-    def recording_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int | None:
-        """Return the current position of an active recording.
-
-        Args:
-            recording_id: The recording.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Returns:
-            The position; None if the recording is not active.
-
-        Raises:
-            ArchiveError: There is no such recording.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        return self._run(self._calls.position("RecordingPositionRequest", "recording_position", recording_id, timeout))
-
-    def stop_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int | None:
-        """Return the position at which a recording ended.
-
-        Args:
-            recording_id: The recording.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Returns:
-            The position; None if the recording is active.
-
-        Raises:
-            ArchiveError: There is no such recording.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        return self._run(self._calls.position("StopPositionRequest", "stop_position", recording_id, timeout))
-
-    def max_recorded_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Return the current position of a recording, whether it is active or stopped.
-
-        Args:
-            recording_id: The recording.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Returns:
-            The position.
-
-        Raises:
-            ArchiveError: There is no such recording.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        return self._run(self._calls.max_recorded_position(recording_id, timeout))
-
-    def start_replay(
-        self,
-        recording_id: int,
-        channel: str,
-        stream_id: int,
-        *,
-        position: int | None = None,
-        length: int | None = None,
-        follow: bool = True,
-        limit_counter_id: int | None = None,
-        file_io_max_length: int | None = None,
-        timeout: float | None = TIMEOUT,
-    ) -> int:
-        """Start a replay for a subscription of your own. The archive ends it if nobody subscribes within 5 s.
-
-        Args:
-            recording_id: The recording.
-            channel: The channel to replay to.
-            stream_id: The stream id of the replay.
-            position: The position to begin at; None for the start of the recording.
-            length: How many bytes to replay; None for all.
-            follow: Whether a replay without ``length`` follows an active recording until the recording stops.
-            limit_counter_id: A counter of the archive's driver that the replay never overtakes.
-            file_io_max_length: The maximum number of bytes that the archive reads at a time.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Returns:
-            The replay session id, for ``stop_replay``. Its low 32 bits are the session id of the replay's publication.
-
-        Raises:
-            ArchiveError: There is no such recording, the position is outside it, or a limit is reached.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-            ConfigurationError: ``length`` is not an integer >= 1, or is combined with ``follow=False``.
-        """
-        options = ReplayOptions(
-            position=position,
-            length=length,
-            follow=follow,
-            limit_counter_id=limit_counter_id,
-            file_io_max_length=file_io_max_length,
-        )
-        return self._run(self._calls.start_replay(recording_id, channel, stream_id, options, timeout)).replay_id
-
-    def replay(
-        self,
-        recording_id: int,
-        channel: str,
-        stream_id: int,
-        *,
-        position: int | None = None,
-        length: int | None = None,
-        follow: bool = True,
-        limit_counter_id: int | None = None,
-        file_io_max_length: int | None = None,
-        timeout: float | None = TIMEOUT,
-    ) -> Subscription:
-        """Start a replay and subscribe to it. Closing the subscription ends the replay.
-
-        Messages have the same positions as in the recording.
-
-        Args:
-            recording_id: The recording.
-            channel: The channel to replay to, such as ``aeron:ipc``, or ``aeron:udp?endpoint=localhost:0`` for a free port.
-            stream_id: The stream id of the replay.
-            position: The position to begin at; None for the start of the recording.
-            length: How many bytes to replay; None for all.
-            follow: Whether a replay without ``length`` follows an active recording until the recording stops.
-            limit_counter_id: A counter of the archive's driver that the replay never overtakes.
-            file_io_max_length: The maximum number of bytes that the archive reads at a time.
-            timeout: Seconds to wait for the archive, and for the driver; None waits forever.
-
-        Returns:
-            The subscription. Iterating over it ends with the replay. If the archive, its session or the stream is lost before
-            that, the iterator raises ConnectionLost, and another replay can continue at the error's ``position``. If the archive
-            reported an error, the iterator raises that ArchiveError. ``poll`` and its variants do not report these errors.
-
-        Raises:
-            ArchiveError: There is no such recording, the position is outside it, or a limit is reached.
-            RegistrationError: The driver refused the channel.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-            ConfigurationError: ``length`` is not an integer >= 1, or is combined with ``follow=False``.
-
-        Example:
-            >>> with client.replay(7, "aeron:ipc", 1002, follow=False) as subscription:
-            ...     for message in subscription.messages(timeout=5.0):
-            ...         print(message)
-        """
-        options = ReplayOptions(
-            position=position,
-            length=length,
-            follow=follow,
-            limit_counter_id=limit_counter_id,
-            file_io_max_length=file_io_max_length,
-        )
-        return self._run(self._calls.checked_replay(self._run, recording_id, channel, stream_id, options, timeout))
+            yield from self._calls.run(listing.next_page())
 
     def replay_merge(
         self,
@@ -577,327 +233,8 @@ class Client(ClientBase[Subscription], Closing):
         Raises:
             ConfigurationError: The subscription's control mode is not manual, or a destination is not UDP.
         """
-        return ReplayMerge(
-            self._calls,
-            subscription,
-            recording_id,
-            replay_destination,
-            live_destination,
-            position=position,
-            progress_timeout=progress_timeout,
-            lock=self._lock,
-        )
-
-    def stop_replay(self, replay_session_id: int, *, timeout: float | None = TIMEOUT) -> None:
-        """Stop a replay. Do nothing if it has already ended.
-
-        Args:
-            replay_session_id: The id that ``start_replay`` returned.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Raises:
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        self._run(self._calls.stop_replay(replay_session_id, timeout))
-
-    def stop_all_replays(self, recording_id: int | None = None, *, timeout: float | None = TIMEOUT) -> None:
-        """Stop all replays of a recording, including those of other clients.
-
-        Args:
-            recording_id: The recording; None for every recording.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Raises:
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        self._run(self._calls.stop_all_replays(recording_id, timeout))
-
-    def truncate_recording(self, recording_id: int, position: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Truncate a recording. Its replays are stopped, and the segments after ``position`` are deleted.
-
-        Args:
-            recording_id: The recording.
-            position: The new end, between the start and the stop position of the recording, at a frame boundary.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Returns:
-            The number of files to delete. The archive sends the signal DELETE when they are gone.
-
-        Raises:
-            ArchiveError: There is no such recording, it is active, or the position is invalid.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        return self._run(
-            self._calls.change(
-                "TruncateRecordingRequest",
-                f"truncate_recording {recording_id}",
-                timeout,
-                recording_id=recording_id,
-                position=position,
-            )
-        )
-
-    def purge_recording(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Delete a recording with all of its segments. Its id is not reused.
-
-        Args:
-            recording_id: The recording.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Returns:
-            The number of files to delete. The archive sends the signal DELETE when they are gone.
-
-        Raises:
-            ArchiveError: There is no such recording, or it is active or being replayed.
-            LocalProtocolError: The archive is too old.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        return self._run(
-            self._calls.change(
-                "PurgeRecordingRequest", f"purge_recording {recording_id}", timeout, recording_id=recording_id
-            )
-        )
-
-    def detach_segments(self, recording_id: int, new_start_position: int, *, timeout: float | None = TIMEOUT) -> None:
-        """Make a recording start later. The files of earlier segments stay until they are deleted or attached again.
-
-        Args:
-            recording_id: The recording.
-            new_start_position: The start of a segment: a multiple of the segment length from the beginning of the first term.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Raises:
-            ArchiveError: There is no such recording, or the position is invalid.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        self._run(
-            self._calls.change(
-                "DetachSegmentsRequest",
-                f"detach_segments of recording {recording_id}",
-                timeout,
-                recording_id=recording_id,
-                new_start_position=new_start_position,
-            )
-        )
-
-    def delete_detached_segments(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Delete the files of detached segments.
-
-        Args:
-            recording_id: The recording.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Returns:
-            The number of files to delete. The archive sends the signal DELETE when they are gone.
-
-        Raises:
-            ArchiveError: There is no such recording.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        return self._run(
-            self._calls.change(
-                "DeleteDetachedSegmentsRequest",
-                f"delete_detached_segments of recording {recording_id}",
-                timeout,
-                recording_id=recording_id,
-            )
-        )
-
-    def purge_segments(self, recording_id: int, new_start_position: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Make a recording start later, and delete the earlier segments. This limits the size of an active recording.
-
-        Args:
-            recording_id: The recording.
-            new_start_position: The start of a segment: a multiple of the segment length from the beginning of the first term.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Returns:
-            The number of files to delete. The archive sends the signal DELETE when they are gone.
-
-        Raises:
-            ArchiveError: There is no such recording, or the position is invalid.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        return self._run(
-            self._calls.change(
-                "PurgeSegmentsRequest",
-                f"purge_segments of recording {recording_id}",
-                timeout,
-                recording_id=recording_id,
-                new_start_position=new_start_position,
-            )
-        )
-
-    def attach_segments(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Attach the segments that were detached from a recording, if their files still exist.
-
-        Args:
-            recording_id: The recording.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Returns:
-            The number of segments.
-
-        Raises:
-            ArchiveError: There is no such recording, or a file is not one of its segments.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        return self._run(
-            self._calls.change(
-                "AttachSegmentsRequest",
-                f"attach_segments of recording {recording_id}",
-                timeout,
-                recording_id=recording_id,
-            )
-        )
-
-    def migrate_segments(self, src_recording_id: int, dst_recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
-        """Move all segments of a stopped recording to one that it continues or that continues it.
-
-        Args:
-            src_recording_id: The recording that loses its segments.
-            dst_recording_id: The recording that receives them, at its beginning or its end.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Returns:
-            The number of segments.
-
-        Raises:
-            ArchiveError: There is no such recording, or the two recordings are not compatible or contiguous.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        return self._run(
-            self._calls.change(
-                "MigrateSegmentsRequest",
-                f"migrate_segments of recording {src_recording_id} to {dst_recording_id}",
-                timeout,
-                src_recording_id=src_recording_id,
-                dst_recording_id=dst_recording_id,
-            )
-        )
-
-    def update_channel(self, recording_id: int, channel: str, *, timeout: float | None = TIMEOUT) -> None:
-        """Change the channel under which a recording is listed.
-
-        Args:
-            recording_id: The recording.
-            channel: The new channel.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Raises:
-            ArchiveError: There is no such recording.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        self._run(
-            self._calls.change(
-                "UpdateChannelRequest",
-                f"update_channel of recording {recording_id}",
-                timeout,
-                recording_id=recording_id,
-                channel=channel,
-            )
-        )
-
-    def stop_replication(self, replication_id: int, *, timeout: float | None = TIMEOUT) -> None:
-        """Stop a replication. The destination keeps what it has, and can be continued by another replication.
-
-        Args:
-            replication_id: The id that ``replicate`` returned.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Raises:
-            ArchiveError: There is no such replication.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-        """
-        self._run(
-            self._calls.change(
-                "StopReplicationRequest", f"stop_replication {replication_id}", timeout, replication_id=replication_id
-            )
-        )
-
-    def replicate(
-        self,
-        src_recording_id: int,
-        src_control_channel: str,
-        *,
-        src_control_stream_id: int = CONTROL_STREAM_ID,
-        dst_recording_id: int | None = None,
-        stop_position: int | None = None,
-        live_destination: str = "",
-        replication_channel: str = "",
-        channel_tag_id: int | None = None,
-        subscription_tag_id: int | None = None,
-        file_io_max_length: int | None = None,
-        replication_session_id: int | None = None,
-        credentials: bytes = b"",
-        src_response_channel: str = "",
-        timeout: float | None = TIMEOUT,
-    ) -> int:
-        """Copy a recording of another archive into this one.
-
-        The archive connects to the other archive and requests a replay of the recording. Signals and errors of the replication are
-        events with the replication id as their correlation id. The last one is the signal REPLICATE_END.
-
-        Args:
-            src_recording_id: The recording in the other archive.
-            src_control_channel: The control channel of the other archive, as this archive reaches it.
-            src_control_stream_id: The control stream of the other archive.
-            dst_recording_id: A recording of this archive to continue, or an empty one to fill; None creates a new one.
-            stop_position: The position to stop at; None for the end of the recording, which may be active.
-            live_destination: A channel of the live stream. Once the copy has caught up, this archive records the live stream
-                directly.
-            replication_channel: The channel for the replay; empty for the one that this archive is configured with.
-            channel_tag_id: The channel tag of the archive's subscription, for an application that follows the replication.
-            subscription_tag_id: The tag of the subscription itself.
-            file_io_max_length: The maximum number of bytes that the other archive reads at a time.
-            replication_session_id: The session id of the replay.
-            credentials: The credentials for the other archive's authenticator, which must not send a challenge.
-            src_response_channel: The channel for the other archive's responses; empty for the one that this archive is configured
-                with.
-            timeout: Seconds to wait for the archive; None waits forever.
-
-        Returns:
-            The replication id, for ``stop_replication``.
-
-        Raises:
-            ArchiveError: The archive refused. Later errors are events.
-            LocalProtocolError: The archive is too old for an option.
-            ConfigurationError: ``live_destination`` is combined with ``replication_session_id``.
-            Timeout: The archive did not respond in time.
-            ConnectionLost: The session was lost while the call waited.
-
-        Example:
-            >>> replication_id = client.replicate(7, "aeron:udp?endpoint=tides.example:8010")
-            >>> for event in client.events(timeout=60.0):
-            ...     if isinstance(event, Signal) and event.signal is RecordingSignal.REPLICATE_END:
-            ...         break
-        """
-        options = ReplicationOptions(
-            dst_recording_id=dst_recording_id,
-            stop_position=stop_position,
-            live_destination=live_destination,
-            replication_channel=replication_channel,
-            channel_tag_id=channel_tag_id,
-            subscription_tag_id=subscription_tag_id,
-            file_io_max_length=file_io_max_length,
-            replication_session_id=replication_session_id,
-            encoded_credentials=credentials,
-            src_response_channel=src_response_channel,
-        )
-        return self._run(
-            self._calls.replicate(src_recording_id, src_control_channel, src_control_stream_id, options, timeout)
-        )
+        destinations = replay_destination, live_destination
+        return ReplayMerge(self._calls, subscription, recording_id, destinations, position, progress_timeout)
 
     def events(self, *, timeout: float | None = None) -> Iterator[Signal | ArchiveError]:
         """Yield recording signals and late errors as they arrive, until the client is closed.
@@ -928,15 +265,17 @@ class Client(ClientBase[Subscription], Closing):
 
     def _events(self, waiting: Events, timeout: float | None) -> Iterator[Signal | ArchiveError]:
         events = self._calls.session.events
-        while self._run(waiting.wait(timeout)):
+        while self._calls.run(waiting.wait(timeout)):
             if events:
                 yield events.popleft()
 
     def close(self) -> None:
         """End the session, and the Aeron client that it created. Recordings continue. Calling it again does nothing."""
-        with self._lock:
+        with self._calls.lock:
             self._calls.end()
         if self._worker is not None:
+            self._worker.stop()
+            self._calls.stopped.set()
             self._worker.close()
         if self._owned is not None:
             self._owned.close()
@@ -945,7 +284,6 @@ class Client(ClientBase[Subscription], Closing):
         self.close()
 
     def _leave_to_parent(self) -> None:
-        self._lock = threading.RLock()
         self._worker = self._owned = None
         self._calls.leave_to_parent()
 
@@ -998,9 +336,8 @@ def connect(
     if aeron is None:
         aeron = owned = Aeron.connect(directory, timeout=timeout, client_name=client_name or "mainstem-archive")
     try:
-        calls = Calls(
+        calls = BlockingCalls(
             aeron,
-            Subscription,
             channel,
             response_channel=response_channel,
             stream_id=stream_id,

@@ -11,20 +11,17 @@ The steps are a generator that each poll resumes, so a merge makes progress whil
 from __future__ import annotations
 
 from collections import deque
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import Deadline
 from mainstem._internal.validation import check_int, check_seconds
 from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.client.polled import polled
-from mainstem.archive.calls import TIMEOUT, ReplayOptions
 from mainstem.archive.channels import has_any_port, with_bound_port
 from mainstem.errors import ClosedError, ConfigurationError, ConnectionLost, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
     from mainstem._core.log.read import Message
     from mainstem.archive.calls import Calls, Steps
@@ -112,26 +109,22 @@ class MergeBase:
         calls: Calls[Any],
         subscription: Any,
         recording_id: int,
-        replay_destination: str,
-        live_destination: str,
-        *,
+        destinations: tuple[str, str],
         position: int | None,
         progress_timeout: float,
-        lock: AbstractContextManager[object] | None = None,
     ) -> None:
         check_seconds({"progress_timeout": progress_timeout})
         if position is not None:
             check_int({"position": position}, min_value=0)
         if ChannelUri.parse(subscription.channel).values.get("control-mode") != "manual":
             raise ConfigurationError(f"channel of {subscription!r}: must have control-mode=manual to be merged")
-        for name, channel in {"replay_destination": replay_destination, "live_destination": live_destination}.items():
+        for name, channel in zip(("replay_destination", "live_destination"), destinations, strict=True):
             if ChannelUri.parse(channel).is_ipc:
                 raise ConfigurationError(f"{name}={channel!r}: must be a UDP channel")
         self.subscription = subscription
         self.recording_id = recording_id
         self._calls = calls
-        self._lock = nullcontext() if lock is None else lock
-        self._replay_destination, self._live_destination = replay_destination, live_destination
+        self._replay_destination, self._live_destination = destinations
         self._position = position
         self._timeout = progress_timeout
         self._closed = False
@@ -208,7 +201,7 @@ class MergeBase:
         if self._steps is None or self._closed:
             return
         try:
-            with self._lock:
+            with self._calls.lock:
                 next(self._steps)
             self._check_progress()
         except StopIteration:
@@ -234,10 +227,10 @@ class MergeBase:
 
     def _merging(self) -> Steps[None]:
         calls, subscription, conductor = self._calls, self.subscription, self._calls._conductor
-        described = yield from calls.list_recording(self.recording_id, TIMEOUT)
+        described = yield from calls.list_recording(self.recording_id)
         if described is None:
             # This raises the archive's own error, with its code.
-            yield from calls.position("StartPositionRequest", "merge", self.recording_id, TIMEOUT)
+            yield from calls.start_position(self.recording_id)
             raise ConnectionLost(f"merge of recording {self.recording_id}: the archive does not list it")
         self._generation = calls.session.generation
         never = Deadline(calls._clock, None)
@@ -249,14 +242,13 @@ class MergeBase:
                 yield
             destination = with_bound_port(destination, addresses[0])
         self._step = "the recorded position"
-        target = yield from calls.max_recorded_position(self.recording_id, TIMEOUT)
+        target = yield from calls.max_recorded_position(self.recording_id)
         endpoint = ChannelUri.parse(destination).endpoint
         channel = f"aeron:udp?endpoint={endpoint}|session-id={described.session_id}|linger=0|eos=false"
-        options = ReplayOptions(position=self._position, length=ENDLESS)
         self._step = "the replay"
-        stream_id = subscription.stream_id
-        started = yield from calls.start_replay(self.recording_id, channel, stream_id, options, TIMEOUT)
-        self._replay_id = started.replay_id
+        self._replay_id = yield from calls.start_replay(
+            self.recording_id, channel, subscription.stream_id, position=self._position, length=ENDLESS
+        )
         self._step = "the replay's image"
         while (image := subscription.image_by_session_id(described.session_id)) is None:
             yield
@@ -268,7 +260,7 @@ class MergeBase:
             self._live_destination,
             target,
             position=lambda: image.position,
-            ask=lambda: calls.max_recorded_position(self.recording_id, TIMEOUT),
+            ask=lambda: calls.max_recorded_position(self.recording_id),
             has_ended=lambda: self._check_image(image),
             note=self._note,
         )
@@ -300,7 +292,7 @@ class MergeBase:
         if self._closed:
             return
         self._closed = True
-        with self._lock:
+        with self._calls.lock:
             if self._steps is not None:
                 self._steps.close()
                 self._steps = None

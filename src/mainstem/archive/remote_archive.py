@@ -285,8 +285,8 @@ class _Replay:
         self._walk, self._own = FrameWalk(), FrameWalk()
         self._late_error()
         options = ReplayOptions(position=position, length=end - position)
-        self._subscription, started = client._run(
-            client._calls.replay(self.recording_id, channel, REPLAY_STREAM_ID, options, ATTEMPT_S)
+        self._subscription, started = client._calls.run(
+            client._calls.unchecked_replay(self.recording_id, channel, REPLAY_STREAM_ID, options, ATTEMPT_S)
         )
         self._id = started.replay_id
 
@@ -343,7 +343,7 @@ class _Replay:
         """Stop the replay without waiting."""
         self._subscription.close()
         if self._client.connected:
-            with self._client._lock:
+            with self._client._calls.lock:
                 self._client._calls._send_once("StopReplayRequest", replay_session_id=self._id)
 
 

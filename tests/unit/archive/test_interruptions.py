@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tests.support.interruptions import interruptions
 
 from mainstem._internal.clock import SYSTEM_CLOCK
-from mainstem.aeron.client.subscription import Subscription
-from mainstem.archive.calls import Calls, Events, Listing
+from mainstem.archive.calls import Calls, Events
 from mainstem.archive.messages import decode, encode
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def connected() -> tuple[Calls[Any], Archive]:
     )
     options: dict[str, Any] = {"response_channel": None, "stream_id": 10, "response_stream_id": 20}
     options |= {"credentials": b"", "on_challenge": None, "client_name": ""}
-    calls: Calls[Any] = Calls(aeron, Subscription, "aeron:ipc", **options)
+    calls: Calls[Any] = Calls(aeron, "aeron:ipc", **options)
     archive = Archive()
     calls._requests = calls._responses = archive
     calls.session.control_session_id, calls.session.is_connected = 71, True
@@ -81,16 +80,16 @@ def run(steps: Generator[None, None, Any]) -> Any:
 def test_the_call_after_an_interrupted_one_gets_its_own_response() -> None:
     for interruption in interruptions(PACKAGE):
         calls, _ = connected()
-        interruption.during(lambda: run(calls.position("StopPositionRequest", "stop_position", 1, 5.0)))
-        assert run(calls.position("StopPositionRequest", "stop_position", 1, 5.0)) == 96
+        interruption.during(lambda: run(calls.stop_position(1, timeout=5.0)))
+        assert run(calls.stop_position(1, timeout=5.0)) == 96
         assert calls.session.pending == 0
 
 
 def test_a_listing_after_an_interrupted_one_is_whole() -> None:
     for interruption in interruptions(PACKAGE):
         calls, _ = connected()
-        interruption.during(lambda: run(Listing(calls, 0, None, None, 5.0).next_page()))
-        found = run(Listing(calls, 0, None, None, 5.0).next_page())
+        interruption.during(lambda: run(calls.list_recordings(timeout=5.0).next_page()))
+        found = run(calls.list_recordings(timeout=5.0).next_page())
         assert [each.recording_id for each in found] == [0, 1, 2, 3, 4]
         assert calls.session.pending == 0
 

@@ -14,8 +14,9 @@ from mainstem.errors import ConnectionLost
 
 def check(*, ended: bool = False, revoked: bool = False, length: int | None = None, end: int = NO_END) -> None:
     """Check the end of a replay of the positions 1024 to 4096 while its archive is alive."""
-    calls, _ = connected()
-    feed = ReplayFeed(calls, run, 7, StartedReplay(1 << 32, 5), length, end)
+    calls: Any = connected()[0]
+    calls.run = run
+    feed = ReplayFeed(calls, 7, StartedReplay(1 << 32, 5), length, end)
     feed.image = SimpleNamespace(
         position=4096, join_position=1024, is_end_of_stream=ended, is_publication_revoked=revoked
     )

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND, Deadline
 from mainstem._internal.printable import printable
 from mainstem.aeron.channel import ChannelUri
-from mainstem.aeron.client.subscription import Subscription
 from mainstem.archive.calls import Calls, ReplayOptions, replay_session
 from mainstem.archive.channels import has_any_port, is_response_channel, with_bound_port, with_values
 from mainstem.archive.merge import join_live
@@ -32,6 +31,7 @@ from mainstem.archive.server.refusals import refusal
 from mainstem.errors import ArchiveError, ArchiveErrorCode, MainstemError, Timeout
 
 if TYPE_CHECKING:
+    from mainstem.aeron.client.subscription import Subscription
     from mainstem.archive.calls import Steps
     from mainstem.archive.messages import Message
     from mainstem.archive.server.conductor import ArchiveConductor
@@ -125,7 +125,6 @@ class Replication:
         self._attempts_left = JOIN_ATTEMPTS
         self._calls: Calls[Subscription] = Calls(
             archive._aeron,
-            Subscription,
             request.control_channel,
             response_channel=request.response_channel,
             stream_id=request.control_stream_id,
@@ -168,7 +167,7 @@ class Replication:
         except (MainstemError, ValueError) as error:
             text = f"replication {self.replication_id}: {error}"
             raise refusal(text, ArchiveErrorCode.REPLICATION_CONNECTION_FAILURE) from error
-        source = yield from calls.list_recording(request.source_id, self._timeout)
+        source = yield from calls.list_recording(request.source_id, timeout=self._timeout)
         if source is None:
             raise refusal(f"unknown src recording id: {request.source_id}", ArchiveErrorCode.UNKNOWN_RECORDING)
         if 0 < request.file_io_max_length < source.mtu_length:
@@ -211,7 +210,7 @@ class Replication:
 
     def _source_position(self) -> Steps[int]:
         source_id = self._request.source_id
-        position = yield from self._calls.position("RecordingPositionRequest", "replicate", source_id, self._timeout)
+        position = yield from self._calls.recording_position(source_id, timeout=self._timeout)
         if position is None:
             raise _no_live_source(source_id)
         return position
@@ -219,7 +218,7 @@ class Replication:
     def _stop_position(self) -> Steps[int]:
         """Return the stop position of the source's recording; -1 while it is active."""
         source_id = self._request.source_id
-        found = yield from self._calls.position("StopPositionRequest", "replicate", source_id, self._timeout)
+        found = yield from self._calls.stop_position(source_id, timeout=self._timeout)
         return NULL if found is None else found
 
     def _extending(self, source: RecordingDescriptor, target_id: int) -> Steps[RecordingSubscription]:
@@ -255,20 +254,17 @@ class Replication:
         return entry
 
     def _start_replay(self, entry: RecordingSubscription, source: RecordingDescriptor, position: int) -> Steps[None]:
-        calls, request = self._calls, self._request
-        options = ReplayOptions(
-            position=position,
-            length=None if request.stop_position == NULL else request.stop_position - position,
-            file_io_max_length=request.file_io_max_length,
-        )
-        stream_id = source.stream_id
+        calls, request, recording_id = self._calls, self._request, source.recording_id
+        length = None if request.stop_position == NULL else request.stop_position - position
+        options = ReplayOptions(position=position, length=length, file_io_max_length=request.file_io_max_length)
+        channel, stream_id = request.channel, source.stream_id
         if request.is_by_response:
+            registration_id = entry.registration_id
             started = yield from calls.start_replay_by_response(
-                entry.registration_id, source.recording_id, request.channel, stream_id, options, self._timeout
+                registration_id, recording_id, channel, stream_id, options, self._timeout
             )
             self._replay_id = started.replay_id
             return
-        channel = request.channel
         deadline = self._deadline()
         if request.has_destinations:
             self._replay_destination = _destination(channel)
@@ -283,7 +279,7 @@ class Replication:
         if request.live_destination:
             values |= {"linger": 0, "eos": "false"}
         channel = with_values(channel, values)
-        started = yield from calls.start_replay(source.recording_id, channel, stream_id, options, self._timeout)
+        started = yield from calls._start_replay(recording_id, channel, stream_id, options, self._timeout)
         self._replay_id = started.replay_id
 
     def _recording(self, entry: RecordingSubscription) -> Steps[RecordingSession]:
@@ -362,8 +358,7 @@ class Replication:
         source_id = self._request.source_id
         while True:
             try:
-                name = "RecordingPositionRequest"
-                return (yield from self._calls.position(name, "replicate", source_id, self._timeout))
+                return (yield from self._calls.recording_position(source_id, timeout=self._timeout))
             except Timeout:
                 self._attempts_left -= 1
                 if not self._attempts_left:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.aeron.agent import AgentTerminated
-from mainstem.aeron.client.subscription import Subscription
 from mainstem.archive.calls import Calls, Events, ReplayOptions
 from mainstem.archive.messages import RecordingSignal, SourceLocation
 from mainstem.archive.server.access import AcceptAll, allow_all
@@ -39,6 +38,7 @@ from mainstem.store.local import LocalStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from mainstem.aeron.client.subscription import Subscription
     from mainstem.sim.host import Host
     from mainstem.sim.world import World
 
@@ -263,7 +263,6 @@ class ArchiveRun:
         aeron, there = self.peer.aeron, self.base.address
         calls: Calls[Subscription] = Calls(
             aeron,
-            Subscription,
             f"aeron:udp?endpoint={there}:{CONTROL_PORT}",
             response_channel=f"aeron:udp?endpoint={self.peer.address}:{RESPONSE_PORT}",
             stream_id=10,
@@ -282,7 +281,7 @@ class ArchiveRun:
             stream = PublishedStream(publication.session_id)
             self.streams.append(stream)
             recorded = f"{channel}|session-id={publication.session_id}"
-            yield from calls.start_recording(recorded, STREAM, SourceLocation.REMOTE, True, TIMEOUT_S)
+            yield from calls.start_recording(recorded, STREAM, SourceLocation.REMOTE, auto_stop=True)
             stream.recording_id = yield from self._signal(calls, RecordingSignal.START)
             if self.rng.random() < 0.5:
                 replay = yield from self._replay(calls, stream)
@@ -307,7 +306,7 @@ class ArchiveRun:
 
     def _replay(self, calls: Calls[Subscription], stream: PublishedStream) -> Generator[None, None, Subscription]:
         channel = f"aeron:udp?endpoint={self.peer.address}:{REPLAY_PORT}"
-        stream.replay, _ = yield from calls.replay(
+        stream.replay, _ = yield from calls.unchecked_replay(
             stream.recording_id, channel, REPLAY_STREAM, ReplayOptions(), TIMEOUT_S
         )
         return stream.replay
@@ -336,9 +335,7 @@ class ArchiveRun:
                         break
                     stream.messages.append((position, payload))
             if rng.random() < 0.2:
-                position = yield from calls.position(
-                    "RecordingPositionRequest", "recording_position", stream.recording_id, TIMEOUT_S
-                )
+                position = yield from calls.recording_position(stream.recording_id)
                 if position is None:
                     raise MainstemError("the recording has ended")
                 stream.acknowledged = max(stream.acknowledged, position)
