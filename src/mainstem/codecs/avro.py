@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mainstem.codecs.avro_schema import AvroSchema, arrow_type, check_promoted, to_datum, to_value, values_per_byte
-from mainstem.codecs.base import RowCodec
 from mainstem.codecs.schemas import (
+    FRAMED_LENGTH,
     MAX_SCHEMAS,
     SchemaCache,
-    SchemaRegistry,
-    UnknownSchemaError,
-    confluent_head,
+    SchemaCodec,
     confluent_number,
     read_text,
-    schemas_of,
 )
 from mainstem.errors import ConfigurationError
 
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-FRAMINGS = ("none", "confluent", "single-object")
 SINGLE_OBJECT = b"\xc3\x01"
 SINGLE_OBJECT_LENGTH = 10
 # The limit per message, which corresponds to several hundred megabytes of Python objects. A message that could have more values is
@@ -34,47 +31,25 @@ SINGLE_OBJECT_LENGTH = 10
 MAX_VALUES = 1 << 24
 
 
-class Avro(RowCodec):
+class Avro(SchemaCodec):
     """The codec for Avro, where each message is a record. Needs ``mainstem[codecs]``.
 
     Options: ``schema``, the file with the schema of the rows; ``writer``, the file with the schema of the messages, if it differs;
-    ``framing``: ``none``, ``confluent`` or ``single-object``; ``schemas``, a directory of schemas by number (``17.avsc``), or
-    ``registry``, the URL of a Schema Registry, with ``registry_user``, ``registry_ca``, ``registry_insecure``; ``id``, the number
-    of the schema to write. Without ``schema``, the rows have the schema of their messages.
+    ``framing``: ``none``, ``confluent`` or ``single-object``, and the others of ``SchemaCodec``. Without ``schema``, the rows have
+    the schema of their messages.
     """
 
-    def __init__(
-        self,
-        *,
-        schema: str = "",
-        writer: str = "",
-        framing: str = "none",
-        schemas: str = "",
-        registry: str = "",
-        registry_user: str = "",
-        registry_ca: str = "",
-        registry_insecure: str = "",
-        id: str = "",  # noqa: A002
-        **options: str,
-    ) -> None:
-        super().__init__(**options)
-        if framing not in FRAMINGS:
-            raise ConfigurationError(f"framing must be one of {', '.join(FRAMINGS)} (got {framing!r})")
-        self._framing = framing
-        self._source = schemas_of(
-            schemas, registry, ".avsc", user=registry_user, ca=registry_ca, insecure=registry_insecure
-        )
-        if isinstance(self._source, SchemaRegistry) and framing != "confluent":
-            raise ConfigurationError("the option registry is for framing=confluent")
-        if schemas and framing == "none":
-            raise ConfigurationError("the option schemas is for framing=confluent and framing=single-object")
-        self._number = _number(id) if id else None
+    format = "AVRO"
+    framings = ("none", "confluent", "single-object")
+
+    def __init__(self, *, schema: str = "", writer: str = "", schemas: str = "", **options: str) -> None:
+        super().__init__(schemas=schemas, **options)
         self._reader_text = read_text(Path(schema)) if schema else ""
         self._writer_text = read_text(Path(writer)) if writer else self._reader_text
         if not self._reader_text and (self._source is None or writer):
             raise ConfigurationError("the option schema names the file of the schema")
         # Read the texts here, because the workers may not have the directory.
-        self._texts = [read_text(path) for path in self._files(schemas)] if framing == "single-object" else []
+        self._texts = [read_text(path) for path in self._files(schemas)] if self._framing == "single-object" else []
         # Report schema errors here, not in a task.
         _ = self._reader, self._own_writer, self._by_fingerprint
 
@@ -84,11 +59,6 @@ class Avro(RowCodec):
         if len(files) > MAX_SCHEMAS:
             raise ConfigurationError(f"the option schemas: {len(files)} files, more than {MAX_SCHEMAS}")
         return files
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Each process parses the schemas again.
-        parsed = {name for name, value in vars(type(self)).items() if isinstance(value, cached_property)}
-        return {name: value for name, value in self.__dict__.items() if name not in parsed}
 
     @cached_property
     def _reader(self) -> AvroSchema | None:
@@ -118,14 +88,7 @@ class Avro(RowCodec):
         if self._source is None:
             assert self._own_writer is not None, "there is a schema where there is no source"
             return self._own_writer
-        schema = self._source.read(number)
-        if schema.format != "AVRO":
-            raise UnknownSchemaError(f"schema {number} is of {schema.format}, not of Avro")
-        if schema.has_references:
-            raise UnknownSchemaError(
-                f"schema {number} refers to other schemas, which are not read: give it whole in schemas="
-            )
-        return AvroSchema(schema.text)
+        return AvroSchema(self._stored_schema(number).text)
 
     def _reading(self, payload: bytes) -> tuple[_Reading, int]:
         """Return the object that reads a message, and the offset at which the message starts."""
@@ -134,7 +97,7 @@ class Avro(RowCodec):
         if self._framing == "confluent":
             number = confluent_number(payload)
             reading: _Reading = self._by_number.get(number)
-            return reading, 5
+            return reading, FRAMED_LENGTH
         if payload[:2] != SINGLE_OBJECT or len(payload) < SINGLE_OBJECT_LENGTH:
             raise ValueError("the message is not an Avro single object: one begins with C3 01 and a fingerprint")
         fingerprint = payload[2:SINGLE_OBJECT_LENGTH]
@@ -161,12 +124,9 @@ class Avro(RowCodec):
         """The schema to write with, and the bytes before each message."""
         schema = self._own_writer
         if self._framing == "confluent":
-            if self._number is None:
-                raise ConfigurationError("the option id is the number of the schema that is written")
-            if self._source is not None:
-                schema = self._schema_of(self._number)
-            assert schema is not None, "there is a schema where there is no source"
-            return schema, confluent_head(self._number)
+            head = self._confluent_head()
+            assert self._number is not None, "there is a number where there is a head"
+            return self._schema_of(self._number), head
         if schema is None:
             raise ConfigurationError("the option schema names the file of the schema that is written")
         return schema, SINGLE_OBJECT + schema.fingerprint if self._framing == "single-object" else b""
@@ -174,24 +134,21 @@ class Avro(RowCodec):
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
         import pyarrow as pa
 
-        schema = self._reader
-        if schema is None:
-            schema = self._latest(sample)
+        schema = self._reader or self._latest(sample)
         return pa.schema([(name, arrow_type(each)) for name, each, _ in schema.root.fields])
 
     def _latest(self, sample: Sequence[bytes]) -> AvroSchema:
-        if self._framing == "confluent":
-            numbers = {confluent_number(each) for each in sample if each[:1] == b"\0" and len(each) >= 5}
-            for number in sorted(numbers, reverse=True):
-                try:
-                    reading: _Reading = self._by_number.get(number)
-                except ValueError:
-                    continue
+        """Return the schema with the highest number in the sample."""
+        if self._framing != "confluent":
+            raise ValueError("the option schema names the file of the schema")
+        numbers = {confluent_number(each) for each in sample if each[:1] == b"\0" and len(each) >= FRAMED_LENGTH}
+        for number in sorted(numbers, reverse=True):
+            with suppress(ValueError):
+                reading: _Reading = self._by_number.get(number)
                 return reading.writer
-            if not numbers and self._number is not None:
-                return self._schema_of(self._number)
-            raise ValueError("no message names a schema that there is; the option schema names a file")
-        raise ValueError("the option schema names the file of the schema")
+        if not numbers and self._number is not None:
+            return self._schema_of(self._number)
+        raise ValueError("no message names a schema that there is; the option schema names a file")
 
 
 class _Reading:
@@ -227,9 +184,3 @@ class _Reading:
             stream.seek(start)
             check_promoted(fastavro.schemaless_reader(stream, self.writer.parsed), self._target.root)
         return to_value(row, self._target.root) if self._is_walked else row  # type: ignore[no-any-return]
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 1 << 31:
-        raise ConfigurationError(f"the option id: {text!r} is not a schema id")
-    return int(text)

@@ -70,9 +70,12 @@ class Type:
             return PYTHON[self.kind]
         return (datetime,) if "timestamp" in self.logical else (date,)
 
+    @property
+    def parts(self) -> list[Type]:
+        return [*(each for _, each, _ in self.fields), *self.branches, *([self.items] if self.items else [])]
+
     def kinds(self) -> set[str]:
-        inside = [*(each for _, each, _ in self.fields), *self.branches, *([self.items] if self.items else [])]
-        return {self.kind}.union(*(each.kinds() for each in inside))
+        return {self.kind}.union(*(each.kinds() for each in self.parts))
 
     def min_bytes(self) -> int:
         if self.kind == "record":
@@ -96,8 +99,8 @@ class Type:
 
     def is_walked(self) -> bool:
         """Return whether values need conversion after fastavro."""
-        inside = [*(each for _, each, _ in self.fields), *self.branches, *([self.items] if self.items else [])]
-        return self.logical in ("decimal", "uuid") or len(self.present) > 1 or any(each.is_walked() for each in inside)
+        is_converted = self.logical in ("decimal", "uuid") or len(self.present) > 1
+        return is_converted or any(each.is_walked() for each in self.parts)
 
 
 class AvroSchema:

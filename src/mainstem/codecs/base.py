@@ -234,10 +234,15 @@ class Codec(Protocol):
         ...
 
 
-class RowCodec(ABC):
+class RowCodec(Codec, ABC):
     """A base class for codecs that handle one message at a time, as dictionaries. Easy to use, and fast enough for most formats.
 
-    Override ``decode``, and ``encode`` if the codec can write messages.
+    Override ``decode``, and ``encode`` if the codec can write messages. If ``decode`` raises an exception, that becomes the
+    message's problem. ``StoreError`` and ``MissingExtraError`` instead stop the reading, because the same message can be read once
+    the store responds or the package is installed. If ``encode`` raises an exception, the error names the row.
+
+    ``schema`` infers each column in the narrowest type that holds its values in the sample. If the values of a field have several
+    types, the most frequent one decides. It omits fields that no column can hold, which are rescued.
 
     Example:
         >>> class Words(RowCodec):
@@ -253,48 +258,12 @@ class RowCodec(ABC):
             raise ValueError(f"{type(self).__name__} has no option {min(options)!r}")
 
     @abstractmethod
-    def decode(self, payload: bytes) -> list[dict[str, Any]]:
-        """Decode one message. Override this. If it raises an exception, that becomes the message's problem.
-
-        ``StoreError`` and ``MissingExtraError`` instead stop the reading, because the same message can be read once the store
-        responds or the package is installed.
-
-        Args:
-            payload: The message.
-
-        Returns:
-            One dictionary per row. Missing fields are null.
-        """
+    def decode(self, payload: bytes) -> list[dict[str, Any]]: ...
 
     def encode(self, row: dict[str, Any]) -> bytes:  # noqa: ARG002
-        """Encode one row as a message. Override this. If it raises an exception, the error names the row.
-
-        Args:
-            row: The values by field name.
-
-        Returns:
-            The payload.
-
-        Raises:
-            ConfigurationError: The format cannot hold a value, or the codec cannot encode.
-        """
         raise ConfigurationError(f"{type(self).__name__} only decodes")
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
-        """Infer the columns from the sample, each in the narrowest type that holds its values.
-
-        Unreadable messages are skipped here and become problems when they are decoded. If the values of a field have several types,
-        the most frequent one decides.
-
-        Args:
-            sample: Payloads of the recordings.
-
-        Returns:
-            The schema. It lacks fields that no column can hold, which are rescued.
-
-        Raises:
-            ValueError: The sample has no rows.
-        """
         with needs_extras():
             import pyarrow as pa
 
@@ -307,15 +276,6 @@ class RowCodec(ABC):
         return pa.schema(fields_of(rows))
 
     def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Decoded:
-        """Decode many messages, calling ``decode`` for each.
-
-        Args:
-            payloads: The messages.
-            schema: The schema that the columns must have exactly. If a value does not fit it, the message becomes a problem.
-
-        Returns:
-            The rows, and the reasons for messages without rows.
-        """
         rows: list[dict[str, Any]] = []
         origins: list[int] = []
         problems: dict[int, str] = {}
@@ -332,17 +292,6 @@ class RowCodec(ABC):
         return within_limits(self._columns(rows, origins, as_nullable(schema), problems), schema)
 
     def encode_batch(self, batch: pa.RecordBatch) -> list[bytes]:
-        """Encode each row of a batch as a message, calling ``encode`` for each.
-
-        Args:
-            batch: The rows; its columns are the fields.
-
-        Returns:
-            The payloads, in the order of the rows.
-
-        Raises:
-            ConfigurationError: The format cannot hold a value (the error names the row), or the codec cannot encode.
-        """
         payloads = []
         for i, row in enumerate(_python_rows(batch)):
             try:

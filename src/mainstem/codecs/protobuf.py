@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import base64
 import importlib
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mainstem.codecs.base import RowCodec
 from mainstem.codecs.protobuf_rows import Budget, Message, Messages
 from mainstem.codecs.schemas import (
+    FRAMED_LENGTH,
     SchemaCache,
+    SchemaCodec,
     SchemaRegistry,
-    UnknownSchemaError,
-    confluent_head,
     confluent_number,
     read_bytes,
-    schemas_of,
 )
 from mainstem.errors import ConfigurationError, needs_extras
 
@@ -26,64 +25,36 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-FRAMINGS = ("none", "confluent")
 # Maximum number of indexes that identify a message type. Message types are not nested more deeply.
 MAX_INDEXES = 64
 # Maximum number of cached types, by schema number and indexes. When it is reached, the cache is cleared.
 MAX_READINGS = 1024
 
 
-class Protobuf(RowCodec):
+class Protobuf(SchemaCodec):
     """The codec for Protobuf messages of one type. Needs ``mainstem[codecs]``.
 
     Options: ``descriptors``, a file made by ``protoc --include_imports --descriptor_set_out``, and ``message``, a full name in it;
-    or ``module``, a generated class such as ``tides_pb2:Trade``; ``framing``: ``none`` or ``confluent``; ``schemas``, a directory
-    of such files by number (``17.desc``), or ``registry``, the URL of a Schema Registry, with ``registry_user``, ``registry_ca``,
-    ``registry_insecure``; ``id``, the number to write; ``timestamps``: ``us``, or ``ns`` for int64 nanoseconds.
+    or ``module``, a generated class such as ``tides_pb2:Trade``; ``timestamps``: ``us``, or ``ns`` for int64 nanoseconds; and those
+    of ``SchemaCodec``, where a directory has such files by number (``17.desc``).
     """
 
+    format = "PROTOBUF"
+
     def __init__(
-        self,
-        *,
-        descriptors: str = "",
-        message: str = "",
-        module: str = "",
-        framing: str = "none",
-        timestamps: str = "us",
-        schemas: str = "",
-        registry: str = "",
-        registry_user: str = "",
-        registry_ca: str = "",
-        registry_insecure: str = "",
-        id: str = "",  # noqa: A002
-        **options: str,
+        self, *, descriptors: str = "", message: str = "", module: str = "", timestamps: str = "us", **options: str
     ) -> None:
         super().__init__(**options)
-        if framing not in FRAMINGS:
-            raise ConfigurationError(f"framing must be one of {', '.join(FRAMINGS)} (got {framing!r})")
         if timestamps not in ("us", "ns"):
             raise ConfigurationError(f"timestamps must be us or ns (got {timestamps!r})")
         if bool(descriptors) and bool(module):
             raise ConfigurationError("the options descriptors and module exclude each other")
-        if (schemas or registry) and framing == "none":
-            raise ConfigurationError("the options schemas and registry are for framing=confluent")
-        if id and (not id.isdecimal() or int(id) >= 1 << 31):
-            raise ConfigurationError(f"the option id: {id!r} is not a schema id")
-        self._number = int(id) if id else None
-        self._is_framed, self._nanos = framing == "confluent", timestamps == "ns"
-        self._name, self._module = message, module
+        self._nanos, self._name, self._module = timestamps == "ns", message, module
         self._data = read_bytes(Path(descriptors)) if descriptors else None
-        access = {"user": registry_user, "ca": registry_ca, "insecure": registry_insecure}
-        self._source = schemas_of(schemas, registry, ".desc", **access)
         if self._data is None and not module and self._source is None:
             raise ConfigurationError("the options descriptors and message, or module, name the type of the messages")
         # Report descriptor errors here, not in a task.
         _ = self._reader
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Each process makes the descriptors again.
-        parsed = {name for name, value in vars(type(self)).items() if isinstance(value, cached_property)}
-        return {name: value for name, value in self.__dict__.items() if name not in parsed}
 
     @cached_property
     def _reader(self) -> _Reading | None:
@@ -108,17 +79,12 @@ class Protobuf(RowCodec):
         return SchemaCache(self._file_of)
 
     def _file_of(self, number: int) -> Any:
+        data = _decoded(self._stored_schema(number).text, number)
         if isinstance(self._source, SchemaRegistry):
-            schema = self._source.read(number, "?format=serialized")
-            if schema.format != "PROTOBUF":
-                raise UnknownSchemaError(f"schema {number} is of {schema.format}, not of Protobuf")
-            if schema.has_references:
-                raise UnknownSchemaError(f"schema {number} imports other schemas, which are not read: use schemas=")
-            files = [_file(_decoded(schema.text, number))]
+            files = [_parsed("FileDescriptorProto", data)]
             files[0].name = files[0].name or f"{number}.proto"
         else:
-            assert self._source is not None, "a number is looked up where there is a source"
-            files = _files(_decoded(self._source.read(number).text, number))
+            files = _files(data)
         return _pool(files).FindFileByName(files[-1].name)
 
     @cached_property
@@ -128,11 +94,11 @@ class Protobuf(RowCodec):
 
     def _reading(self, payload: bytes) -> tuple[_Reading, int]:
         """Return the reader for a message, and the offset at which it starts. Raises ValueError for a message of another type."""
-        if not self._is_framed:
+        if self._framing == "none":
             assert self._reader is not None, "framing=none has descriptors"
             return self._reader, 0
         number = confluent_number(payload)
-        indexes, start = _indexes(payload, 5)
+        indexes, start = _indexes(payload, FRAMED_LENGTH)
         if self._source is None:
             assert self._reader is not None, "there are descriptors where there is no source"
             file = self._reader.descriptor.file
@@ -159,23 +125,21 @@ class Protobuf(RowCodec):
     def encode(self, row: dict[str, Any]) -> bytes:
         if self._reader is None:
             raise ConfigurationError("the options descriptors and message, or module, name the type that is written")
-        head = b""
-        if self._is_framed:
-            if self._number is None:
-                raise ConfigurationError("the option id is the number of the schema that is written")
-            head = confluent_head(self._number) + _written_indexes(self._reader.descriptor)
-        return head + self._reader.write(row)
+        row_bytes = self._reader.write(row)
+        if self._framing == "none":
+            return row_bytes
+        return self._confluent_head() + _written_indexes(self._reader.descriptor) + row_bytes
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
         """Return the schema of the type. Without a type, uses the sample message whose schema has the highest number."""
         if self._reader is not None:
             return self._reader.schema()
-        framed = [each for each in sample if len(each) > 5 and each[0] == 0]
-        for payload in sorted({each[:5]: each for each in framed}.values(), key=confluent_number, reverse=True):
-            try:
+        framed = [each for each in sample if len(each) > FRAMED_LENGTH and each[0] == 0]
+        for payload in sorted(
+            {each[:FRAMED_LENGTH]: each for each in framed}.values(), key=confluent_number, reverse=True
+        ):
+            with suppress(ValueError):
                 return self._reading(payload)[0].schema()
-            except ValueError:
-                continue
         raise ValueError("no message names a schema that there is; the options descriptors and message name a type")
 
 
@@ -225,25 +189,20 @@ def _decoded(text: str, number: int) -> bytes:
         raise ConfigurationError(f"schema {number} is not a serialized descriptor") from None
 
 
-def _file(data: bytes) -> Any:
+def _parsed(name: str, data: bytes) -> Any:
+    """Parse a message of descriptor.proto. Raises ConfigurationError."""
     from google.protobuf import descriptor_pb2
     from google.protobuf.message import DecodeError
 
     try:
-        return descriptor_pb2.FileDescriptorProto.FromString(data)
+        return getattr(descriptor_pb2, name).FromString(data)
     except DecodeError as error:
         raise ConfigurationError(f"Protobuf descriptors: {error}") from None
 
 
 def _files(data: bytes) -> list[Any]:
     """Return the files of a descriptor set, each after its imports. Raises ConfigurationError."""
-    from google.protobuf import descriptor_pb2
-    from google.protobuf.message import DecodeError
-
-    try:
-        files = list(descriptor_pb2.FileDescriptorSet.FromString(data).file)
-    except DecodeError as error:
-        raise ConfigurationError(f"Protobuf descriptors: {error}") from None
+    files = list(_parsed("FileDescriptorSet", data).file)
     if not files:
         raise ConfigurationError("Protobuf descriptors: the set has no file; protoc --descriptor_set_out writes one")
     return files

@@ -1,4 +1,4 @@
-"""Looks up schemas by number, in a directory of files or in a Confluent Schema Registry.
+"""Codecs whose messages may name their schema by number, which they find in a directory or in a Confluent Schema Registry.
 
 A registry needs only one request, ``GET /schemas/ids/<id>``. This module makes it with bounded size and time. The registry's own
 client brings librdkafka and bounds neither.
@@ -16,11 +16,13 @@ import os
 import ssl
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote, urlsplit
 
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
+from mainstem.codecs.base import RowCodec
 from mainstem.errors import ConfigurationError, StoreError
 from mainstem.store.proxy import proxy_for
 from mainstem.store.retry import Retry, TransientError
@@ -42,6 +44,10 @@ TIMEOUT_S = 10.0
 READ_LENGTH = 1 << 16
 USER_VARIABLE = "MAINSTEM_REGISTRY_USER"
 MAGIC = 0
+FRAMED_LENGTH = 5
+# The suffix of a format's files in a directory of schemas, and the query for a registry to return the format in full.
+SUFFIXES = {"AVRO": ".avsc", "PROTOBUF": ".desc"}
+QUERIES = {"AVRO": "", "PROTOBUF": "?format=serialized"}
 
 
 class UnknownSchemaError(ValueError):
@@ -60,18 +66,19 @@ class SchemaText:
 class SchemaDirectory:
     """A directory of files named by schema number: ``17.avsc``, or ``17.desc``, which is returned in base64, as by a registry."""
 
-    def __init__(self, path: str, suffix: str) -> None:
-        self._path, self._suffix = Path(path), suffix
+    def __init__(self, path: str, format: str) -> None:  # noqa: A002
+        self._path, self._format = Path(path), format
         if not self._path.is_dir():
             raise ConfigurationError(f"the option schemas: {path} is not a directory")
 
     def read(self, number: int) -> SchemaText:
         """Return the schema with a number. Raises UnknownSchemaError, or StoreError if the file cannot be read."""
-        file = self._path / f"{number}{self._suffix}"
+        file = self._path / f"{number}{SUFFIXES[self._format]}"
         try:
-            if self._suffix == ".avsc":
-                return SchemaText(read_text(file), "AVRO")
-            return SchemaText(base64.b64encode(read_bytes(file)).decode(), "PROTOBUF")
+            data = read_bytes(file)
+            return SchemaText(
+                data.decode() if self._format == "AVRO" else base64.b64encode(data).decode(), self._format
+            )
         except FileNotFoundError:
             raise UnknownSchemaError(f"{self._path} has no schema {file.name}") from None
         except OSError as error:
@@ -85,7 +92,7 @@ class SchemaRegistry:
     authorities.
     """
 
-    def __init__(self, url: str, *, user: str = "", ca: str = "", insecure: bool = False) -> None:
+    def __init__(self, url: str, format: str, *, user: str = "", ca: str = "", insecure: bool = False) -> None:  # noqa: A002
         parts = urlsplit(url)
         try:
             host, self._port = parts.hostname, parts.port
@@ -103,7 +110,7 @@ class SchemaRegistry:
                 "the option registry: the password would cross the network unencrypted: use https://, or the option"
                 " registry_insecure=true"
             )
-        self.url = url.rstrip("/")
+        self.url, self._query = url.rstrip("/"), QUERIES[format]
         self._host, self._path, self._is_tls = host, quote(parts.path.rstrip("/"), safe="/%"), parts.scheme == "https"
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json", "User-Agent": "mainstem"}
         if user:
@@ -115,8 +122,8 @@ class SchemaRegistry:
     def __repr__(self) -> str:
         return f"SchemaRegistry({self.url!r})"
 
-    def read(self, number: int, query: str = "") -> SchemaText:
-        target = f"{self._path}/schemas/ids/{number}{query}"
+    def read(self, number: int) -> SchemaText:
+        target = f"{self._path}/schemas/ids/{number}{self._query}"
         status, body = Retry().call(lambda: self._get(target), self.url, f"GET {target}")
         if status == 404:
             raise UnknownSchemaError(f"{self.url} has no schema {number}")
@@ -185,19 +192,6 @@ class SchemaRegistry:
             connection.close()
 
 
-def schemas_of(
-    schemas: str, registry: str, suffix: str, *, user: str = "", ca: str = "", insecure: str = ""
-) -> SchemaDirectory | SchemaRegistry | None:
-    """Return the source of schemas that a codec's options name, or None. Raises ConfigurationError if they name two."""
-    if schemas and registry:
-        raise ConfigurationError("the options schemas and registry exclude each other")
-    if registry:
-        return SchemaRegistry(registry, user=user, ca=ca, insecure=insecure.lower() == "true")
-    if user or ca or insecure:
-        raise ConfigurationError("the options registry_user, registry_ca and registry_insecure are for registry")
-    return SchemaDirectory(schemas, suffix) if schemas else None
-
-
 def read_text(path: Path) -> str:
     return read_bytes(path).decode()
 
@@ -244,10 +238,73 @@ class SchemaCache:
 
 def confluent_number(payload: bytes) -> int:
     """Return the schema number in Confluent's framing. Raises ValueError if there is none."""
-    if len(payload) < 5 or payload[0] != MAGIC:
+    if len(payload) < FRAMED_LENGTH or payload[0] != MAGIC:
         raise ValueError("the message has no Confluent framing: it begins with a zero byte and the number of a schema")
-    return int.from_bytes(payload[1:5], "big")
+    return int.from_bytes(payload[1:FRAMED_LENGTH], "big")
 
 
-def confluent_head(number: int) -> bytes:
-    return bytes([MAGIC]) + number.to_bytes(4, "big")
+class SchemaCodec(RowCodec):
+    """A codec for messages without framing, in Confluent's framing, or in another framing of the format.
+
+    Options: ``framing``; ``schemas``, a directory of schemas by number, or ``registry``, the URL of a Schema Registry, with
+    ``registry_user``, ``registry_ca`` and ``registry_insecure``; ``id``, the number of the schema to write.
+    """
+
+    format: ClassVar[str]
+    framings: ClassVar[tuple[str, ...]] = ("none", "confluent")
+
+    def __init__(
+        self,
+        *,
+        framing: str = "none",
+        schemas: str = "",
+        registry: str = "",
+        registry_user: str = "",
+        registry_ca: str = "",
+        registry_insecure: str = "",
+        id: str = "",  # noqa: A002
+        **options: str,
+    ) -> None:
+        super().__init__(**options)
+        if framing not in self.framings:
+            raise ConfigurationError(f"framing must be one of {', '.join(self.framings)} (got {framing!r})")
+        if schemas and registry:
+            raise ConfigurationError("the options schemas and registry exclude each other")
+        if registry and framing != "confluent":
+            raise ConfigurationError("the option registry is for framing=confluent")
+        if schemas and framing == "none":
+            raise ConfigurationError(f"the option schemas is for framing={' or '.join(self.framings[1:])}")
+        if not registry and (registry_user or registry_ca or registry_insecure):
+            raise ConfigurationError("the options registry_user, registry_ca and registry_insecure are for registry")
+        if id and (not id.isdecimal() or int(id) >= 1 << 31):
+            raise ConfigurationError(f"the option id: {id!r} is not a schema id")
+        self._framing, self._number = framing, int(id) if id else None
+        self._source: SchemaDirectory | SchemaRegistry | None = None
+        if registry:
+            insecure = registry_insecure.lower() == "true"
+            self._source = SchemaRegistry(registry, self.format, user=registry_user, ca=registry_ca, insecure=insecure)
+        elif schemas:
+            self._source = SchemaDirectory(schemas, self.format)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Each process parses the schemas again.
+        parsed = {name for name in dir(type(self)) if isinstance(getattr(type(self), name), cached_property)}
+        return {name: value for name, value in self.__dict__.items() if name not in parsed}
+
+    def _stored_schema(self, number: int) -> SchemaText:
+        """Return the schema with a number. Raises UnknownSchemaError if there is none that this codec can read."""
+        assert self._source is not None, "a number is looked up where there is a source"
+        schema, format = self._source.read(number), self.format  # noqa: A001
+        if schema.format != format:
+            raise UnknownSchemaError(f"schema {number} is of {schema.format}, not of {format.title()}")
+        if schema.has_references:
+            raise UnknownSchemaError(
+                f"schema {number} refers to other schemas, which are not read: give it whole in schemas="
+            )
+        return schema
+
+    def _confluent_head(self) -> bytes:
+        """Return the bytes before each message that is written."""
+        if self._number is None:
+            raise ConfigurationError("the option id is the number of the schema that is written")
+        return bytes([MAGIC]) + self._number.to_bytes(4, "big")

@@ -343,7 +343,7 @@ def test_unsupported_types_are_refused(tmp_path: Path) -> None:
         ({"framing": "x"}, "one of none"),
         ({"module": "json:dumps"}, "is not a Protobuf class"), ({"timestamps": "ms"}, "must be us or ns"),
         ({"colour": "x"}, "no option"),
-        ({"schemas": "/tmp"}, "are for framing=confluent"), ({"descriptors": "/nowhere"}, "No such file"),
+        ({"schemas": "/tmp"}, "is for framing=confluent"), ({"descriptors": "/nowhere"}, "No such file"),
     ],
 )  # fmt: skip
 def test_impossible_options_are_refused(more: dict[str, str], reason: str) -> None:
