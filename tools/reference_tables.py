@@ -88,6 +88,7 @@ def command_line() -> str:
     import typer
 
     from mainstem import cli
+    from mainstem.cli._options import explained_columns
 
     parts = [COMMAND_LINE]
     names = cli.commands()
@@ -97,7 +98,7 @@ def command_line() -> str:
         inner = list(leaves(name, group.commands[name]))
         is_group = [path for path, _ in inner] != [name]
         if is_group:
-            parts.append(f"## mainstem {name}\n\n{names[name]}\n")
+            parts.append(f"## mainstem {name}\n\n{inspect.cleandoc(group.commands[name].help)}\n")
         for path, command in inner:
             level = "###" if is_group else "##"
             body = inspect.cleandoc(command.help or "").replace("\f", "").strip()
@@ -105,6 +106,9 @@ def command_line() -> str:
             rows = list(option_rows(command))
             if rows:
                 parts.append(table(["argument or option", "meaning", "default"], rows))
+            if columns := explained_columns(command):
+                rows = [(each.title.strip(), code(each.name), each.meaning) for each in columns]
+                parts.append(table(["column", "in JSON and CSV", "meaning"], rows))
     return "\n".join(parts)
 
 

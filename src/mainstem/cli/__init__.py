@@ -101,10 +101,10 @@ def build(arguments: Sequence[str]) -> Any:
             continue
         module = importlib.import_module(f"mainstem.cli.{name.replace('-', '_')}")
         if hasattr(module, "app"):
-            app.add_typer(module.app, name=name, help=line)
+            app.add_typer(module.app, name=name)
         else:
             run: Callable[..., Any] = module.declared() if hasattr(module, "declared") else module.run
-            app.command(name)(run)
+            app.command(name, columns=getattr(module, "COLUMNS", ()))(run)
     return app
 
 

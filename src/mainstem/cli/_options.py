@@ -33,6 +33,7 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from mainstem.cli._output import Column
     from mainstem.codecs import Codec
 
     F = TypeVar("F", bound=Callable[..., Any])
@@ -243,7 +244,7 @@ SinceOption = Annotated[
     option(
         "--since",
         "WHEN",
-        "Start here: a time (2026-01-31T12:00:00, in UTC), an age (24h), or a position of a recording.",
+        "Start here: a time (2026-01-31T12:00:00, in UTC), an age (24h) or, in a recording, a position.",
     ),
 ]
 UntilOption = Annotated[str, option("--until", "WHEN", "End before this time, age or position.")]
@@ -504,11 +505,17 @@ def _say_plainly(error: BadParameter) -> None:
         error.message = f"{text.format_map(first.get('ctx', {}))} (got {str(first['input'])!r})"
 
 
+def explained_columns(command: Any) -> list[Column]:
+    """Return the columns of the listing that a command prints, if they have a meaning."""
+    return [column for column in getattr(command.callback, "columns", ()) if column.meaning]
+
+
 class _Help:
     """Help for a command, as wide as the terminal. Text is wrapped; names and examples are not."""
 
     params: Any
     help: Any
+    callback: Any
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
         """Write the first line, which errors show too."""
@@ -531,6 +538,7 @@ class _Help:
         sections = {
             "Arguments": [(", ".join(row.names), _with_default(row)) for row in rows if row.is_argument],
             "Options": [(", ".join(row.names), _with_default(row)) for row in rows if not row.is_argument],
+            "Columns": [(column.title.strip(), column.meaning) for column in explained_columns(self)],
             "Commands": [
                 (name, inspect.cleandoc(each.help or "").split("\n\n")[0])
                 for name, each in getattr(self, "commands", {}).items()
@@ -576,12 +584,17 @@ class App(typer.Typer):
             help=text, no_args_is_help=True, rich_markup_mode=None, context_settings=settings, **({"cls": Group} | more)
         )
 
-    def command(self, name: str | None = None, **more: Any) -> Callable[[F], F]:
-        """Declare a command, like typer's ``command``. If a parameter is a dataclass, its fields become options."""
+    def command(self, name: str | None = None, *, columns: Sequence[Column] = (), **more: Any) -> Callable[[F], F]:
+        """Declare a command, like typer's ``command``. If a parameter is a dataclass, its fields become options.
+
+        The help explains ``columns``, those of the listing that the command prints.
+        """
         declare = super().command(name, cls=Command, **more)
 
         def add(function: F) -> F:
-            declare(_expanded(function))
+            run = _expanded(function)
+            run.columns = columns  # type: ignore[attr-defined]
+            declare(run)
             return function
 
         return add

@@ -1,4 +1,7 @@
-"""Output of commands: tables that never cut numbers, JSON, CSV, refreshed screens, progress bars."""
+"""Output of commands: listings as tables that never cut numbers, JSON and CSV; refreshed screens; progress bars; files.
+
+Pipes and devices are written in place; other files get their name once they are complete.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,13 @@ import errno
 import os
 import sys
 import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import zip_longest
+from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -21,9 +26,10 @@ from rich.text import Text
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem._internal.printable import printable, printable_json
 from mainstem.cli._process import stopping
+from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rich.console import ConsoleOptions, RenderableType
     from rich.progress import TaskID
@@ -57,19 +63,49 @@ def console() -> Console:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: its heading and layout.
+    """A column of a listing. The table, JSON, CSV, the help and the reference page are made from it.
 
-    The cells of ``right`` and ``left`` columns are numbers and names, which are always shown in full. ``cut`` and ``wrap`` columns
-    hold text, which is shortened or wrapped.
+    Cells are numbers (``right``), ids (``id``, without thousands separators) and names (``left``), which are always shown in full,
+    or text, which is shortened (``cut``) or wrapped (``wrap``).
+
+    ``name`` is the key in JSON and CSV, ``heading`` that of the table. ``cell`` returns a row's value; by default, the row has it
+    under ``name``. ``show`` returns a row's text, if it is more than the formatted value.
     """
 
-    heading: str
-    layout: Literal["right", "left", "cut", "wrap"] = "left"
+    name: str
+    layout: Literal["right", "id", "left", "cut", "wrap"] = "left"
+    meaning: str = ""
+    heading: str = ""
+    cell: Callable[[Any], Any] | None = None
+    show: Callable[[Any], str] | None = None
+
+    @property
+    def title(self) -> str:
+        return self.heading or self.name
 
     @property
     def is_text(self) -> bool:
         """Whether the column can be narrower than its cells."""
         return self.layout in ("cut", "wrap")
+
+    @property
+    def is_right(self) -> bool:
+        return self.layout in ("right", "id")
+
+    def value(self, row: Any) -> Any:
+        """Return the value of a row, for JSON and CSV."""
+        if self.cell is not None:
+            return self.cell(row)
+        return row[self.name] if isinstance(row, dict) else getattr(row, self.name)
+
+    def text(self, row: Any) -> str:
+        """Return the value of a row, for people. No value is a dash."""
+        if self.show is not None:
+            return self.show(row)
+        value = self.value(row)
+        values = value if isinstance(value, list) else [value]
+        numbers = self.layout == "right"
+        return ", ".join(number(each) if numbers else str(each) for each in values if each is not None) or "-"
 
 
 @dataclass(frozen=True)
@@ -83,7 +119,7 @@ class Table:
     def widths(self, width: int) -> list[int]:
         """Return the widths of the columns for lines of ``width``, or the minimum widths."""
         widths = [
-            max([len(column.heading), *(len(row[i]) for row in self.rows)]) for i, column in enumerate(self.columns)
+            max([len(column.title), *(len(row[i]) for row in self.rows)]) for i, column in enumerate(self.columns)
         ]
         while (excess := sum(widths) + len(GAP) * (len(widths) - 1) - width) > 0:
             widest = max(
@@ -104,13 +140,13 @@ class Table:
     def lines(self, width: int) -> list[Text]:
         """Return the lines, headings first."""
         widths = self.widths(width)
-        lines = self._row([column.heading for column in self.columns], widths, "bold")
+        lines = self._row([column.title for column in self.columns], widths, "bold")
         for i, row in enumerate(self.rows):
             lines += self._row(row, widths, self.styles[i] if self.styles else "")
         return lines
 
     def _least(self, i: int) -> int:
-        return max(LEAST_TEXT, len(self.columns[i].heading))
+        return max(LEAST_TEXT, len(self.columns[i].title))
 
     def _row(self, cells: Sequence[str], widths: Sequence[int], style: str) -> list[Text]:
         parts = [
@@ -122,11 +158,21 @@ class Table:
         lines = []
         for line in zip_longest(*parts, fillvalue=""):
             text = GAP.join(
-                cell.rjust(width) if column.layout == "right" else cell.ljust(width)
+                cell.rjust(width) if column.is_right else cell.ljust(width)
                 for column, cell, width in zip(self.columns, line, widths, strict=True)
             )
             lines.append(Text(text.rstrip(), style, no_wrap=True, overflow="ignore"))
         return lines
+
+
+def table_of(columns: Sequence[Column], rows: Iterable[Any], styles: Sequence[str] = ()) -> Table:
+    """Return a table of rows."""
+    return Table(columns, [[column.text(row) for column in columns] for row in rows], styles)
+
+
+def row_of(columns: Sequence[Column], row: Any) -> dict[str, Any]:
+    """Return a row for JSON."""
+    return {column.name: column.value(row) for column in columns}
 
 
 def shorten(text: str, width: int) -> str:
@@ -188,15 +234,16 @@ def print_json(value: object) -> None:
     print(printable_json(value, indent=2 if sys.stdout.isatty() else None), flush=True)
 
 
-def print_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str], *, as_json: bool, as_csv: bool) -> bool:
+def print_rows(rows: Sequence[Any], columns: Sequence[Column], *, as_json: bool, as_csv: bool) -> bool:
     """Print rows as JSON, or as CSV with a header; return whether it did either."""
+    shown = [row_of(columns, row) for row in rows]
     if as_json:
-        print_json(rows)
+        print_json(shown)
     elif as_csv:
-        writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
+        writer = csv.DictWriter(sys.stdout, [column.name for column in columns], lineterminator="\n")
         writer.writeheader()
         writer.writerows(
-            {name: printable(v, keep="\n") if isinstance(v, str) else v for name, v in row.items()} for row in rows
+            {name: printable(v, keep="\n") if isinstance(v, str) else v for name, v in row.items()} for row in shown
         )
     return as_json or as_csv
 
@@ -230,6 +277,65 @@ def rate(value: float) -> str:
         if value >= factor:
             return f"{value / factor:.1f}{unit}/s"
     return f"{value:.0f}/s"
+
+
+def is_written_in_place(path: Path) -> bool:
+    """Return whether replacing the file would not reach its reader: a pipe, a device, or a descriptor as in ``>(…)``."""
+    return path.exists() and (not path.is_file() or path.is_relative_to("/dev") or path.is_relative_to("/proc"))
+
+
+@contextmanager
+def output_file(name: str, option: str = "--out") -> Iterator[IO[bytes]]:
+    """Open standard output (``-``), a pipe or device, or a file that gets its name once complete and is deleted otherwise.
+
+    Raises ConfigurationError if it cannot be written.
+    """
+    if name == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(name)
+    if path.is_dir():
+        raise ConfigurationError(f"{option}: {path} is a directory")
+    in_place = is_written_in_place(path)
+    part = path if in_place else path.with_name(f".{path.name}.part")
+    try:
+        file = part.open("wb")
+    except OSError as error:
+        raise ConfigurationError(f"{option}: {path} cannot be written: {error.strerror}") from error
+    try:
+        with file:
+            yield file
+            if not in_place:
+                file.flush()
+                os.fsync(file.fileno())
+        if not in_place:
+            part.replace(path)
+    finally:
+        if not in_place:
+            part.unlink(missing_ok=True)
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Write a secret to a new file that only its owner can read, or to a pipe or device.
+
+    Raises ConfigurationError if the file exists or cannot be written.
+    """
+    flags = os.O_WRONLY | os.O_CLOEXEC | (0 if is_written_in_place(path) else os.O_CREAT | os.O_EXCL)
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except FileExistsError:
+        raise ConfigurationError(f"{path} already exists; name a new file, or delete it first") from None
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+    except OSError as error:
+        if flags & os.O_EXCL:
+            with suppress(OSError):
+                path.unlink()
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
 
 
 class ProgressBars:

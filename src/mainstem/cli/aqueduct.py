@@ -13,7 +13,7 @@ from mainstem._internal.printable import printable
 from mainstem.cli._options import App, argument, flag
 from mainstem.errors import ConfigurationError
 
-app = App("Show Aqueduct's frames.")
+app = App(__doc__)
 
 
 @app.callback()

@@ -1,4 +1,7 @@
-"""Run an archive, and use one, Mainstem's or Java's: list, start, stop, replay, replicate and delete recordings."""
+"""Run an archive, and use one, Mainstem's or Java's: list, start, stop, replay, replicate and delete recordings.
+
+`serve` may be omitted: mainstem archive --dir tides. The other commands are clients of a running archive.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +46,9 @@ from mainstem.cli._options import (
     size,
     time_ns,
 )
-from mainstem.cli._output import number, print_json
+from mainstem.cli._output import console, number, print_json, print_table, table_of
 from mainstem.cli._process import say, stopping
-from mainstem.cli._recordings import print_recordings, recording_row
+from mainstem.cli.recordings import COLUMNS, recording_row
 from mainstem.cli.sub import Printing, Reader
 from mainstem.errors import ArchiveError, ConfigurationError, ConnectionLost, Delivery, Timeout
 
@@ -73,11 +76,7 @@ class _Commands(Group):
         return super().parse_args(ctx, args)
 
 
-app = App(
-    "Run an archive, and use one, Mainstem's or Java's: list, start, stop, replay, replicate and delete recordings.\n\n"
-    "`serve` may be omitted: mainstem archive --dir tides. The other commands are clients of a running archive.",
-    cls=_Commands,
-)
+app = App(__doc__, cls=_Commands)
 
 ControlOption = Annotated[
     str, option("--control", "URI", "The control channel of the archive, or its HOST:PORT over UDP.")
@@ -196,7 +195,10 @@ def serve(
             raise server.error
 
 
-@app.command("ls")
+LISTED = tuple(column for column in COLUMNS if column.name not in ("archive", "host", "messages"))
+
+
+@app.command("ls", columns=LISTED)
 def list_recordings(
     *,
     stream: StreamOption = None,
@@ -214,7 +216,7 @@ def list_recordings(
     with connection.open() as client:
         found = client.list_recordings(timeout=connection.limit)
         rows = [_row(client, each, connection.limit) for each in found if _is_chosen(each, stream, channel, *limits)]
-    print_json(rows) if as_json else print_recordings(rows, without=("archive", "host", "messages"))
+    print_json(rows) if as_json else print_table(console(), table_of(LISTED, rows))
 
 
 @app.command("start")

@@ -12,15 +12,19 @@ from mainstem.aeron.client.settings import ClientSettings
 from mainstem.aeron.driver.settings import DriverSettings
 from mainstem.archive.server.settings import ArchiveSettings
 from mainstem.cli._options import App, ConfigOption, JsonOption, SetOption, argument, flag
-from mainstem.cli._output import Column, Table, console, print_json, print_table
+from mainstem.cli._output import Column, console, print_json, print_table, table_of
 from mainstem.errors import ConfigurationError
 from mainstem.settings import Source
 
 if TYPE_CHECKING:
     from mainstem.settings import Explanation, Settings
 
-app = App("Show settings: their values, where each comes from, and what each means.")
-COLUMNS = (Column("name"), Column("value", "wrap"), Column("from"))
+app = App(__doc__)
+COLUMNS = (
+    Column("name"),
+    Column("value", "wrap", show=lambda row: row.value or "(unset)"),
+    Column("origin", heading="from"),
+)
 KINDS: dict[str, type[Settings]] = {"driver": DriverSettings, "client": ClientSettings, "archive": ArchiveSettings}
 
 
@@ -48,9 +52,8 @@ def show(
     out = console()
     for name, rows in tables.items():
         out.print(Text(f"[{name}]", style="bold"))
-        cells = [(row.name, row.value or "(unset)", row.origin) for row in rows]
         styles = ["" if row.source is Source.DEFAULT else "bold" for row in rows]
-        print_table(out, Table(COLUMNS, cells, styles))
+        print_table(out, table_of(COLUMNS, rows, styles))
         out.print()
 
 

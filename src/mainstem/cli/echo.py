@@ -13,7 +13,6 @@ from typing import Annotated
 import typer
 
 from mainstem import duologue as duologues
-from mainstem.cli._files import write_secret
 from mainstem.cli._options import (
     DIRECTORY_HELP,
     App,
@@ -27,6 +26,7 @@ from mainstem.cli._options import (
     integer,
     option,
 )
+from mainstem.cli._output import write_secret
 from mainstem.cli._process import configure, say, stopping
 from mainstem.duologue import AddressPrefixes, Duologue, Settings
 from mainstem.errors import BadMessage, ClosedError, ConfigurationError

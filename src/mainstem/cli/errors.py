@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 from rich.text import Text
@@ -11,12 +10,12 @@ from mainstem._internal.clock import NS_PER_MS, SYSTEM_CLOCK
 from mainstem.aeron.tools.reading import read_error_file
 from mainstem.cli._drivers import open_directory
 from mainstem.cli._options import CsvOption, DirectoryOption, JsonOption, SinceOption, integer, option, time_ns
-from mainstem.cli._output import console, moment, print_rows
+from mainstem.cli._output import Column, console, moment, print_rows
 
 if TYPE_CHECKING:
     from mainstem.aeron.error_log import ErrorObservation
 
-COLUMNS = ("observation_count", "first_observation_ms", "last_observation_ms", "text")
+COLUMNS = (Column("observation_count"), Column("first_observation_ms"), Column("last_observation_ms"), Column("text"))
 
 
 def run(
@@ -39,7 +38,7 @@ def run(
     else:
         with open_directory(directory) as reader:
             errors = reader.errors(since_ms=since_ms)
-    if not print_rows([asdict(e) for e in errors], COLUMNS, as_json=as_json, as_csv=as_csv):
+    if not print_rows(errors, COLUMNS, as_json=as_json, as_csv=as_csv):
         _show(errors)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from mainstem.cli._files import output_file
 from mainstem.cli._options import (
     FORMAT_HELP,
     CodecChoice,
@@ -22,6 +21,7 @@ from mainstem.cli._options import (
     option,
     store_options,
 )
+from mainstem.cli._output import output_file
 from mainstem.cli._process import say
 from mainstem.recording import open_recordings
 from mainstem.recording.export import KINDS, PAYLOADS, write_rows

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.text import Text
 
@@ -13,8 +14,17 @@ from mainstem.aeron.directory import default_directory, image_path, publication_
 from mainstem.aeron.tools.log_walk import LogFile
 from mainstem.cli._options import DirectoryOption, FrameLimitOption, JsonOption, PayloadBytesOption, argument, flag
 from mainstem.cli._output import console, moment, pick, print_json
-from mainstem.cli._recordings import frame_row, show_frames
 from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
+    from mainstem.aeron.tools.log_walk import LogFrame
+
+HEX_LINE = 16
+HEADINGS = f"{'position':>20} {'term':>11} {'offset':>13} {'length':>12} {'type':>5} {'flag':4} reserved"
 
 
 def run(
@@ -82,3 +92,34 @@ def _metadata(file: LogFile) -> dict[str, object]:
         "spies_simulate_connection": state.spies_simulate_connection,
         "tails": [{"term_id": term_id, "offset": offset} for term_id, offset in file.tails()],
     }
+
+
+def frame_row(frame: LogFrame) -> dict[str, Any]:
+    """Convert a frame for JSON."""
+    return asdict(frame) | {"type": frame.type_name, "payload": frame.payload.hex()}
+
+
+def show_frames(out: Console, shown: list[LogFrame]) -> None:
+    """Print a line for each frame header, and the payload in hexadecimal."""
+    if not shown:
+        out.print("no frames")
+        return
+    out.print(Text(HEADINGS, style="bold"))
+    for frame in shown:
+        length = f"{frame.length:,}{' open' if frame.length < 0 else ''}"
+        out.print(
+            Text(
+                f"{frame.position:>20,} {frame.term_id:>11} {frame.term_offset:>13,} {length:>12} {frame.type_name:>5} "
+                f"{frame.flag_letters} {frame.reserved_value}"
+            )
+        )
+        for line in hex_lines(frame.payload):
+            out.print(Text("    " + line))
+
+
+def hex_lines(data: bytes) -> Iterator[str]:
+    """Yield lines of sixteen bytes: the offset, the bytes in hexadecimal, and the printable ones as text."""
+    for at in range(0, len(data), HEX_LINE):
+        part = data[at : at + HEX_LINE]
+        letters = "".join(chr(b) if 32 <= b < 127 else "." for b in part)
+        yield f"{at:04x}  {part.hex(' '):<{HEX_LINE * 3 - 1}}  {letters}"

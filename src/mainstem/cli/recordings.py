@@ -1,4 +1,8 @@
-"""List, show, verify, remove and compact recordings, and manage a directory of them."""
+"""List, show, verify, remove and compact recordings, and manage a directory of them.
+
+`checksum`, `mark-valid`, `mark-invalid`, `delete-orphans`, `capacity`, and `compact` for a directory, change a directory on this
+machine, of Mainstem's recorder or of Aeron Archive. They refuse one that a recorder or an archive uses.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +39,9 @@ from mainstem.cli._options import (
     store_options,
     time_ns,
 )
-from mainstem.cli._output import console, moment, pick, print_json
+from mainstem.cli._output import Column, console, moment, pick, print_json, print_table, table_of
 from mainstem.cli._process import say, stopping
-from mainstem.cli._recordings import frame_row, print_recordings, recording_row, show_frames
+from mainstem.cli.log import frame_row, show_frames
 from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import RecordingReader, find_problems
 from mainstem.recording.archive import DirectoryArchive
@@ -69,10 +73,24 @@ if TYPE_CHECKING:
     from mainstem.recording.catalog import RecordingDescriptor
     from mainstem.recording.shipping.retention import Limit
 
-app = App(
-    "List, show, verify, remove and compact recordings, in a directory or in a store.\n\n"
-    "`checksum`, `mark-valid`, `mark-invalid`, `delete-orphans`, `capacity`, and `compact` for a directory, change a directory on "
-    "this machine, of Mainstem's recorder or of Aeron Archive. They refuse one that a recorder or an archive uses."
+app = App(__doc__)
+COLUMNS = (
+    Column("archive", meaning="The archive's id, or its end.", show=lambda row: row["archive"][-40:]),
+    Column("host", meaning="The host that recorded.", show=lambda row: row["host"] or "-"),
+    Column("recording_id", "id", "The recording id.", "id"),
+    Column("stream_id", "id", "The stream id.", "stream"),
+    Column("session_id", "id", "The session id.", "session"),
+    Column("start_position", "right", "The position at which it begins.", "start"),
+    Column("end_position", "right", "The position up to which it can be read.", "end"),
+    Column("messages", "right", "How many messages it has, if it has an index."),
+    Column("state", meaning="growing, ended, or, with --all-states, invalid or deleted."),
+    Column(
+        "start_timestamp",
+        meaning="When it started.",
+        heading="started",
+        show=lambda row: moment(row["start_timestamp"])[:19],
+    ),
+    Column("channel", "cut", "The channel."),
 )
 
 GracePeriodOption = Annotated[
@@ -125,14 +143,14 @@ class Archives:
         return found[0] if len(found) == len(archives) == 1 else None
 
 
-@app.command("ls")
+@app.command("ls", columns=COLUMNS)
 def list_recordings(where: Archives, everything: AllStatesOption = False, as_json: JsonOption = False) -> None:
     """List the recordings at a location.
 
     Example: mainstem recordings ls s3://bucket/tides
     """
     rows = [row for each in where.open() for row in _rows(each, everything)]
-    print_json(rows) if as_json else print_recordings(rows)
+    print_json(rows) if as_json else print_table(console(), table_of(COLUMNS, rows))
 
 
 @app.command("show")
@@ -479,6 +497,21 @@ def _frames(reader: RecordingReader, payload_limit: int) -> Iterator[LogFrame]:
 
 def _chosen(archive: Archive, recording: int | None) -> list[RecordingDescriptor]:
     return [each for each in archive.recordings() if recording in (None, each.recording_id)]
+
+
+def recording_row(descriptor: Any) -> dict[str, Any]:
+    """Convert a recording's descriptor for JSON."""
+    return {
+        "recording_id": descriptor.recording_id,
+        "stream_id": descriptor.stream_id,
+        "session_id": descriptor.session_id,
+        "channel": descriptor.original_channel,
+        "start_position": descriptor.start_position,
+        "end_position": descriptor.stop_position,
+        "state": "growing" if descriptor.stop_position < 0 else "ended",
+        "start_timestamp": descriptor.start_timestamp,
+        "stop_timestamp": descriptor.stop_timestamp,
+    }
 
 
 def _report(rows: list[dict[str, Any]], as_json: bool, line: str, empty: str) -> None:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 from mainstem.aeron.tools.select import Selection, counter_row, rates, snapshot_header
 from mainstem.cli._drivers import Inspection, print_header, take_snapshot
 from mainstem.cli._options import flag, option
-from mainstem.cli._output import Column, Table, number, print_json, print_table, rate
+from mainstem.cli._output import Column, print_json, print_table, rate, table_of
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mainstem.aeron.counters import CounterSnapshot
     from mainstem.aeron.tools.reading import DirectoryReader
     from mainstem.aeron.tools.snapshot import Snapshot
 
@@ -58,18 +57,12 @@ def run(
             print_json(snapshot_header(now) | {"counters": [counter_row(c) for c in chosen]})
         else:
             print_header(out, now)
-            print_table(out, _table(chosen, rates(before, now, chosen) if inspection.watch else None))
+            columns = [Column("counter_id", "id", heading="id"), Column("value", "right"), Column("label", "cut")]
+            if inspection.watch:
+                rising = rates(before, now, chosen)
+                shown = {own: rate(per_second) for own, per_second in rising.items()}
+                columns.insert(2, Column("rate", "right", show=lambda counter: shown.get(counter.counter_id, "")))
+            print_table(out, table_of(columns, chosen))
         before = now
 
     inspection.run(show)
-
-
-def _table(counters: list[CounterSnapshot], rising: dict[int, float] | None = None) -> Table:
-    """Return the counters as a table, with a column of rates if they are known."""
-    columns = [Column("id", "right"), Column("value", "right"), Column("label", "cut")]
-    rows = [[str(c.counter_id), number(c.value), c.label] for c in counters]
-    if rising is not None:
-        columns.insert(2, Column("rate", "right"))
-        for counter, row in zip(counters, rows, strict=True):
-            row.insert(2, rate(rising[counter.counter_id]) if counter.counter_id in rising else "")
-    return Table(columns, rows)

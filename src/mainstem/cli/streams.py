@@ -2,92 +2,100 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from mainstem.cli._drivers import Inspection
-from mainstem.cli._output import Column, Table, number, pick, print_table, print_title
+from mainstem.cli._output import Column, pick, print_table, print_title, row_of, table_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
 
     from mainstem.aeron.tools.streams import Image, Publication, Stream, Subscriber
-
-COLUMNS = (
-    Column("stream", "right"),
-    Column("session", "right"),
-    Column("publisher", "right"),
-    Column("limit", "right"),
-    Column("sender", "right"),
-    Column("receiver", "right"),
-    Column("subscribers"),
-    Column("client", "cut"),
-    Column("channel", "cut"),
-)
 
 
 def run(inspection: Inspection) -> None:
     """List the streams of a driver, one line each.
 
-    For each stream: how far the publisher has written, its limit, how far the sender, the receiver and every subscriber
-    are (in brackets: the subscription's registration id, its client, and the recording that an archive makes of it). A
-    dash means that this driver has no such stage. "client" is the publisher's, with what an archive publishes there.
+    A dash means that this driver has no such stage of the stream.
 
     Example: mainstem streams --channel localhost:20121 --watch
     """
     inspection.run_for_streams(_row, _show)
 
 
-def _show(out: Console, streams: list[Stream]) -> None:
-    table = Table(COLUMNS, [_cells(each) for each in streams])
-    if table.fits(out.width):
-        print_table(out, table)
-    else:
-        _print_narrow(out, table)
+def _of_publication(value: Callable[[Publication], Any]) -> Callable[[Stream], Any]:
+    return lambda stream: value(stream.publication) if stream.publication else None
 
 
-def _print_narrow(out: Console, table: Table) -> None:
-    """Print several lines per stream, because one would not fit."""
-    for stream_id, session_id, publisher, limit, sender, receiver, subscribers, client, channel in table.rows:
-        print_title(out, f"stream {stream_id}  session {session_id}", channel)
-        if client != "-":
-            out.print(Text(f"  client {client}"))
-        steps = (("pub", publisher), ("lmt", limit), ("snd", sender), ("rcv", receiver))
-        out.print(Text("  " + "  ".join(f"{name} {value}" for name, value in steps if value != "-")))
-        if subscribers != "-":
-            out.print(Text(f"  sub {subscribers}"))
-
-
-def _cells(stream: Stream) -> list[str]:
+def _subscribers(stream: Stream) -> list[Subscriber]:
     publication = stream.publication
-    readers = [*(publication.subscribers if publication else ()), *(s for i in stream.images for s in i.subscribers)]
-    return [
-        str(stream.stream_id),
-        str(stream.session_id),
-        number(publication.position if publication else None),
-        number(publication.limit if publication else None),
-        number(publication.sender_position if publication else None),
-        ", ".join(number(i.position) for i in stream.images) or "-",
-        ", ".join(_reader(s) for s in readers) or "-",
-        _publisher(publication) if publication else "-",
-        stream.channel,
-    ]
+    return [*(publication.subscribers if publication else ()), *(s for i in stream.images for s in i.subscribers)]
 
 
-def _publisher(publication: Publication) -> str:
+def _client(publication: Publication) -> str:
     return publication.client.shown + (f", {publication.purpose}" if publication.purpose else "")
 
 
-def _reader(subscriber: Subscriber) -> str:
+def _subscriber(subscriber: Subscriber) -> str:
     text = f"{subscriber.registration_id} {subscriber.client.shown}"
     if subscriber.recording is not None:
         text += f", {subscriber.recording.name} at {subscriber.recording.position:,}"
     return f"{subscriber.position:,}{' spy' if subscriber.is_spy else ''} [{text}]"
 
 
+COLUMNS = (
+    Column("stream_id", "id", "The stream id.", heading="stream"),
+    Column("session_id", "id", "The session id.", heading="session"),
+    Column("publisher", "right", "How far the publisher has written.", cell=_of_publication(lambda p: p.position)),
+    Column("limit", "right", "How far it may write.", cell=_of_publication(lambda p: p.limit)),
+    Column("sender", "right", "How far the sender has sent.", cell=_of_publication(lambda p: p.sender_position)),
+    Column(
+        "receiver",
+        "right",
+        "How far each receiver has everything in order.",
+        cell=lambda stream: [image.position for image in stream.images],
+    ),
+    Column(
+        "subscribers",
+        "left",
+        "How far each subscriber has read; in brackets its subscription's registration id, its client, and the recording that an "
+        "archive makes of it.",
+        cell=lambda stream: [each.position for each in _subscribers(stream)],
+        show=lambda stream: ", ".join(_subscriber(each) for each in _subscribers(stream)) or "-",
+    ),
+    Column(
+        "client", "cut", "The publisher's client, and what an archive publishes there.", cell=_of_publication(_client)
+    ),
+    Column("channel", "cut", "The channel."),
+)
+
+
+def _show(out: Console, streams: list[Stream]) -> None:
+    table = table_of(COLUMNS, streams)
+    if table.fits(out.width):
+        print_table(out, table)
+        return
+    for stream in streams:
+        _print_narrow(out, {column.name: (column, column.text(stream)) for column in COLUMNS})
+
+
+def _print_narrow(out: Console, cells: dict[str, tuple[Column, str]]) -> None:
+    """Print several lines for a stream, because one would not fit: its title, its positions, and each text."""
+    (_, stream_id), (_, session_id), (_, channel) = (cells.pop(name) for name in ("stream_id", "session_id", "channel"))
+    print_title(out, f"stream {stream_id}  session {session_id}", channel)
+    known = [(column, f"{column.title} {text}") for column, text in cells.values() if text != "-"]
+    out.print(Text("  " + "  ".join(text for column, text in known if column.is_right)))
+    for column, text in known:
+        if not column.is_right:
+            out.print(Text(f"  {text}"))
+
+
 def _row(stream: Stream) -> dict[str, object]:
-    return pick(stream, "session_id stream_id channel") | {
+    return row_of(COLUMNS, stream) | {
         "publication": _publication_row(stream.publication) if stream.publication else None,
         "images": [_image_row(each) for each in stream.images],
     }

@@ -15,7 +15,6 @@ import typer
 
 from mainstem.bymux.tunnel import MAX_STREAMS, STALL_TIMEOUT_S, Address, TunnelClient, TunnelServer
 from mainstem.bymux.tunnel_token import TOKEN_VARIABLE, check_token, new_token
-from mainstem.cli._files import write_secret
 from mainstem.cli._options import (
     App,
     InsecureOption,
@@ -31,6 +30,7 @@ from mainstem.cli._options import (
     size,
     token_file,
 )
+from mainstem.cli._output import write_secret
 from mainstem.cli._process import configure, say, stop_event
 from mainstem.errors import ConfigurationError
 from mainstem.metrics import Endpoints, render_families
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-app = App("Forward many TCP connections over one, with TLS and a shared token.")
+app = App(__doc__)
 
 MIN_WINDOW = 1024
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mainstem.cli import main
-from mainstem.cli._files import output_file
+from mainstem.cli._output import output_file
 
 if TYPE_CHECKING:
     from pathlib import Path

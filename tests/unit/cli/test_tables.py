@@ -19,6 +19,7 @@ from mainstem.aeron.directory import image_path, loss_report_path, publication_p
 from mainstem.aeron.error_log import DistinctErrorLog
 from mainstem.aeron.logbuffer import LogType
 from mainstem.aeron.loss_report import LossReport
+from mainstem.cli import streams
 from mainstem.cli._output import Column, Table, shorten
 from mainstem.demo.result import Result
 
@@ -187,3 +188,41 @@ def test_a_table_without_room_is_wider_than_the_terminal() -> None:
     assert table.lines(10)[1].plain == "123456789  a long text…"
     assert table.fits(30)
     assert len(table.lines(30)[1].plain) == 30
+
+
+def test_a_new_column_is_in_the_table_the_json_and_the_help(
+    driver: DriverFiles, show: Callable[[int, Callable[[], object]], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    column = Column(
+        "sent", "right", "How far half of it was sent.", cell=lambda stream: stream.publication.sender_position // 2
+    )
+    monkeypatch.setattr(streams, "COLUMNS", (*streams.COLUMNS[:4], column, *streams.COLUMNS[4:]))
+    half = (POSITION - 4_096) // 2
+    (row,) = json.loads(show(PIPE, lambda: run("streams", driver, "--json")))["streams"]
+    assert row["sent"] == half
+    for width in (PIPE, 60):
+        text = show(width, lambda: run("streams", driver))
+        assert "sent" in text
+        assert f"{half:,}" in text
+
+    def show_help() -> None:
+        with pytest.raises(SystemExit):
+            cli.main(["streams", "--help"])
+
+    assert re.search(r"  sent +How far half of it was sent\.", show(PIPE, show_help))
+
+
+def test_a_loss_is_the_same_in_json_and_csv(
+    driver: DriverFiles, show: Callable[[int, Callable[[], object]], str]
+) -> None:
+    (entry,) = json.loads(show(PIPE, lambda: run("loss", driver, "--json")))
+    names, values = show(PIPE, lambda: run("loss", driver, "--csv")).splitlines()
+    assert dict(zip(names.split(","), values.split(","), strict=True)) == {k: str(v) for k, v in entry.items()}
+
+
+def test_the_help_of_a_group_has_all_of_its_text(show: Callable[[int, Callable[[], object]], str]) -> None:
+    def show_help() -> None:
+        with pytest.raises(SystemExit):
+            cli.main(["recordings", "--help"])
+
+    assert "They refuse one that a recorder or an archive uses." in " ".join(show(80, show_help).split())
