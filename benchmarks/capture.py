@@ -166,17 +166,17 @@ def beside_peers(report: Report, read_whole: Callable[[], tuple[float, float | N
 class Made:
     """The created file, and parts of it for slow peers."""
 
-    folder: Path
+    directory: Path
     size: int
     pairs: int
 
     def __post_init__(self) -> None:
-        self.whole = self.folder / "whole.pcap"
+        self.whole = self.directory / "whole.pcap"
         self.packets = make(self.whole, self.size)
 
     def part(self, share: float) -> Path:
         """Return a smaller file with the same kind of content."""
-        path = self.folder / f"{share}.pcap"
+        path = self.directory / f"{share}.pcap"
         if not path.exists():
             make(path, int(self.size * share))
         return path
@@ -213,14 +213,14 @@ def by_spark(report: Report, made: Made) -> None:
         spark.stop()
 
 
-def analyze(report: Report, folder: Path) -> None:
+def analyze(report: Report, directory: Path) -> None:
     """Compare whole commands: a report, and the tables that tshark prints."""
     if "tshark" not in report.options.peers or not shutil.which("tshark"):
         report.skipped["tshark -z"] = "it is not installed, or another was asked for"
         return
-    path = folder / "analyzed.pcap"
+    path = directory / "analyzed.pcap"
     make(path, parse_size(report.options.either(ANALYZED, QUICK_ANALYZED)))
-    command = [sys.executable, "-m", "mainstem", "analyze", str(path), "--out", str(folder / "report")]
+    command = [sys.executable, "-m", "mainstem", "analyze", str(path), "--out", str(directory / "report")]
     for _ in range(report.options.pairs):
         Path(f"{path}.mainstem-index").unlink(missing_ok=True)
         (ours, spent), (theirs, their_spent) = timed(command), tshark(path, *STATISTICS)
@@ -241,27 +241,27 @@ def main() -> None:
     options = parse_options(__doc__, ("library", "spark", "growth", "analyze"), peers=PEERS, more=_of_captures)
     size = options.values.size or parse_size(options.either("256m", "32m"))
     report = Report(options=options)
-    with tempfile.TemporaryDirectory(prefix="mainstem-capture-") as folder, ProcessPoolExecutor(CORES) as pool:
-        made = Made(Path(folder), size, options.pairs)
+    with tempfile.TemporaryDirectory(prefix="mainstem-capture-") as directory, ProcessPoolExecutor(CORES) as pool:
+        made = Made(Path(directory), size, options.pairs)
         if "library" in options.parts:
             by_library(report, pool, made)
         if "spark" in options.parts:
             by_spark(report, made)
         if "growth" in options.parts:
-            growth(report, pool, Path(folder), size)
+            growth(report, pool, Path(directory), size)
         if "analyze" in options.parts:
-            analyze(report, Path(folder))
+            analyze(report, Path(directory))
     report.print()
 
 
-def growth(report: Report, pool: ProcessPoolExecutor, folder: Path, size: int) -> None:
+def growth(report: Report, pool: ProcessPoolExecutor, directory: Path, size: int) -> None:
     """Check that time grows no faster than size: seconds per byte of a file, compared with those of a file four times larger."""
-    small, mixed = folder / "small.pcap", folder / "mixed.pcap"
+    small, mixed = directory / "small.pcap", directory / "mixed.pcap"
     make(small, size // 4)
     make(mixed, size, mux=True)
     for _ in range(report.options.pairs):
         few = library(pool, small)[0]
-        many = library(pool, folder / "whole.pcap")[0]
+        many = library(pool, directory / "whole.pcap")[0]
         report.pair(
             "four times the bytes in four times the time", peer="a quarter", ours=4 * few, theirs=many, goal=0.8
         )

@@ -63,21 +63,21 @@ def noop(df: Any) -> Callable[[], object]:
     return lambda: df.write.format("noop").mode("overwrite").save()
 
 
-def prepare(spark: Any, folder: Path, report: Report) -> None:
+def prepare(spark: Any, directory: Path, report: Report) -> None:
     """Create the recording, and the same rows in Parquet, in files of the size that suits Spark's own sources best."""
-    rows = make(folder / "recordings", report.options.either(SIZE, QUICK_SIZE))
+    rows = make(directory / "recordings", report.options.either(SIZE, QUICK_SIZE))
     recording = (
-        spark.read.format("mainstem.recording").option("partitionBytes", "128m").load(str(folder / "recordings"))
+        spark.read.format("mainstem.recording").option("partitionBytes", "128m").load(str(directory / "recordings"))
     )
-    recording.write.parquet(str(folder / "rows"))
-    assert recording.count() == rows == spark.read.parquet(str(folder / "rows")).count()
+    recording.write.parquet(str(directory / "rows"))
+    assert recording.count() == rows == spark.read.parquet(str(directory / "rows")).count()
 
 
-def scan(spark: Any, folder: Path, report: Report) -> None:
+def scan(spark: Any, directory: Path, report: Report) -> None:
     """Read the same rows from a recording and from Parquet, pair by pair."""
-    path = folder / "recordings"
+    path = directory / "recordings"
     recording = spark.read.format("mainstem.recording").load(str(path))
-    parquet = spark.read.parquet(str(folder / "rows"))
+    parquet = spark.read.parquet(str(directory / "rows"))
     rows = recording.count()
     for df in report.options.either(WARM_UPS, 1) * (recording, parquet):
         noop(df)()
@@ -90,11 +90,11 @@ def scan(spark: Any, folder: Path, report: Report) -> None:
         report.figure("Parquet: scan [rows/s]", rows / theirs)
 
 
-def other_scans(spark: Any, folder: Path, report: Report) -> None:
+def other_scans(spark: Any, directory: Path, report: Report) -> None:
     """Scan the same recording as bytes only, with few columns, as a count, and into Parquet."""
-    path = folder / "recordings"
+    path = directory / "recordings"
     recording = spark.read.format("mainstem.recording").load(str(path))
-    parquet = spark.read.parquet(str(folder / "rows"))
+    parquet = spark.read.parquet(str(directory / "rows"))
     files = spark.read.format("binaryFile").load(str(path / "*.rec"))
     narrow = spark.read.schema("position bigint, length int").format("mainstem.recording").load(str(path))
     rows = recording.count()
@@ -108,8 +108,8 @@ def other_scans(spark: Any, folder: Path, report: Report) -> None:
         report.figure("recording: count() [rows/s]", rows / seconds(recording.count))
         report.figure("recording: position and length only [rows/s]", rows / seconds(noop(narrow)))
     for _ in range(report.options.pairs):
-        ours = seconds(lambda: recording.write.mode("overwrite").parquet(str(folder / "copy")))
-        theirs = seconds(lambda: parquet.write.mode("overwrite").parquet(str(folder / "copy")))
+        ours = seconds(lambda: recording.write.mode("overwrite").parquet(str(directory / "copy")))
+        theirs = seconds(lambda: parquet.write.mode("overwrite").parquet(str(directory / "copy")))
         report.pair("to Parquet", peer="Parquet", ours=rows / ours, theirs=rows / theirs, goal=PARQUET_GOAL)
         report.figure("recording: to Parquet [rows/s]", rows / ours)
         report.figure("recording: to Parquet [MB/s]", megabytes / ours)
@@ -131,9 +131,9 @@ def reading(number: int) -> bytes:
     return json.dumps(value).encode()
 
 
-def decoded(spark: Any, folder: Path, report: Report) -> None:
+def decoded(spark: Any, directory: Path, report: Report) -> None:
     """Read the same JSON as typed rows from a recording's messages and from the lines of a file."""
-    path, lines = folder / "json-recordings", folder / "lines.json"
+    path, lines = directory / "json-recordings", directory / "lines.json"
     rows = make(path, report.options.either(JSON_SIZE, QUICK_JSON_SIZE), JSON_BYTES, text=reading)
     per_term = rows // (report.options.either(JSON_SIZE, QUICK_JSON_SIZE) // TERM)
     term = b"".join(reading(number) + b"\n" for number in range(per_term))
@@ -159,14 +159,14 @@ def decoded(spark: Any, folder: Path, report: Report) -> None:
         report.figure("spark.read.json [rows/s]", rows / theirs)
 
 
-def stream(spark: Any, folder: Path, report: Report) -> None:
+def stream(spark: Any, directory: Path, report: Report) -> None:
     """Run a streaming query that starts far behind."""
-    path = folder / "recordings"
+    path = directory / "recordings"
     if not path.exists():
         make(path, report.options.either(SIZE, QUICK_SIZE))
     for number in range(report.options.pairs + 1):
         source = spark.readStream.format("mainstem.recording").option("maxBytesPerTrigger", "256m").load(str(path))
-        writer = source.writeStream.format("noop").option("checkpointLocation", str(folder / f"caught-up-{number}"))
+        writer = source.writeStream.format("noop").option("checkpointLocation", str(directory / f"caught-up-{number}"))
         started = time.perf_counter()
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
@@ -178,9 +178,9 @@ def stream(spark: Any, folder: Path, report: Report) -> None:
 
 
 @contextmanager
-def recorded(folder: Path, rate: int, run_seconds: float) -> Iterator[tuple[Path, Any]]:
+def recorded(directory: Path, rate: int, run_seconds: float) -> Iterator[tuple[Path, Any]]:
     """Run a driver and a recorder. Yield the recordings' directory and a function that starts a publisher."""
-    path = folder / f"live-{rate}"
+    path = directory / f"live-{rate}"
     Recorder(path).close()
     with MediaDriver.launch() as driver:
         record = [sys.executable, "-m", "mainstem", "record", CHANNEL, "--stream", "1001", "--out", str(path)]
@@ -213,11 +213,11 @@ def is_recorded(path: Path, position: int) -> bool:
     return end >= position
 
 
-def live(spark: Any, folder: Path, report: Report) -> None:
+def live(spark: Any, directory: Path, report: Report) -> None:
     """Publish at the goal's rate, and measure how far the query is behind when the publisher ends."""
-    with recorded(folder, LIVE_GOAL, report.options.either(LIVE_SECONDS, QUICK_SECONDS)) as (path, publish):
+    with recorded(directory, LIVE_GOAL, report.options.either(LIVE_SECONDS, QUICK_SECONDS)) as (path, publish):
         source = spark.readStream.format("mainstem.recording").load(str(path))
-        query = source.writeStream.format("noop").option("checkpointLocation", str(folder / "live")).start()
+        query = source.writeStream.format("noop").option("checkpointLocation", str(directory / "live")).start()
         query.processAllAvailable()
         publisher = publish()
         _, published, position, took = publisher.stdout.readline().split()
@@ -241,7 +241,7 @@ def live(spark: Any, folder: Path, report: Report) -> None:
     report.figure("live: query behind at the end [MB]", behind[0].bytes / 1e6)
 
 
-def latency(spark: Any, folder: Path, report: Report) -> None:
+def latency(spark: Any, directory: Path, report: Report) -> None:
     """Measure the time from the offer of a message until a sink receives its row."""
     import numpy as np
 
@@ -254,10 +254,10 @@ def latency(spark: Any, folder: Path, report: Report) -> None:
             offered = np.frombuffer(stamps.buffers()[2], "<i8", len(stamps), 0)
             taken.append((now - offered) / 1e9)
 
-    with recorded(folder, LATENCY_RATE, report.options.either(LIVE_SECONDS, QUICK_SECONDS)) as (path, publish):
+    with recorded(directory, LATENCY_RATE, report.options.either(LIVE_SECONDS, QUICK_SECONDS)) as (path, publish):
         source = spark.readStream.format("mainstem.recording").load(str(path))
         narrow = source.select("payload").writeStream.foreachBatch(look)
-        query = narrow.option("checkpointLocation", str(folder / "latency")).start()
+        query = narrow.option("checkpointLocation", str(directory / "latency")).start()
         query.processAllAvailable()
         publish().stdout.readline()
         query.stop()
@@ -285,15 +285,15 @@ def main() -> None:
         "latency": [latency],
     }
     report = Report(options=options)
-    with tempfile.TemporaryDirectory(prefix="mainstem-bench-") as folder:
-        config = {"spark.driver.memory": "2g", "spark.local.dir": folder, "spark.sql.shuffle.partitions": "2"}
+    with tempfile.TemporaryDirectory(prefix="mainstem-bench-") as directory:
+        config = {"spark.driver.memory": "2g", "spark.local.dir": directory, "spark.sql.shuffle.partitions": "2"}
         # Rows are counted from the progress of all micro-batches.
         config["spark.sql.streaming.numRecentProgressUpdates"] = "100000"
         try:
             for part in (part for name in options.parts for part in parts[name]):
                 spark = create_session("benchmark", config=config)
                 try:
-                    part(spark, Path(folder), report)
+                    part(spark, Path(directory), report)
                 finally:
                     stop(spark)
         finally:

@@ -113,37 +113,42 @@ def run_plain(name: str, *, seed: int, seconds: float) -> Run:
 
 def run_guided(name: str, *, seed: int, seconds: float, keep: bool) -> Run:
     """Run a target in its own process, guided by what its inputs reach."""
-    with tempfile.TemporaryDirectory(prefix="mainstem-fuzz-") as folder:
+    with tempfile.TemporaryDirectory(prefix="mainstem-fuzz-") as directory:
         for part in ("seeds", "found", "failures"):
-            (Path(folder) / part).mkdir()
+            (Path(directory) / part).mkdir()
         begin = time.monotonic()
         seeds = load(name)[1]
         for number, data in enumerate(seeds):
-            (Path(folder) / "seeds" / f"{number:04d}").write_bytes(data)
-        options = [f"-max_total_time={max(1, round(seconds))}", f"-seed={seed}", f"{folder}/found", f"{folder}/seeds"]
-        result = _guided(name, folder, max(map(len, [bytes(MAX_INPUT), *seeds])), options)
-        failures = sorted((Path(folder) / "failures").iterdir())
+            (Path(directory) / "seeds" / f"{number:04d}").write_bytes(data)
+        options = [
+            f"-max_total_time={max(1, round(seconds))}",
+            f"-seed={seed}",
+            f"{directory}/found",
+            f"{directory}/seeds",
+        ]
+        result = _guided(name, directory, max(map(len, [bytes(MAX_INPUT), *seeds])), options)
+        failures = sorted((Path(directory) / "failures").iterdir())
         counted, reached = EXECUTED.search(result.stderr), REACHED.findall(result.stderr)
         failure = failures[0].read_bytes() if failures else None
         if failure is not None or counted is None:
             sys.stderr.write(result.stdout[-4000:] + result.stderr[-6000:])
             failure = failure or b""
         elif keep:
-            store(name, [path.read_bytes() for path in (Path(folder) / "found").iterdir()])
+            store(name, [path.read_bytes() for path in (Path(directory) / "found").iterdir()])
         inputs = int(counted[1]) if counted else 0
         return Run(name, inputs, time.monotonic() - begin, int(reached[-1]) if reached else 0, failure)
 
 
-def _guided(name: str, folder: str, longest: int, options: list[str]) -> subprocess.CompletedProcess[str]:
+def _guided(name: str, directory: str, longest: int, options: list[str]) -> subprocess.CompletedProcess[str]:
     flags = [
         f"-max_len={longest}",
-        f"-artifact_prefix={folder}/failures/",
+        f"-artifact_prefix={directory}/failures/",
         "-print_final_stats=1",
         "-timeout=60",
         "-rss_limit_mb=0",
     ]
     command = [sys.executable, __file__, "--guided", name, *flags, *options]
-    return subprocess.run(command, capture_output=True, text=True, errors="replace", cwd=folder)
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", cwd=directory)
 
 
 def store(name: str, inputs: list[bytes]) -> None:

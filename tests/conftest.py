@@ -41,7 +41,7 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], a
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort tests, slowest first, and mark those that only `make check` runs in other event loops."""
-    items.sort(key=_place)
+    items.sort(key=_priority)
     for item in items:
         if event_loops.is_only_for_check(item):
             item.add_marker(pytest.mark.long)
@@ -59,8 +59,8 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def _place(item: pytest.Item) -> int:
-    return next((place for place, name in enumerate(FIRST) if item.get_closest_marker(name)), len(FIRST))
+def _priority(item: pytest.Item) -> int:
+    return next((priority for priority, name in enumerate(FIRST) if item.get_closest_marker(name)), len(FIRST))
 
 
 def pytest_configure(config: pytest.Config) -> None:

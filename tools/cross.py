@@ -47,14 +47,14 @@ SAME = (
 DIFFERENT = {"SIZEOF_PTHREAD_KEY_T": 8, "SIZEOF_FPOS_T": 8}
 
 
-def headers(folder: Path, own: Path, pyconfig: str) -> Path:
+def headers(directory: Path, own: Path, pyconfig: str) -> Path:
     """Create a directory with Python's header files from ``own`` and this ``pyconfig.h``, which the headers include from there."""
-    folder.mkdir()
+    directory.mkdir()
     for file in own.iterdir():
         if file.name != "pyconfig.h":
-            (folder / file.name).symlink_to(file)
-    (folder / "pyconfig.h").write_text(pyconfig)
-    return folder
+            (directory / file.name).symlink_to(file)
+    (directory / "pyconfig.h").write_text(pyconfig)
+    return directory
 
 
 def pyconfig_of_macos() -> str:

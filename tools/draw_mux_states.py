@@ -84,8 +84,8 @@ def picture(name: str, table: Mapping[tuple[Any, Any], Any]) -> str:
         lines.append(
             f'  <path class="a" d="M{start} {row}C{start} {row - rise - 8} {end} {row - rise - 8} {end} {row - 2}"/>'
         )
-        place = f'x="{(start + end) // 2}" y="{row - rise * 3 // 4 - 12}"'
-        labels.append(f'  <text class="l" {place}>{", ".join(sent)}</text>')
+        position = f'x="{(start + end) // 2}" y="{row - rise * 3 // 4 - 12}"'
+        labels.append(f'  <text class="l" {position}>{", ".join(sent)}</text>')
     lines += labels
     return "\n".join([*lines, "</svg>"]) + "\n"
 
@@ -140,7 +140,7 @@ def drawn(text: str) -> str:
         pattern = re.compile(rf"(<!-- draw {name} -->\n).*?(\n<!-- end {name} -->)", re.DOTALL)
         text, count = pattern.subn(lambda match, drawing=drawing: match[1] + "\n" + drawing + "\n" + match[2], text)
         if count != 1:
-            raise SystemExit(f"{PAGE.name} has {count} places for the drawing {name}")
+            raise SystemExit(f"{PAGE.name} has {count} markers for the drawing {name}")
     return text
 
 

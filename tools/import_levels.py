@@ -159,7 +159,9 @@ def main() -> int:
     """Print what the arguments request. Return 1 if a cycle is larger than the limit."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("packages", nargs="*", help="packages by their dotted names; default: all of mainstem's")
-    parser.add_argument("--src", type=Path, default=DEFAULT_SOURCE, help="the folder that holds the package mainstem")
+    parser.add_argument(
+        "--src", type=Path, default=DEFAULT_SOURCE, help="the directory that holds the package mainstem"
+    )
     parser.add_argument(
         "--limit-cycle", type=int, metavar="N", help="exit with 1 where a cycle has more than N modules"
     )

@@ -51,7 +51,7 @@ FLAGS = {
     "thread": "-fsanitize=thread -g1 -O1",
 }
 RUNTIMES = {"address": ("libasan.so", "libubsan.so"), "thread": ("libtsan.so",)}
-PLANTED = ("behind_memory(10)", "behind_mapping(b'{folder}/mapped')", "shifted(-1)", "overflown(5)")
+PLANTED = ("behind_memory(10)", "behind_mapping(b'{directory}/mapped')", "shifted(-1)", "overflown(5)")
 QUICK = ("tests/unit/_core", "tests/unit/aeron/driver/test_hostile_fields.py")
 # Measures memory, of which the sanitizer needs more.
 MEASURED = ("--deselect", "tests/unit/recording/test_archives.py::test_a_long_segment_takes_little_memory")
@@ -160,17 +160,17 @@ def environment(tree: Path, kind: str, reports: Path) -> dict[str, str]:
     }
 
 
-def fresh(folder: Path) -> Path:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
+def fresh(directory: Path) -> Path:
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    return directory
 
 
 def plant(tree: Path) -> None:
     """Raise Failed unless each planted fault is reported."""
     for call in PLANTED:
         reports = fresh(HOME / "planted")
-        script = f"import ctypes; ctypes.CDLL('{tree / 'planted.so'}').{call.format(folder=reports)}"
+        script = f"import ctypes; ctypes.CDLL('{tree / 'planted.so'}').{call.format(directory=reports)}"
         subprocess.run([sys.executable, "-c", script], env=environment(tree, "address", reports), capture_output=True)
         if not any(path.name != "mapped" for path in reports.iterdir()):
             raise Failed(f"a planted fault was not found: {call}")

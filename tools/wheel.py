@@ -95,26 +95,26 @@ def environment(hidden: Path | None) -> dict[str, str]:
     return {name: value for name, value in kept.items() if name not in ("CC", "LDSHARED")} | {"PATH": str(hidden)}
 
 
-def without_compilers(folder: Path) -> Path:
+def without_compilers(directory: Path) -> Path:
     """Return a directory for PATH, with links to all programs on PATH except C compilers."""
-    folder.mkdir()
-    for place in os.environ["PATH"].split(os.pathsep):
-        for program in sorted(Path(place).glob("*")) if place else []:
+    directory.mkdir()
+    for entry in os.environ["PATH"].split(os.pathsep):
+        for program in sorted(Path(entry).glob("*")) if entry else []:
             # gcc-12, x86_64-linux-gnu-gcc-12
             is_compiler = any(program.name == name or program.name.startswith(f"{name}-") for name in COMPILERS)
-            if not is_compiler and not (folder / program.name).exists():
-                (folder / program.name).symlink_to(program)
-    return folder
+            if not is_compiler and not (directory / program.name).exists():
+                (directory / program.name).symlink_to(program)
+    return directory
 
 
-def make_sdist(folder: Path) -> Path:
+def make_sdist(directory: Path) -> Path:
     """Build the source archive."""
     code = (
         "import sys; sys.path.insert(0, 'tools/backend'); import mainstem_backend as backend;"
-        f"backend.build_sdist({str(folder)!r})"
+        f"backend.build_sdist({str(directory)!r})"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment(None), check=True, stdout=subprocess.DEVNULL)
-    [archive] = folder.glob("*.tar.gz")
+    [archive] = directory.glob("*.tar.gz")
     return archive
 
 
@@ -143,27 +143,27 @@ def compare(archive: Path) -> None:
     say(f"{archive.name} has all {len(shipped)} files that are versioned, and the declarations that the build writes")
 
 
-def repair(wheel: Path, folder: Path) -> Path:
+def repair(wheel: Path, directory: Path) -> Path:
     """Let auditwheel determine the systems that the wheel runs on, and add them to its tag."""
     if not sys.platform.startswith("linux"):
         say(f"auditwheel repairs wheels for Linux only: {wheel.name} is tested as it is")
         return wheel
     tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     subprocess.run(
-        [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", folder, wheel],
+        [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", directory, wheel],
         env=environment(None) | {"PATH": tools},
         check=True,
         stdout=subprocess.DEVNULL,
     )
-    [repaired] = folder.glob("*.whl")
+    [repaired] = directory.glob("*.whl")
     say(f"repaired: {repaired.name}, {repaired.stat().st_size / 1e6:.1f} MB")
     return repaired
 
 
-def empty_environment(folder: Path) -> Path:
+def empty_environment(directory: Path) -> Path:
     """Create a virtual environment. Return its Python."""
-    subprocess.run([sys.executable, "-m", "venv", folder], env=environment(None), check=True)
-    return folder / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", directory], env=environment(None), check=True)
+    return directory / "bin" / "python"
 
 
 def install(python: Path, *packages: str) -> None:
@@ -196,14 +196,14 @@ def test_installed(python: Path) -> None:
     run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not long", *tests)
 
 
-def check_extras(wheel: Path, names: list[str], folder: Path) -> None:
+def check_extras(wheel: Path, names: list[str], directory: Path) -> None:
     """Check that each extra by itself installs everything that its part of Mainstem imports."""
     for name in names:
         begin = time.monotonic()
-        python = empty_environment(folder / name)
+        python = empty_environment(directory / name)
         install(python, f"{wheel}[{name}]")
-        run(python, "-I", "-c", f"import {IMPORTS[name]}", cwd=folder)
-        shutil.rmtree(folder / name)
+        run(python, "-I", "-c", f"import {IMPORTS[name]}", cwd=directory)
+        shutil.rmtree(directory / name)
         say(f"extra {name}: installed and imported in {time.monotonic() - begin:.0f} s")
 
 
@@ -212,32 +212,32 @@ def main() -> None:
     parser.add_argument("--installed", action="store_true", help="test what this Python has")
     parser.add_argument("--no-compiler", action="store_true", help="hide the system's C compiler from the build")
     parser.add_argument("--extras", nargs="*", metavar="NAME", choices=sorted(IMPORTS), help="of these, or of all")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="copy the source archive and the wheel there")
+    parser.add_argument("--keep", type=Path, metavar="DIRECTORY", help="copy the source archive and the wheel there")
     chosen = parser.parse_args()
     if chosen.installed:
         check_installed(Path(sys.executable), Path(tempfile.gettempdir()))
         test_installed(Path(sys.executable))
         return
     with tempfile.TemporaryDirectory(prefix="mainstem-wheel-") as name:
-        folder = Path(name)
-        archive = make_sdist(folder)
+        directory = Path(name)
+        archive = make_sdist(directory)
         compare(archive)
-        hidden = without_compilers(folder / "bin") if chosen.no_compiler else None
+        hidden = without_compilers(directory / "bin") if chosen.no_compiler else None
         begin = time.monotonic()
         verbose = ["--verbose"] if chosen.no_compiler else ["--quiet"]
         pip = [sys.executable, "-m", "pip", "wheel", "--disable-pip-version-check", *verbose]
-        run(*pip, "--no-deps", "--wheel-dir", folder / "built", archive, hidden=hidden, cwd=folder)
-        [built] = (folder / "built").glob("*.whl")
+        run(*pip, "--no-deps", "--wheel-dir", directory / "built", archive, hidden=hidden, cwd=directory)
+        [built] = (directory / "built").glob("*.whl")
         say(f"built in {time.monotonic() - begin:.0f} s: {built.name}")
-        wheel = repair(built, folder / "repaired")
-        python = empty_environment(folder / "environment")
+        wheel = repair(built, directory / "repaired")
+        python = empty_environment(directory / "environment")
         install(python, "--no-index", str(wheel))
-        check_installed(python, folder)
+        check_installed(python, directory)
         check_command(python, wheel)
         install(python, *PROJECT["dependency-groups"]["test"])
         test_installed(python)
         if chosen.extras is not None:
-            check_extras(wheel, chosen.extras or list(IMPORTS), folder)
+            check_extras(wheel, chosen.extras or list(IMPORTS), directory)
         if chosen.keep:
             chosen.keep.mkdir(parents=True, exist_ok=True)
             for file in (archive, wheel):

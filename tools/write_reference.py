@@ -16,7 +16,7 @@ from public_api import ELSEWHERE, MAINSTEM_PAGES, PUBLIC, SIGNATURE_TYPES
 from reference_tables import PAGES
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDER = ROOT / "docs" / "reference"
+DIRECTORY = ROOT / "docs" / "reference"
 README = ROOT / "README.md"
 INDEX = """# Reference
 
@@ -113,14 +113,14 @@ def main() -> None:
     """Write or compare the pages."""
     texts = pages()
     if "--check" in sys.argv[1:]:
-        present = {path.name: path.read_text() for path in FOLDER.glob("*.md")}
+        present = {path.name: path.read_text() for path in DIRECTORY.glob("*.md")}
         fresh = present == texts and README.read_text() == readme()
         sys.exit(0 if fresh else "docs/reference or README.md is stale: run python tools/write_reference.py")
-    FOLDER.mkdir(exist_ok=True)
-    for path in FOLDER.glob("*.md"):
+    DIRECTORY.mkdir(exist_ok=True)
+    for path in DIRECTORY.glob("*.md"):
         path.unlink()
     for name, text in texts.items():
-        (FOLDER / name).write_text(text)
+        (DIRECTORY / name).write_text(text)
     README.write_text(readme())
 
 

@@ -39,7 +39,7 @@ def with_options(text: str, source: str, kind: type) -> str:
     before, found, rest = text.partition(mark)
     _, ends, after = rest.partition(END)
     if not found or not ends:
-        sys.exit(f"there is no place for the options of {source}: {mark}{END}")
+        sys.exit(f"found no marker for the options of {source}: {mark}{END}")
     return f"{before}{mark}\n{markdown(kind)}\n{END}{after}"
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SECONDS = 2.0  # of a point that is run for a time
 IDLE_SECONDS = 5.0
 SMALL_TERM = "|term-length=64k"
-PATIENCE_S = 120  # less than a point may take: what it started ends with it
+TIMEOUT_S = 120  # less than a point may take: what it started ends with it
 
 
 class Ends:
@@ -48,7 +48,7 @@ def wait_until(
     condition: Callable[[], bool],
     idle: Callable[[], object] = lambda: time.sleep(0.01),
     *,
-    within_s: float = PATIENCE_S,
+    within_s: float = TIMEOUT_S,
 ) -> None:
     """Return once the condition holds. Raise TimeoutError if it takes too long."""
     deadline = time.monotonic() + within_s

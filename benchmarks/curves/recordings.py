@@ -16,7 +16,7 @@ from mainstem.recording import messages, open_recordings
 if TYPE_CHECKING:
     from mainstem.recording import Recordings
 
-READ = 1_000  # messages of the middle, which are looked for by their place
+READ = 1_000  # messages of the middle, which are looked up by position
 COLUMNS = ["position", "payload"]
 
 

@@ -47,9 +47,9 @@ class Branch:
             return False
         if self._first_term is None:
             self._first_term = term
-        place = term - self._first_term, offset
-        times = self._seen[place] = self._seen.get(place, 0) + 1
-        digest = hashlib.blake2b(struct.pack("<5q", *self._key, *place, times), digest_size=4).digest()
+        position = term - self._first_term, offset
+        times = self._seen[position] = self._seen.get(position, 0) + 1
+        digest = hashlib.blake2b(struct.pack("<5q", *self._key, *position, times), digest_size=4).digest()
         self.data += 1
         self.data_bytes += len(datagram)
         if int.from_bytes(digest, "little") >= self._limit:

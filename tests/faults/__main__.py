@@ -20,13 +20,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=60, help="in all")
     given = parsed(parser)
     failed = 0
-    for place, kind in enumerate(given.kinds):
-        rounds = given.rounds // len(given.kinds) + (place < given.rounds % len(given.kinds))
-        with tempfile.TemporaryDirectory(prefix="mainstem-faults-") as folder:
+    for number, kind in enumerate(given.kinds):
+        rounds = given.rounds // len(given.kinds) + (number < given.rounds % len(given.kinds))
+        with tempfile.TemporaryDirectory(prefix="mainstem-faults-") as directory:
             try:
                 result = run(
                     kind,
-                    Path(folder),
+                    Path(directory),
                     rounds=rounds,
                     seed=given.seed,
                     say=lambda line: print(json.dumps(line), flush=True),

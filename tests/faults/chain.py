@@ -72,15 +72,15 @@ class Follower:
 class Logs:
     """The logs in a directory; each check continues where the previous one ended."""
 
-    def __init__(self, folder: Path, *, from_start: bool) -> None:
-        self._folder, self._from_start = folder, from_start
+    def __init__(self, directory: Path, *, from_start: bool) -> None:
+        self._directory, self._from_start = directory, from_start
         self._offsets: dict[Path, int] = {}
         self._freed: dict[Path, int] = {}
         self._followers: dict[tuple[Path, int], Follower] = {}
 
     def check(self) -> int:
         """Return how many messages have arrived in total. Raises Broken."""
-        for path in sorted(self._folder.glob("*.log")):
+        for path in sorted(self._directory.glob("*.log")):
             with path.open("rb") as file:
                 file.seek(self._offsets.get(path, 0))
                 data = file.read()

@@ -23,20 +23,20 @@ from mainstem.errors import Timeout
 STREAM = 1001
 # A soak sets these: it is slower than rounds, which use the defaults, and has longer timeouts.
 PAUSE_S = float(os.environ.get("MAINSTEM_FAULTS_PAUSE_S", "0.001"))
-PATIENCE = int(os.environ.get("MAINSTEM_FAULTS_PATIENCE", "1"))
+TIMEOUT_SCALE = int(os.environ.get("MAINSTEM_FAULTS_TIMEOUT_SCALE", "1"))
 # As short as a busy machine allows: a program that is stopped for three seconds exceeds each of them.
 TIMEOUTS = {
-    "client_liveness_timeout_ns": PATIENCE * 10**9,
-    "image_liveness_timeout_ns": PATIENCE * 10**9,
-    "publication_connection_timeout_ns": PATIENCE * 10**9,
-    "publication_unblock_timeout_ns": PATIENCE * 2 * 10**9,
+    "client_liveness_timeout_ns": TIMEOUT_SCALE * 10**9,
+    "image_liveness_timeout_ns": TIMEOUT_SCALE * 10**9,
+    "publication_connection_timeout_ns": TIMEOUT_SCALE * 10**9,
+    "publication_unblock_timeout_ns": TIMEOUT_SCALE * 2 * 10**9,
     "publication_linger_timeout_ns": 10**9,
-    "driver_timeout_ns": PATIENCE * 2 * 10**9,
+    "driver_timeout_ns": TIMEOUT_SCALE * 2 * 10**9,
     "timer_interval_ns": 50 * 10**6,
 }
 REQUEST_INTERVAL = 20  # messages
 # The idle timeout of an Aqueduct; its default is 30 s.
-IDLE_S = PATIENCE * 1.4
+IDLE_S = TIMEOUT_SCALE * 1.4
 
 
 def open_log(path: str) -> int:

@@ -35,15 +35,15 @@ class Trial:
     from_start = False
     stopped_s = STOPPED_S
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, root: Path) -> None:
+        self.root = root
         self.commands: dict[str, list[str]] = {}
         self.environment: dict[str, str] = {}
         self.faults = {"killed": 0, "stopped": 0}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._starts = 0
-        (folder / "logs").mkdir()
-        self.logs = Logs(folder / "logs", from_start=self.from_start)
+        (root / "logs").mkdir()
+        self.logs = Logs(root / "logs", from_start=self.from_start)
 
     def role(self, *arguments: object) -> list[str]:
         return [sys.executable, "-m", "tests.faults.programs", *map(str, arguments)]
@@ -53,9 +53,9 @@ class Trial:
         paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
         # Each start has its own log, {log}.
         command = [
-            part.replace("{log}", str(self.folder / "logs" / f"{self._starts:06d}.log")) for part in self.commands[name]
+            part.replace("{log}", str(self.root / "logs" / f"{self._starts:06d}.log")) for part in self.commands[name]
         ]
-        with (self.folder / f"{name}.out").open("ab") as out:
+        with (self.root / f"{name}.out").open("ab") as out:
             self._processes[name] = subprocess.Popen(
                 command,
                 env=os.environ | self.environment | {"PYTHONPATH": paths},
@@ -89,22 +89,22 @@ class Trial:
             self.start(name)
         self.wait_for_fresh()
 
-    def round(self, chance: random.Random) -> list[str]:
+    def round(self, rng: random.Random) -> list[str]:
         """Inject one to three faults and wait until messages arrive again; return a description of the faults."""
         done = []
-        for _ in range(chance.randrange(1, 4)):
-            name = chance.choice(sorted(self.commands))
-            if chance.random() < 0.5:
+        for _ in range(rng.randrange(1, 4)):
+            name = rng.choice(sorted(self.commands))
+            if rng.random() < 0.5:
                 self.end(name, signal.SIGKILL)
                 self.faults["killed"] += 1
                 done.append(f"kill {name}")
-                time.sleep(chance.uniform(*AWAY_S))
+                time.sleep(rng.uniform(*AWAY_S))
                 self.start(name)
             else:
                 self._signal(name, signal.SIGSTOP)
                 self.faults["stopped"] += 1
                 done.append(f"stop {name}")
-                time.sleep(chance.uniform(*self.stopped_s))
+                time.sleep(rng.uniform(*self.stopped_s))
                 self._signal(name, signal.SIGCONT)
         self.wait_for_fresh()
         return done
@@ -123,7 +123,7 @@ class Trial:
     def outputs(self) -> str:
         """Return the end of each program's output."""
         return "\n".join(
-            f"--- {path.name}\n{path.read_text(errors='replace')[-1500:]}" for path in self.folder.glob("*.out")
+            f"--- {path.name}\n{path.read_text(errors='replace')[-1500:]}" for path in self.root.glob("*.out")
         )
 
     def close(self) -> None:
@@ -138,9 +138,9 @@ class Stream(Trial):
 
     channel = "aeron:udp?endpoint=127.0.0.1:{port}|term-length=64k"
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        directory, channel = folder / "driver", self.channel.format(port=free_port())
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        directory, channel = root / "driver", self.channel.format(port=free_port())
         self.commands = {
             "driver": self.role("driver", directory),
             "publisher": self.role("publisher", directory, channel),
@@ -160,8 +160,8 @@ class Mux(Trial):
     from_start = True
     protocol = "bymux"
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
         port = free_port()
         self.commands = {
             "server": self.role("mux_server", self.protocol, port, "{log}"),
@@ -180,15 +180,15 @@ class Aqueduct(Trial):
 
     from_start = True
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, root: Path) -> None:
         from mainstem.aqueduct import make_certificates
 
-        super().__init__(folder)
+        super().__init__(root)
         port = free_port()
-        make_certificates(folder / "certificates")
+        make_certificates(root / "certificates")
         self.commands = {
-            "server": self.role("aqueduct_server", folder / "certificates", port, "{log}"),
-            "client": self.role("aqueduct_client", folder / "certificates", port),
+            "server": self.role("aqueduct_server", root / "certificates", port, "{log}"),
+            "client": self.role("aqueduct_client", root / "certificates", port),
         }
 
 
@@ -197,13 +197,13 @@ class Recording(Trial):
 
     stopped_s = (4.5, 6.0)
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, root: Path) -> None:
         from mainstem import MediaDriver
         from mainstem.recording import Recorder
 
-        super().__init__(folder)
+        super().__init__(root)
         channel = "aeron:ipc?term-length=256k"
-        self.recordings = folder / "recordings"
+        self.recordings = root / "recordings"
         self.recordings.mkdir()
         Recorder(self.recordings).close()
         # The publisher is a thread of this process; on a busy machine, the driver must not time it out.
@@ -225,7 +225,7 @@ class Recording(Trial):
         shipped = ["--flush-interval", "1s", "--chunk-size", "64k"]
         self.commands = {
             "recorder": [*mainstem, "record", channel, *recorded, "--segment-length", "256k"],
-            "shipper": [*mainstem, "ship", str(self.recordings), str(folder / "place"), *shipped],
+            "shipper": [*mainstem, "ship", str(self.recordings), str(root / "store"), *shipped],
         }
 
     def arrived(self) -> int:
@@ -236,9 +236,9 @@ class Recording(Trial):
         self.keep_alive()
         if self.publisher.error is not None:
             raise self.publisher.error
-        follower = Follower("the place", from_start=True)
+        follower = Follower("the store", from_start=True)
         try:
-            with open_recordings(self.folder / "place") as recordings:
+            with open_recordings(self.root / "store") as recordings:
                 for reader in recordings:
                     for _, message in messages(reader, reader.start_position, reader.end_position()):
                         follower.take(message)
@@ -282,10 +282,10 @@ class Archive(Trial):
 
     from_start = True
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.recordings, self.directory = folder / "archive", str(folder / "driver")
-        self.replicas, self.copied = folder / "replica", folder / "copied"
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.recordings, self.directory = root / "archive", str(root / "driver")
+        self.replicas, self.copied = root / "replica", root / "copied"
         self.copied.mkdir()
         self.control, self.replica = (f"aeron:udp?endpoint=127.0.0.1:{free_port()}" for _ in range(2))
         self.environment = {"AERON_DRIVER_TIMEOUT": f"{TIMEOUTS['driver_timeout_ns'] // 10**6}ms"}
@@ -396,9 +396,9 @@ KINDS: dict[str, type[Trial]] = {
 }
 
 
-def run(kind: str, folder: Path, *, rounds: int, seed: int, say: Any = lambda _: None) -> dict[str, Any]:
+def run(kind: str, root: Path, *, rounds: int, seed: int, say: Any = lambda _: None) -> dict[str, Any]:
     """Run the given number of rounds of one kind; return the results. Raises AssertionError."""
-    trial = KINDS[kind](folder)
+    trial = KINDS[kind](root)
     try:
         trial.begin()
         for number in range(rounds):

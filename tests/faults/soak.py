@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 STEP_S = 10.0
 CHECKED_STEPS = 6  # steps between two lines of progress; each time, the recordings are read from the beginning
-ENVIRONMENT = {"MAINSTEM_FAULTS_PAUSE_S": "0.01", "MAINSTEM_FAULTS_PATIENCE": "10"}
+ENVIRONMENT = {"MAINSTEM_FAULTS_PAUSE_S": "0.01", "MAINSTEM_FAULTS_TIMEOUT_SCALE": "10"}
 STEADY = {
     "udp": ("driver", "subscriber"),
     "ipc": ("driver", "subscriber"),
@@ -84,9 +84,9 @@ def is_flat(name: str, before: int, after: int) -> bool:
 class Stay:
     """The programs of one kind, and samples of the long-running ones."""
 
-    def __init__(self, kind: str, folder: Path) -> None:
+    def __init__(self, kind: str, directory: Path) -> None:
         self.kind = kind
-        self.trial: Trial = KINDS[kind](folder)
+        self.trial: Trial = KINDS[kind](directory)
         self.trial.environment = ENVIRONMENT
         if "subscriber" in STEADY[kind]:
             self.trial.commands["visitor"] = list(self.trial.commands["subscriber"])
@@ -99,7 +99,7 @@ class Stay:
         self.trial.begin()
         self.pids = {name: self.trial.pid(name) for name in self.samples}
 
-    def step(self, number: int, chance: random.Random) -> None:
+    def step(self, number: int, rng: random.Random) -> None:
         """End a guest and start another; messages must have arrived since the last step. Raises AssertionError."""
         if not self.guests:
             if number % CHECKED_STEPS == 0:
@@ -109,8 +109,8 @@ class Stay:
             wait_for(lambda: self.trial.arrived() > before, progress=self.trial.arrived)
             self.messages = self.trial.arrived()
             self.trial.logs.free()
-            name = chance.choice(self.guests)
-            self.trial.end(name, chance.choice((signal.SIGKILL, signal.SIGINT)))
+            name = rng.choice(self.guests)
+            self.trial.end(name, rng.choice((signal.SIGKILL, signal.SIGINT)))
             self.trial.start(name)
             self.visits += 1
         self.trial.keep_alive()
@@ -133,14 +133,14 @@ class Stay:
         ]
 
 
-def soak(kinds: list[str], folder: Path, *, steps: int, seed: int) -> list[Stay]:
+def soak(kinds: list[str], directory: Path, *, steps: int, seed: int) -> list[Stay]:
     """Run the given number of steps of all kinds concurrently. Raises AssertionError."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     with ExitStack() as ending:
         stays = []
         for kind in kinds:
-            (folder / kind).mkdir()
-            stay = Stay(kind, folder / kind)
+            (directory / kind).mkdir()
+            stay = Stay(kind, directory / kind)
             ending.callback(stay.trial.close)
             stay.begin()
             stays.append(stay)
@@ -148,7 +148,7 @@ def soak(kinds: list[str], folder: Path, *, steps: int, seed: int) -> list[Stay]
             due = time.monotonic() + STEP_S
             for stay in stays:
                 try:
-                    stay.step(number, chance)
+                    stay.step(number, rng)
                 except (AssertionError, Broken) as error:
                     raise AssertionError(f"{stay.kind}, step {number}: {error}\n{stay.trial.outputs()}") from error
             if number % CHECKED_STEPS == 0:
@@ -162,8 +162,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=120)
     given = parsed(parser)
     steps = max(8, round(given.minutes * 60 / STEP_S))
-    with tempfile.TemporaryDirectory(prefix="mainstem-soak-") as folder:
-        stays = soak(given.kinds, Path(folder), steps=steps, seed=given.seed)
+    with tempfile.TemporaryDirectory(prefix="mainstem-soak-") as directory:
+        stays = soak(given.kinds, Path(directory), steps=steps, seed=given.seed)
     for stay in stays:
         print(json.dumps(stay.result()), flush=True)
     grown = [text for stay in stays for text in stay.grown()]

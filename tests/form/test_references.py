@@ -12,7 +12,7 @@ pytestmark = pytest.mark.form
 
 ROOT = Path(__file__).resolve().parents[2]
 PROTOCOLS = ROOT / "docs" / "protocols"
-CODE_FOLDERS = ("src", "tests", "benchmarks", "examples", "fuzz", "tools")
+CODE_DIRECTORIES = ("src", "tests", "benchmarks", "examples", "fuzz", "tools")
 CODE_SUFFIXES = {".py", ".pyi", ".pxd", ".pyx"}
 ROOT_PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 
@@ -28,16 +28,20 @@ CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def code_files() -> list[Path]:
-    folders = (ROOT / folder for folder in CODE_FOLDERS)
+    directories = (ROOT / directory for directory in CODE_DIRECTORIES)
     files = (
-        path for folder in folders if folder.is_dir() for path in folder.rglob("*") if path.suffix in CODE_SUFFIXES
+        path
+        for directory in directories
+        if directory.is_dir()
+        for path in directory.rglob("*")
+        if path.suffix in CODE_SUFFIXES
     )
     return sorted(path for path in files if path != Path(__file__).resolve())
 
 
 def pages() -> list[Path]:
-    folders = [folder for name in ("docs", *CODE_FOLDERS) if (folder := ROOT / name).is_dir()]
-    found = [page for folder in folders for page in folder.rglob("*.md")]
+    directories = [directory for name in ("docs", *CODE_DIRECTORIES) if (directory := ROOT / name).is_dir()]
+    found = [page for directory in directories for page in directory.rglob("*.md")]
     return sorted([*found, *(ROOT / name for name in ROOT_PAGES if (ROOT / name).exists())])
 
 
@@ -123,14 +127,14 @@ def test_sections_are_numbered_in_order() -> None:
     wrong = []
     for page in sorted(PROTOCOLS.glob("*.md")):
         numbers = [match[1] for heading in headings(page) if (match := NUMBER.match(heading))]
-        places = [tuple(map(int, number.split("."))) for number in numbers]
-        expected = places[0][0]
-        for place in places:
-            top = place[0]
-            if len(place) == 1 and top != expected:
+        numbers_read = [tuple(map(int, number.split("."))) for number in numbers]
+        expected = numbers_read[0][0]
+        for parts in numbers_read:
+            top = parts[0]
+            if len(parts) == 1 and top != expected:
                 wrong.append(f"{page.name}: {top} where {expected} is due")
             expected = top + 1
-        if places != sorted(set(places)):
+        if numbers_read != sorted(set(numbers_read)):
             wrong.append(f"{page.name}: {', '.join(numbers)}")
     assert wrong == [], "\n".join(wrong)
 

@@ -1,4 +1,4 @@
-"""Build captures with scapy: ``end_scapy.py FOLDER``. Writes each encapsulation, then each file type.
+"""Build captures with scapy: ``end_scapy.py DIRECTORY``. Writes each encapsulation, then each file type.
 
 Skips what scapy does not support. Prints a JSON object that has, for each file, the number of packets and how many of them
 carry a whole Aeron frame. Runs under a Python that has scapy and needs nothing else.
@@ -166,11 +166,11 @@ def others():  # type: ignore[no-untyped-def]
 
 
 def main() -> None:
-    folder = Path(sys.argv[1])
+    directory = Path(sys.argv[1])
     facts: dict[str, tuple[int, int]] = {}
 
     def save(name: str, packets: list[object], frames: int, **options: object) -> None:
-        wrpcap(str(folder / name), packets, **options)
+        wrpcap(str(directory / name), packets, **options)
         facts[name] = (len(packets), frames)
 
     for name, packet in wrapped():
@@ -184,11 +184,11 @@ def main() -> None:
     for order in ("<", ">"):
         for nano in (False, True):
             name = f"file {'little' if order == '<' else 'big'} {'ns' if nano else 'us'}.pcap"
-            with PcapWriter(str(folder / name), endianness=order, nano=nano, sync=True) as writer:
+            with PcapWriter(str(directory / name), endianness=order, nano=nano, sync=True) as writer:
                 writer.write(everything)
             facts[name] = (len(everything), count)
     save("packed.pcap.gz", everything, count, gz=True)
-    with PcapNgWriter(str(folder / "blocks.pcapng")) as writer:
+    with PcapNgWriter(str(directory / "blocks.pcapng")) as writer:
         writer.write(everything)
     facts["blocks.pcapng"] = (len(everything), count)
     inner = [v4(), v6()]

@@ -17,7 +17,7 @@ from traffic import Expected, Traffic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PATIENCE_S = 90.0  # a peer that makes no progress for this long gives up and says so
+TIMEOUT_S = 90.0  # a peer that makes no progress for this long gives up and says so
 
 
 def say(word: str) -> None:
@@ -25,7 +25,7 @@ def say(word: str) -> None:
 
 
 def wait(condition: Callable[[], object]) -> bool:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not condition():
         if time.monotonic() > deadline:
             return False
@@ -56,10 +56,10 @@ def subscribe(end: Any, options: dict[str, Any]) -> dict[str, Any]:
 
 def take(end: Any, expected: Expected, count: int, slow_s: float) -> None:
     """Poll until ``count`` messages have arrived, or until no more arrive."""
-    patience = time.monotonic() + PATIENCE_S
-    while expected.count < count and time.monotonic() < patience:
+    deadline = time.monotonic() + TIMEOUT_S
+    while expected.count < count and time.monotonic() < deadline:
         if end.poll(expected.take):
-            patience = time.monotonic() + PATIENCE_S
+            deadline = time.monotonic() + TIMEOUT_S
             if slow_s:
                 time.sleep(slow_s)
         else:
@@ -77,11 +77,11 @@ def publish(end: Any, options: dict[str, Any]) -> dict[str, Any]:
     total = refused = 0
     for left in reversed(range(options["rounds"])):
         sent = 0
-        patience = time.monotonic() + PATIENCE_S
-        while sent < options["count"] and time.monotonic() < patience:
+        deadline = time.monotonic() + TIMEOUT_S
+        while sent < options["count"] and time.monotonic() < deadline:
             if end.offer(traffic.message(sent)):
                 sent += 1
-                patience = time.monotonic() + PATIENCE_S
+                deadline = time.monotonic() + TIMEOUT_S
             else:
                 refused += 1
                 os.sched_yield()

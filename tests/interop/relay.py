@@ -28,7 +28,7 @@ def bound(port: int) -> socket.socket:
 
 def main() -> None:
     front_port, back_port, delay_ms, loss, seed = sys.argv[1:]
-    chance = random.Random(int(seed))
+    rng = random.Random(int(seed))
     front, back = bound(int(front_port)), bound(0)
     sender: tuple[str, int] | None = None
     flights: list[tuple[float, int, bytes, bool]] = []
@@ -50,7 +50,7 @@ def main() -> None:
                 if source is front:
                     sender = address
                 seen += 1
-                if chance.random() < float(loss):
+                if rng.random() < float(loss):
                     lost += 1
                     continue
                 heapq.heappush(flights, (now + float(delay_ms) / 1000, seen, datagram, source is front))

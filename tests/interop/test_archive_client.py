@@ -72,8 +72,8 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             yield stack.enter_context(mainstem_archive(path))
             return
         java.require_java()
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mainstem-interop-", dir="/dev/shm"))
-        directory = Path(folder) / "aeron"
+        root = stack.enter_context(tempfile.TemporaryDirectory(prefix="mainstem-interop-", dir="/dev/shm"))
+        directory = Path(root) / "aeron"
         if request.param == "java":
             yield stack.enter_context(JavaArchive(path, directory, has_driver=True))
         else:
@@ -474,8 +474,8 @@ async def test_a_merge_for_asyncio(served: Served, aeron: mainstem.Aeron) -> Non
 
 
 def test_replication(served: Served, aeron: mainstem.Aeron, tmp_path: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="mainstem-interop-", dir="/dev/shm") as folder:
-        other_directory = Path(folder) / "aeron"
+    with tempfile.TemporaryDirectory(prefix="mainstem-interop-", dir="/dev/shm") as root:
+        other_directory = Path(root) / "aeron"
         with (
             JavaArchive(tmp_path / "source", other_directory, has_driver=True) as other,
             mainstem.connect(other.directory) as far,
@@ -514,8 +514,8 @@ def test_replication(served: Served, aeron: mainstem.Aeron, tmp_path: Path) -> N
 
 
 def test_credentials_and_a_challenge(tmp_path: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="mainstem-interop-", dir="/dev/shm") as folder:
-        directory = Path(folder) / "aeron"
+    with tempfile.TemporaryDirectory(prefix="mainstem-interop-", dir="/dev/shm") as root:
+        directory = Path(root) / "aeron"
         properties = {"authenticator_supplier": "ChallengingAuthenticator"}
         with (
             JavaArchive(tmp_path / "archive", directory, has_driver=True, **properties) as served,

@@ -40,8 +40,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaArchive]:
     """Run an archive that has two recordings: the first was extended, and the second is growing."""
     java.require_java()
     with (
-        tempfile.TemporaryDirectory(prefix="mainstem-interop-", dir="/dev/shm") as folder,
-        JavaArchive(tmp_path_factory.mktemp("archive"), Path(folder) / "aeron", has_driver=True) as made,
+        tempfile.TemporaryDirectory(prefix="mainstem-interop-", dir="/dev/shm") as directory,
+        JavaArchive(tmp_path_factory.mktemp("archive"), Path(directory) / "aeron", has_driver=True) as made,
         mainstem.connect(made.directory) as aeron,
         archive.connect(made.control, aeron=aeron) as client,
     ):

@@ -43,8 +43,8 @@ def test_the_programs_of_the_page_run(
     java.require_java()
     page = (ROOT / "docs" / "how-to" / "archive-client.md").read_text()
     with (
-        tempfile.TemporaryDirectory(prefix="mainstem-interop-", dir="/dev/shm") as folder,
-        JavaArchive(tmp_path / "archive", Path(folder) / "aeron", has_driver=True) as served,
+        tempfile.TemporaryDirectory(prefix="mainstem-interop-", dir="/dev/shm") as directory,
+        JavaArchive(tmp_path / "archive", Path(directory) / "aeron", has_driver=True) as served,
     ):
         monkeypatch.setenv("AERON_DIR", served.directory)
         names: dict[str, object] = {"__name__": "__main__"}

@@ -121,12 +121,12 @@ def test_a_source_that_is_killed_is_reported_and_the_copy_continues(
     start_driver: DriverFactory, tmp_path: Path, source_kind: str
 ) -> None:
     driver = start_driver("mainstem").directory
-    place = tmp_path / "source"
+    source_directory = tmp_path / "source"
     with ExitStack() as stack:
         aeron = stack.enter_context(mainstem.connect(driver))
         control, _ = stack.enter_context(running("mainstem", tmp_path / "copy", driver))
         client = stack.enter_context(archive.connect(control, aeron=aeron))
-        with running(source_kind, place, driver) as (source_control, process):
+        with running(source_kind, source_directory, driver) as (source_control, process):
             stream = Stream(aeron, stack.enter_context(archive.connect(source_control, aeron=aeron)))
             position = stream.publish(COUNT)
             client.replicate(stream.recording_id, source_control)
@@ -138,11 +138,16 @@ def test_a_source_that_is_killed_is_reported_and_the_copy_continues(
             assert len(errors) == 1
             assert client.stop_position(0) == position
         stream.publication.close()
-        forget_mark(place)
-        with running(source_kind, place, driver) as (source_control, _):
+        forget_mark(source_directory)
+        with running(source_kind, source_directory, driver) as (source_control, _):
             client.replicate(stream.recording_id, source_control, dst_recording_id=0)
             assert end_of_replication(client) == (["SYNC", "REPLICATE_END"], [])
-    check_equal(place, descriptor(place, stream.recording_id), tmp_path / "copy", descriptor(tmp_path / "copy", 0))
+    check_equal(
+        source_directory,
+        descriptor(source_directory, stream.recording_id),
+        tmp_path / "copy",
+        descriptor(tmp_path / "copy", 0),
+    )
 
 
 class ChallengingAuthenticator:
@@ -175,7 +180,7 @@ def test_a_source_that_challenges_is_reported_as_by_java_and_its_client_may_answ
     start_driver: DriverFactory, tmp_path: Path, kind: str, source_kind: str
 ) -> None:
     driver = start_driver("mainstem").directory
-    place, copy = tmp_path / "source", tmp_path / "copy"
+    source_directory, copy = tmp_path / "source", tmp_path / "copy"
     asked: list[bytes] = []
 
     def answer(challenge: bytes) -> bytes:
@@ -183,7 +188,7 @@ def test_a_source_that_challenges_is_reported_as_by_java_and_its_client_may_answ
         return b"admin:CSadmin"
 
     with (
-        challenging(source_kind, place, driver) as source_control,
+        challenging(source_kind, source_directory, driver) as source_control,
         running(kind, copy, driver) as (control, _),
         mainstem.connect(driver) as aeron,
         archive.connect(source_control, aeron=aeron, credentials=b"admin:adminC", on_challenge=answer) as source,
@@ -202,4 +207,4 @@ def test_a_source_that_challenges_is_reported_as_by_java_and_its_client_may_answ
         client.replicate(stream.recording_id, source_control, credentials=b"admin:admin")
         assert end_of_replication(client)[1] == []
         assert client.stop_position(0) == end
-    check_equal(place, descriptor(place, stream.recording_id), copy, descriptor(copy, 0))
+    check_equal(source_directory, descriptor(source_directory, stream.recording_id), copy, descriptor(copy, 0))

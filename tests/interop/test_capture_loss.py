@@ -106,11 +106,11 @@ def by_tshark(path: Path, port: int, term_length: int, base_term: int) -> Way:
 
 
 def capture(
-    folder: Path, port: int, ends: tuple[str, str], loss: tuple[float, float], start_driver: Any, start_peer: Any
+    directory: Path, port: int, ends: tuple[str, str], loss: tuple[float, float], start_driver: Any, start_peer: Any
 ) -> Path:
     """Send a stream across the two relays, and capture all of it."""
     near, far = start_driver(ends[0]), start_driver(ends[1])
-    path = folder / "way.pcapng"
+    path = directory / "way.pcapng"
     relays = []
     try:
         with Dumpcap(path, f"udp portrange {port}-{port + 2}"):
@@ -139,9 +139,9 @@ def capture(
     return path
 
 
-def covered(frames: set[tuple[int, int]], gaps: list[dict[str, Any]], place: str) -> set[tuple[int, int]]:
-    """Return the frames within gaps at this place."""
-    ranges = [(gap["position"], gap["end_position"]) for gap in gaps if gap["place"] == place]
+def covered(frames: set[tuple[int, int]], gaps: list[dict[str, Any]], position: str) -> set[tuple[int, int]]:
+    """Return the frames within gaps at `position` of the path."""
+    ranges = [(gap["position"], gap["end_position"]) for gap in gaps if gap["place"] == position]
     return {frame for frame in frames if any(low < frame[1] and frame[0] < high for low, high in ranges)}
 
 

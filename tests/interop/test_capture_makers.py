@@ -75,13 +75,13 @@ def packets_by_capinfos(path: Path) -> int | None:
 
 
 @needs_wireshark
-def test_every_capture_of_a_folder_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = os.environ.get("MAINSTEM_CAPTURES")
-    if not folder:
-        pytest.skip("MAINSTEM_CAPTURES names no folder of captures")
+def test_every_capture_of_a_directory_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = os.environ.get("MAINSTEM_CAPTURES")
+    if not directory:
+        pytest.skip("MAINSTEM_CAPTURES names no directory of captures")
     monkeypatch.setattr(indexing, "CHUNK_BYTES", 5000)
     faults, read_at_all = [], 0
-    for path in sorted(each for each in Path(folder).rglob("*") if each.is_file()):
+    for path in sorted(each for each in Path(directory).rglob("*") if each.is_file()):
         index = build(str(path))
         count = packets_by_capinfos(path) if index.format is not None else None
         if index.format is None or index.format.name == "aqueduct":

@@ -15,7 +15,7 @@ import pytest
 from tests.support.captures import rows_of
 from tests.support.case_selection import long_after
 from tests.support.dumpcap import Dumpcap
-from tests.support.invoked_pair import Machines
+from tests.support.invoked_pair import Hosts
 from tests.support.ports import free_port
 from tests.support.tshark import number
 
@@ -35,64 +35,64 @@ LOSS = {
 }
 
 
-def unicast(machines: Machines, port: int) -> None:
-    subscription = machines.far.add_subscription(f"aeron:udp?endpoint={HOST}:{port}|cc=cubic", 1001)
-    publication = machines.near.add_publication(f"aeron:udp?endpoint={HOST}:{port}", 1001)
-    machines.until(lambda: publication.is_connected and subscription.is_connected)
-    machines.deliver(publication, [subscription])
+def unicast(hosts: Hosts, port: int) -> None:
+    subscription = hosts.far.add_subscription(f"aeron:udp?endpoint={HOST}:{port}|cc=cubic", 1001)
+    publication = hosts.near.add_publication(f"aeron:udp?endpoint={HOST}:{port}", 1001)
+    hosts.until(lambda: publication.is_connected and subscription.is_connected)
+    hosts.deliver(publication, [subscription])
 
 
-def multicast(machines: Machines, port: int) -> None:
+def multicast(hosts: Hosts, port: int) -> None:
     channel = f"aeron:udp?endpoint=224.20.30.39:{port}|interface=127.0.0.1"
-    first, second = machines.near.add_subscription(channel, 1001), machines.far.add_subscription(channel, 1001)
-    publication = machines.near.add_publication(channel, 1001)
-    machines.until(lambda: publication.is_connected and first.is_connected and second.is_connected)
-    machines.deliver(publication, [first, second])
+    first, second = hosts.near.add_subscription(channel, 1001), hosts.far.add_subscription(channel, 1001)
+    publication = hosts.near.add_publication(channel, 1001)
+    hosts.until(lambda: publication.is_connected and first.is_connected and second.is_connected)
+    hosts.deliver(publication, [first, second])
 
 
-def dynamic(machines: Machines, port: int) -> None:
+def dynamic(hosts: Hosts, port: int) -> None:
     control = f"control={HOST}:{port}|control-mode=dynamic"
-    publication = machines.near.add_publication(f"aeron:udp?{control}|fc=tagged,g:9/2", 1001)
+    publication = hosts.near.add_publication(f"aeron:udp?{control}|fc=tagged,g:9/2", 1001)
     subscriptions = [
-        machines.far.add_subscription(f"aeron:udp?endpoint={HOST}:{port + n}|{control}|gtag=9", 1001) for n in (1, 2)
+        hosts.far.add_subscription(f"aeron:udp?endpoint={HOST}:{port + n}|{control}|gtag=9", 1001) for n in (1, 2)
     ]
-    machines.until(lambda: publication.is_connected and all(each.is_connected for each in subscriptions))
-    machines.deliver(publication, subscriptions)
+    hosts.until(lambda: publication.is_connected and all(each.is_connected for each in subscriptions))
+    hosts.deliver(publication, subscriptions)
 
 
-def manual(machines: Machines, port: int) -> None:
-    publication = machines.near.add_publication(f"aeron:udp?control={HOST}:{port}|control-mode=manual", 1001)
-    subscription = machines.far.add_subscription("aeron:udp?control-mode=manual", 1001)
+def manual(hosts: Hosts, port: int) -> None:
+    publication = hosts.near.add_publication(f"aeron:udp?control={HOST}:{port}|control-mode=manual", 1001)
+    subscription = hosts.far.add_subscription("aeron:udp?control-mode=manual", 1001)
     for n in (1, 2):
         subscription.add_destination(f"aeron:udp?endpoint={HOST}:{port + n}")
         publication.add_destination(f"aeron:udp?endpoint={HOST}:{port + n}")
-    machines.until(lambda: publication.is_connected and subscription.is_connected)
-    machines.deliver(publication, [subscription])
+    hosts.until(lambda: publication.is_connected and subscription.is_connected)
+    hosts.deliver(publication, [subscription])
 
 
-def response(machines: Machines, port: int) -> None:
+def response(hosts: Hosts, port: int) -> None:
     control = f"aeron:udp?control={HOST}:{port + 1}|control-mode=response"
-    requests = machines.far.add_subscription(f"aeron:udp?endpoint={HOST}:{port}", 1001)
-    answers = machines.near.add_subscription(control, 2002)
+    requests = hosts.far.add_subscription(f"aeron:udp?endpoint={HOST}:{port}", 1001)
+    answers = hosts.near.add_subscription(control, 2002)
     channel = f"aeron:udp?endpoint={HOST}:{port}|response-correlation-id={answers.registration_id}"
-    request = machines.near.add_exclusive_publication(channel, 1001)
-    machines.until(lambda: requests.images and request.is_connected)
+    request = hosts.near.add_exclusive_publication(channel, 1001)
+    hosts.until(lambda: requests.images and request.is_connected)
     number = requests.images[0].correlation_id
-    answer = machines.far.add_exclusive_publication(f"{control}|response-correlation-id={number}", 2002)
-    machines.until(lambda: answer.is_connected and answers.is_connected)
+    answer = hosts.far.add_exclusive_publication(f"{control}|response-correlation-id={number}", 2002)
+    hosts.until(lambda: answer.is_connected and answers.is_connected)
     # Each round takes about a dozen datagrams, and possibly none of them is lost.
-    while not machines.naks_sent():
-        machines.deliver(request, [requests], messages=80)
-        machines.deliver(answer, [answers], messages=80)
+    while not hosts.naks_sent():
+        hosts.deliver(request, [requests], messages=80)
+        hosts.deliver(answer, [answers], messages=80)
 
 
-def rejected(machines: Machines, port: int) -> None:
-    subscription = machines.far.add_subscription(f"aeron:udp?endpoint={HOST}:{port}", 1001)
-    publication = machines.near.add_publication(f"aeron:udp?endpoint={HOST}:{port}", 1001)
-    machines.until(lambda: publication.is_connected and subscription.images)
-    machines.deliver(publication, [subscription], messages=20)
+def rejected(hosts: Hosts, port: int) -> None:
+    subscription = hosts.far.add_subscription(f"aeron:udp?endpoint={HOST}:{port}", 1001)
+    publication = hosts.near.add_publication(f"aeron:udp?endpoint={HOST}:{port}", 1001)
+    hosts.until(lambda: publication.is_connected and subscription.images)
+    hosts.deliver(publication, [subscription], messages=20)
     subscription.images[0].reject("salt water")
-    machines.until(lambda: not publication.is_connected)
+    hosts.until(lambda: not publication.is_connected)
 
 
 MODES = [unicast, multicast, dynamic, manual, response, rejected]
@@ -183,11 +183,11 @@ def ours(rows: list[dict[str, Any]]) -> tuple[Counter[tuple[Any, ...]], Counter[
 
 
 @pytest.mark.parametrize("mode", long_after(2, MODES), ids=lambda mode: mode.__name__)
-def test_every_field_of_every_frame_is_what_tshark_shows(tmp_path: Path, mode: Callable[[Machines, int], None]) -> None:
+def test_every_field_of_every_frame_is_what_tshark_shows(tmp_path: Path, mode: Callable[[Hosts, int], None]) -> None:
     port, path = free_port(), tmp_path / "capture.pcapng"
     settings = {**LOSS, "cubiccongestioncontrol_measurertt": True} if mode is unicast else LOSS
-    with Dumpcap(path, f"udp portrange {port}-{port + 3}"), Machines(**settings) as machines:
-        mode(machines, port)
+    with Dumpcap(path, f"udp portrange {port}-{port + 3}"), Hosts(**settings) as hosts:
+        mode(hosts, port)
     rows = rows_of(path)
     assert rows == rows_of(path, aeron_ports=tuple(range(port, port + 4))), "what was guessed is not what there is"
     assert {row["protocol"] for row in rows} == {"aeron"}

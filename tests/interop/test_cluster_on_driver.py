@@ -45,8 +45,8 @@ class Members:
 class Node:
     """A cluster node, which keeps its directory and ports across restarts of its process and driver."""
 
-    def __init__(self, folder: Path, archive: str, members: Members, member: int = 0) -> None:
-        self.folder = folder
+    def __init__(self, root: Path, archive: str, members: Members, member: int = 0) -> None:
+        self.root = root
         self._archive = archive
         self._archive_process: subprocess.Popen[str] | None = None
         self._member, self._members = member, members
@@ -57,7 +57,7 @@ class Node:
         self.driver = driver
         self.directory = directory = driver.directory
         # The previous process was killed, and its marks look active for another ten seconds.
-        for mark in self.folder.rglob("*-mark*.dat"):
+        for mark in self.root.rglob("*-mark*.dat"):
             mark.unlink()
         self.lines = []
         properties: dict[str, object] = {"cluster.timeout": self._timeout_s}
@@ -67,7 +67,7 @@ class Node:
         self._process = java.start(
             "ClusterNode",
             directory,
-            self.folder,
+            self.root,
             self._member,
             self._members,
             self._members.ports[self._member][5],
@@ -78,7 +78,7 @@ class Node:
 
     def _start_archive(self, directory: Path) -> None:
         control = f"localhost:{self._members.ports[self._member][4]}"
-        words = ["--dir", str(self.folder / "archive"), "--aeron-dir", str(directory)]
+        words = ["--dir", str(self.root / "archive"), "--aeron-dir", str(directory)]
         words += ["--control", f"aeron:udp?endpoint={control}", "--set", "segment_file_length=1m"]
         self._archive_process = process = subprocess.Popen(
             [sys.executable, "-m", "mainstem", "archive", *words], stderr=subprocess.PIPE, text=True
@@ -118,7 +118,7 @@ class Node:
         return int(done.stdout)
 
     def snapshot(self) -> None:
-        done = java.run("io.aeron.cluster.ClusterTool", self.folder / "cluster", "snapshot")
+        done = java.run("io.aeron.cluster.ClusterTool", self.root / "cluster", "snapshot")
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -151,7 +151,7 @@ def test_a_node_goes_on_from_snapshot_and_log_after_it_and_its_driver_are_killed
 
 def recorded_log(node: Node) -> bytes:
     """Return what a node's archive has recorded of the cluster's log, without the frame headers of its sessions."""
-    with open_recordings(node.folder / "archive") as recordings:
+    with open_recordings(node.root / "archive") as recordings:
         logs = [reader for reader in recordings if reader.descriptor.stream_id == LOG_STREAM]
         return b"".join(
             data
@@ -169,7 +169,7 @@ def nodes(tmp_path: Path, start_driver: DriverFactory) -> Iterator[list[Node]]:
     started = []
     try:
         for node in nodes:
-            node.folder.mkdir()
+            node.root.mkdir()
             node.start(start_driver("mainstem"))
             started.append(node)
         yield nodes

@@ -128,38 +128,38 @@ def test_each_driver_gives_the_verdicts_of_the_table(receivers: tuple[Receiver, 
             assert (counted + [INSERTED] * bool(log) or [IGNORED]) == [expected], case.name
 
 
-def stream_of_datagrams(chance: random.Random) -> list[bytes]:
+def stream_of_datagrams(rng: random.Random) -> list[bytes]:
     """Return the start of a stream of data and PADs in random order, with duplicates, losses, and some malformed headers."""
     datagrams, offset = [], 0
-    for _ in range(chance.randint(1, 5)):
+    for _ in range(rng.randint(1, 5)):
         frames = []
-        for _ in range(chance.randint(1, 4)):
-            length = chance.choice([0, 1, 31, 32, 33, 200])
-            frames.append(chance.choice([data(offset, length), pad(offset), pad(offset, 32 + length, length)]))
+        for _ in range(rng.randint(1, 4)):
+            length = rng.choice([0, 1, 31, 32, 33, 200])
+            frames.append(rng.choice([data(offset, length), pad(offset), pad(offset, 32 + length, length)]))
             offset += len(frames[-1])
-        if chance.random() < 0.3:
-            frames.append(pad(offset, 4096, chance.choice([0, 32])))
+        if rng.random() < 0.3:
+            frames.append(pad(offset, 4096, rng.choice([0, 32])))
             offset += 4096
-        if chance.random() < 0.2:
-            at = chance.randrange(len(frames))
-            frames[at] = damaged(frames[at], chance)
+        if rng.random() < 0.2:
+            at = rng.randrange(len(frames))
+            frames[at] = damaged(frames[at], rng)
         datagrams.append(b"".join(frames))
-    return chance.choices(datagrams, k=len(datagrams)) if chance.random() < 0.5 else datagrams
+    return rng.choices(datagrams, k=len(datagrams)) if rng.random() < 0.5 else datagrams
 
 
-def damaged(one: bytes, chance: random.Random) -> bytes:
+def damaged(one: bytes, rng: random.Random) -> bytes:
     """Return a frame with a changed length, type, or offset."""
     changed = bytearray(one)
-    at, bit = chance.choice([(0, 0x20), (1, 0x10), (3, 0x80), (6, 1), (6, 2), (7, 0x80), (8, 1), (8, 0x20), (11, 0x80)])
+    at, bit = rng.choice([(0, 0x20), (1, 0x10), (3, 0x80), (6, 1), (6, 2), (7, 0x80), (8, 1), (8, 0x20), (11, 0x80)])
     changed[at] ^= bit
     return bytes(changed)
 
 
 def test_datagrams_have_the_same_effects_on_either_driver(receivers: tuple[Receiver, Receiver]) -> None:
-    chance = random.Random(5)
+    rng = random.Random(5)
     inserted = refused = 0
     for _ in range(100):
-        datagrams = stream_of_datagrams(chance)
+        datagrams = stream_of_datagrams(rng)
         theirs, ours = (receiver.observe(*datagrams) for receiver in receivers)
         assert ours == theirs, [datagram.hex() for datagram in datagrams]
         inserted += bool(theirs[2])

@@ -213,11 +213,13 @@ class Bench:
     """The drivers and clients for all cases, with one process per role."""
 
     def __init__(self, stack: ExitStack) -> None:
-        folder = Path(tempfile.mkdtemp(prefix="mainstem-java-streams-", dir="/dev/shm"))
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        directory = Path(tempfile.mkdtemp(prefix="mainstem-java-streams-", dir="/dev/shm"))
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
         self._drivers: dict[tuple[str, str], Path] = {}
         for side, kind in (("one", JAVA), ("one", MAINSTEM), ("other", MAINSTEM)):
-            driver = DriverProcess(driver_command(kind, folder / f"{side}-{kind}"), folder / f"{side}-{kind}", SETTINGS)
+            driver = DriverProcess(
+                driver_command(kind, directory / f"{side}-{kind}"), directory / f"{side}-{kind}", SETTINGS
+            )
             stack.callback(driver.stop)
             self._drivers[side, kind] = driver.directory
         self._threads = stack.enter_context(ThreadPoolExecutor(2))

@@ -24,7 +24,7 @@ MESSAGES, LENGTH = 1_000, 1_300  # one datagram each
 LARGEST_BUFFER = int(Path("/proc/sys/net/core/rmem_max").read_text())
 WINDOW = "rcv-wnd=512k|so-rcvbuf=1m" if LARGEST_BUFFER >= 1 << 20 else "rcv-wnd=128k|so-rcvbuf=200k"
 # The reference requests one gap at a time and Mainstem all of them. Both repeat after 10 ms, else the relay would be flooded.
-PATIENCE = "nak-delay=100us"
+NAK_DELAY = "nak-delay=100us"
 
 
 def carry(start_driver: DriverFactory, port: int, sender: str, receiver: str, seed: int) -> tuple[float, float]:
@@ -40,7 +40,7 @@ def carry(start_driver: DriverFactory, port: int, sender: str, receiver: str, se
     assert relay.stdout.readline() == "ready\n"
     try:
         with mainstem.Aeron.connect(near.directory) as here, mainstem.Aeron.connect(far.directory) as there:
-            subscription = there.add_subscription(f"aeron:udp?endpoint=127.0.0.1:{port + 1}|{WINDOW}|{PATIENCE}", 1001)
+            subscription = there.add_subscription(f"aeron:udp?endpoint=127.0.0.1:{port + 1}|{WINDOW}|{NAK_DELAY}", 1001)
             publication = here.add_exclusive_publication(f"aeron:udp?endpoint=127.0.0.1:{port}|term-length=2m", 1001)
             wait_for(lambda: publication.is_connected and subscription.is_connected)
             stall = StallTimeout(f"{MESSAGES} messages")

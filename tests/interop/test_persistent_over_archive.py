@@ -155,12 +155,12 @@ class Publisher:
         self.close()
 
 
-def read(subscription: PersistentSubscription, received: list[bytes], count: int, chance: random.Random) -> None:
+def read(subscription: PersistentSubscription, received: list[bytes], count: int, rng: random.Random) -> None:
     """Read until `received` has `count` messages."""
     stall = StallTimeout(f"{count} messages")
     while len(received) < count:
         stall.check(len(received))
-        got = subscription.poll_bytes(chance.choice([1, 100, 1000]))
+        got = subscription.poll_bytes(rng.choice([1, 100, 1000]))
         received += got
         if not got:
             time.sleep(0.0005)
@@ -180,7 +180,7 @@ def started(client: archive.Client) -> int:
 @pytest.mark.long
 def test_late_then_live_then_dropped_then_restarted(site: Site) -> None:
     received: list[bytes] = []
-    chance = random.Random(5)
+    rng = random.Random(5)
     with ExitStack() as stack:
         aeron = stack.enter_context(mainstem.connect(site.driver))
         client = site.client()
@@ -193,14 +193,14 @@ def test_late_then_live_then_dropped_then_restarted(site: Site) -> None:
         )
         # A late start: first the past, then live data, while the publisher continues.
         publisher.publish(500, wait=False)
-        read(subscription, received, 1500, chance)
+        read(subscription, received, 1500, rng)
         wait_for(lambda: subscription.poll_bytes() == [] and subscription.is_live)
         # A slow reader: the subscription leaves the live stream, and the archive has what it missed.
         first = subscription._stream.live.images[0]  # type: ignore[union-attr]
         publisher.publish(1000)
         wait_for(lambda: first.closed)
         publisher.publish(200, wait=False)
-        read(subscription, received, 2700, chance)
+        read(subscription, received, 2700, rng)
         # The archive restarts while the subscription is live, and extends its recording.
         wait_for(lambda: subscription.poll_bytes() == [] and subscription.is_live)
         assert subscription._stream.live.images[0] is not first  # type: ignore[union-attr]
@@ -213,24 +213,24 @@ def test_late_then_live_then_dropped_then_restarted(site: Site) -> None:
         client.extend_recording(recording_id, IPC, STREAM)
         assert started(client) == recording_id
         publisher.publish(100, wait=False)
-        read(subscription, received, 2800, chance)
+        read(subscription, received, 2800, rng)
         # The subscription leaves the live stream again, and the archive restarts while its recording is being read.
         second = subscription._stream.live.images[0]  # type: ignore[union-attr]
         publisher.publish(1500)
         wait_for(lambda: second.closed)
         recorded(client, recording_id, publisher)
-        read(subscription, received, 2810, chance)
+        read(subscription, received, 2810, rng)
         client.close()
         site.stop()
         timer = threading.Timer(0.5, site.start)
         timer.start()
-        read(subscription, received, 4300, chance)
+        read(subscription, received, 4300, rng)
         timer.join()
         client = stack.enter_context(site.client())
         client.extend_recording(recording_id, IPC, STREAM)
         assert started(client) == recording_id
         publisher.publish(100, wait=False)
-        read(subscription, received, 4400, chance)
+        read(subscription, received, 4400, rng)
         positions = subscription.positions
         assert positions == {recording_id: publisher.position}
         assert received == [payload(number) for number in range(4400)]

@@ -32,17 +32,17 @@ def payload(number: int) -> bytes:
     return number.to_bytes(8, "big") + bytes((number + i) % 256 for i in range(8, length))
 
 
-def write(folder: Path, **properties: object) -> Path:
+def write(directory: Path, **properties: object) -> Path:
     """Have the reference write an archive, and return its directory as the archive leaves it."""
     java.require_java()
     driver = Path("/dev/shm") / f"mainstem-reference-{os.getpid()}"
-    arguments = (folder / "archive", COUNT, driver, random.randrange(20_000, 30_000))
+    arguments = (directory / "archive", COUNT, driver, random.randrange(20_000, 30_000))
     try:
         done = java.run("RecordStreams", *arguments, properties=properties)
     finally:
         shutil.rmtree(driver, ignore_errors=True)
     assert done.returncode == 0, done.stderr
-    return folder / "archive"
+    return directory / "archive"
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +77,12 @@ def test_a_reference_archive_is_read_over_a_server(archive: Path) -> None:
 
 
 def test_a_reference_archive_is_shipped(archive: Path, tmp_path: Path) -> None:
-    place = tmp_path / "place"
-    ship = shipper(archive, open_store(place), ManualClock())
+    store = tmp_path / "store"
+    ship = shipper(archive, open_store(store), ManualClock())
     ship.drain()
     ship.close()
     sent = [payload(number) for number in range(COUNT)]
-    assert [shipped(open_store(place), number) for number in (0, 1)] == [sent, sent]
+    assert [shipped(open_store(store), number) for number in (0, 1)] == [sent, sent]
 
 
 def exit_code(*words: str) -> object:
@@ -96,29 +96,29 @@ def test_verify_finds_the_changed_byte_that_the_archive_tool_finds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], checksum: str
 ) -> None:
     name = f"org.agrona.checksum.{checksum}"
-    folder = write(tmp_path, **{"aeron.archive.record.checksum": name})
-    assert exit_code("recordings", "verify", str(folder)) == 0
-    with open_recordings(folder) as recordings:
+    directory = write(tmp_path, **{"aeron.archive.record.checksum": name})
+    assert exit_code("recordings", "verify", str(directory)) == 0
+    with open_recordings(directory) as recordings:
         check(recordings)
-    catalog = folder / "archive.catalog"
+    catalog = directory / "archive.catalog"
     sound = catalog.read_bytes()
     at = sound.index(b"aeron:ipc")
     catalog.write_bytes(sound[:at] + b"A" + sound[at + 1 :])
-    assert exit_code("recordings", "verify", str(folder)) == 1
+    assert exit_code("recordings", "verify", str(directory)) == 1
     assert "does not have the checksum that the archive stored" in capsys.readouterr().out
     catalog.write_bytes(sound)
     # A recorder ends the recording that the archive did not stop, and its catalog entry still has its checksum.
-    (folder / MARK_FILE).unlink()  # as if ten seconds had passed
-    Recorder(folder).close()
+    (directory / MARK_FILE).unlink()  # as if ten seconds had passed
+    Recorder(directory).close()
     assert catalog.read_bytes() != sound
-    assert exit_code("recordings", "verify", str(folder)) == 0
-    segment = folder / "0-131072.rec"
+    assert exit_code("recordings", "verify", str(directory)) == 0
+    segment = directory / "0-131072.rec"
     data = bytearray(segment.read_bytes())
     data[40] ^= 1
     segment.write_bytes(data)
     capsys.readouterr()
-    assert exit_code("recordings", "verify", str(folder), "--json") == 1
+    assert exit_code("recordings", "verify", str(directory), "--json") == 1
     (problem,) = json.loads(capsys.readouterr().out)
     assert (problem["recording_id"], problem["position"], problem["kind"]) == (0, 131072, "checksum")
-    told = java.run(java.ARCHIVE_TOOL, folder, "verify", "0", "-a", "-checksum", name)
+    told = java.run(java.ARCHIVE_TOOL, directory, "verify", "0", "-a", "-checksum", name)
     assert "checksum failed" in (told.stdout + told.stderr).lower()

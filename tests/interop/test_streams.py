@@ -157,7 +157,7 @@ def test_a_restarted_subscriber_receives_from_then_on(line: Line) -> None:
 
 @pytest.mark.long
 @table(*NETWORK, both_ways_only=True)
-def test_a_receiving_machine_that_starts_again_is_found_again(line: Line) -> None:
+def test_a_receiving_host_that_restarts_is_found_again(line: Line) -> None:
     first = line.subscribe(FEW, hold=True)
     sending = line.publish(FEW, rounds=2)
     first.wait_for("round")
@@ -171,7 +171,7 @@ def test_a_receiving_machine_that_starts_again_is_found_again(line: Line) -> Non
 
 @pytest.mark.long
 @table(*NETWORK, both_ways_only=True)
-def test_a_sending_machine_that_starts_again_is_heard_again(line: Line) -> None:
+def test_a_sending_host_that_restarts_is_received_again(line: Line) -> None:
     receiving = line.subscribe(FEW, rounds=2, to_end=True)
     first = line.publish(FEW, hold=True)
     receiving.wait_for("round")

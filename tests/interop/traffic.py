@@ -16,23 +16,23 @@ class Traffic:
     """``message(i)`` for any i: lengths vary from 0 to ``largest``, and most are small."""
 
     def __init__(self, largest: int, *, fragment: int = 1376) -> None:
-        chance = random.Random(SEED)
-        self._pool = chance.randbytes(POOL + largest)
-        self._lengths = [self._length(chance, largest, fragment) for _ in range(TABLE)]
+        rng = random.Random(SEED)
+        self._pool = rng.randbytes(POOL + largest)
+        self._lengths = [self._length(rng, largest, fragment) for _ in range(TABLE)]
         self._lengths[7] = 0
         self._lengths[11] = fragment
         self._lengths[13] = fragment + 1
         self._lengths[17] = largest
-        self._offsets = [chance.randrange(POOL) for _ in range(TABLE)]
+        self._offsets = [rng.randrange(POOL) for _ in range(TABLE)]
 
     @staticmethod
-    def _length(chance: random.Random, largest: int, fragment: int) -> int:
-        kind = chance.random()
+    def _length(rng: random.Random, largest: int, fragment: int) -> int:
+        kind = rng.random()
         if kind < 0.9:
-            return chance.randrange(0, 300)
+            return rng.randrange(0, 300)
         if kind < 0.998:
-            return chance.randrange(0, min(largest, 3 * fragment))
-        return chance.randrange(0, min(largest, 32 * fragment))
+            return rng.randrange(0, min(largest, 3 * fragment))
+        return rng.randrange(0, min(largest, 32 * fragment))
 
     def message(self, index: int) -> bytes:
         slot = index % TABLE

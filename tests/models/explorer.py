@@ -223,12 +223,12 @@ class Explorer:
             for each in states:
                 own = each[0][t]
                 messages = each[1][location]
-                places = [
+                positions = [
                     at
                     for at in range(own.current[location] + 1, len(messages) + 1)
                     if at == len(messages) or not messages[at][2]
                 ]
-                following += [self.insert(each, t, location, at, value, own.released, False) for at in places]
+                following += [self.insert(each, t, location, at, value, own.released, False) for at in positions]
             states = following
         if step.release:
             states = [self.publish(each, t, [location for location, _ in step.values]) for each in states]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 PACKAGE = "mainstem_modelled"
-FOLDER = Path(mainstem._core.__path__[0])
+DIRECTORY = Path(mainstem._core.__path__[0])
 MODULES = (
     "log.batch", "log.append", "log.read", "log.term", "memory.ring_buffer", "memory.broadcast", "memory.counters",
     "driver.positions", "driver.ipc_path",
@@ -365,7 +365,7 @@ def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
 
 
 def parse(module: str) -> ast.Module:
-    return ast.parse(FOLDER.joinpath(*module.split(".")).with_suffix(".py").read_text())
+    return ast.parse(DIRECTORY.joinpath(*module.split(".")).with_suffix(".py").read_text())
 
 
 def mutants(module: str, function: str) -> list[Mutant]:
@@ -404,11 +404,11 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, fullname: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
         if fullname.partition(".")[0] != PACKAGE:
             return None
-        place = FOLDER.joinpath(*fullname.split(".")[1:])
-        file = str(place / "__init__.py" if place.is_dir() else place.with_suffix(".py"))
+        source = DIRECTORY.joinpath(*fullname.split(".")[1:])
+        file = str(source / "__init__.py" if source.is_dir() else source.with_suffix(".py"))
         loader = _Loader(fullname, file)
         loader.mutant = self.mutant
-        locations = [str(place)] if place.is_dir() else None
+        locations = [str(source)] if source.is_dir() else None
         return importlib.util.spec_from_file_location(
             fullname, file, loader=loader, submodule_search_locations=locations
         )

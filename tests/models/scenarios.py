@@ -142,7 +142,7 @@ class LogScenario(Scenario):
         """Complete the set-up; scenarios override this."""
 
     def protected(self, w: Any) -> list[int]:
-        return [place for place, name in enumerate(self.core.holder.world.names) if name.startswith("log+")]
+        return [index for index, name in enumerate(self.core.holder.world.names) if name.startswith("log+")]
 
     def receive(self, w: Any) -> Callable[[Any], None]:
         def handler(fragment: Any) -> None:
@@ -579,8 +579,8 @@ class Broadcast(Scenario):
     def build(self) -> Any:
         w: Any = W()
         length = 64 + layout.BROADCAST_TRAILER_LENGTH
-        places = [(at, 4) for at in range(0, 64, 4)] + [(64 + at, 8) for at in (0, 8, 16)]
-        buffer = ModelledBuffer(ModelledMemory(self.core.holder.world, "broadcast", length, places), length)
+        regions = [(at, 4) for at in range(0, 64, 4)] + [(64 + at, 8) for at in (0, 8, 16)]
+        buffer = ModelledBuffer(ModelledMemory(self.core.holder.world, "broadcast", length, regions), length)
         w.transmitter = self.core.broadcast.BroadcastTransmitter(buffer)
         w.receiver = self.core.broadcast.BroadcastReceiver(buffer)
         w.read = []
@@ -657,8 +657,8 @@ class Counters(Scenario):
     def build(self) -> Any:
         w: Any = W()
         world = self.core.holder.world
-        places = [*cells(0, (4, 4, 8)), (16, 8), *cells(layout.COUNTER_LABEL_LENGTH_OFFSET, (4, 2, 2))]
-        metadata = ModelledBuffer(ModelledMemory(world, "metadata", 512, places), 512)
+        regions = [*cells(0, (4, 4, 8)), (16, 8), *cells(layout.COUNTER_LABEL_LENGTH_OFFSET, (4, 2, 2))]
+        metadata = ModelledBuffer(ModelledMemory(world, "metadata", 512, regions), 512)
         values = ModelledBuffer(ModelledMemory(world, "values", 128, cells(0, (8, 8, 8, 8))), 128)
         w.manager = self.core.counters.CountersManager(metadata, values)
         w.reader = self.core.counters.CountersReader(metadata, values)

@@ -315,15 +315,15 @@ REPLACEMENTS = [
 ]
 
 
-def copy_of_the_code(folder: Path, module: str, text: str) -> Path:
+def copy_of_the_code(directory: Path, module: str, text: str) -> Path:
     """Build a tree of links to this one with a different source for one module, and compile that module."""
-    source = folder / "src"
+    source = directory / "src"
     shutil.copytree(ROOT / "src" / "mainstem", source / "mainstem", copy_function=os.symlink, symlinks=True)
-    place = source.joinpath("mainstem", "_core", *module.split(".")).with_suffix(".py")
-    for built in place.parent.glob(f"{place.stem}.*.so"):
+    module_file = source.joinpath("mainstem", "_core", *module.split(".")).with_suffix(".py")
+    for built in module_file.parent.glob(f"{module_file.stem}.*.so"):
         built.unlink()
-    place.unlink()
-    place.write_text(text)
+    module_file.unlink()
+    module_file.write_text(text)
     program = (
         "from Cython.Build import cythonize\nfrom setuptools import Extension, setup\n"
         f"e = Extension('mainstem._core.{module}', ['src/mainstem/_core/{module.replace('.', '/')}.py'],"
@@ -332,7 +332,7 @@ def copy_of_the_code(folder: Path, module: str, text: str) -> Path:
         "setup(name='mutant', package_dir={'': 'src'}, packages=[], script_args=['-q', 'build_ext', '--inplace'],"
         "ext_modules=cythonize([e], quiet=True, include_path=['src'], compiler_directives=d, build_dir='build'))\n"
     )
-    subprocess.run([sys.executable, "-c", program], cwd=folder, check=True, timeout=400)
+    subprocess.run([sys.executable, "-c", program], cwd=directory, check=True, timeout=400)
     return source
 
 

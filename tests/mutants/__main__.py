@@ -34,10 +34,10 @@ def sample(bugs: Sequence[Bug], count: int, chosen_by: str) -> list[Bug]:
     return sorted(bugs, key=lambda bug: hashlib.sha256(f"{chosen_by} {bug.name}".encode()).digest())[:count]
 
 
-def search(bugs: Sequence[Bug], folder: Path, workers: int) -> list[Found]:
+def search(bugs: Sequence[Bug], directory: Path, workers: int) -> list[Found]:
     """Plant each bug in a copy of the source, ``workers`` of them in parallel, and print each result."""
-    clean = Tree(folder / "clean")
-    trees = [Tree(folder / f"tree{number}") for number in range(workers)]
+    clean = Tree(directory / "clean")
+    trees = [Tree(directory / f"tree{number}") for number in range(workers)]
     clean.check()
     clean.passes(bugs)
     shares = [bugs[number::workers] for number in range(workers)]
@@ -89,9 +89,9 @@ def main() -> int:
         bugs = sample(bugs, options.sample, commit())
         print(f"the sample of commit {commit()[:10] or '(none)'}: {', '.join(bug.name for bug in bugs)}", flush=True)
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="mainstem-mutant-") as folder:
+    with tempfile.TemporaryDirectory(prefix="mainstem-mutant-") as directory:
         try:
-            found = search(bugs, Path(folder), max(1, min(options.workers, len(bugs))))
+            found = search(bugs, Path(directory), max(1, min(options.workers, len(bugs))))
         except CannotRun as error:
             print(error, file=sys.stderr)
             return 2

@@ -43,20 +43,20 @@ class CannotRun(Exception):
 class Tree:
     """A copy of the source in its own directory."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self._originals: dict[Path, bytes] = {}
-        folder.mkdir(parents=True)
+        directory.mkdir(parents=True)
         for name in COPIED:
             source = ROOT / name
             if source.is_dir():
-                shutil.copytree(source, folder / name, ignore=LEFT_OUT)
+                shutil.copytree(source, directory / name, ignore=LEFT_OUT)
             else:
-                shutil.copy2(source, folder / name)
+                shutil.copy2(source, directory / name)
 
     def plant(self, bug: Bug) -> None:
         """Write the bug into its file, and compile the file if it is a compiled one."""
-        path = self.folder / bug.path
+        path = self.directory / bug.path
         modules = path.parent.glob(f"{path.stem}.*.so") if bug.is_compiled else ()
         self._originals = {each: each.read_bytes() for each in (path, *modules)}
         path.write_text(bug.planted(path.read_text()))
@@ -76,12 +76,12 @@ class Tree:
         """Run a command in the copy, with its packages first. A command that exceeds the time limit exits with 124."""
         environment = {
             **os.environ,
-            "PYTHONPATH": f"{self.folder / 'src'}{os.pathsep}{self.folder}",
+            "PYTHONPATH": f"{self.directory / 'src'}{os.pathsep}{self.directory}",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         with subprocess.Popen(
             command,
-            cwd=self.folder,
+            cwd=self.directory,
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -100,8 +100,8 @@ class Tree:
     def check(self) -> None:
         """Raise CannotRun unless programs in the copy import the copy."""
         result = self.run([sys.executable, "-c", "import mainstem; print(mainstem.__file__)"])
-        if not result.stdout.strip().startswith(str(self.folder)):
-            raise CannotRun(f"programs in {self.folder} import {result.stdout.strip()}")
+        if not result.stdout.strip().startswith(str(self.directory)):
+            raise CannotRun(f"programs in {self.directory} import {result.stdout.strip()}")
 
     def find(self, bug: Bug) -> Found:
         """Plant a bug, run its finder, and remove the bug."""

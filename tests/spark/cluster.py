@@ -46,21 +46,21 @@ def archive(path: Path) -> None:
 class Cluster:
     """A master and two workers, each in its own process group."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.master = f"spark://127.0.0.1:{free_port()}"
         host, port = "127.0.0.1", self.master.rpartition(":")[2]
         flags = ["--host", host, "--webui-port", "0"]
         self.processes = [self._start("master.Master", *flags, "--port", port)]
         for number in (1, 2):
-            place = ["-d", str(folder / f"worker{number}"), "-c", "1", "-m", "1200m"]
-            self.processes.append(self._start("worker.Worker", *flags, *place, self.master))
+            worker_flags = ["-d", str(directory / f"worker{number}"), "-c", "1", "-m", "1200m"]
+            self.processes.append(self._start("worker.Worker", *flags, *worker_flags, self.master))
 
     def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
         # The environment has none of this process's paths, because an executor has only what came with its job.
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"SPARK_DAEMON_MEMORY": "256m"}
-        with (self.folder / "cluster.log").open("ab") as log:
+        with (self.directory / "cluster.log").open("ab") as log:
             return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ def kill_one(roots: list[int]) -> int:
     return len(executors)
 
 
-def submit(master: str, folder: Path, recordings: Path) -> subprocess.Popen[str]:
+def submit(master: str, directory: Path, recordings: Path) -> subprocess.Popen[str]:
     settings = {
         "spark.executorEnv.PYTHONPATH": "wheel",
         "spark.executor.memory": "512m",
@@ -113,18 +113,24 @@ def submit(master: str, folder: Path, recordings: Path) -> subprocess.Popen[str]
         "spark.executor.cores": "1",
         "spark.sql.shuffle.partitions": "2",
     }
-    command = [str(HOME / "bin" / "spark-submit"), "--master", master, "--archives", f"{folder}/mainstem.zip#wheel"]
+    command = [str(HOME / "bin" / "spark-submit"), "--master", master, "--archives", f"{directory}/mainstem.zip#wheel"]
     for name, value in settings.items():
         command += ["--conf", f"{name}={value}"]
-    command += [str(ROOT / "src" / "mainstem" / "__main__.py"), "ingest", str(recordings), "--out", f"{folder}/table"]
+    command += [
+        str(ROOT / "src" / "mainstem" / "__main__.py"),
+        "ingest",
+        str(recordings),
+        "--out",
+        f"{directory}/table",
+    ]
     command += ["--source-option", "maxBytesPerTrigger=4m", "--source-option", "minPartitions=4", "--json"]
     environment = os.environ | {
         "PYTHONPATH": str(ROOT / "src"),
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_WORKER_DIR": str(folder / "work"),
+        "SPARK_WORKER_DIR": str(directory / "work"),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    log = (folder / "submit.log").open("wb")
+    log = (directory / "submit.log").open("wb")
     with log:
         return subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
@@ -134,17 +140,17 @@ def submit(master: str, folder: Path, recordings: Path) -> subprocess.Popen[str]
 class Look:
     """Watches a job's progress."""
 
-    def __init__(self, job: subprocess.Popen[str], folder: Path) -> None:
-        self._job, self._folder = job, folder
+    def __init__(self, job: subprocess.Popen[str], directory: Path) -> None:
+        self._job, self._directory = job, directory
         self._seen, self._since = 0, time.monotonic()
 
     def commits(self) -> int:
         """Return how many micro-batches have been committed."""
-        return sum(1 for _ in (self._folder / "table" / "_checkpoint" / "commits").glob("[0-9]*"))
+        return sum(1 for _ in (self._directory / "table" / "_checkpoint" / "commits").glob("[0-9]*"))
 
     def on(self, *, may_end: bool = False) -> None:
         """Wait a moment. Fail if nothing was committed for too long, or if the job ended although ``may_end`` is false."""
-        log = (self._folder / "submit.log").read_text(errors="replace")[-3000:]
+        log = (self._directory / "submit.log").read_text(errors="replace")[-3000:]
         assert may_end or self._job.poll() is None, "the job ended: " + log
         if (seen := self.commits()) > self._seen:
             self._seen, self._since = seen, time.monotonic()
@@ -160,22 +166,22 @@ def run(size: int, *, local_cluster: bool, wheel: Path | None) -> dict[str, Any]
     from harness.recordings import make
 
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mainstem-cluster-")))
-        messages = make(folder / "recordings", size)
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mainstem-cluster-")))
+        messages = make(directory / "recordings", size)
         if wheel is None:
-            archive(folder / "mainstem.zip")
+            archive(directory / "mainstem.zip")
         else:
-            shutil.copyfile(wheel, folder / "mainstem.zip")
+            shutil.copyfile(wheel, directory / "mainstem.zip")
         if local_cluster:
             master, roots = "local-cluster[2,1,1024]", []
         else:
-            cluster = Cluster(folder)
+            cluster = Cluster(directory)
             stack.callback(cluster.close)
             master, roots = cluster.master, [process.pid for process in cluster.processes]
         started = time.monotonic()
-        job = submit(master, folder, folder / "recordings")
+        job = submit(master, directory, directory / "recordings")
         stack.callback(_end, job)
-        look = Look(job, folder)
+        look = Look(job, directory)
         while look.commits() < 2:
             look.on()
         # While Spark is restarting an executor, there may be none to kill.
@@ -185,8 +191,8 @@ def run(size: int, *, local_cluster: bool, wheel: Path | None) -> dict[str, Any]
             look.on(may_end=True)
         assert job.stdout is not None
         told = job.stdout.read()
-        assert job.returncode == 0, (folder / "submit.log").read_text()[-3000:]
-        listed = _listed(folder / "table")
+        assert job.returncode == 0, (directory / "submit.log").read_text()[-3000:]
+        listed = _listed(directory / "table")
         positions = [p for name in listed for p in pq.ParquetFile(name).read(["position"])["position"].to_pylist()]
         return {
             "master": master.partition(":")[0],

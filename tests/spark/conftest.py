@@ -42,14 +42,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     from mainstem.spark import create_session
 
-    folder = str(tmp_path_factory.mktemp("spark"))
+    directory = str(tmp_path_factory.mktemp("spark"))
     config = {
-        "spark.sql.warehouse.dir": folder,
-        "spark.local.dir": folder,
+        "spark.sql.warehouse.dir": directory,
+        "spark.local.dir": directory,
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home=" + folder,
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home=" + directory,
     }
     made = create_session("tests", master="local[2]", config=config)
     yield made

@@ -31,8 +31,8 @@ def main(path: str, work: Path) -> dict[str, Any]:
         except Exception as error:
             results[name] = root_cause(error)
 
-    def load(place: str = path, **options: str) -> Any:
-        return spark.read.format("mainstem.recording").options(**options).load(place)
+    def load(location: str = path, **options: str) -> Any:
+        return spark.read.format("mainstem.recording").options(**options).load(location)
 
     def count(statement: str, **frames: Any) -> int:
         return int(spark.sql(statement, **frames).collect()[0][0])
@@ -45,8 +45,8 @@ def main(path: str, work: Path) -> dict[str, Any]:
             raise error
         return int(spark.read.parquet(str(work / name)).count())
 
-    def streamed(place: str) -> Any:
-        return spark.readStream.format("mainstem.recording").load(place)
+    def streamed(location: str) -> Any:
+        return spark.readStream.format("mainstem.recording").load(location)
 
     attempt("found by Spark", lambda: load().count())
     register(spark)
@@ -61,8 +61,8 @@ def main(path: str, work: Path) -> dict[str, Any]:
     attempt("stream", lambda: stream(streamed(path), "out"))
     attempt("stream of a table", lambda: stream(spark.readStream.table("t"), "table"))
     attempt("option", lambda: load(colour="red").count())
-    attempt("place", lambda: load(f"{path}-none").count())
-    attempt("place of a stream", lambda: stream(streamed(f"{path}-none"), "nothing"))
+    attempt("location", lambda: load(f"{path}-none").count())
+    attempt("location of a stream", lambda: stream(streamed(f"{path}-none"), "nothing"))
     attempt("with", lambda: count("select count(*) from t with (streamId = '1008')"))
     spark.stop()
     return results

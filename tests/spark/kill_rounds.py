@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 CHANNEL, STREAM = "aeron:ipc?term-length=256k", 1001
 TOKEN = "0123456789abcdef-token"
-PATIENCE_S = 1200.0
+TIMEOUT_S = 1200.0
 # The Spark driver takes longest to restart.
 VICTIMS = {"shipper": 3, "recorder": 3, "server": 3, "query": 3, "executor": 3, "driver": 1}
 
@@ -56,12 +56,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def query(folder: Path, url: str) -> None:
+def query(root: Path, url: str) -> None:
     """Run the query from store and server into the Delta table until it is told to end; restart it whenever it has ended."""
     from mainstem.spark import create_session
 
     config = {
-        "spark.local.dir": str(folder / "spark"),
+        "spark.local.dir": str(root / "spark"),
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.shuffle.partitions": "2",
@@ -70,37 +70,37 @@ def query(folder: Path, url: str) -> None:
         "spark.task.maxFailures": "20",
     }
     spark = create_session("kill-rounds", master="local-cluster[2,1,1024]", config=config)
-    with (folder / "applications").open("a") as applications:
+    with (root / "applications").open("a") as applications:
         applications.write(f"{spark.sparkContext.applicationId}\n")
     while True:
-        running = start(spark, folder, {"tail": url, "tail.token": TOKEN, "minPartitions": "2"})
-        while running.isActive and not (folder / "cancel").exists() and not (folder / "end").exists():
+        running = start(spark, root, {"tail": url, "tail.token": TOKEN, "minPartitions": "2"})
+        while running.isActive and not (root / "cancel").exists() and not (root / "end").exists():
             time.sleep(0.02)
         if running.isActive:
             running.stop()
         elif (error := running.exception()) is not None:
-            with (folder / "ended").open("a") as ended:
+            with (root / "ended").open("a") as ended:
                 ended.write(json.dumps(str(error)[:2000]) + "\n")
-        (folder / "cancel").unlink(missing_ok=True)
-        if (folder / "end").exists():
+        (root / "cancel").unlink(missing_ok=True)
+        if (root / "end").exists():
             break
     spark.stop()
 
 
-def start(spark: Any, folder: Path, options: dict[str, str]) -> Any:
+def start(spark: Any, root: Path, options: dict[str, str]) -> Any:
     """Start what ``mainstem ingest --format delta --follow`` starts."""
     from mainstem.spark.ingest import IngestOptions, start
 
     return start(
         spark,
         IngestOptions(
-            source=str(folder / "place"),
-            out=str(folder / "table"),
+            source=str(root / "store"),
+            out=str(root / "table"),
             format="delta",
             follow=True,
             trigger_interval=0.2,
             source_options=options,
-            checkpoint=str(folder / "checkpoint"),
+            checkpoint=str(root / "checkpoint"),
         ),
     )
 
@@ -108,23 +108,23 @@ def start(spark: Any, folder: Path, options: dict[str, str]) -> Any:
 class Trial:
     """The programs of one run, in one directory."""
 
-    def __init__(self, folder: Path, directory: str) -> None:
-        self.folder, self.directory = folder, directory
+    def __init__(self, root: Path, directory: str) -> None:
+        self.root, self.directory = root, directory
         self.killed = dict.fromkeys(VICTIMS, 0)
         self.checked = 0
         self._known: set[str] = set()
         self._port = free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        (folder / "recordings").mkdir()
+        (root / "recordings").mkdir()
         # Omit Spark's own path, which contains pyspark in an archive that is recompiled at each start: Spark gives a Python process
         # ten seconds to start, and a query whose process is late ends.
-        (folder / "python").write_text(f'#!/bin/sh\nPYTHONPATH={ROOT / "src"}:{ROOT} exec {sys.executable} "$@"\n')
-        (folder / "python").chmod(0o700)
-        (folder / "token").write_text(TOKEN)
-        (folder / "token").chmod(0o600)
-        Recorder(folder / "recordings").close()
+        (root / "python").write_text(f'#!/bin/sh\nPYTHONPATH={ROOT / "src"}:{ROOT} exec {sys.executable} "$@"\n')
+        (root / "python").chmod(0o700)
+        (root / "token").write_text(TOKEN)
+        (root / "token").chmod(0o600)
+        Recorder(root / "recordings").close()
         self.publisher = HeldPublisher(
-            directory, folder / "recordings", channel=CHANNEL, stream_id=STREAM, payload=payload
+            directory, root / "recordings", channel=CHANNEL, stream_id=STREAM, payload=payload
         )
 
     def begin(self) -> None:
@@ -138,36 +138,36 @@ class Trial:
         self._wait(lambda: self.rows() > 0, "the query does not begin")
 
     def _command(self, name: str) -> list[str]:
-        recordings, python = str(self.folder / "recordings"), [sys.executable, "-m"]
+        recordings, python = str(self.root / "recordings"), [sys.executable, "-m"]
         match name:
             case "recorder":
                 flags = ["--stream", str(STREAM), "--dir", self.directory, "--segment-length", "256k"]
                 return [*python, "mainstem", "record", CHANNEL, "--out", recordings, *flags]
             case "shipper":
                 flags = ["--flush-interval", "1s", "--chunk-size", "64k", "--local-retention", "1m"]
-                return [*python, "mainstem", "ship", recordings, str(self.folder / "place"), *flags]
+                return [*python, "mainstem", "ship", recordings, str(self.root / "store"), *flags]
             case "server":
-                flags = ["--listen", f"127.0.0.1:{self._port}", "--token-file", str(self.folder / "token")]
+                flags = ["--listen", f"127.0.0.1:{self._port}", "--token-file", str(self.root / "token")]
                 return [*python, "mainstem", "serve", recordings, *flags]
-        return [*python, "tests.spark.kill_rounds", "--as", str(self.folder), f"http://127.0.0.1:{self._port}"]
+        return [*python, "tests.spark.kill_rounds", "--as", str(self.root), f"http://127.0.0.1:{self._port}"]
 
     def _start(self, name: str) -> None:
         paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
-        environment = os.environ | {"PYTHONPATH": paths, "PYSPARK_PYTHON": str(self.folder / "python")}
-        with (self.folder / f"{name}.log").open("ab") as log:
+        environment = os.environ | {"PYTHONPATH": paths, "PYSPARK_PYTHON": str(self.root / "python")}
+        with (self.root / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 self._command(name), env=environment, stdout=log, stderr=log, start_new_session=True
             )
 
     def _is_shipped(self) -> bool:
         try:
-            with open_recordings(self.folder / "place") as recordings:
+            with open_recordings(self.root / "store") as recordings:
                 return any(reader.end_position() for reader in recordings)
         except RecordingError:
             return False
 
     def _wait(self, condition: Callable[[], bool], otherwise: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not condition():
             if self.publisher.error is not None:
                 raise self.publisher.error
@@ -178,7 +178,7 @@ class Trial:
 
     def log(self, name: str) -> str:
         """Return the end of a program's output."""
-        return (self.folder / f"{name}.log").read_text(errors="replace")[-3000:]
+        return (self.root / f"{name}.log").read_text(errors="replace")[-3000:]
 
     def logs(self) -> str:
         return "\n".join(f"--- {name}\n{self.log(name)}" for name in self._processes)
@@ -190,7 +190,7 @@ class Trial:
         from deltalake.exceptions import TableNotFoundError
 
         try:
-            actions = pa.table(DeltaTable(self.folder / "table").get_add_actions())
+            actions = pa.table(DeltaTable(self.root / "table").get_add_actions())
         except TableNotFoundError:
             return {}
         return dict(zip(actions["path"].to_pylist(), actions["num_records"].to_pylist(), strict=True))
@@ -203,14 +203,14 @@ class Trial:
         files = self._files()
         names = [name for name in files if every or name not in self._known]
         first, last = (0 if every else self.checked), self.publisher.published
-        rows = payloads(self.folder / "table", names)
+        rows = payloads(self.root / "table", names)
         assert rows == [payload(number) for number in range(first, last)], _difference(rows, first, last)
         self._known, self.checked = set(files), last
 
     def kill(self, victim: str, rng: random.Random) -> None:
         """Kill one program, and restart it a moment later."""
         if victim == "query":
-            (self.folder / "cancel").touch()
+            (self.root / "cancel").touch()
         elif victim == "executor":
             below = descendants(self._processes["driver"].pid)
             executors = sorted(pid for pid, line in below.items() if EXECUTOR in line)
@@ -242,7 +242,7 @@ class Trial:
     def finish(self) -> dict[str, Any]:
         """Check the whole table once more."""
         self.check(every=True)
-        ended = self.folder / "ended"
+        ended = self.root / "ended"
         return {
             "messages": self.publisher.published,
             "rows": self.rows(),
@@ -258,7 +258,7 @@ class Trial:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         # local-cluster's workers cannot use another directory.
-        applications = self.folder / "applications"
+        applications = self.root / "applications"
         for name in applications.read_text().split() if applications.exists() else ():
             shutil.rmtree(HOME / "work" / name, ignore_errors=True)
 
@@ -286,8 +286,8 @@ def run(rounds: int, seed: int, *, say: Callable[[dict[str, Any]], None] = lambd
     """Run rounds over one table; return the results. Raises AssertionError for a missing or duplicate message."""
     from mainstem import MediaDriver
 
-    with tempfile.TemporaryDirectory(prefix="mainstem-rounds-") as folder, MediaDriver.launch() as driver:
-        trial = Trial(Path(folder), driver.directory)
+    with tempfile.TemporaryDirectory(prefix="mainstem-rounds-") as root, MediaDriver.launch() as driver:
+        trial = Trial(Path(root), driver.directory)
         try:
             trial.begin()
             for number in range(rounds):

@@ -29,53 +29,51 @@ from mainstem.recording import Recorder, RecorderSlot, open_recordings
 ROOT = Path(__file__).parents[2]
 CHANNEL, STREAM = "aeron:ipc?term-length=1m", 1001
 BATCH, PAUSE_S = 40, 0.004
-PATIENCE_S = 300.0
+TIMEOUT_S = 300.0
 VICTIMS = ("query", "recorder", "worker")
 # A query takes longest to restart, so it is drawn less often.
 WEIGHTS = (2, 4, 4)
 
 
-def query(folder: Path) -> None:
+def query(root: Path) -> None:
     """Run the query from the recordings into a Parquet table until it is told to end."""
     from pyspark.sql import functions as f
 
     from mainstem.spark import create_session
 
     config = {
-        "spark.local.dir": str(folder / "spark"),
+        "spark.local.dir": str(root / "spark"),
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.shuffle.partitions": "2",
     }
     # Four attempts per task, so that a killed worker does not end the query.
     spark = create_session("kills", master="local[2,4]", config=config)
-    source = spark.readStream.format("mainstem.recording").option("minPartitions", 2).load(str(folder / "recordings"))
+    source = spark.readStream.format("mainstem.recording").option("minPartitions", 2).load(str(root / "recordings"))
     rows = source.select("position", f.conv(f.hex(f.substring("payload", 1, 8)), 16, 10).cast("bigint").alias("number"))
-    table = rows.writeStream.format("parquet").option("path", str(folder / "table"))
+    table = rows.writeStream.format("parquet").option("path", str(root / "table"))
     running = (
-        table.option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(processingTime="100 milliseconds")
-        .start()
+        table.option("checkpointLocation", str(root / "checkpoint")).trigger(processingTime="100 milliseconds").start()
     )
-    while not (folder / "end").exists():
+    while not (root / "end").exists():
         if not running.isActive:
             raise SystemExit(f"the query ended: {running.exception()}")
         time.sleep(0.05)
     running.processAllAvailable()
     running.stop()
-    found = spark.read.parquet(str(folder / "table"))
+    found = spark.read.parquet(str(root / "table"))
     count = "count(*) rows, count(distinct number) different, min(number) first, max(number) last"
-    (folder / "result").write_text(json.dumps(found.selectExpr(*count.split(", ")).first().asDict()))
+    (root / "result").write_text(json.dumps(found.selectExpr(*count.split(", ")).first().asDict()))
     spark.stop()
 
 
-def record(folder: Path, directory: str) -> None:
+def record(root: Path, directory: str) -> None:
     """Run the recorder until it is killed."""
     from mainstem import Aeron
 
     with (
         Aeron.connect(directory) as aeron,
         aeron.add_subscription(CHANNEL, STREAM) as subscription,
-        Recorder(folder / "recordings", segment_length=4 << 20) as recorder,
+        Recorder(root / "recordings", segment_length=4 << 20) as recorder,
     ):
         recorder.add_subscription(subscription)
         while True:
@@ -135,7 +133,7 @@ class Publisher:
     def finish(self) -> int:
         """Stop publishing; return the number of messages once all are recorded."""
         self._end.set()
-        self._thread.join(PATIENCE_S)
+        self._thread.join(TIMEOUT_S)
         if self.error is not None:
             raise self.error
         assert not self._thread.is_alive(), "what was published was not recorded"
@@ -145,31 +143,31 @@ class Publisher:
 class Trial:
     """The processes of one run, in one directory."""
 
-    def __init__(self, folder: Path, directory: str, seed: int) -> None:
-        self.folder, self.directory = folder, directory
-        self.chance = random.Random(seed)
+    def __init__(self, root: Path, directory: str, seed: int) -> None:
+        self.root, self.directory = root, directory
+        self.rng = random.Random(seed)
         self.killed = dict.fromkeys(VICTIMS, 0)
-        (folder / "recordings").mkdir()
-        Recorder(folder / "recordings").close()
-        self.publisher = Publisher(directory, folder / "recordings")
+        (root / "recordings").mkdir()
+        Recorder(root / "recordings").close()
+        self.publisher = Publisher(directory, root / "recordings")
         self.recorder = self._start("record", directory)
         self.query = self._start("query")
 
     def _start(self, *what: str) -> subprocess.Popen[bytes]:
         paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
-        command = [sys.executable, "-m", "tests.spark.kills", "--as", what[0], str(self.folder), *what[1:]]
-        log = (self.folder / "log").open("ab")
+        command = [sys.executable, "-m", "tests.spark.kills", "--as", what[0], str(self.root), *what[1:]]
+        log = (self.root / "log").open("ab")
         with log:
             return subprocess.Popen(
                 command, env=os.environ | {"PYTHONPATH": paths}, stdout=log, stderr=log, start_new_session=True
             )
 
     def _commits(self) -> int:
-        return sum(1 for path in (self.folder / "checkpoint" / "commits").glob("[0-9]*"))
+        return sum(1 for path in (self.root / "checkpoint" / "commits").glob("[0-9]*"))
 
     def _wait_for_rows(self) -> None:
         """Wait until the query has committed something since the last check."""
-        before, deadline = self._commits(), time.monotonic() + PATIENCE_S
+        before, deadline = self._commits(), time.monotonic() + TIMEOUT_S
         while self._commits() <= before:
             assert time.monotonic() < deadline, "the query does not go on: " + self.log()
             assert self.query.poll() is None, "the query ended: " + self.log()
@@ -177,13 +175,13 @@ class Trial:
 
     def log(self) -> str:
         """Return the end of the processes' output."""
-        return (self.folder / "log").read_text(errors="replace")[-3000:]
+        return (self.root / "log").read_text(errors="replace")[-3000:]
 
     def kill(self) -> str:
         """Kill one process, at a random moment in the second after rows were seen to arrive."""
         self._wait_for_rows()
-        (victim,) = self.chance.choices(VICTIMS, WEIGHTS)
-        time.sleep(self.chance.random())
+        (victim,) = self.rng.choices(VICTIMS, WEIGHTS)
+        time.sleep(self.rng.random())
         if victim == "query":
             os.killpg(self.query.pid, signal.SIGKILL)
             self.query.wait()
@@ -191,14 +189,14 @@ class Trial:
         elif victim == "recorder":
             os.killpg(self.recorder.pid, signal.SIGKILL)
             self.recorder.wait()
-            time.sleep(self.chance.random())
+            time.sleep(self.rng.random())
             self.recorder = self._start("record", self.directory)
         else:
             workers = sorted(self._workers())
             if not workers:
                 return self.kill()
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self.chance.choice(workers), signal.SIGKILL)
+                os.kill(self.rng.choice(workers), signal.SIGKILL)
         self.killed[victim] += 1
         return victim
 
@@ -216,9 +214,9 @@ class Trial:
     def finish(self) -> dict[str, Any]:
         """Wait until everything has arrived, and count."""
         published = self.publisher.finish()
-        (self.folder / "end").touch()
-        assert self.query.wait(PATIENCE_S) == 0, self.log()
-        counted = json.loads((self.folder / "result").read_text())
+        (self.root / "end").touch()
+        assert self.query.wait(TIMEOUT_S) == 0, self.log()
+        counted = json.loads((self.root / "result").read_text())
         once = counted == {"rows": published, "different": published, "first": 0, "last": published - 1}
         return {"published": published, **counted, "killed": self.killed, "each_once": once}
 
@@ -234,8 +232,8 @@ def run(kills: int, seed: int, *, say: Any = lambda _: None) -> dict[str, Any]:
     """Run the given number of kills; return the results."""
     from mainstem import MediaDriver
 
-    with tempfile.TemporaryDirectory(prefix="mainstem-kills-") as folder, MediaDriver.launch() as driver:
-        trial = Trial(Path(folder), driver.directory, seed)
+    with tempfile.TemporaryDirectory(prefix="mainstem-kills-") as root, MediaDriver.launch() as driver:
+        trial = Trial(Path(root), driver.directory, seed)
         try:
             for number in range(kills):
                 say(f"{number + 1}: {trial.kill()}")
@@ -252,8 +250,8 @@ def main() -> None:
     parser.add_argument("--as", dest="role", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.role:
-        role, folder, *rest = given.role
-        query(Path(folder)) if role == "query" else record(Path(folder), *rest)
+        role, root, *rest = given.role
+        query(Path(root)) if role == "query" else record(Path(root), *rest)
         return
     result = run(given.kills, given.seed, say=lambda text: None if given.json else print(text, flush=True))
     print(json.dumps(result))

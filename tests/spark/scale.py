@@ -1,6 +1,6 @@
 """Run ``mainstem ingest`` and ``mainstem analyze`` on inputs of any size, and report their run time and memory.
 
-    python -m tests.spark.scale recording 256m [1g ...] [--folder /data/tmp]
+    python -m tests.spark.scale recording 256m [1g ...] [--directory /data/tmp]
     python -m tests.spark.scale capture 256m [1g ...]
 
 ``benchmarks/harness`` first creates the inputs; they and all outputs are removed in the end. A run takes about three times its size
@@ -62,19 +62,19 @@ class Peaks:
         return {name: value // MIB for name, value in sizes.items()} | {"workers": self.most_workers}
 
 
-def run(kind: str, size: int, folder: Path) -> dict[str, Any]:
+def run(kind: str, size: int, directory: Path) -> dict[str, Any]:
     """Run once; return the results."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     from harness import make_capture, recordings
 
-    made = folder / "input"
+    made = directory / "input"
     if kind == "recording":
         count = recordings.make(made, size)
         command = [
             "ingest",
             str(made),
             "--out",
-            str(folder / "table"),
+            str(directory / "table"),
             "--source-option",
             "maxBytesPerTrigger=256m",
             "--json",
@@ -83,11 +83,11 @@ def run(kind: str, size: int, folder: Path) -> dict[str, Any]:
         made.mkdir()
         count = make_capture.make(made / "big.pcap", size, mux=True)
         ports = str(make_capture.MUX_PORT)
-        command = ["analyze", str(made / "big.pcap"), "--bymux-ports", ports, "--out", str(folder / "out"), "--json"]
+        command = ["analyze", str(made / "big.pcap"), "--bymux-ports", ports, "--out", str(directory / "out"), "--json"]
     size = sum(file.stat().st_size for file in made.rglob("*") if file.is_file())
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "SPARK_LOCAL_DIRS": str(folder)}
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "SPARK_LOCAL_DIRS": str(directory)}
     started = time.monotonic()
-    log = (folder / "log").open("wb")
+    log = (directory / "log").open("wb")
     with log, subprocess.Popen(
         [sys.executable, "-m", "mainstem", *command], env=environment, stdout=subprocess.PIPE, stderr=log, text=True
     ) as job:  # fmt: skip
@@ -98,7 +98,7 @@ def run(kind: str, size: int, folder: Path) -> dict[str, Any]:
         assert job.stdout is not None
         told = job.stdout.read()
     seconds = time.monotonic() - started
-    assert job.returncode == 0, (folder / "log").read_text(errors="replace")[-3000:]
+    assert job.returncode == 0, (directory / "log").read_text(errors="replace")[-3000:]
     found = json.loads(told)
     if kind == "recording":
         same = found["messages"] == found["rows"] == count
@@ -118,14 +118,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("kind", choices=("recording", "capture"))
     parser.add_argument("sizes", nargs="+")
-    parser.add_argument("--folder", type=Path, help="where to put everything; default: the temporary directory")
+    parser.add_argument("--directory", type=Path, help="where to put everything; default: the temporary directory")
     given = parser.parse_args()
     for text in given.sizes:
-        folder = Path(tempfile.mkdtemp(prefix="mainstem-scale-", dir=given.folder))
+        directory = Path(tempfile.mkdtemp(prefix="mainstem-scale-", dir=given.directory))
         try:
-            result = run(given.kind, parse_size(text, name="size"), folder)
+            result = run(given.kind, parse_size(text, name="size"), directory)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
         print(json.dumps(result), flush=True)
         if not result["all_there"]:
             sys.exit(1)

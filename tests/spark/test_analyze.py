@@ -88,13 +88,13 @@ def _fields(name: str, fields: dict[str, Any]) -> list[int]:
     ]  # fmt: skip
 
 
-def told(folder: Path) -> list[tuple[Any, ...]]:
+def told(directory: Path) -> list[tuple[Any, ...]]:
     """Return the same fields from the table of frames."""
     names = ["frame_length", "flags", "session_id", "stream_id", "term_id", "term_offset", "nak_length",
              "receiver_window", "term_length", "mtu"]  # fmt: skip
     kinds = {"RTTM": "rtt"}
     found = []
-    for row in pq.read_table(folder).to_pylist():
+    for row in pq.read_table(directory).to_pylist():
         kind = "heartbeat" if row["type"] == 1 and row["frame_length"] == 0 else row["frame_type"]
         found.append((kinds.get(kind, kind.lower()), *(row[name] or 0 for name in names)))
     return sorted(found)
@@ -134,21 +134,21 @@ def test_counts_are_those_of_tshark_field_by_field(spark: SparkSession, tmp_path
 @pytest.fixture(scope="module")
 def report(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the page for frames that cover every event, with names and texts that are wider than a phone's screen."""
-    folder = tmp_path_factory.mktemp("report")
+    directory = tmp_path_factory.mktemp("report")
     rows = everything()
     far = lossy_stream(Wire(session_id=-1234567890, stream_id=2147483647))
     far.aeron("ERR", answer=True, error_code=13, text="a-reason-without-a-blank-" * 12, receiver_id=99)
     for row in far.rows:
         for end in ("src", "dst"):
             row[end] = f"2001:db8:1234:5678:9abc:def0:1234:{'1' if row[end] == '10.0.0.1' else '2'}"
-    (folder / "frames").mkdir()
-    pq.write_table(to_arrow(rows + far.rows), folder / "frames" / "0.parquet")
-    options = AnalyzeOptions(inputs=(str(folder / "frames"),), out=folder / "out")
+    (directory / "frames").mkdir()
+    pq.write_table(to_arrow(rows + far.rows), directory / "frames" / "0.parquet")
+    options = AnalyzeOptions(inputs=(str(directory / "frames"),), out=directory / "out")
     analysis = analyze(spark, options)
-    assert sorted(path.name for path in (folder / "out" / "tables").iterdir()) == sorted(
+    assert sorted(path.name for path in (directory / "out" / "tables").iterdir()) == sorted(
         set(TABLES) - {"messages", "recorded_sessions"}
     )
-    assert json.loads((folder / "out" / "summary.json").read_text()) == json.loads(json.dumps(analysis.as_json()))
+    assert json.loads((directory / "out" / "summary.json").read_text()) == json.loads(json.dumps(analysis.as_json()))
     return analysis.report
 
 
@@ -246,12 +246,14 @@ def test_a_large_and_a_small_input_have_the_same_report(
     monkeypatch.setattr(program, "LOCAL_FRAMES", 0)
     found = analyze(spark, AnalyzeOptions(inputs=(str(frames),), out=tmp_path)).as_json()
     told = json.loads((report.parent / "summary.json").read_text())
-    places = ("tables", "report")
-    assert {k: v for k, v in json.loads(json.dumps(found)).items() if k not in places} == {
-        k: v for k, v in told.items() if k not in places
+    columns = ("tables", "report")
+    assert {k: v for k, v in json.loads(json.dumps(found)).items() if k not in columns} == {
+        k: v for k, v in told.items() if k not in columns
     }
-    for folder in (report.parent / "tables").iterdir():
-        one, other = (spark.read.parquet(str(where / folder.name)) for where in (folder.parent, tmp_path / "tables"))
+    for directory in (report.parent / "tables").iterdir():
+        one, other = (
+            spark.read.parquet(str(where / directory.name)) for where in (directory.parent, tmp_path / "tables")
+        )
         assert one.schema == other.schema
         assert sorted(map(repr, one.collect())) == sorted(map(repr, other.collect()))
 

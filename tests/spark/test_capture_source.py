@@ -117,9 +117,9 @@ def test_impossible_options_are_refused(spark: SparkSession, tmp_path: Path) -> 
 
 @pytest.mark.long
 def test_a_stream_over_a_growing_capture_has_the_rows_of_the_batch(spark: SparkSession, tmp_path: Path) -> None:
-    folder, out, state = tmp_path / "in", str(tmp_path / "out"), str(tmp_path / "state")
-    folder.mkdir()
-    path, later = folder / "a.pcap", folder / "b.pcap"
+    directory, out, state = tmp_path / "in", str(tmp_path / "out"), str(tmp_path / "state")
+    directory.mkdir()
+    path, later = directory / "a.pcap", directory / "b.pcap"
     data = make.pcap(traffic(300))
     reader(spark)
 
@@ -127,7 +127,7 @@ def test_a_stream_over_a_growing_capture_has_the_rows_of_the_batch(spark: SparkS
         stream = (
             spark.readStream.format("mainstem.capture")
             .options(bymuxPorts=SERVER, **limits(maxBytesPerTrigger="200000"))
-            .load(str(folder))
+            .load(str(directory))
         )
         query = (
             stream.writeStream.format("parquet")
@@ -181,9 +181,9 @@ def test_packets_are_rows_or_counted_however_a_file_is_cut(spark: SparkSession, 
 
 @pytest.mark.long
 def test_packets_are_rows_or_counted_once_in_a_stream(spark: SparkSession, tmp_path: Path) -> None:
-    folder, out, state = tmp_path / "in", str(tmp_path / "out"), str(tmp_path / "state")
-    folder.mkdir()
-    path, packets = folder / "a.pcap", mixed(300)
+    directory, out, state = tmp_path / "in", str(tmp_path / "out"), str(tmp_path / "state")
+    directory.mkdir()
+    path, packets = directory / "a.pcap", mixed(300)
     data = make.pcap(packets)
     reader(spark)
     for size in (len(data) // 3 + 5, len(data)):
@@ -191,7 +191,7 @@ def test_packets_are_rows_or_counted_once_in_a_stream(spark: SparkSession, tmp_p
         stream = spark.readStream.format("mainstem.capture").options(bymuxPorts=SERVER)
         writer = (
             stream.options(**limits(maxBytesPerTrigger="60000"))
-            .load(str(folder))
+            .load(str(directory))
             .writeStream.format("parquet")
             .option("checkpointLocation", state)
         )

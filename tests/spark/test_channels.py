@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.system]
 
 ROWS = 500
 IPC, STREAM = "aeron:ipc?term-length=1m", 1001
-PATIENCE_S = 120
+TIMEOUT_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def recorder_of(driver: MediaDriver, path: Path, channel: str = IPC) -> Iterator
 
     thread = threading.Thread(target=run)
     thread.start()
-    ready.wait(PATIENCE_S)
+    ready.wait(TIMEOUT_S)
     try:
         yield
     finally:
@@ -120,7 +120,7 @@ def test_a_stream_sends_each_micro_batch_over_a_multiplexer_under_its_number(
     with listening(protocol, tmp_path) as told:
         writer = rows.select("payload").writeStream.format("mainstem.channel").options(**told)
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
-        assert query.awaitTermination(PATIENCE_S)
+        assert query.awaitTermination(TIMEOUT_S)
         assert query.exception() is None
         wait_for(lambda: recorded(spark, tmp_path / "recordings").count() >= ROWS)
     df = recorded(spark, tmp_path / "recordings")
@@ -160,7 +160,7 @@ def test_a_table_goes_onto_a_publication_batch_and_streaming(
         query = (
             echo.options(checkpointLocation=str(tmp_path / "checkpoint"), **where).trigger(availableNow=True).start()
         )
-        assert query.awaitTermination(PATIENCE_S)
+        assert query.awaitTermination(TIMEOUT_S)
         wait_for(lambda: recorded(spark, path).count() == 2 * ROWS)
     df = recorded(spark, path)
     assert texts(df) == sorted(2 * EXPECTED)
@@ -202,7 +202,7 @@ def offer(driver: MediaDriver, count: int, first: int = 0, *, stream_id: int) ->
         aeron.add_exclusive_publication("aeron:ipc?term-length=1m", stream_id) as publication,
     ):
         for number in range(first, first + count):
-            publication.send(f"row {number}".encode(), timeout=PATIENCE_S)
+            publication.send(f"row {number}".encode(), timeout=TIMEOUT_S)
 
 
 @pytest.mark.parametrize("recording", long_after(1, [True, False]))

@@ -51,6 +51,6 @@ def test_recordings_are_read_over_spark_connect(tmp_path: Path) -> None:
         "where": COUNT,
         "stream": 2 * COUNT,
         "stream of a table": COUNT,
-        "place": nothing,
-        "place of a stream": nothing,
+        "location": nothing,
+        "location of a stream": nothing,
     }

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.system]
 
-PATIENCE_S = 500  # for a whole demo
+TIMEOUT_S = 500  # for a whole demo
 
 
 @pytest.mark.long
@@ -82,7 +82,7 @@ def left_of(process: subprocess.Popen[str]) -> list[Any]:
 @pytest.mark.long
 def test_the_demo_loses_nothing_over_a_lossy_network(tmp_path: Path) -> None:
     process = start_demo(tmp_path / "out", "--count", "4000", "--loss", "0.1")
-    output, errors = process.communicate(timeout=PATIENCE_S)
+    output, errors = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, errors
     result = json.loads(output)
     assert (result["offered"], result["received"], result["rows"]) == (4000, 4000, 4000)
@@ -104,13 +104,13 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     wait_for(lambda: process.poll() is not None or list((tmp_path / "out" / "work").glob("recording/*.rec")))
     assert process.poll() is None
     os.killpg(process.pid, signal.SIGINT)
-    output, errors = process.communicate(timeout=PATIENCE_S)
+    output, errors = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, output, errors) == (130, "", "")
     wait_for(lambda: not left_of(process), progress=lambda: left_of(process))
 
 
 def test_a_wrong_option_is_reported_in_one_sentence(tmp_path: Path) -> None:
     process = start_demo(tmp_path / "out", "--loss", "1.5")
-    output, errors = process.communicate(timeout=PATIENCE_S)
+    output, errors = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, output) == (1, "")
     assert errors == "mainstem: --loss: 1.5 is not in 0 to 1 (0.2 drops a fifth)\n"

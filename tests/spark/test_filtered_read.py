@@ -37,16 +37,16 @@ COLUMNS = "recording_id bigint, session_id int, stream_id int, position bigint, 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory of three recordings of 300 messages, one every 2 ms; the third has no index, as in Aeron Archive."""
-    folder, chance = tmp_path_factory.mktemp("recordings"), random.Random(9)
-    with Recorder(folder, segment_length=2 * TERM) as recorder:
+    directory, rng = tmp_path_factory.mktemp("recordings"), random.Random(9)
+    with Recorder(directory, segment_length=2 * TERM) as recorder:
         for session_id, stream_id in ((7, 1001), (8, 1001), (9, 1002)):
             writer = recorder.start(session_id=session_id, stream_id=stream_id, initial_term_id=-5, mtu_length=1408,
                                     term_buffer_length=TERM, join_position=0)  # fmt: skip
-            sent = [bytes(chance.randrange(2500)) for _ in range(COUNT)]
+            sent = [bytes(rng.randrange(2500)) for _ in range(COUNT)]
             stream = Stream(session_id=session_id, stream_id=stream_id)
             record(writer, stream, sent, time_ns=START_NS, step_ns=2_000_000)
-    index_file(folder, 2).unlink()
-    return folder
+    index_file(directory, 2).unlink()
+    return directory
 
 
 def source(spark: SparkSession, path: Path) -> DataFrame:

@@ -154,8 +154,8 @@ def test_positions_bound_a_batch(spark: SparkSession, recorded: tuple[Path, list
     path, publishers = recorded
     ends = sorted(r.position for r in source(spark, path, recordingId=0).select("position").collect())
     start, end = ends[49], ends[199]
-    places = {"recordingId": 0, "startingPositions": start, "endingPositions": json.dumps({"0": end})}
-    assert payloads(source(spark, path, **places)) == sorted(publishers[0].sent[50:200])
+    positions = {"recordingId": 0, "startingPositions": start, "endingPositions": json.dumps({"0": end})}
+    assert payloads(source(spark, path, **positions)) == sorted(publishers[0].sent[50:200])
     assert source(spark, path, startingPositions="latest").count() == 0
     assert source(spark, path, startingPositions="2000-01-01").count() == 600
     assert source(spark, path, startingPositions="2100-01-01T00:00:00Z").count() < 100

@@ -52,9 +52,9 @@ def recorded(path: Path, session_id: int, messages: int = 300) -> None:
         record(writer, Stream(session_id=session_id), [bytes([session_id]) * 2000] * messages)
 
 
-def upload(folder: Path, url: str, options: dict[str, str]) -> None:
+def upload(directory: Path, url: str, options: dict[str, str]) -> None:
     store = open_store(url, options)
-    for file in folder.iterdir():
+    for file in directory.iterdir():
         store.put(file.name, file)
     store.close()
 
@@ -67,25 +67,25 @@ def test_a_stream_over_a_directory_and_a_pattern_of_s3_has_each_message_once(
         recorded(tmp_path / name, session_id)
     for name in ("north", "south"):
         upload(tmp_path / name, f"s3://{bucket}/{name}/rec", options)
-    places = [str(tmp_path / "here"), f"s3://{bucket}/*/rec"]
+    locations = [str(tmp_path / "here"), f"s3://{bucket}/*/rec"]
 
-    batch = recordings(spark, places, **options)
+    batch = recordings(spark, locations, **options)
     assert batch.columns[-2:] == ["archive", "host"]
     counts = {
         (row["archive"], row["session_id"]): row["count"]
         for row in batch.groupBy("archive", "session_id").count().collect()
     }
     assert counts == {
-        (places[0], 1): 300,
+        (locations[0], 1): 300,
         (f"s3://{bucket}/north/rec", 2): 300,
         (f"s3://{bucket}/south/rec", 3): 300,
     }
-    loaded = spark.read.format("mainstem.recording").options(**options).load(places)
+    loaded = spark.read.format("mainstem.recording").options(**options).load(locations)
     assert loaded.select("payload").distinct().count() == 3
 
     def run() -> None:
         rows = recordings(
-            spark, places, streaming=True, schema="session_id int, position bigint, archive string", **options
+            spark, locations, streaming=True, schema="session_id int, position bigint, archive string", **options
         )
         query = rows.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
         query.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination()
@@ -96,7 +96,7 @@ def test_a_stream_over_a_directory_and_a_pattern_of_s3_has_each_message_once(
     out = spark.read.parquet(str(tmp_path / "out"))
     assert out.count() == out.distinct().count() == 1200
     assert {row["archive"] for row in out.select("archive").distinct().collect()} == {
-        places[0],
+        locations[0],
         *(f"s3://{bucket}/{name}/rec" for name in ("north", "south", "west")),
     }
 

@@ -24,10 +24,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 def test_a_query_over_what_is_shipped_sees_each_message_once_beside_retention(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    place, checkpoint, table = tmp_path / "place", tmp_path / "checkpoint", str(tmp_path / "table")
+    store, checkpoint, table = tmp_path / "store", tmp_path / "checkpoint", str(tmp_path / "table")
     clock = ManualClock(SYSTEM_CLOCK.epoch_ns())
     station = Station(tmp_path / "recorder", clock)
-    ship = shipper(station.directory, open_store(place), clock)
+    ship = shipper(station.directory, open_store(store), clock)
     archive_id = ship.identity.id
     for round_number in range(3):
         station.send(payloads(150, seed=round_number, first=len(station.sent)))
@@ -36,7 +36,7 @@ def test_a_query_over_what_is_shipped_sees_each_message_once_beside_retention(
         ship.drain()
         query = (
             spark.readStream.format("mainstem.recording")
-            .load(str(place))
+            .load(str(store))
             .select("payload")
             .writeStream.format("parquet")
             .option("checkpointLocation", str(checkpoint))
@@ -47,8 +47,8 @@ def test_a_query_over_what_is_shipped_sees_each_message_once_beside_retention(
         rows = [bytes(row.payload) for row in spark.read.parquet(table).collect()]
         assert sorted(rows) == sorted(station.sent)
         committed = committed_positions(open_store(checkpoint))
-        removed = remove(open_store(place), archive_id, before_committed(archive_id, committed), clock.epoch_ns())
+        removed = remove(open_store(store), archive_id, before_committed(archive_id, committed), clock.epoch_ns())
         assert removed
-        entry = ShippedArchive(open_store(place), archive_id).entry(0)
+        entry = ShippedArchive(open_store(store), archive_id).entry(0)
         assert entry.end - 2 * TERM <= entry.start <= entry.end
     assert entry.start == entry.end  # it has ended, and all of it has been committed

@@ -35,9 +35,9 @@ def record_streams(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sql") / "recordings"
-    record_streams(folder)
-    return folder
+    directory = tmp_path_factory.mktemp("sql") / "recordings"
+    record_streams(directory)
+    return directory
 
 
 @pytest.fixture(autouse=True)
@@ -53,12 +53,12 @@ def count(spark: SparkSession, sql: str) -> int:
     return int(spark.sql(sql).collect()[0][0])
 
 
-@pytest.mark.parametrize("place", ["options (path '{}')", "location '{}'", "options (paths '[\"{}\"]')"])
+@pytest.mark.parametrize("clause", ["options (path '{}')", "location '{}'", "options (paths '[\"{}\"]')"])
 def test_a_table_reads_its_recordings_and_leaves_them_when_it_is_dropped(
-    spark: SparkSession, path: Path, place: str
+    spark: SparkSession, path: Path, clause: str
 ) -> None:
     before = sorted(os.listdir(path))
-    spark.sql(f"create table t using mainstem.recording {place.format(path)}")
+    spark.sql(f"create table t using mainstem.recording {clause.format(path)}")
     assert count(spark, "select count(*) from t") == 2 * COUNT
     assert count(spark, "select count(*) from t where stream_id = 1007 and position <= 1600") == 10
     spark.sql("create view v as select position from t where session_id = 8")
@@ -132,12 +132,12 @@ def test_a_table_that_lists_columns_is_refused_when_it_is_read(spark: SparkSessi
 
 @pytest.mark.parametrize("kind", ["table", "temporary view"])
 def test_a_tables_options_prune_reads(spark: SparkSession, path: Path, tmp_path: Path, kind: str) -> None:
-    folder = tmp_path / "recordings"
-    record_streams(folder)
-    (folder / "1-0.rec").unlink()
+    directory = tmp_path / "recordings"
+    record_streams(directory)
+    (directory / "1-0.rec").unlink()
 
     def named(name: str, options: str) -> str:
-        spark.sql(f"create {kind} {name} using mainstem.recording options (path '{folder}', {options})")
+        spark.sql(f"create {kind} {name} using mainstem.recording options (path '{directory}', {options})")
         return name
 
     try:
@@ -177,12 +177,12 @@ def test_a_wrong_with_clause_is_refused(spark: SparkSession, path: Path) -> None
 
 
 def test_a_table_has_new_rows_and_a_view_over_files_after_recreation(spark: SparkSession, tmp_path: Path) -> None:
-    folder = tmp_path / "recordings"
-    view = f"create or replace temporary view now using mainstem.recording options (path '{folder}')"
-    with Recorder(folder, segment_length=2 * 65536) as recorder:
+    directory = tmp_path / "recordings"
+    view = f"create or replace temporary view now using mainstem.recording options (path '{directory}')"
+    with Recorder(directory, segment_length=2 * 65536) as recorder:
         writer, stream = recorder.start(session_id=7, stream_id=1001, join_position=0, **STREAM), Stream(session_id=7)
         record(writer, stream, [bytes(100)] * 10, time_ns=START_NS, step_ns=1000)
-        spark.sql(f"create table t using mainstem.recording location '{folder}'")
+        spark.sql(f"create table t using mainstem.recording location '{directory}'")
         spark.sql("create view v as select * from t")
         spark.sql(view)
         names = ("t", "v", "now")
@@ -227,12 +227,12 @@ def test_a_limit_that_this_spark_version_lacks_is_refused(spark: SparkSession, p
 @pytest.mark.long
 @pytest.mark.skipif(not HAS_READ_LIMITS, reason="Spark hands no limits to sources in Python before 4.2")
 def test_a_micro_batch_waits_for_enough_bytes(spark: SparkSession, tmp_path: Path) -> None:
-    folder = tmp_path / "recordings"
-    with Recorder(folder, segment_length=2 * 65536) as recorder:
+    directory = tmp_path / "recordings"
+    with Recorder(directory, segment_length=2 * 65536) as recorder:
         writer, stream = recorder.start(session_id=7, stream_id=1001, join_position=0, **STREAM), Stream(session_id=7)
         record(writer, stream, [bytes(100)] * 10, time_ns=START_NS, step_ns=1000)
         reader = spark.readStream.format("mainstem.recording")
-        df = reader.options(minBytesPerTrigger="2k", maxTriggerDelay="1h").load(str(folder))
+        df = reader.options(minBytesPerTrigger="2k", maxTriggerDelay="1h").load(str(directory))
         query = stream_into(spark, df, "waiting", tmp_path)
         try:
             query.processAllAvailable()
@@ -265,12 +265,12 @@ BATCH = [
 ]
 
 
-@pytest.mark.parametrize(("options", "place", "sentence"), BATCH)
+@pytest.mark.parametrize(("options", "clause", "sentence"), BATCH)
 def test_an_error_ends_with_the_sentence_that_matters(
-    spark: SparkSession, path: Path, options: dict[str, str], place: str, sentence: str
+    spark: SparkSession, path: Path, options: dict[str, str], clause: str, sentence: str
 ) -> None:
     with pytest.raises(Exception) as caught:
-        spark.read.format("mainstem.recording").options(**options).load(place.format(path)).collect()
+        spark.read.format("mainstem.recording").options(**options).load(clause.format(path)).collect()
     assert sentence in root_cause(caught.value)
     # After the message, Spark writes its error code on a separate line.
     lines = [line for line in str(caught.value).splitlines() if "SQLSTATE" not in line and line.strip()]
@@ -281,15 +281,15 @@ def test_an_error_ends_with_the_sentence_that_matters(
 def test_the_reason_of_a_damaged_recording_is_known_in_batch_and_in_streaming(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "recordings"
-    record_streams(folder)
-    with (folder / "0-0.rec").open("r+b") as file:
+    directory = tmp_path / "recordings"
+    record_streams(directory)
+    with (directory / "0-0.rec").open("r+b") as file:
         file.seek(1280)
         file.write(bytes([5, 0, 0, 0]))
     with pytest.raises(Exception) as caught:
-        spark.read.format("mainstem.recording").load(str(folder)).collect()
+        spark.read.format("mainstem.recording").load(str(directory)).collect()
     assert "at offset 1280 (position 1280): a frame header is invalid" in root_cause(caught.value)
-    stream = spark.readStream.format("mainstem.recording").load(str(folder))
+    stream = spark.readStream.format("mainstem.recording").load(str(directory))
     query = stream_into(spark, stream, "damaged", tmp_path)
     with pytest.raises(Exception) as caught:
         query.processAllAvailable()

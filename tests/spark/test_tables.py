@@ -29,22 +29,22 @@ PARTS = 3
 @pytest.fixture(scope="module")
 def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a capture: frames in several files, in order of time."""
-    folder, rows = tmp_path_factory.mktemp("frames"), everything()
+    directory, rows = tmp_path_factory.mktemp("frames"), everything()
     size = -(-len(rows) // PARTS)
     for part in range(PARTS):
-        path = folder / f"{part}.parquet"
+        path = directory / f"{part}.parquet"
         pq.write_table(to_arrow(rows[part * size : (part + 1) * size]), path)
         # A file stream reads the oldest file first.
         os.utime(path, (1_700_000_000 + part, 1_700_000_000 + part))
-    return folder
+    return directory
 
 
-def batch_of(spark: SparkSession, folder: Path) -> DataFrame:
-    return spark.read.schema(schema.ddl()).parquet(str(folder))
+def batch_of(spark: SparkSession, directory: Path) -> DataFrame:
+    return spark.read.schema(schema.ddl()).parquet(str(directory))
 
 
-def stream_of(spark: SparkSession, folder: Path) -> DataFrame:
-    return spark.readStream.schema(schema.ddl()).option("maxFilesPerTrigger", 1).parquet(str(folder))
+def stream_of(spark: SparkSession, directory: Path) -> DataFrame:
+    return spark.readStream.schema(schema.ddl()).option("maxFilesPerTrigger", 1).parquet(str(directory))
 
 
 def run(rows: DataFrame, out: Path) -> None:

@@ -24,8 +24,8 @@ NAMES = tuple(column.name for column in columns(payload=True))
 
 def data_frame(payload: bytes = b"tide", *, session: int = 7, stream: int = 1001, term: int = 3, at: int = 64) -> bytes:
     """Return a DATA frame, padded to its alignment."""
-    place = {"session_id": session, "stream_id": stream, "term_id": term, "term_offset": at}
-    return Data(**place, reserved_value=42, payload=payload).encode()
+    header = {"session_id": session, "stream_id": stream, "term_id": term, "term_offset": at}
+    return Data(**header, reserved_value=42, payload=payload).encode()
 
 
 def nak_frame(*, session: int = 7, stream: int = 1001, term: int = 3, at: int = 64, length: int = 96) -> bytes:

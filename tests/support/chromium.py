@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-PATIENCE_S = STALL_S
+TIMEOUT_S = STALL_S
 # Without the flags that disable background services, Chromium looks up Google's hosts at every start.
 FLAGS = [
     "--headless",
@@ -66,7 +66,7 @@ class Page:
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[self._number] = future
         await self._socket.send_json({"id": self._number, "method": method, "params": parameters})
-        record = await asyncio.wait_for(future, PATIENCE_S)
+        record = await asyncio.wait_for(future, TIMEOUT_S)
         assert "error" not in record, record
         return record["result"]
 
@@ -78,7 +78,7 @@ class Page:
 
     async def until(self, expression: str) -> Any:
         """Evaluate an expression until it is true; return its value."""
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + TIMEOUT_S
         while not (value := await self.value(expression)):
             assert time.monotonic() < end, f"{expression} stayed {value!r}; {self.problems}"
             await asyncio.sleep(0.05)
@@ -106,7 +106,7 @@ async def opened(url: str, profile: Path) -> AsyncIterator[Page]:
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     ) as process:
         try:
-            end = time.monotonic() + PATIENCE_S
+            end = time.monotonic() + TIMEOUT_S
             while not (lines := _lines(profile / "DevToolsActivePort")):
                 assert time.monotonic() < end, "the browser does not start"
                 await asyncio.sleep(0.05)

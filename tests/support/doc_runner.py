@@ -126,34 +126,34 @@ class Reader:
         for block in blocks(text):
             if not block.title.startswith("deploy/"):
                 block = replace(block, code=with_own_ports(block.code, ports))
-            place = f"line {block.line}"
+            where = f"line {block.line}"
             word, _, rest = block.how.partition(" ")
             if word == "no;":
-                assert rest, f"{place}: a block that does not run needs a reason"
+                assert rest, f"{where}: a block that does not run needs a reason"
                 parse(block)
             elif word in ("stop", "wait"):
                 self.end(rest, interrupt=word == "stop")
             elif word == "output":
-                self.expect(rest, block.code, place)
+                self.expect(rest, block.code, where)
             elif block.title.startswith("deploy/"):
-                assert (ROOT / block.title).read_text() == block.code, f"{place} is not {block.title}"
+                assert (ROOT / block.title).read_text() == block.code, f"{where} is not {block.title}"
             elif block.language == "text":
                 assert printed is None or matches(block.code, printed), (
-                    f"{place}: expected\n{block.code}\nand there was\n{printed}"
+                    f"{where}: expected\n{block.code}\nand there was\n{printed}"
                 )
             elif block.title:
                 parse(block)
                 (self.directory / block.title).write_text(block.code)
             elif word == "session":
-                assert block.language == "python", f"{place}: a session runs Python"
-                printed = self.run_in_session(rest, block, place)
+                assert block.language == "python", f"{where}: a session runs Python"
+                printed = self.run_in_session(rest, block, where)
             elif word == "background":
                 self.terminals[rest] = self.start(block, self.directory / f"{rest}.output")
             elif word == "if" and shutil.which(rest) is None:
                 parse(block)
                 printed = None
             else:
-                printed = self.run(block, place)
+                printed = self.run(block, where)
 
     def command(self, block: Block) -> list[str]:
         if block.language == "python":
@@ -163,7 +163,7 @@ class Reader:
         )
         return ["bash", "-euo", "pipefail", "-c", block.code]
 
-    def run(self, block: Block, place: str) -> str:
+    def run(self, block: Block, where: str) -> str:
         result = subprocess.run(
             self.command(block),
             cwd=self.directory,
@@ -174,10 +174,10 @@ class Reader:
             timeout=STEP_S,
             check=False,
         )
-        assert result.returncode == 0, f"{place}: {result.stdout}\n{result.stderr}\n{self.outputs()}"
+        assert result.returncode == 0, f"{where}: {result.stdout}\n{result.stderr}\n{self.outputs()}"
         return result.stdout
 
-    def run_in_session(self, name: str, block: Block, place: str) -> str:
+    def run_in_session(self, name: str, block: Block, where: str) -> str:
         if name not in self.sessions:
             with (self.directory / f"session-{name}.log").open("w") as log:
                 self.sessions[name] = subprocess.Popen(
@@ -197,7 +197,7 @@ class Reader:
         process.stdin.flush()
         line = process.stdout.readline()
         reply = json.loads(line) if line else {"error": f"the interpreter ended: {process.wait(20)}"}
-        assert "error" not in reply, f"{place}: {reply['error']}"
+        assert "error" not in reply, f"{where}: {reply['error']}"
         printed: str = reply["printed"]
         return printed
 
@@ -220,12 +220,12 @@ class Reader:
     def output(self, name: str) -> str:
         return (self.directory / f"{name}.output").read_text()
 
-    def expect(self, name: str, expected: str, place: str) -> None:
+    def expect(self, name: str, expected: str, where: str) -> None:
         deadline = time.monotonic() + STEP_S
         while not matches(expected, self.output(name)):
             running = self.terminals[name].poll() is None
-            assert running or matches(expected, self.output(name)), f"{place}: {self.output(name)}"
-            assert time.monotonic() < deadline, f"{place}: {self.output(name)}"
+            assert running or matches(expected, self.output(name)), f"{where}: {self.output(name)}"
+            assert time.monotonic() < deadline, f"{where}: {self.output(name)}"
             time.sleep(0.05)
 
     def end(self, name: str, *, interrupt: bool) -> None:

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Self
 
 import pytest
-from tests.support.live_driver import PATIENCE_S
+from tests.support.live_driver import TIMEOUT_S
 from tests.support.waiting import StallTimeout
 
 if TYPE_CHECKING:
@@ -40,6 +40,6 @@ class Dumpcap:
         # The kernel delivers packets that it has buffered for the capture within a second.
         time.sleep(1.0)
         self._process.terminate()
-        self._process.wait(PATIENCE_S)
+        self._process.wait(TIMEOUT_S)
         assert self._process.stderr is not None
         self._process.stderr.close()

@@ -43,33 +43,33 @@ class Wire:
         own = {"type": TYPES[kind], "session_id": self.session_id, "stream_id": self.stream_id}
         self.row(source, target, "aeron", kind, **own | values)
 
-    def place(self, position: int) -> dict[str, int]:
+    def term_position(self, position: int) -> dict[str, int]:
         term_id = self.initial_term_id + position // self.term_length
         return {"term_id": term_id, "term_offset": position % self.term_length}
 
     def setup(self, position: int = 0) -> None:
         facts = {"initial_term_id": self.initial_term_id, "term_length": self.term_length, "mtu": 1408}
-        self.aeron("SETUP", frame_length=40, **facts, **self.place(position))
+        self.aeron("SETUP", frame_length=40, **facts, **self.term_position(position))
 
     def data(self, position: int, payload: int = 96, flags: int = 0xC0) -> int:
         """Append a data frame; return the position after it."""
         self.aeron("DATA", flags=flags, frame_length=32 + payload, length=payload, wire_length=74 + payload,
-                   reserved_value=0, **self.place(position))  # fmt: skip
+                   reserved_value=0, **self.term_position(position))  # fmt: skip
         return position + ((32 + payload + 31) & ~31)
 
     def pad(self, position: int, length: int) -> int:
-        self.aeron("PAD", flags=0xC0, frame_length=length, **self.place(position))
+        self.aeron("PAD", flags=0xC0, frame_length=length, **self.term_position(position))
         return position + length
 
     def heartbeat(self, position: int, flags: int = 0xC0) -> None:
-        self.aeron("DATA", flags=flags, frame_length=0, **self.place(position))
+        self.aeron("DATA", flags=flags, frame_length=0, **self.term_position(position))
 
     def nak(self, start: int, end: int, **values: Any) -> None:
-        self.aeron("NAK", answer=True, nak_length=end - start, **self.place(start), **values)
+        self.aeron("NAK", answer=True, nak_length=end - start, **self.term_position(start), **values)
 
     def status(self, position: int, window: int, receiver_id: int = 99, flags: int = 0, **values: Any) -> None:
         own = {"receiver_window": window, "receiver_id": receiver_id, "flags": flags, "frame_length": 36}
-        self.aeron("SM", answer=True, **own, **self.place(position), **values)
+        self.aeron("SM", answer=True, **own, **self.term_position(position), **values)
 
     def rttm(self, echo: int, *, question: bool, receiver_id: int = 99) -> None:
         own = {"echo_timestamp": echo, "reception_delta": 0, "receiver_id": receiver_id, "frame_length": 40}

@@ -22,8 +22,8 @@ def setup(session: int, *, term_length: int = 65536, mtu: int = 1408, stream: in
 
 
 def data(session: int, payload: bytes, *, offset: int = 0, term: int = 0, flags: int = UNFRAGMENTED) -> bytes:
-    place = {"session_id": session, "stream_id": STREAM_ID, "term_id": term, "term_offset": offset}
-    return Data(**place, flags=flags, payload=payload).encode()
+    header = {"session_id": session, "stream_id": STREAM_ID, "term_id": term, "term_offset": offset}
+    return Data(**header, flags=flags, payload=payload).encode()
 
 
 def status(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-class Machines:
+class Hosts:
     """Two hosts, ``near`` and ``far``, each with a client on its own driver. ``work`` runs everything."""
 
     def __init__(self, **settings: Any) -> None:

@@ -62,15 +62,15 @@ def java_program() -> str | None:
 @cache
 def compiled_programs() -> Path:
     """Return the classes of ``tests/interop/java``, compiled once per test process."""
-    folder = tempfile.TemporaryDirectory(prefix="mainstem-java-")
-    _kept.append(folder)
+    directory = tempfile.TemporaryDirectory(prefix="mainstem-java-")
+    _kept.append(directory)
     javac = shutil.which("javac")
     assert javac is not None
     sources = sorted(map(str, PROGRAMS.glob("*.java")))
-    command = [javac, "-nowarn", "-proc:none", "-cp", str(jar()), "-d", folder.name, *sources]
+    command = [javac, "-nowarn", "-proc:none", "-cp", str(jar()), "-d", directory.name, *sources]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return Path(folder.name)
+    return Path(directory.name)
 
 
 _kept: list[tempfile.TemporaryDirectory[str]] = []  # removed when the process ends

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from mainstem.aeron.client.client import Aeron
 
-PATIENCE_S = STALL_S
+TIMEOUT_S = STALL_S
 
 
 def shared_memory() -> set[str]:

@@ -22,11 +22,11 @@ NETWORK = "10.98.0"
 # that must remain visible in the room: a checkout and its Python may be there.
 FURNISH = r"""
 set -e
-while read -r _ place kind _; do
+while read -r _ mount_point kind _; do
     case "$kind" in proc|sysfs|devpts|mqueue|cgroup*) continue;; esac
-    place=$(printf '%b' "$place")
-    case "$place" in /dev/pts|/proc*|/sys*) continue;; esac
-    mount -o remount,bind,ro "$place" 2>/dev/null || mount -t tmpfs -o ro tmpfs "$place" 2>/dev/null || true
+    mount_point=$(printf '%b' "$mount_point")
+    case "$mount_point" in /dev/pts|/proc*|/sys*) continue;; esac
+    mount -o remount,bind,ro "$mount_point" 2>/dev/null || mount -t tmpfs -o ro tmpfs "$mount_point" 2>/dev/null || true
 done < /proc/mounts
 mount -t tmpfs -o mode=1777 tmpfs /run
 number=0
@@ -35,7 +35,7 @@ for path in "$@"; do
     mkdir "/run/$number"
     mount --bind "$path" "/run/$number"
 done
-for place in /tmp /var/tmp /dev/shm; do mount -t tmpfs -o mode=1777 tmpfs "$place"; done
+for mount_point in /tmp /var/tmp /dev/shm; do mount -t tmpfs -o mode=1777 tmpfs "$mount_point"; done
 number=0
 for path in "$@"; do
     number=$((number + 1))
@@ -165,21 +165,23 @@ class Rooms:
 
     def shared_directories(self) -> set[str]:
         """Return the directories in which a file that one room writes is visible to another room or to this process."""
-        places = {"/tmp", "/var/tmp", "/dev/shm", "/run", str(Path.home()), str(Path(__file__).parent), "/"}
-        places |= {line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()}
-        places = {place for place in places if not place.startswith(("/proc", "/sys", "/dev/pts"))}
+        mount_points = {"/tmp", "/var/tmp", "/dev/shm", "/run", str(Path.home()), str(Path(__file__).parent), "/"}
+        mount_points |= {line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()}
+        mount_points = {
+            mount_point for mount_point in mount_points if not mount_point.startswith(("/proc", "/sys", "/dev/pts"))
+        }
         name = f"mainstem-{self._tag}"
         shared = set()
-        for place in sorted(places):
-            file = f"{place.rstrip('/')}/{name}"
+        for mount_point in sorted(mount_points):
+            file = f"{mount_point.rstrip('/')}/{name}"
             for room in self.rooms:
                 room.shell(f'touch "{file}-{room.address}" 2>/dev/null || true')
             for room in self.rooms:
                 seen = room.shell(f'ls -d "{file}"* 2>/dev/null || true').split()
                 if any(not path.endswith(room.address) for path in seen):
-                    shared.add(place)
-            if here := list(Path(place).glob(f"{name}*")):
-                shared.add(place)
+                    shared.add(mount_point)
+            if here := list(Path(mount_point).glob(f"{name}*")):
+                shared.add(mount_point)
                 for path in here:
                     path.unlink()
         return shared

@@ -152,8 +152,8 @@ def azurite_server() -> Iterator[str]:
 def s3rver_server() -> Iterator[str]:
     """Yield the host and port of s3rver, an S3 server independent of moto."""
     pytest.importorskip("obstore")
-    with tempfile.TemporaryDirectory(prefix="mainstem-s3rver-") as folder:
-        command = [program("MAINSTEM_S3RVER", "s3rver"), "-d", folder, "-a", "127.0.0.1", "-p", "0", "-s"]
+    with tempfile.TemporaryDirectory(prefix="mainstem-s3rver-") as directory:
+        command = [program("MAINSTEM_S3RVER", "s3rver"), "-d", directory, "-a", "127.0.0.1", "-p", "0", "-s"]
         with listening(command, r"listening on (\S+)") as endpoint:
             yield endpoint
 

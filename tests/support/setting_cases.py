@@ -216,9 +216,9 @@ def answers_of_c(binary: str, cases: Sequence[Case]) -> list[str]:
 
 
 def _answer_of_c(binary: str, case: Case) -> str:
-    folder = tempfile.mkdtemp(prefix="mainstem-settings-", dir="/dev/shm")
+    directory = tempfile.mkdtemp(prefix="mainstem-settings-", dir="/dev/shm")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AERON_")}
-    environment |= {"AERON_DIR": f"{folder}/aeron", "AERON_PRINT_CONFIGURATION": "true"}
+    environment |= {"AERON_DIR": f"{directory}/aeron", "AERON_PRINT_CONFIGURATION": "true"}
     environment |= case.environment
     process = subprocess.Popen(
         [binary], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, encoding="latin-1"
@@ -237,12 +237,12 @@ def _answer_of_c(binary: str, case: Case) -> str:
     finally:
         process.kill()
         process.communicate()
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def answers_of_java(cases: Sequence[Case]) -> list[str]:
     """Return how the Java driver interprets each case, one after the other in one process."""
-    folder = tempfile.mkdtemp(prefix="mainstem-settings-", dir="/dev/shm")
+    directory = tempfile.mkdtemp(prefix="mainstem-settings-", dir="/dev/shm")
     process = java.start("SettingAnswers", stderr=subprocess.DEVNULL)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -256,7 +256,7 @@ def answers_of_java(cases: Sequence[Case]) -> list[str]:
                 f"{JAVA_NAMES.get(name) or name.lower().replace('_', '.')}={value}"
                 for name, value in case.environment.items()
             ]
-            process.stdin.write("\t".join([f"{folder}/aeron", *settings]) + "\n")
+            process.stdin.write("\t".join([f"{directory}/aeron", *settings]) + "\n")
             process.stdin.flush()
             words: list[str] = []
             while words[:1] != ["answer"]:
@@ -273,7 +273,7 @@ def answers_of_java(cases: Sequence[Case]) -> list[str]:
     finally:
         process.kill()
         process.communicate()
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
     return answers
 
 

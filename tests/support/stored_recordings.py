@@ -23,7 +23,7 @@ def payload(number: int) -> bytes:
     return b"%d" % number * (1 + number % 900)
 
 
-def write(folder: Path, *, closes: bool) -> None:
+def write(directory: Path, *, closes: bool) -> None:
     from tests.support.streams import Stream, record
 
     from mainstem.recording import Recorder
@@ -35,7 +35,7 @@ def write(folder: Path, *, closes: bool) -> None:
         "term_buffer_length": TERM,
         "mtu_length": 1408,
     }
-    recorder = Recorder(folder, segment_length=4 * TERM)
+    recorder = Recorder(directory, segment_length=4 * TERM)
     writer = recorder.start(**stream, join_position=0)
     sent = [payload(number) for number in range(COUNT)]
     record(writer, Stream(), sent, time_ns=1_700_000_000 * 10**9)
@@ -47,19 +47,19 @@ def write(folder: Path, *, closes: bool) -> None:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         for name in ("closed", "killed"):
             writer = multiprocessing.Process(
-                target=write, args=(Path(folder) / name,), kwargs={"closes": name == "closed"}
+                target=write, args=(Path(directory) / name,), kwargs={"closes": name == "closed"}
             )
             writer.start()
             writer.join()
             if writer.exitcode:
                 sys.exit(f"{name} was not written")
         with tarfile.open(sys.argv[1], "w:xz") as out:
-            for path in sorted(Path(folder).rglob("*")):
+            for path in sorted(Path(directory).rglob("*")):
                 if path.suffix != ".lock":
-                    out.add(path, path.relative_to(folder))
+                    out.add(path, path.relative_to(directory))
 
 
 if __name__ == "__main__":

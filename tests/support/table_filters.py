@@ -80,52 +80,50 @@ def type_of(path: tuple[str, ...]) -> pa.DataType:
     return kind
 
 
-def value(chance: random.Random, kind: pa.DataType, level: int) -> Any:
+def value(rng: random.Random, kind: pa.DataType, level: int) -> Any:
     """Return a value that is not null; files of different levels have different, overlapping ranges."""
-    number = level * 40 + chance.randrange(-50, 50)
+    number = level * 40 + rng.randrange(-50, 50)
     if pa.types.is_boolean(kind):
-        return bool(level % 2) if chance.random() < 0.8 else chance.random() < 0.5
+        return bool(level % 2) if rng.random() < 0.8 else rng.random() < 0.5
     if pa.types.is_integer(kind):
         extreme = (1 << (kind.bit_width - 1)) - 1
-        return chance.choice([extreme, ~extreme]) if chance.random() < 0.01 else max(min(number, extreme), ~extreme)
+        return rng.choice([extreme, ~extreme]) if rng.random() < 0.01 else max(min(number, extreme), ~extreme)
     if pa.types.is_floating(kind):
-        return chance.choice([nan, inf, -inf, -0.0]) if chance.random() < 0.03 else number / 4
+        return rng.choice([nan, inf, -inf, -0.0]) if rng.random() < 0.03 else number / 4
     if pa.types.is_decimal(kind):
-        digits = (
-            number * chance.choice([1, 7, 10**3]) if kind.precision < 38 else number * 10**28 + chance.randrange(10**20)
-        )
+        digits = number * rng.choice([1, 7, 10**3]) if kind.precision < 38 else number * 10**28 + rng.randrange(10**20)
         return Decimal(digits).scaleb(-kind.scale)
     if pa.types.is_string(kind):
         start = string.ascii_lowercase[max(min(number // 12 + 5, 25), 0)]
-        start += chance.choice(["", "é", "\ud7ff", "\U0010ffff", "😀"])
-        return start * chance.choice([0, 1, 1, 40, 1500]) + chance.choice(["", "\0", str(number % 5)])
+        start += rng.choice(["", "é", "\ud7ff", "\U0010ffff", "😀"])
+        return start * rng.choice([0, 1, 1, 40, 1500]) + rng.choice(["", "\0", str(number % 5)])
     if pa.types.is_date(kind):
-        return chance.choice([date.min, date.max]) if chance.random() < 0.01 else date(2026, 1, 1) + timedelta(number)
+        return rng.choice([date.min, date.max]) if rng.random() < 0.01 else date(2026, 1, 1) + timedelta(number)
     if pa.types.is_timestamp(kind):
-        moment = BEGIN + timedelta(microseconds=number * chance.choice([1, 333, 10**6]))
-        moment = chance.choice([datetime.min, datetime.max]) if chance.random() < 0.01 else moment
+        moment = BEGIN + timedelta(microseconds=number * rng.choice([1, 333, 10**6]))
+        moment = rng.choice([datetime.min, datetime.max]) if rng.random() < 0.01 else moment
         return moment.replace(tzinfo=UTC) if kind.tz else moment
     if pa.types.is_struct(kind):
-        return {item.name: maybe(chance, item.type, level) for item in kind}
+        return {item.name: maybe(rng, item.type, level) for item in kind}
     if pa.types.is_list(kind):
         return [str(number)]
     return bytes([max(min(number % 256, 255), 0)]) * 20
 
 
-def maybe(chance: random.Random, kind: pa.DataType, level: int) -> Any:
+def maybe(rng: random.Random, kind: pa.DataType, level: int) -> Any:
     """Return a value or null."""
-    return None if chance.random() < 0.05 else value(chance, kind, level)
+    return None if rng.random() < 0.05 else value(rng, kind, level)
 
 
-def batches(chance: random.Random, count: int, rows: int) -> Iterator[pa.RecordBatch]:
+def batches(rng: random.Random, count: int, rows: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of micro-batches; in each, some columns have no nulls and some have only nulls."""
     for level in range(count):
-        columns = {item.name: [maybe(chance, item.type, level) for _ in range(rows)] for item in SCHEMA}
+        columns = {item.name: [maybe(rng, item.type, level) for _ in range(rows)] for item in SCHEMA}
         for item in SCHEMA:
             if level % 3 == 1:
-                columns[item.name] = [value(chance, item.type, level) for _ in range(rows)]
-        columns["part"] = [chance.choice(["even", "odd", None]) for _ in range(rows)]
-        for name in chance.sample(SCHEMA.names[1:], 3):
+                columns[item.name] = [value(rng, item.type, level) for _ in range(rows)]
+        columns["part"] = [rng.choice(["even", "odd", None]) for _ in range(rows)]
+        for name in rng.sample(SCHEMA.names[1:], 3):
             columns[name] = [None] * rows
         columns["void"] = [None if level < count - 1 else number for number in range(rows)]
         yield pa.RecordBatch.from_pydict(columns, SCHEMA)
@@ -151,32 +149,30 @@ class Combination:
 Filter = Comparison | Combination
 
 
-def filters(chance: random.Random, count: int, levels: int) -> list[Filter]:
+def filters(rng: random.Random, count: int, levels: int) -> list[Filter]:
     """Return random filters; the first ones compare each path with each operator once."""
-    made: list[Filter] = [
-        _comparison(chance, levels, path, chance.choice([*COMPARISONS, "in", "is null"])) for path in PATHS
-    ]
+    made: list[Filter] = [_comparison(rng, levels, path, rng.choice([*COMPARISONS, "in", "is null"])) for path in PATHS]
     while len(made) < count:
-        made.append(_filter(chance, levels, 2))
+        made.append(_filter(rng, levels, 2))
     return made[:count]
 
 
-def _filter(chance: random.Random, levels: int, depth: int) -> Filter:
-    kind = chance.random()
+def _filter(rng: random.Random, levels: int, depth: int) -> Filter:
+    kind = rng.random()
     if not depth or kind < 0.4:
-        return _comparison(chance, levels, chance.choice(PATHS), chance.choice([*COMPARISONS, "in", "is null"]))
+        return _comparison(rng, levels, rng.choice(PATHS), rng.choice([*COMPARISONS, "in", "is null"]))
     if kind < 0.5:
-        return Combination("not", (_filter(chance, levels, depth - 1),))
-    parts = tuple(_filter(chance, levels, depth - 1) for _ in range(chance.randrange(2, 4)))
-    return Combination(chance.choice(["and", "or"]), parts)
+        return Combination("not", (_filter(rng, levels, depth - 1),))
+    parts = tuple(_filter(rng, levels, depth - 1) for _ in range(rng.randrange(2, 4)))
+    return Combination(rng.choice(["and", "or"]), parts)
 
 
-def _comparison(chance: random.Random, levels: int, path: tuple[str, ...], operator: str) -> Comparison:
+def _comparison(rng: random.Random, levels: int, path: tuple[str, ...], operator: str) -> Comparison:
     count = {"is null": 0, "in": 3}.get(operator, 1)
     kind = type_of(path)
     if path == ("part",):
-        return Comparison(path, operator, tuple(chance.choice(["even", "odd", "p"]) for _ in range(count)))
-    return Comparison(path, operator, tuple(value(chance, kind, chance.randrange(levels)) for _ in range(count)))
+        return Comparison(path, operator, tuple(rng.choice(["even", "odd", "p"]) for _ in range(count)))
+    return Comparison(path, operator, tuple(value(rng, kind, rng.randrange(levels)) for _ in range(count)))
 
 
 def compares(each: Filter, paths: Container[tuple[str, ...]]) -> bool:

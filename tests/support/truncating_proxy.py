@@ -21,11 +21,11 @@ class CuttingProxy:
     A cut is randomly either an orderly close of both directions or a reset. Later connections are not cut.
     """
 
-    def __init__(self, port: int, *, cuts: int, most: int, chance: random.Random) -> None:
+    def __init__(self, port: int, *, cuts: int, most: int, rng: random.Random) -> None:
         self._to = port
         self._cuts = cuts
         self._most = most
-        self._chance = chance
+        self._rng = rng
         self._server: asyncio.Server | None = None
         self._forwarding: set[asyncio.Task[None]] = set()
         self._carrying: set[asyncio.Task[None]] = set()
@@ -57,7 +57,7 @@ class CuttingProxy:
         budget = [-1]
         if self._cuts:
             self._cuts -= 1
-            budget = [self._chance.randrange(1, self._most)]
+            budget = [self._rng.randrange(1, self._most)]
         work = {
             asyncio.ensure_future(self._carry(reader, back, budget)),
             asyncio.ensure_future(self._carry(there, writer, budget)),
@@ -74,7 +74,7 @@ class CuttingProxy:
         is_cut = not budget[0]
         self.cut += is_cut
         for end in (writer, back):
-            if is_cut and self._chance.random() < 0.5:
+            if is_cut and self._rng.random() < 0.5:
                 reset(end)
             end.close()
             with contextlib.suppress(ConnectionError):

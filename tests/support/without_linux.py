@@ -55,8 +55,8 @@ def leave_linux() -> None:
     for where, name in ((builtins, "open"), (os, "open"), (os, "stat"), (os, "listdir"), (os, "scandir")):
         setattr(where, name, hidden(getattr(where, name)))
     # Python's own functions return False for a path in a directory that may not be entered; those of Path raise.
-    is_folder, exists = os.path.isdir, os.path.exists
-    os.path.isdir = lambda path: not is_hidden(path) and is_folder(path)
+    is_directory, exists = os.path.isdir, os.path.exists
+    os.path.isdir = lambda path: not is_hidden(path) and is_directory(path)
     os.path.exists = lambda path: not is_hidden(path) and exists(path)
     sys.platform = "darwin"
 
@@ -80,14 +80,14 @@ def imports() -> None:
     """Import every module except those that need Spark."""
     import mainstem
 
-    places, names = [(mainstem.__path__, "mainstem.")], ["mainstem"]
-    while places:
-        for each in pkgutil.iter_modules(*places.pop()):
+    packages, names = [(mainstem.__path__, "mainstem.")], ["mainstem"]
+    while packages:
+        for each in pkgutil.iter_modules(*packages.pop()):
             if each.name not in ("mainstem.spark", "mainstem.demo") and not each.name.endswith("__main__"):
                 module = importlib.import_module(each.name)
                 names.append(each.name)
                 if each.ispkg:
-                    places.append((module.__path__, f"{each.name}."))
+                    packages.append((module.__path__, f"{each.name}."))
     print(len(names))
 
 
@@ -123,7 +123,7 @@ def multiplexer() -> None:
     print(asyncio.run(main()))
 
 
-def aqueduct(folder: str) -> None:
+def aqueduct(directory: str) -> None:
     """Send a message over QUIC, and receive a response."""
     from mainstem import aqueduct
 
@@ -132,7 +132,7 @@ def aqueduct(folder: str) -> None:
             await request["response"].send(len(request["text"]))
 
     async def main() -> object:
-        files = aqueduct.make_certificates(folder)
+        files = aqueduct.make_certificates(directory)
         serializers = [aqueduct.MsgspecSerializer()]
         server = await aqueduct.aio.serve(
             service, certificate=files.certificate, key=files.key, serializers=serializers
@@ -148,11 +148,11 @@ def aqueduct(folder: str) -> None:
     print(asyncio.run(main()))
 
 
-def reader(folder: str) -> None:
+def reader(directory: str) -> None:
     """Read local recordings and decode their payloads; fetched files are read like mapped ones."""
     import mainstem
 
-    recordings = mainstem.open_recordings(folder)
+    recordings = mainstem.open_recordings(directory)
     print(recordings.scan(codec="json").to_polars().collect().get_column("height").to_list())
 
 

@@ -15,7 +15,7 @@ from mainstem.codecs import find_codec
 
 pytestmark = [pytest.mark.system]
 
-PATIENCE_S = STALL_S
+TIMEOUT_S = STALL_S
 
 
 def command(*arguments: object) -> list[str]:
@@ -35,7 +35,7 @@ def test_pub_encodes_lines_and_names_an_invalid_one() -> None:
     ):
         arguments = command("pub", "aeron:ipc", 7, "--dir", driver.directory, "--codec", "msgpack")
         lines = "\n".join([*LINES, "[1]", ""])
-        done = subprocess.run(arguments, input=lines, text=True, capture_output=True, timeout=PATIENCE_S)
+        done = subprocess.run(arguments, input=lines, text=True, capture_output=True, timeout=TIMEOUT_S)
         received: list[bytes] = []
         wait_for(lambda: received.extend(subscription.poll_bytes(10)) or len(received) == 2)
     assert [row for each in received for row in CODEC.decode(each)] == ROWS
@@ -53,7 +53,7 @@ def test_sub_prints_rows_and_problems_as_json_lines() -> None:
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as reading:
             wait_for(lambda: publication.is_connected)
             for message in (CODEC.encode(ROWS[0]), b"\xc1", CODEC.encode(ROWS[1])):
-                publication.send(message, timeout=PATIENCE_S)
-            printed = [json.loads(line) for line in reading.communicate(timeout=PATIENCE_S)[0].splitlines()]
+                publication.send(message, timeout=TIMEOUT_S)
+            printed = [json.loads(line) for line in reading.communicate(timeout=TIMEOUT_S)[0].splitlines()]
     assert [printed[0], printed[2]] == ROWS
     assert printed[1]["payload"] == "wQ=="

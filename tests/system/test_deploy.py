@@ -50,8 +50,8 @@ async def page_of_a_server() -> str:
     async def handler(_: aqueduct.Connection) -> None:
         """Do nothing."""
 
-    with tempfile.TemporaryDirectory() as folder:
-        files = aqueduct.make_certificates(Path(folder))
+    with tempfile.TemporaryDirectory() as directory:
+        files = aqueduct.make_certificates(Path(directory))
         async with aqueduct.aio.serve(handler, certificate=files.certificate, key=files.key) as server:
             endpoints = Endpoints()
             endpoints.add("gauges", server)

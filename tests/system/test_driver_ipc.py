@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.case_selection import long_after
-from tests.support.live_driver import PATIENCE_S, exchange, shared_memory, wait_for
+from tests.support.live_driver import TIMEOUT_S, exchange, shared_memory, wait_for
 from tests.support.ports import free_port
 
 import mainstem
@@ -66,7 +66,7 @@ def test_abandoned_subscriptions_do_not_stall_a_publisher(channel: str) -> None:
         wait_for(lambda: positions(aeron) == 1)
         sent = bytes(1024)
         for _ in range(200):  # three terms: an unread subscription would stop the publication in the first
-            publication.send(sent, timeout=PATIENCE_S)
+            publication.send(sent, timeout=TIMEOUT_S)
             wait_for(lambda: subscription.poll(lambda *_: None, 10))
 
 
@@ -173,7 +173,7 @@ def test_a_driver_process_ends_with_its_parent(number: int) -> None:
         assert Path(directory, "cnc.dat").exists()
         # Ctrl-C goes to the terminal's whole process group, including the driver's process.
         (os.killpg if number == signal.SIGINT else os.kill)(parent.pid, number)
-        parent.wait(PATIENCE_S)
+        parent.wait(TIMEOUT_S)
         wait_for(lambda: not Path(f"/proc/{pid}").exists())
         assert not Path(directory).exists()
 
@@ -189,6 +189,6 @@ def test_the_standalone_driver_ends_cleanly(tmp_path: Path, number: int) -> None
         with Aeron.connect(directory) as aeron:
             exchange(aeron, IPC, messages=100)
         process.send_signal(number)
-        _, complaints = process.communicate(timeout=PATIENCE_S)
+        _, complaints = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, complaints) == (0, b"")
     assert not directory.exists()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.system
 
 SETTINGS = {"AERON_COUNTERS_BUFFER_LENGTH": "1m", "AERON_THREADING_MODE": "SHARED"}
-PATIENCE_S = STALL_S
+TIMEOUT_S = STALL_S
 # Adds streams until the driver refuses one, and writes more to them than the file system can hold. Then closes all but two and
 # writes four terms to each of those, which touches every page of their logs, and adds another stream.
 CLIENT = """
@@ -118,7 +118,7 @@ def test_a_full_file_system_refuses_new_logs_and_stalls_old_ones(mount: Path) ->
     driver = launch(mount / "aeron")
     try:
         command = [sys.executable, "-c", CLIENT, str(mount / "aeron")]
-        client = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        client = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         assert client.returncode == 0, client.stderr
         first, last = client.stdout.splitlines()
         count, is_storage_space = first.split()
@@ -128,13 +128,13 @@ def test_a_full_file_system_refuses_new_logs_and_stalls_old_ones(mount: Path) ->
         assert driver.poll() is None
     finally:
         driver.terminate()
-        driver.communicate(timeout=PATIENCE_S)
+        driver.communicate(timeout=TIMEOUT_S)
 
 
 def test_a_driver_without_space_for_its_files_says_so_in_one_sentence(mount: Path) -> None:
     (mount / "filler").write_bytes(bytes(23 << 20))
     driver = launch(mount / "aeron")
-    _, text = driver.communicate(timeout=PATIENCE_S)
+    _, text = driver.communicate(timeout=TIMEOUT_S)
     assert driver.returncode == 1
     assert "cnc.dat needs" in text
     assert "Traceback" not in text
@@ -159,22 +159,22 @@ def test_a_sparse_log_waits_while_another_program_fills_the_file_system(mount: P
                 assert client.stdout
                 assert client.stderr
                 line = client.stdout.readline()
-                assert line == "connected\n", (client.wait(PATIENCE_S), client.stderr.read())
+                assert line == "connected\n", (client.wait(TIMEOUT_S), client.stderr.read())
                 fill(mount / "filler")
                 client.stdin.write("\n")
                 held, _, length = client.stdout.readline().partition(" ")
-                assert held == "held", (client.wait(PATIENCE_S), client.stderr.read())
+                assert held == "held", (client.wait(TIMEOUT_S), client.stderr.read())
                 assert int(length) < 3 << 20
                 (mount / "filler").unlink()
                 client.stdin.write("\n")
                 assert client.stdout.readline() == "written\n"
-                assert client.wait(PATIENCE_S) == 0
+                assert client.wait(TIMEOUT_S) == 0
             finally:
                 client.kill()
         assert driver.poll() is None
     finally:
         driver.terminate()
-        driver.communicate(timeout=PATIENCE_S)
+        driver.communicate(timeout=TIMEOUT_S)
 
 
 def fill(path: Path) -> None:

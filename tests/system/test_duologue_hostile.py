@@ -64,7 +64,7 @@ class House:
         """Return the number of ports and the number of sessions in use."""
         return in_use(self.server)
 
-    def places(self) -> dict[int, tuple[int, int]]:
+    def ports_by_session(self) -> dict[int, tuple[int, int]]:
         """Return the ports of every open duologue by session."""
         self.latency_s(1)
         sessions = self.server._agent.core.sessions
@@ -223,7 +223,7 @@ def test_the_server_recovers_after_a_flood_of_spoofed_hellos() -> None:
 
 def test_a_guessed_session_reaches_no_client() -> None:
     with house() as made, Hostile("127.9.0.4") as guesser:
-        ((session, (port, _)),) = made.places().items()
+        ((session, (port, _)),) = made.ports_by_session().items()
         guesses = {random.Random().randrange(1, 1 << 31): b"ECHO injected" for _ in range(500)}
         guesses.pop(session, None)
         guesser.introduce_many((HERE, port), guesses)
@@ -294,7 +294,7 @@ def test_altered_and_replayed_messages_end_an_encrypted_duologue_unread() -> Non
     """Anyone who knows the session (every frame has it) and the port can inject bytes into the stream, but none are accepted."""
     with house(encrypted=True) as made, Hostile("127.9.0.9") as forger:
         made.latency_s(3)
-        ((session, (port, control)),) = made.places().items()
+        ((session, (port, control)),) = made.ports_by_session().items()
         # What a third party can see without help: it asks the duologue's control port for a copy and gets one.
         copies: list[bytes] = []
         for _ in range(20):

@@ -20,8 +20,8 @@ EXAMPLES = ROOT / "examples"
 
 def run(name: str, *arguments: str, timeout: float = 110) -> str:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{os.environ.get('PYTHONPATH', '')}"}
-    with tempfile.TemporaryDirectory() as folder:
-        program = Path(folder) / name
+    with tempfile.TemporaryDirectory() as directory:
+        program = Path(directory) / name
         program.write_text(with_own_ports((EXAMPLES / name).read_text()))
         command = [sys.executable, str(program), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, check=False)

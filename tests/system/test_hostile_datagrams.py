@@ -30,30 +30,30 @@ SESSION_LIMIT = 8  # forged SETUPs can create at most this many images
 class Attacker:
     """A source of datagrams that break a rule or use session ids that do not exist."""
 
-    def __init__(self, chance: random.Random, session_id: int) -> None:
-        self._chance = chance
+    def __init__(self, rng: random.Random, session_id: int) -> None:
+        self._rng = rng
         self._session_id = session_id
 
     def datagram(self) -> bytes:
-        kind = self._chance.randrange(4)
+        kind = self._rng.randrange(4)
         if kind == 0:
-            return self._chance.randbytes(self._chance.randrange(1, 1500) | 1)
+            return self._rng.randbytes(self._rng.randrange(1, 1500) | 1)
         frame = bytearray(self._stranger())
         if kind == 1:
             return bytes(frame)
         if kind == 2:
-            for _ in range(self._chance.randrange(1, 4)):
-                frame[self._chance.randrange(len(frame))] ^= 1 << self._chance.randrange(8)
+            for _ in range(self._rng.randrange(1, 4)):
+                frame[self._rng.randrange(len(frame))] ^= 1 << self._rng.randrange(8)
             # Avoid the running session: without a checksum, nobody could tell this frame from the publisher's.
             return bytes(frame) if struct.pack("<i", self._session_id) not in frame else b"\x00"
-        del frame[self._chance.randrange(1, len(frame)) :]
+        del frame[self._rng.randrange(1, len(frame)) :]
         return bytes(frame) + b"\x00" * (1 - len(frame) % 2)
 
     def _stranger(self) -> bytes:
-        chance = self._chance
-        session = chance.choice([n for n in range(1, 60) if n != self._session_id])
-        stream = chance.choice((STREAM, STREAM, chance.randrange(5000)))
-        term, offset = chance.randrange(-(1 << 31), 1 << 31), 32 * chance.randrange(2048)
+        rng = self._rng
+        session = rng.choice([n for n in range(1, 60) if n != self._session_id])
+        stream = rng.choice((STREAM, STREAM, rng.randrange(5000)))
+        term, offset = rng.randrange(-(1 << 31), 1 << 31), 32 * rng.randrange(2048)
         makers: list[Any] = [
             lambda: Data(session_id=session, stream_id=stream, term_id=term, term_offset=offset, payload=bytes(40)),
             lambda: Heartbeat(session_id=session, stream_id=stream, term_id=term, term_offset=offset),
@@ -64,7 +64,7 @@ class Attacker:
                 consumption_term_id=term,
                 consumption_term_offset=offset,
                 receiver_window=4096,
-                receiver_id=chance.getrandbits(60),
+                receiver_id=rng.getrandbits(60),
             ),
             lambda: Setup(
                 session_id=session,
@@ -85,7 +85,7 @@ class Attacker:
                 flags=layout.RTTM_FLAG_REPLY,
             ),
         ]
-        return bytes(chance.choice(makers)().encode())
+        return bytes(rng.choice(makers)().encode())
 
 
 @pytest.mark.fuzz
@@ -107,8 +107,8 @@ def test_a_running_stream_does_not_notice_100_000_hostile_datagrams() -> None:
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as attack,
     ):
         wait_for(lambda: subscription.is_connected and publication.is_connected)
-        chance = random.Random(20_261)
-        attacker = Attacker(chance, publication.session_id)
+        rng = random.Random(20_261)
+        attacker = Attacker(rng, publication.session_id)
         received: list[bytes] = []
         sent: list[bytes] = []
 
@@ -118,7 +118,7 @@ def test_a_running_stream_does_not_notice_100_000_hostile_datagrams() -> None:
         for _ in range(DATAGRAMS // BURST):
             for _ in range(BURST):
                 attack.sendto(attacker.datagram(), ("127.0.0.1", port))
-            message = chance.randbytes(chance.randrange(3000))
+            message = rng.randbytes(rng.randrange(3000))
             wait_for(lambda message=message: poll() or publication.offer(message) > 0)
             sent.append(message)
         wait_for(lambda: poll() or len(received) >= len(sent))

@@ -59,8 +59,8 @@ def carry(publication: Publication, subscriptions: list[Subscription]) -> None:
         nonlocal sent
         while sent < COUNT and publication.offer(bytes(LENGTH)) > 0:
             sent += 1
-        for place, subscription in enumerate(subscriptions):
-            received[place] += len(subscription.poll_bytes())
+        for number, subscription in enumerate(subscriptions):
+            received[number] += len(subscription.poll_bytes())
         return received == [COUNT] * len(subscriptions)
 
     wait_for(is_done, progress=lambda: (sent, *received))

@@ -50,7 +50,7 @@ class Count:
     def __init__(self) -> None:
         self.right = self.failed = 0
 
-    async def run(self, exchange: Callable[[bytes], Awaitable[bytes]], chance: random.Random) -> None:
+    async def run(self, exchange: Callable[[bytes], Awaitable[bytes]], rng: random.Random) -> None:
         at_once = asyncio.Semaphore(AT_ONCE)
 
         async def one(data: bytes) -> None:
@@ -63,7 +63,7 @@ class Count:
             check(data, whole)
             self.right += 1
 
-        await asyncio.gather(*(one(chance.randbytes(chance.choice(SIZES))) for _ in range(STREAMS)))
+        await asyncio.gather(*(one(rng.randbytes(rng.choice(SIZES))) for _ in range(STREAMS)))
 
     def verify(self, proxy: CuttingProxy) -> None:
         assert self.right + self.failed == STREAMS
@@ -78,7 +78,7 @@ async def test_bymux_streams_are_correct_or_report_failure() -> None:
             stream.write(part)
             await stream.drain()
 
-    chance, count = random.Random(3), Count()
+    rng, count = random.Random(3), Count()
     connecting = asyncio.Lock()
     connection: bymux.aio.Connection | None = None
 
@@ -91,7 +91,7 @@ async def test_bymux_streams_are_correct_or_report_failure() -> None:
 
     async with (
         bymux.aio.serve(answer, "127.0.0.1", 0) as listener,
-        CuttingProxy(listener.port, cuts=CUTS, most=MOST, chance=chance) as proxy,
+        CuttingProxy(listener.port, cuts=CUTS, most=MOST, rng=rng) as proxy,
     ):
 
         async def exchange(data: bytes) -> bytes:
@@ -103,7 +103,7 @@ async def test_bymux_streams_are_correct_or_report_failure() -> None:
                 stream.finish()
                 return await everything(stream)
 
-        await count.run(exchange, chance)
+        await count.run(exchange, rng)
         assert connection is not None
         await connection.close()
         count.verify(proxy)
@@ -117,12 +117,12 @@ async def test_jmux_requests_succeed_or_report_failure_and_retryability() -> Non
         processed[data[:8]] = processed.get(data[:8], 0) + 1
         session.write(reply_to(data[8:]))
 
-    chance, count = random.Random(4), Count()
+    rng, count = random.Random(4), Count()
     may_retry: list[bytes] = []
     number = 0
     async with (
         jmux.serve(answer, "127.0.0.1", 0) as listener,
-        CuttingProxy(listener.port, cuts=CUTS, most=MOST, chance=chance) as proxy,
+        CuttingProxy(listener.port, cuts=CUTS, most=MOST, rng=rng) as proxy,
         jmux.connect("127.0.0.1", proxy.port, max_connections=1) as client,
     ):
 
@@ -146,7 +146,7 @@ async def test_jmux_requests_succeed_or_report_failure_and_retryability() -> Non
                 assert session.delivery is Delivery.COMPLETE
                 return whole
 
-        await count.run(exchange, chance)
+        await count.run(exchange, rng)
         count.verify(proxy)
     assert not any(name in processed for name in may_retry), "what may be sent again was not executed"
     assert max(processed.values()) == 1

@@ -108,9 +108,9 @@ def test_the_first_example_runs_with_the_extras_that_the_page_names(page: Path, 
     start = text.index(example.code)
     before, all_named = EXTRA.findall(text[:start]), EXTRA.findall(text)
     extras = (before[-1:] or all_named[:1] or [""])[0]
-    folder = tmp_path / "hidden"
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(HIDE)
+    directory = tmp_path / "hidden"
+    directory.mkdir()
+    (directory / "sitecustomize.py").write_text(HIDE)
     reader.environment["HIDDEN_MODULES"] = ",".join(hidden_modules(extras.split(",") if extras else []))
-    reader.environment["PYTHONPATH"] = f"{folder}{os.pathsep}{reader.environment['PYTHONPATH']}"
+    reader.environment["PYTHONPATH"] = f"{directory}{os.pathsep}{reader.environment['PYTHONPATH']}"
     reader.read(text[: start + len(example.code)] + "```\n")

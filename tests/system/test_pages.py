@@ -19,7 +19,9 @@ pytestmark = [pytest.mark.system, pytest.mark.long]
 
 DOCS = ROOT / "docs"
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # click's class, wherever typer gets it from
-FOLLOWED = sorted(page for folder in ("tutorial", "how-to", "coming-from") for page in (DOCS / folder).glob("*.md"))
+FOLLOWED = sorted(
+    page for directory in ("tutorial", "how-to", "coming-from") for page in (DOCS / directory).glob("*.md")
+)
 # Pages to consult rather than follow. Their blocks also run, or say why they cannot.
 # test_addressing_guide.py covers those of addressing.md.
 CONSULTED = sorted(

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.live_driver import PATIENCE_S, wait_for
+from tests.support.live_driver import TIMEOUT_S, wait_for
 from tests.support.waiting import StallTimeout
 
 from mainstem import Aeron, MediaDriver, aio
@@ -49,12 +49,12 @@ def recording(driver: MediaDriver, tmp_path: Path) -> Iterator[Callable[[str], N
 
         threads.append(threading.Thread(target=run))
         threads[-1].start()
-        assert ready.wait(PATIENCE_S)
+        assert ready.wait(TIMEOUT_S)
 
     yield record
     stop.set()
     for thread in threads:
-        thread.join(PATIENCE_S)
+        thread.join(TIMEOUT_S)
 
 
 def payload(number: int) -> bytes:
@@ -66,7 +66,7 @@ def publish(driver: MediaDriver, channel: str, half: threading.Event) -> threadi
         with Aeron.connect(driver.directory) as aeron, aeron.add_exclusive_publication(channel, 1001) as publication:
             wait_for(lambda: publication.is_connected)
             for number in range(MESSAGES):
-                publication.send(payload(number), timeout=PATIENCE_S)
+                publication.send(payload(number), timeout=TIMEOUT_S)
                 if number == MESSAGES // 2:
                     half.set()
             # While the publication lingers, the driver repairs what a late subscriber has not read.
@@ -88,9 +88,9 @@ def test_a_late_and_slow_reader_gets_everything_once(
     recording(channel)
     half = threading.Event()
     publisher = publish(driver, channel, half)
-    assert half.wait(PATIENCE_S)
+    assert half.wait(TIMEOUT_S)
     received: list[bytes] = []
-    chance = random.Random(3)
+    rng = random.Random(3)
     with (
         Aeron.connect(driver.directory) as aeron,
         aeron.add_persistent_subscription(f"{channel}|tether={tether}", 1001, recordings=tmp_path,
@@ -99,13 +99,13 @@ def test_a_late_and_slow_reader_gets_everything_once(
         stall = StallTimeout(f"{MESSAGES} messages")
         while len(received) < MESSAGES:
             stall.check(len(received))
-            got = subscription.poll_bytes(chance.choice([1, 100, 1000]))
+            got = subscription.poll_bytes(rng.choice([1, 100, 1000]))
             received += got
-            if not got or chance.random() < 0.02:
-                time.sleep(chance.choice([0.0005, 0.02]))
+            if not got or rng.random() < 0.02:
+                time.sleep(rng.choice([0.0005, 0.02]))
         publisher.finished.set()  # type: ignore[attr-defined]
         assert subscription.poll_bytes() == []
-    publisher.join(PATIENCE_S)
+    publisher.join(TIMEOUT_S)
     assert received == [payload(number) for number in range(MESSAGES)]
 
 
@@ -116,11 +116,11 @@ def test_a_cancelled_reader_loses_nothing(
     recording(channel)
     half = threading.Event()
     publisher = publish(driver, channel, half)
-    assert half.wait(PATIENCE_S)
+    assert half.wait(TIMEOUT_S)
 
     async def read() -> list[bytes]:
         received: list[bytes] = []
-        chance = random.Random(4)
+        rng = random.Random(4)
         async with (
             aio.connect(driver.directory) as aeron,
             await aeron.add_persistent_subscription(channel, 1001, recordings=tmp_path) as subscription,
@@ -132,10 +132,10 @@ def test_a_cancelled_reader_loses_nothing(
                     if len(received) == MESSAGES:
                         return
 
-            async with asyncio.timeout(2 * PATIENCE_S):
+            async with asyncio.timeout(2 * TIMEOUT_S):
                 while len(received) < MESSAGES:
                     task = asyncio.create_task(some())
-                    await asyncio.wait([task], timeout=chance.choice([0.0, 0.001, 0.01, 0.1]))
+                    await asyncio.wait([task], timeout=rng.choice([0.0, 0.001, 0.01, 0.1]))
                     task.cancel()
                     await asyncio.wait([task])
                     assert task.cancelled() or task.exception() is None
@@ -143,5 +143,5 @@ def test_a_cancelled_reader_loses_nothing(
 
     received = asyncio.run(read())
     publisher.finished.set()  # type: ignore[attr-defined]
-    publisher.join(PATIENCE_S)
+    publisher.join(TIMEOUT_S)
     assert received == [payload(number) for number in range(MESSAGES)]

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.live_driver import PATIENCE_S, wait_for
+from tests.support.live_driver import TIMEOUT_S, wait_for
 
 from mainstem import Aeron, MediaDriver
 from mainstem.bymux import connect
@@ -42,8 +42,8 @@ def test_an_aeron_stream_is_recorded_until_its_publisher_ends(tmp_path: Path) ->
             with aeron.add_exclusive_publication("aeron:ipc", 1001) as publication:
                 wait_for(lambda: publication.is_connected)
                 for message in SENT:
-                    publication.send(message, timeout=PATIENCE_S)
-            told = json.loads(process.communicate(timeout=PATIENCE_S)[0])
+                    publication.send(message, timeout=TIMEOUT_S)
+            told = json.loads(process.communicate(timeout=TIMEOUT_S)[0])
     assert (told["messages"], told["recordings"]) == (1000, [0])
     assert (told["delayed"], told["unrecorded"]) == (0, 0)
     assert recorded(tmp_path) == SENT
@@ -59,8 +59,8 @@ def test_a_bymux_server_records_messages_and_continues_after_a_restart(tmp_path:
                 stream.write(b"".join(map(framed, part)))
                 stream.finish()
                 # The end of the recorder's half confirms that everything is recorded.
-                assert stream.read(timeout=PATIENCE_S) == b""
+                assert stream.read(timeout=TIMEOUT_S) == b""
             process.send_signal(signal.SIGTERM)
-            told = json.loads(process.communicate(timeout=PATIENCE_S)[0])
+            told = json.loads(process.communicate(timeout=TIMEOUT_S)[0])
         assert told["messages"] == len(part)
     assert recorded(tmp_path) == SENT

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.system, pytest.mark.long]
 PROGRAM = Path(__file__).parent / "programs" / "recording_station.py"
 TERM = "term-length=64k"
 COUNT = 6000
-PATIENCE_S = 200
+TIMEOUT_S = 200
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def udp() -> str:
 @pytest.mark.parametrize("medium", ["ipc", "udp"])
 def test_repeatedly_killing_the_recorder_loses_and_duplicates_nothing(tmp_path: Path, medium: str) -> None:
     channel = f"aeron:ipc?{TERM}" if medium == "ipc" else udp()
-    recordings, chance = tmp_path / "recordings", random.Random(5)
+    recordings, rng = tmp_path / "recordings", random.Random(5)
     with ExitStack() as stack:
         # A dead recorder's position holds the stream back this long, so the next recorder must start within it.
         driver = stack.enter_context(MediaDriver.launch(client_liveness_timeout_ns=5_000_000_000))
@@ -94,14 +94,14 @@ def test_repeatedly_killing_the_recorder_loses_and_duplicates_nothing(tmp_path: 
         says(recorder, "ready")
         publisher = stack.enter_context(station("publish", driver.directory, channel, COUNT))
         for part in (0.1, 0.3, 0.6):
-            until_recorded(recordings, int(size_of(COUNT) * part * chance.uniform(0.5, 1.0)))
+            until_recorded(recordings, int(size_of(COUNT) * part * rng.uniform(0.5, 1.0)))
             recorder.kill()
             recorder.wait()
             recorder = stack.enter_context(start())
             says(recorder, "ready")
         says(publisher, "done")
         until_complete(recordings, COUNT)
-        recorder.communicate("stop\n", timeout=PATIENCE_S)
+        recorder.communicate("stop\n", timeout=TIMEOUT_S)
         assert recorder.returncode == 0
     check(recordings, COUNT)
 
@@ -136,7 +136,7 @@ def test_an_anchor_holds_the_stream_until_a_recorder_comes_back_late(tmp_path: P
 
         with station("record", driver.directory, channel, recordings) as recorder:
             says(recorder, "ready")
-            hold(time.monotonic() + PATIENCE_S, size_of(COUNT) // 3)
+            hold(time.monotonic() + TIMEOUT_S, size_of(COUNT) // 3)
             recorder.kill()
         stall = StallTimeout("the driver gives the dead recorder up")
         while not aeron.counters.value(SystemCounter.CLIENT_TIMEOUTS):
@@ -149,7 +149,7 @@ def test_an_anchor_holds_the_stream_until_a_recorder_comes_back_late(tmp_path: P
             while recorded_messages(recordings) < COUNT:
                 stall.check(recorded_position(recordings))
                 hold(time.monotonic() + 0.3)
-            recorder.communicate("stop\n", timeout=PATIENCE_S)
+            recorder.communicate("stop\n", timeout=TIMEOUT_S)
         says(publisher, "done")
     check(recordings, COUNT)
 
@@ -166,14 +166,14 @@ def test_a_recorder_that_is_too_late_starts_a_new_recording(tmp_path: Path, capl
             with aeron.add_subscription(channel, STREAM) as subscription, Recorder(recordings) as recorder:
                 recorder.add_subscription(subscription)
                 for number in numbers:
-                    publication.send(message(number), timeout=PATIENCE_S)
+                    publication.send(message(number), timeout=TIMEOUT_S)
                     while number == numbers[-1] and publication.position not in recorder.active.values():
                         recorder.do_work()
                     recorder.do_work()
 
         record(range(10))
         with aeron.add_subscription(channel, STREAM) as other:
-            publication.send(message(10), timeout=PATIENCE_S)
+            publication.send(message(10), timeout=TIMEOUT_S)
             while not any(image.position == publication.position for image in other.images):
                 other.poll(lambda fragment: None)
             # The driver updates the consumed position in its duty cycle, and runs one between two commands.

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.live_driver import PATIENCE_S, wait_for
+from tests.support.live_driver import TIMEOUT_S, wait_for
 from tests.support.streams import Stream, record
 
 from mainstem import Aeron, MediaDriver
@@ -24,7 +24,7 @@ TIDES = [b"tide %d" % number for number in range(500)]
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def location(tmp_path: Path) -> Path:
     path = tmp_path / "recordings"
     with Recorder(path) as recorder:
         for stream_id in (1001, 1002):
@@ -40,13 +40,13 @@ def command(*arguments: object) -> list[str]:
 
 
 @pytest.mark.parametrize("speed", ["1", "max"])
-def test_a_recording_is_replayed_once_and_in_order(place: Path, speed: str) -> None:
+def test_a_recording_is_replayed_once_and_in_order(location: Path, speed: str) -> None:
     with (
         MediaDriver.launch() as driver,
         Aeron.connect(driver.directory) as aeron,
         aeron.add_subscription("aeron:ipc", 77) as subscription,
     ):
-        arguments = command("replay", place, "aeron:ipc", "--stream", 77, "--recording", 1, "--speed", speed,
+        arguments = command("replay", location, "aeron:ipc", "--stream", 77, "--recording", 1, "--speed", speed,
                             "--dir", driver.directory)  # fmt: skip
         with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
             received: list[bytes] = []
@@ -56,21 +56,21 @@ def test_a_recording_is_replayed_once_and_in_order(place: Path, speed: str) -> N
                 return len(received) >= len(TIDES)
 
             wait_for(is_complete)
-            report = process.communicate(timeout=PATIENCE_S)[1]
+            report = process.communicate(timeout=TIMEOUT_S)[1]
     assert process.returncode == 0, report
     assert "replayed 500 messages" in report
     assert received == TIDES
 
 
-def test_one_of_several_recordings_must_be_chosen(place: Path) -> None:
-    done = subprocess.run(command("replay", place, "aeron:ipc", "--stream", 77), capture_output=True, text=True)
+def test_one_of_several_recordings_must_be_chosen(location: Path) -> None:
+    done = subprocess.run(command("replay", location, "aeron:ipc", "--stream", 77), capture_output=True, text=True)
     assert done.returncode == 1
     assert "choose one with --recording: 0 (stream 1001), 1 (stream 1002)" in done.stderr
 
 
-def test_an_export_is_complete_or_missing(place: Path, tmp_path: Path) -> None:
+def test_an_export_is_complete_or_missing(location: Path, tmp_path: Path) -> None:
     out = tmp_path / "tides.jsonl"
-    arguments = command("export", place, "--format", "jsonl", "--payload-encoding", "text", "--stream", 1002, "--until",
+    arguments = command("export", location, "--format", "jsonl", "--payload-encoding", "text", "--stream", 1002, "--until",
                         "2026-01-31T12:00:00.5", "--columns", "stream_id,payload", "-o", out)  # fmt: skip
     done = subprocess.run(arguments, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -80,8 +80,8 @@ def test_an_export_is_complete_or_missing(place: Path, tmp_path: Path) -> None:
     assert [row["payload"].encode() for row in rows] == TIDES[: len(rows)]
 
     broken = tmp_path / "broken.csv"
-    (place / "0-0.rec").write_bytes(b"\xff" * 4096)
-    done = subprocess.run(command("export", place, "--format", "csv", "-o", broken), capture_output=True, text=True)
+    (location / "0-0.rec").write_bytes(b"\xff" * 4096)
+    done = subprocess.run(command("export", location, "--format", "csv", "-o", broken), capture_output=True, text=True)
     assert done.returncode == 1
     assert "0-0.rec" in done.stderr
     assert not broken.exists()

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.live_driver import PATIENCE_S, wait_for
+from tests.support.live_driver import TIMEOUT_S, wait_for
 from tests.support.shipping import ManualClock, Station, check_integrity, payloads
 from tests.support.waiting import STALL_S
 
@@ -46,9 +46,9 @@ def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def seen(place: Path) -> list[bytes]:
+def seen(location: Path) -> list[bytes]:
     sent: list[bytes] = []
-    for reader in open_recordings(place) if archive_ids(open_store(place)) else []:
+    for reader in open_recordings(location) if archive_ids(open_store(location)) else []:
         with reader:
             sent += [payload for _, payload in messages(reader, reader.start_position, reader.end_position())]
     return sent
@@ -57,14 +57,16 @@ def seen(place: Path) -> list[bytes]:
 class Files(dict[str, bytes]):
     """The files of a store, as ``check_integrity`` reads them."""
 
-    def __init__(self, place: Path) -> None:
-        super().__init__({p.relative_to(place).as_posix(): p.read_bytes() for p in place.rglob("*") if p.is_file()})
+    def __init__(self, location: Path) -> None:
+        super().__init__(
+            {p.relative_to(location).as_posix(): p.read_bytes() for p in location.rglob("*") if p.is_file()}
+        )
 
 
-def check(place: Path) -> None:
+def check(location: Path) -> None:
     from tests.support.shipping import MemoryStore
 
-    store = MemoryStore(Files(place))
+    store = MemoryStore(Files(location))
     for archive_id in archive_ids(store):
         check_integrity(store, archive_id)
 
@@ -72,12 +74,12 @@ def check(place: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_a_repeatedly_killed_shipper_ships_each_message_once(tmp_path: Path, seed: int) -> None:
-    rng, place = random.Random(seed), tmp_path / "place"
+    rng, location = random.Random(seed), tmp_path / "store"
     station = Station(tmp_path / "recorder", ManualClock(SYSTEM_CLOCK.epoch_ns()))
     for round_number in range(6):
         station.send(payloads(300, seed=round_number, first=len(station.sent)))
         with ship(
-            station.directory, place, "--flush-interval", "0s", "--chunk-size", "64k", "--upload-concurrency", "3"
+            station.directory, location, "--flush-interval", "0s", "--chunk-size", "64k", "--upload-concurrency", "3"
         ) as process:
             assert process.stderr is not None
             assert "shipping" in process.stderr.readline()
@@ -87,16 +89,16 @@ def test_a_repeatedly_killed_shipper_ships_each_message_once(tmp_path: Path, see
                 process.stderr.readline()
             time.sleep(rng.random() * 0.3)
             process.send_signal(signal.SIGKILL)
-        if place.exists() and archive_ids(open_store(place)):
-            check(place)
-            shipped = seen(place)
+        if location.exists() and archive_ids(open_store(location)):
+            check(location)
+            shipped = seen(location)
             assert shipped == station.sent[: len(shipped)]
     station.stop()
-    with ship(station.directory, place, "--once", "--json") as process:
+    with ship(station.directory, location, "--once", "--json") as process:
         out, err = process.communicate(timeout=STALL_S)
     assert json.loads(out)["lag_bytes"] == 0, err
-    assert seen(place) == station.sent
-    check(place)
+    assert seen(location) == station.sent
+    check(location)
 
 
 @pytest.fixture
@@ -106,10 +108,10 @@ def publishing(tmp_path: Path) -> Iterator[MediaDriver]:
 
 
 def test_a_recorder_ships_everything_before_it_exits(tmp_path: Path, publishing: MediaDriver) -> None:
-    out, place = tmp_path / "recorder", tmp_path / "place"
+    out, location = tmp_path / "recorder", tmp_path / "store"
     command = [
         sys.executable, "-m", "mainstem", "record", "aeron:ipc", "--stream", "1001", "--out", str(out), "--exit-at-end",
-        "--dir", publishing.directory, "--ship-to", str(place), "--flush-interval", "1s", "--json",
+        "--dir", publishing.directory, "--ship-to", str(location), "--flush-interval", "1s", "--json",
     ]  # fmt: skip
     with (
         Aeron.connect(publishing.directory) as aeron,
@@ -118,24 +120,24 @@ def test_a_recorder_ships_everything_before_it_exits(tmp_path: Path, publishing:
         with aeron.add_exclusive_publication("aeron:ipc", 1001) as publication:
             wait_for(lambda: publication.is_connected)
             for message in SENT[:1000]:
-                publication.send(message, timeout=PATIENCE_S)
+                publication.send(message, timeout=TIMEOUT_S)
             # The recording is in the store while it is still active.
-            wait_for(lambda: len(seen(place)) == 1000)
+            wait_for(lambda: len(seen(location)) == 1000)
             for message in SENT[1000:]:
-                publication.send(message, timeout=PATIENCE_S)
+                publication.send(message, timeout=TIMEOUT_S)
         result = json.loads(process.communicate(timeout=STALL_S)[0])
     assert (process.returncode, result["messages"]) == (0, len(SENT))
-    assert seen(place) == SENT
-    with open_recording(place, 0) as there, open_recording(out, 0) as here:
+    assert seen(location) == SENT
+    with open_recording(location, 0) as there, open_recording(out, 0) as here:
         assert there.descriptor == here.descriptor
 
 
 @pytest.mark.long
 def test_recordings_of_a_killed_recorder_are_shipped(tmp_path: Path, publishing: MediaDriver) -> None:
-    out, place = tmp_path / "recorder", tmp_path / "place"
+    out, location = tmp_path / "recorder", tmp_path / "store"
     command = [
         sys.executable, "-m", "mainstem", "record", "aeron:ipc", "--stream", "1001", "--out", str(out),
-        "--dir", publishing.directory, "--ship-to", str(place), "--flush-interval", "3600s",
+        "--dir", publishing.directory, "--ship-to", str(location), "--flush-interval", "3600s",
     ]  # fmt: skip
     with (
         Aeron.connect(publishing.directory) as aeron,
@@ -144,12 +146,12 @@ def test_recordings_of_a_killed_recorder_are_shipped(tmp_path: Path, publishing:
     ):
         wait_for(lambda: publication.is_connected)
         for message in SENT[:1000]:
-            publication.send(message, timeout=PATIENCE_S)
+            publication.send(message, timeout=TIMEOUT_S)
         wait_for(lambda: _recorded(out) == 1000)
         process.kill()
     # The shipper sees the end of its input, ships what is left, and exits.
-    wait_for(lambda: len(seen(place)) == 1000)
-    assert seen(place) == SENT[:1000]
+    wait_for(lambda: len(seen(location)) == 1000)
+    assert seen(location) == SENT[:1000]
 
 
 def _recorded(out: Path) -> int:
@@ -191,13 +193,13 @@ def test_metrics_are_served(tmp_path: Path) -> None:
     station = Station(tmp_path / "recorder", ManualClock(SYSTEM_CLOCK.epoch_ns()))
     station.send(payloads(50))
     with ship(
-        station.directory, tmp_path / "place", "--metrics-listen", "127.0.0.1:0", "--flush-interval", "0s"
+        station.directory, tmp_path / "store", "--metrics-listen", "127.0.0.1:0", "--flush-interval", "0s"
     ) as process:
         assert process.stderr is not None
         url = process.stderr.readline().split()[-1]
 
         def page() -> str:
-            with urllib.request.urlopen(url, timeout=PATIENCE_S) as response:
+            with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:
                 text: str = response.read().decode()
                 return text
 

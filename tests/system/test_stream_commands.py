@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.system]
-PATIENCE_S = STALL_S
+TIMEOUT_S = STALL_S
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +65,8 @@ def test_messages_of_any_bytes_go_from_sub_to_pub_unchanged(framing: str, direct
             with running(
                 "pub", "aeron:ipc", "77", "--input", framing, "--file", str(source), "--dir", directory, "-t", "60"
             ) as pub:
-                assert pub.wait(timeout=PATIENCE_S) == 0, pub.stderr and pub.stderr.read()
-            output = sub.communicate(timeout=PATIENCE_S)[0]
+                assert pub.wait(timeout=TIMEOUT_S) == 0, pub.stderr and pub.stderr.read()
+            output = sub.communicate(timeout=TIMEOUT_S)[0]
         source = tmp_path / f"again-{number}"
         source.write_bytes(output)
         if framing == "json":
@@ -82,8 +82,8 @@ def test_messages_of_any_bytes_go_from_sub_to_pub_unchanged(framing: str, direct
 def test_a_template_shows_position_and_message(directory: str) -> None:
     with running("sub", "aeron:ipc", "-s", "78", "--template", "%i %s|%p|%m", "-n", "1", "--dir", directory) as sub:
         with running("pub", "aeron:ipc", "-s", "78", "--dir", directory, "-t", "60") as pub:
-            pub.communicate(b"tide\n", timeout=PATIENCE_S)
-        (line,) = sub.communicate(timeout=PATIENCE_S)[0].splitlines()
+            pub.communicate(b"tide\n", timeout=TIMEOUT_S)
+        (line,) = sub.communicate(timeout=TIMEOUT_S)[0].splitlines()
     stream, session, position, message = line.replace(b"|", b" ").split(b" ")
     assert (stream, position, message) == (b"78", b"64", b"tide")
     assert int(session)
@@ -97,9 +97,9 @@ def test_a_waiting_command_says_what_it_waits_for(directory: str) -> None:
         names = wait_for(lambda: {each.name for each in clients(take_snapshot(reader))} & {f"mainstem-sub-{sub.pid}"})
         assert names
         sub.send_signal(signal.SIGINT)
-        assert sub.wait(timeout=PATIENCE_S) == 0
+        assert sub.wait(timeout=TIMEOUT_S) == 0
     with running("pub", "aeron:ipc", "79", "--size", "8", "--dir", directory, "--timeout", "2s") as pub:
-        lines = pub.communicate(timeout=PATIENCE_S)[1].decode().splitlines()
+        lines = pub.communicate(timeout=TIMEOUT_S)[1].decode().splitlines()
     assert lines[0] == "mainstem: no subscriber connected yet; waiting for 2 s (--timeout)"
     assert "no subscriber connected within 2 s" in lines[-1]
 
@@ -109,21 +109,21 @@ def test_closing_the_pipe_of_sub_is_not_an_error(directory: str) -> None:
         assert sub.stdout
         sub.stdout.close()
         with running("pub", "aeron:ipc", "85", "--dir", directory, "-t", "60") as pub:
-            pub.communicate(b"tide\n", timeout=PATIENCE_S)
-        assert sub.wait(timeout=PATIENCE_S) == 0
+            pub.communicate(b"tide\n", timeout=TIMEOUT_S)
+        assert sub.wait(timeout=TIMEOUT_S) == 0
 
 
 def test_without_a_driver_running_ones_are_suggested(directory: str, tmp_path: Path) -> None:
-    place = str(tmp_path / "none")
-    with running("pub", "aeron:ipc", "1", "--dir", place, environ={"AERON_DRIVER_TIMEOUT": "1500ms"}) as pub:
-        lines = pub.communicate(timeout=PATIENCE_S)[1].decode().splitlines()
-    assert lines[0] == f"mainstem: waiting for a media driver in {place}, 1.5 s at most"
-    for command in (["streams", "--dir", place], ["why", "--dir", place]):
+    missing = str(tmp_path / "none")
+    with running("pub", "aeron:ipc", "1", "--dir", missing, environ={"AERON_DRIVER_TIMEOUT": "1500ms"}) as pub:
+        lines = pub.communicate(timeout=TIMEOUT_S)[1].decode().splitlines()
+    assert lines[0] == f"mainstem: waiting for a media driver in {missing}, 1.5 s at most"
+    for command in (["streams", "--dir", missing], ["why", "--dir", missing]):
         with running(*command) as process:
-            lines += process.communicate(timeout=PATIENCE_S)[1].decode().splitlines()
+            lines += process.communicate(timeout=TIMEOUT_S)[1].decode().splitlines()
     for line in lines[1:]:
-        assert line.startswith(f"mainstem: no media driver in {place}")
-        assert f"`mainstem driver --dir {place}` starts one" in line
+        assert line.startswith(f"mainstem: no media driver in {missing}")
+        assert f"`mainstem driver --dir {missing}` starts one" in line
         assert "chooses one that runs: /" in line
 
 
@@ -133,7 +133,7 @@ def test_a_message_that_is_too_long_is_reported(directory: str) -> None:
         running("sub", channel, "80", "--dir", directory),
         running("pub", channel, "80", "--dir", directory, "-t", "60") as pub,
     ):
-        error = pub.communicate(b"tide\n" + b"x" * 100_000 + b"\n", timeout=PATIENCE_S)[1].decode()
+        error = pub.communicate(b"tide\n" + b"x" * 100_000 + b"\n", timeout=TIMEOUT_S)[1].decode()
     assert pub.returncode == 1
     assert "Traceback" not in error
     assert "message 2 or one soon after it" in error
@@ -147,7 +147,7 @@ def test_a_generated_message_that_is_too_long_is_refused_before_anything_is_sent
 ) -> None:
     # Without a subscriber and without waiting for one, the command never builds a message that long.
     with running(*command, "--size", "10g", "--dir", directory, "--timeout", "0") as refused:
-        said = refused.communicate(timeout=PATIENCE_S)[1].decode()
+        said = refused.communicate(timeout=TIMEOUT_S)[1].decode()
     assert refused.returncode == 1
     assert "--size must be at most 8m on this channel (got 10g)" in said
 
@@ -175,11 +175,11 @@ def test_pong_responds_to_ping(directory: str) -> None:
             "--warm-up",
             "0",
             "--timeout",
-            str(PATIENCE_S),
+            str(TIMEOUT_S),
         ]
         done = subprocess.run([*ping, "--json"], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["count"] == 5
         pong.send_signal(signal.SIGINT)
-        _, said = pong.communicate(timeout=PATIENCE_S)
+        _, said = pong.communicate(timeout=TIMEOUT_S)
     assert b"aeron:ipc stream 771 on" in said

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.case_selection import long_after
-from tests.support.live_driver import PATIENCE_S, wait_for
+from tests.support.live_driver import TIMEOUT_S, wait_for
 from tests.support.ports import free_port
 
 from mainstem import Aeron, MediaDriver
@@ -46,7 +46,7 @@ def publish(driver: str, channel: str, count: int) -> None:
         (publication,) = added
         wait_for(lambda: publication.is_connected)
         for number in range(count):
-            publication.send(b"%d" % number, timeout=PATIENCE_S)
+            publication.send(b"%d" % number, timeout=TIMEOUT_S)
         publication.close()
 
 
@@ -75,7 +75,7 @@ def test_each_life_of_a_publisher_gets_its_own_recording(tmp_path: Path, kind: s
                 wait_for(is_recorded)
             if restarts or life:
                 process.send_signal(signal.SIGTERM)
-                recorded += json.loads(process.communicate(timeout=PATIENCE_S)[0])["messages"]
+                recorded += json.loads(process.communicate(timeout=TIMEOUT_S)[0])["messages"]
             if restarts and not life:
                 process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
     assert recorded == 150

@@ -157,11 +157,11 @@ async def test_keys_sort_reverse_filter_and_pause(directory: str) -> None:
 
 
 async def test_a_driver_that_restarts_is_shown_in_each_state() -> None:
-    place = f"/dev/shm/mainstem-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    app = TopApp([place], interval=REFRESH)
+    location = f"/dev/shm/mainstem-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    app = TopApp([location], interval=REFRESH)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "no media driver in" in screen(pilot))
-        with MediaDriver.launch(place, threads=True, dir_delete_on_shutdown=True), Aeron.connect(place) as aeron:
+        with MediaDriver.launch(location, threads=True, dir_delete_on_shutdown=True), Aeron.connect(location) as aeron:
             aeron.add_publication("aeron:ipc", 5)
             await until(pilot, lambda: [row[0] for row in rows(app)] == ["5"])
         await until(pilot, lambda: not app.states[0].is_alive)

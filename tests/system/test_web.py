@@ -138,7 +138,7 @@ async def test_each_sample_is_an_event_and_browsers_are_bounded(
             writer.close()
             return b" 200 " in line
 
-        stall = StallTimeout("the place of a browser that left is given away")
+        stall = StallTimeout("the slot of a browser that left is given away")
         while not await is_free():
             stall.check()
             await asyncio.sleep(0.05)

@@ -67,7 +67,7 @@ def java_name(name: str) -> str:
     return name.lower().replace("_", ".")
 
 
-class Place:
+class World:
     """The drivers, clients, and processes of one situation; all of them end with it."""
 
     def __init__(self, kind: str, stack: ExitStack) -> None:
@@ -79,19 +79,19 @@ class Place:
         self.directory = self.driver()
         self.aeron = self.client(self.directory)
 
-    def driver(self, kind: str = "", *, folder: str = "", **settings: str) -> str:
+    def driver(self, kind: str = "", *, directory: str = "", **settings: str) -> str:
         kind = kind or self.kind
-        if not folder:
-            folder = tempfile.mkdtemp(prefix="mainstem-why-", dir="/dev/shm")
-            self.stack.callback(lambda: subprocess.run(["rm", "-rf", folder], check=True))
+        if not directory:
+            directory = tempfile.mkdtemp(prefix="mainstem-why-", dir="/dev/shm")
+            self.stack.callback(lambda: subprocess.run(["rm", "-rf", directory], check=True))
         settings = SETTINGS | settings
         command = [REFERENCE] if kind == "reference" else [sys.executable, "-m", "mainstem", "driver"]
         if kind == "java":
             properties: dict[str, object] = {java_name(name): value for name, value in settings.items()}
             command = java.command(
-                "io.aeron.driver.MediaDriver", properties=properties | {"aeron.dir": f"{folder}/aeron"}
+                "io.aeron.driver.MediaDriver", properties=properties | {"aeron.dir": f"{directory}/aeron"}
             )
-        process = DriverProcess(command, Path(folder) / "aeron", settings)
+        process = DriverProcess(command, Path(directory) / "aeron", settings)
         self.drivers.append(process)
         self.stack.callback(process.kill)
         return str(process.directory)
@@ -155,7 +155,7 @@ class Situation(NamedTuple):
     """A situation and its verdict: ``make`` returns the directory and kind to diagnose, unless they are the defaults."""
 
     name: str
-    make: Callable[[Place], tuple[str, str] | None]
+    make: Callable[[World], tuple[str, str] | None]
     cause: Cause
     rule: str
     says: str = ""
@@ -166,8 +166,8 @@ SITUATIONS: list[Situation] = []
 
 def situation(
     name: str, cause: Cause, rule: str, says: str = ""
-) -> Callable[[Callable[[Place], tuple[str, str] | None]], Callable[[Place], tuple[str, str] | None]]:
-    def add(make: Callable[[Place], tuple[str, str] | None]) -> Callable[[Place], tuple[str, str] | None]:
+) -> Callable[[Callable[[World], tuple[str, str] | None]], Callable[[World], tuple[str, str] | None]]:
+    def add(make: Callable[[World], tuple[str, str] | None]) -> Callable[[World], tuple[str, str] | None]:
         SITUATIONS.append(Situation(name, make, cause, rule, says))
         return make
 
@@ -178,94 +178,94 @@ def situation(
 
 
 @situation("ipc: the subscriber does not poll", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
-def _(place: Place) -> None:
-    place.subscribe("aeron:ipc")
-    place.fill(place.publish("aeron:ipc"))
+def _(world: World) -> None:
+    world.subscribe("aeron:ipc")
+    world.fill(world.publish("aeron:ipc"))
 
 
 @situation("ipc: one of two does not poll", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
-def _(place: Place) -> None:
-    place.subscribe("aeron:ipc")
-    reader = place.subscribe("aeron:ipc")
-    place.fill(place.publish("aeron:ipc"), reader)
+def _(world: World) -> None:
+    world.subscribe("aeron:ipc")
+    reader = world.subscribe("aeron:ipc")
+    world.fill(world.publish("aeron:ipc"), reader)
 
 
 @situation("ipc: a late subscriber does not poll", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
-def _(place: Place) -> None:
-    reader = place.subscribe("aeron:ipc")
-    publication = place.connected(place.publish("aeron:ipc"))
+def _(world: World) -> None:
+    reader = world.subscribe("aeron:ipc")
+    publication = world.connected(world.publish("aeron:ipc"))
     for _ in range(70):
         publication.send(bytes(1000), timeout=5)
         wait_for(lambda: reader.poll(lambda _: None, 10))
-    place.subscribe("aeron:ipc")
+    world.subscribe("aeron:ipc")
     time.sleep(0.3)
-    place.fill(publication, reader)
+    world.fill(publication, reader)
 
 
 @situation("ipc: the subscriber polled, and stopped", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
-def _(place: Place) -> None:
-    reader = place.subscribe("aeron:ipc")
-    publication = place.connected(place.publish("aeron:ipc"))
+def _(world: World) -> None:
+    reader = world.subscribe("aeron:ipc")
+    publication = world.connected(world.publish("aeron:ipc"))
     for _ in range(37):
         publication.send(bytes(1000), timeout=5)
         wait_for(lambda: reader.poll(lambda _: None, 10))
-    place.fill(publication)
+    world.fill(publication)
 
 
 @situation("ipc: the window is small", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
-def _(place: Place) -> None:
-    place.subscribe("aeron:ipc")
-    place.fill(place.publish("aeron:ipc?pub-wnd=8k"))
+def _(world: World) -> None:
+    world.subscribe("aeron:ipc")
+    world.fill(world.publish("aeron:ipc?pub-wnd=8k"))
 
 
 @situation("ipc: the subscriber's process is stopped", Cause.SLOW_SUBSCRIBER, "slow-subscriber", "no heartbeat for")
-def _(place: Place) -> None:
-    publication = place.publish("aeron:ipc")
-    child = place.child("aeron:ipc", "read")
-    place.ready(child)
+def _(world: World) -> None:
+    publication = world.publish("aeron:ipc")
+    child = world.child("aeron:ipc", "read")
+    world.ready(child)
     child.send_signal(signal.SIGSTOP)
-    place.fill(publication, seconds=2.5)
+    world.fill(publication, seconds=2.5)
 
 
 @situation("ipc: the subscriber's process is dead", Cause.SLOW_SUBSCRIBER, "slow-subscriber", "no heartbeat for")
-def _(place: Place) -> None:
-    publication = place.publish("aeron:ipc")
-    child = place.child("aeron:ipc", "read")
-    place.ready(child)
+def _(world: World) -> None:
+    publication = world.publish("aeron:ipc")
+    child = world.child("aeron:ipc", "read")
+    world.ready(child)
     child.kill()
-    place.fill(publication, seconds=2.5)
+    world.fill(publication, seconds=2.5)
 
 
 @situation("ipc: nobody subscribes", Cause.NO_RECEIVER, "no-subscriber")
-def _(place: Place) -> None:
-    place.publish("aeron:ipc")
+def _(world: World) -> None:
+    world.publish("aeron:ipc")
 
 
 @situation("ipc: the only subscription was closed", Cause.NO_RECEIVER, "no-subscriber")
-def _(place: Place) -> None:
-    subscription = place.subscribe("aeron:ipc")
-    publication = place.publish("aeron:ipc")
-    place.fill(publication)
+def _(world: World) -> None:
+    subscription = world.subscribe("aeron:ipc")
+    publication = world.publish("aeron:ipc")
+    world.fill(publication)
     subscription.close()
     wait_for(lambda: not publication.is_connected)
 
 
 @situation("ipc: a claim is never committed", Cause.PUBLISHER, "unfinished-claim")
-def _(place: Place) -> None:
-    reader = place.subscribe("aeron:ipc")
-    publication = place.connected(place.publish("aeron:ipc"))
+def _(world: World) -> None:
+    reader = world.subscribe("aeron:ipc")
+    publication = world.connected(world.publish("aeron:ipc"))
     claim = mainstem.BufferClaim()
     wait_for(lambda: publication.try_claim(100, claim) > 0)
     publication.send(bytes(1000), timeout=5)
     assert reader.poll(lambda _: None, 10) == 0
-    place.stack.callback(claim.abort)
+    world.stack.callback(claim.abort)
 
 
 @situation("ipc: an untethered subscriber fell behind", Cause.NONE, "idle", "no longer counts")
-def _(place: Place) -> None:
-    reader = place.subscribe("aeron:ipc")
-    place.subscribe("aeron:ipc?tether=false")
-    publication = place.publish("aeron:ipc")
+def _(world: World) -> None:
+    reader = world.subscribe("aeron:ipc")
+    world.subscribe("aeron:ipc?tether=false")
+    publication = world.publish("aeron:ipc")
     end = time.monotonic() + 2
     while time.monotonic() < end:
         publication.offer(bytes(1000))
@@ -275,27 +275,27 @@ def _(place: Place) -> None:
 
 
 @situation("ipc: everything was read", Cause.NONE, "idle")
-def _(place: Place) -> None:
-    reader = place.subscribe("aeron:ipc")
-    place.connected(place.publish("aeron:ipc")).send(bytes(1000), timeout=5)
+def _(world: World) -> None:
+    reader = world.subscribe("aeron:ipc")
+    world.connected(world.publish("aeron:ipc")).send(bytes(1000), timeout=5)
     wait_for(lambda: reader.poll(lambda _: None, 10))
 
 
 @situation("ipc: the recorder does not keep up", Cause.DISK, "slow-recorder")
-def _(place: Place) -> None:
+def _(world: World) -> None:
     # Aeron Archive's recorder owns a counter of this type for each recording, whose label contains the stream.
-    place.subscribe("aeron:ipc")
-    publication = place.publish("aeron:ipc")
+    world.subscribe("aeron:ipc")
+    publication = world.publish("aeron:ipc")
     key = struct.pack("<qii9sq", 0, publication.session_id, 9, b"aeron:ipc", 1)
     label = f"rec-pos: 0 {publication.session_id} {STREAM} aeron:ipc - archiveId=1"
-    place.aeron.add_counter(RECORDING_POSITION, label, key=key)
-    place.fill(publication)
+    world.aeron.add_counter(RECORDING_POSITION, label, key=key)
+    world.fill(publication)
 
 
 @situation("ipc: everything flows through a small window", Cause.NONE, "idle")
-def _(place: Place) -> None:
-    reader = place.subscribe("aeron:ipc")
-    publication = place.connected(place.publish("aeron:ipc?pub-wnd=8k|term-length=1m"))
+def _(world: World) -> None:
+    reader = world.subscribe("aeron:ipc")
+    publication = world.connected(world.publish("aeron:ipc?pub-wnd=8k|term-length=1m"))
     stall = StallTimeout("the window moves on")
     while publication.position < 1 << 20:
         publication.offer(bytes(1000))
@@ -311,18 +311,18 @@ SMALL_FILES = {
 
 
 @situation("ipc: the file system is full", Cause.DISK, "disk-full")
-def _(place: Place) -> tuple[str, str]:
+def _(world: World) -> tuple[str, str]:
     mount = tempfile.mkdtemp(prefix="mainstem-why-mount-")
-    place.stack.callback(os.rmdir, mount)
+    world.stack.callback(os.rmdir, mount)
     command = ["mount", "-t", "tmpfs", "-o", "size=24m", "none", mount]
     if subprocess.run(command, check=False, capture_output=True).returncode:
         pytest.skip("only root can mount a file system")
-    place.stack.callback(lambda: subprocess.run(["umount", "-l", mount], check=True))
-    directory = place.driver(folder=mount, **SMALL_FILES)
-    aeron = place.client(directory)
-    place.stack.enter_context(aeron.add_subscription("aeron:ipc", STREAM))
+    world.stack.callback(lambda: subprocess.run(["umount", "-l", mount], check=True))
+    directory = world.driver(directory=mount, **SMALL_FILES)
+    aeron = world.client(directory)
+    world.stack.enter_context(aeron.add_subscription("aeron:ipc", STREAM))
     publication = aeron.add_publication("aeron:ipc?term-length=1m|sparse=true", STREAM)
-    place.connected(publication)
+    world.connected(publication)
     with open(f"{mount}/filler", "wb", buffering=0) as filler, suppress(OSError):
         while filler.write(bytes(4096)):
             pass
@@ -333,71 +333,71 @@ def _(place: Place) -> tuple[str, str]:
 
 
 @situation("udp: the subscriber does not poll", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
-def _(place: Place) -> None:
-    place.subscribe(place.udp())
-    place.fill(place.publish(place.udp()))
+def _(world: World) -> None:
+    world.subscribe(world.udp())
+    world.fill(world.publish(world.udp()))
 
 
 @situation("udp: one of two does not poll", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
-def _(place: Place) -> None:
-    place.subscribe(place.udp())
-    reader = place.subscribe(place.udp())
-    place.fill(place.publish(place.udp()), reader)
+def _(world: World) -> None:
+    world.subscribe(world.udp())
+    reader = world.subscribe(world.udp())
+    world.fill(world.publish(world.udp()), reader)
 
 
 @situation("udp: the window is small", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
-def _(place: Place) -> None:
-    place.subscribe(place.udp("|rcv-wnd=8k"))
-    place.fill(place.publish(place.udp()))
+def _(world: World) -> None:
+    world.subscribe(world.udp("|rcv-wnd=8k"))
+    world.fill(world.publish(world.udp()))
 
 
 @situation("udp: the subscriber's process is stopped", Cause.SLOW_SUBSCRIBER, "slow-subscriber", "no heartbeat for")
-def _(place: Place) -> None:
-    publication = place.publish(place.udp())
-    child = place.child(place.udp(), "read")
-    place.ready(child)
+def _(world: World) -> None:
+    publication = world.publish(world.udp())
+    child = world.child(world.udp(), "read")
+    world.ready(child)
     child.send_signal(signal.SIGSTOP)
-    place.fill(publication, seconds=2.5)
+    world.fill(publication, seconds=2.5)
 
 
 @situation("udp: the subscriber's process is dead", Cause.SLOW_SUBSCRIBER, "slow-subscriber", "no heartbeat for")
-def _(place: Place) -> None:
-    publication = place.publish(place.udp())
-    child = place.child(place.udp(), "read")
-    place.ready(child)
+def _(world: World) -> None:
+    publication = world.publish(world.udp())
+    child = world.child(world.udp(), "read")
+    world.ready(child)
     child.kill()
-    place.fill(publication, seconds=2.5)
+    world.fill(publication, seconds=2.5)
 
 
 @situation("udp: nobody subscribes", Cause.NO_RECEIVER, "no-receiver")
-def _(place: Place) -> None:
-    place.publish(place.udp())
+def _(world: World) -> None:
+    world.publish(world.udp())
 
 
 @situation("udp: the only subscription was closed", Cause.NO_RECEIVER, "no-receiver")
-def _(place: Place) -> None:
-    subscription = place.subscribe(place.udp())
-    publication = place.publish(place.udp())
-    place.fill(publication)
+def _(world: World) -> None:
+    subscription = world.subscribe(world.udp())
+    publication = world.publish(world.udp())
+    world.fill(publication)
     subscription.close()
     wait_for(lambda: not publication.is_connected)
 
 
 @situation("udp: a claim is never committed", Cause.PUBLISHER, "unfinished-claim")
-def _(place: Place) -> None:
-    reader = place.subscribe(place.udp())
-    publication = place.connected(place.publish(place.udp()))
+def _(world: World) -> None:
+    reader = world.subscribe(world.udp())
+    publication = world.connected(world.publish(world.udp()))
     claim = mainstem.BufferClaim()
     wait_for(lambda: publication.try_claim(100, claim) > 0)
     publication.send(bytes(1000), timeout=5)
     assert reader.poll(lambda _: None, 10) == 0
-    place.stack.callback(claim.abort)
+    world.stack.callback(claim.abort)
 
 
 @situation("udp: everything was read", Cause.NONE, "idle")
-def _(place: Place) -> None:
-    reader = place.subscribe(place.udp())
-    place.connected(place.publish(place.udp())).send(bytes(1000), timeout=5)
+def _(world: World) -> None:
+    reader = world.subscribe(world.udp())
+    world.connected(world.publish(world.udp())).send(bytes(1000), timeout=5)
     wait_for(lambda: reader.poll(lambda _: None, 10))
 
 
@@ -408,11 +408,11 @@ LOSSY = {
 
 
 @situation("udp: a datagram is lost and not repaired", Cause.LOSS, "image-loss")
-def _(place: Place) -> tuple[str, str]:
+def _(world: World) -> tuple[str, str]:
     # Java's driver cannot be configured to lose datagrams.
-    far = place.driver("mainstem" if place.kind == "java" else place.kind, **LOSSY)
-    reader = place.subscribe(place.udp("|nak-delay=60s"), place.client(far))
-    publication = place.connected(place.publish(place.udp()))
+    far = world.driver("mainstem" if world.kind == "java" else world.kind, **LOSSY)
+    reader = world.subscribe(world.udp("|nak-delay=60s"), world.client(far))
+    publication = world.connected(world.publish(world.udp()))
     for _ in range(40):
         publication.offer(bytes(1000))
     wait_for(lambda: not reader.poll(lambda _: None, 100) or None)
@@ -420,54 +420,54 @@ def _(place: Place) -> tuple[str, str]:
 
 
 @situation("udp: the subscriber elsewhere does not poll", Cause.FLOW_CONTROL_WINDOW, "remote-window")
-def _(place: Place) -> None:
-    place.subscribe(place.udp(), place.client(place.driver()))
-    place.fill(place.publish(place.udp()))
+def _(world: World) -> None:
+    world.subscribe(world.udp(), world.client(world.driver()))
+    world.fill(world.publish(world.udp()))
 
 
 @situation("udp: the subscriber does not poll, seen at the receiver", Cause.SLOW_SUBSCRIBER, "image-slow-subscriber")
-def _(place: Place) -> tuple[str, str]:
-    far = place.driver()
-    place.subscribe(place.udp(), place.client(far))
-    place.fill(place.publish(place.udp()))
+def _(world: World) -> tuple[str, str]:
+    far = world.driver()
+    world.subscribe(world.udp(), world.client(far))
+    world.fill(world.publish(world.udp()))
     return far, "image"
 
 
 @situation("udp: the receiving driver is dead", Cause.NO_RECEIVER, "no-receiver")
-def _(place: Place) -> None:
-    place.child(place.udp(), "read", place.driver())
-    publication = place.connected(place.publish(place.udp()))
-    place.drivers[1].kill()
+def _(world: World) -> None:
+    world.child(world.udp(), "read", world.driver())
+    publication = world.connected(world.publish(world.udp()))
+    world.drivers[1].kill()
     wait_for(lambda: not publication.is_connected)
 
 
 @situation("udp: the sending driver is dead, seen at the receiver", Cause.PUBLISHER, "sender-gone")
-def _(place: Place) -> tuple[str, str]:
-    near, far = place.driver(), place.driver(AERON_IMAGE_LIVENESS_TIMEOUT="10s")
-    subscription = place.subscribe(place.udp(), place.client(far))
-    aeron = place.client(near)
-    publication = aeron.add_publication(place.udp(), STREAM)
-    place.connected(publication).send(bytes(1000), timeout=5)
+def _(world: World) -> tuple[str, str]:
+    near, far = world.driver(), world.driver(AERON_IMAGE_LIVENESS_TIMEOUT="10s")
+    subscription = world.subscribe(world.udp(), world.client(far))
+    aeron = world.client(near)
+    publication = aeron.add_publication(world.udp(), STREAM)
+    world.connected(publication).send(bytes(1000), timeout=5)
     wait_for(lambda: subscription.images)
-    place.drivers[1].kill()
+    world.drivers[1].kill()
     return far, "image"
 
 
 @situation("udp: the driver is dead", Cause.DRIVER, "driver-gone")
-def _(place: Place) -> tuple[str, str]:
-    near = place.driver()
-    place.client(near).add_publication(place.udp(), STREAM)
-    place.drivers[1].kill()
+def _(world: World) -> tuple[str, str]:
+    near = world.driver()
+    world.client(near).add_publication(world.udp(), STREAM)
+    world.drivers[1].kill()
     time.sleep(10.2)  # the time after which clients give up on a driver
     return near, "publication"
 
 
 @situation("udp: the subscription is closed while it fills", Cause.NO_RECEIVER, "no-receiver")
-def _(place: Place) -> None:
-    child = place.child(place.udp())
-    publication = place.publish(place.udp())
-    place.ready(child)
-    place.fill(publication)
+def _(world: World) -> None:
+    child = world.child(world.udp())
+    publication = world.publish(world.udp())
+    world.ready(child)
+    world.fill(publication)
     child.send_signal(signal.SIGINT)
     wait_for(lambda: not publication.is_connected)
 
@@ -476,95 +476,95 @@ def _(place: Place) -> None:
 
 
 @situation("spy: it does not poll", Cause.SPY, "spy")
-def _(place: Place) -> None:
-    place.subscribe(f"aeron-spy:{place.udp()}")
-    place.fill(place.publish(place.udp("|ssc=true")))
+def _(world: World) -> None:
+    world.subscribe(f"aeron-spy:{world.udp()}")
+    world.fill(world.publish(world.udp("|ssc=true")))
 
 
 @situation("spy: it does not poll while the receiver reads", Cause.SPY, "spy")
-def _(place: Place) -> None:
-    reader = place.subscribe(place.udp())
-    place.subscribe(f"aeron-spy:{place.udp()}")
-    place.fill(place.publish(place.udp()), reader)
+def _(world: World) -> None:
+    reader = world.subscribe(world.udp())
+    world.subscribe(f"aeron-spy:{world.udp()}")
+    world.fill(world.publish(world.udp()), reader)
 
 
 @situation("spy: its process is stopped", Cause.SPY, "spy", "no heartbeat for")
-def _(place: Place) -> None:
-    publication = place.publish(place.udp("|ssc=true"))
-    child = place.child(f"aeron-spy:{place.udp()}", "read")
-    place.ready(child)
+def _(world: World) -> None:
+    publication = world.publish(world.udp("|ssc=true"))
+    child = world.child(f"aeron-spy:{world.udp()}", "read")
+    world.ready(child)
     child.send_signal(signal.SIGSTOP)
-    place.fill(publication, seconds=2.5)
+    world.fill(publication, seconds=2.5)
 
 
 @situation("spy: alone, without ssc", Cause.NO_RECEIVER, "no-receiver", "none counts without ssc=true")
-def _(place: Place) -> None:
-    place.subscribe(f"aeron-spy:{place.udp()}")
-    place.publish(place.udp())
+def _(world: World) -> None:
+    world.subscribe(f"aeron-spy:{world.udp()}")
+    world.publish(world.udp())
 
 
 # Multiple destinations.
 
 
 @situation("mdc: the subscriber does not poll", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
-def _(place: Place) -> None:
-    place.subscribe(place.udp(f"|control=127.0.0.1:{place.port}|control-mode=dynamic", 1))
-    place.fill(place.publish(place.dynamic()))
+def _(world: World) -> None:
+    world.subscribe(world.udp(f"|control=127.0.0.1:{world.port}|control-mode=dynamic", 1))
+    world.fill(world.publish(world.dynamic()))
 
 
 @situation("mdc: nobody subscribes", Cause.NO_RECEIVER, "no-receiver", "destinations known: 0")
-def _(place: Place) -> None:
-    place.publish(place.dynamic())
+def _(world: World) -> None:
+    world.publish(world.dynamic())
 
 
 @situation("mdc: the group is not complete", Cause.NO_RECEIVER, "group-incomplete")
-def _(place: Place) -> None:
-    subscription = place.subscribe(place.udp(f"|control=127.0.0.1:{place.port}|control-mode=dynamic", 1))
-    place.publish(place.dynamic("|fc=min,g:/2"))
+def _(world: World) -> None:
+    subscription = world.subscribe(world.udp(f"|control=127.0.0.1:{world.port}|control-mode=dynamic", 1))
+    world.publish(world.dynamic("|fc=min,g:/2"))
     wait_for(lambda: subscription.images)
 
 
 @situation("mdc: one of two receivers elsewhere does not poll", Cause.FLOW_CONTROL_WINDOW, "group-window")
-def _(place: Place) -> None:
-    back = f"|control=127.0.0.1:{place.port}|control-mode=dynamic"
-    readers = [place.subscribe(place.udp(back, each), place.client(place.driver())) for each in (1, 2)]
-    publication = place.publish(place.dynamic("|fc=min"))
+def _(world: World) -> None:
+    back = f"|control=127.0.0.1:{world.port}|control-mode=dynamic"
+    readers = [world.subscribe(world.udp(back, each), world.client(world.driver())) for each in (1, 2)]
+    publication = world.publish(world.dynamic("|fc=min"))
     wait_for(lambda: all(each.images for each in readers))
-    place.fill(publication, readers[0])
+    world.fill(publication, readers[0])
 
 
 @situation("mdc: a destination answers nothing", Cause.NO_RECEIVER, "no-receiver", "destinations known: 1")
-def _(place: Place) -> None:
-    publication = place.publish("aeron:udp?control-mode=manual")
-    publication.add_destination(place.udp())
+def _(world: World) -> None:
+    publication = world.publish("aeron:udp?control-mode=manual")
+    publication.add_destination(world.udp())
 
 
 # Multicast.
 
 
 @situation("multicast: the subscriber does not poll", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
-def _(place: Place) -> None:
-    place.subscribe(place.group())
-    place.fill(place.publish(place.group()))
+def _(world: World) -> None:
+    world.subscribe(world.group())
+    world.fill(world.publish(world.group()))
 
 
 @situation("multicast: nobody subscribes", Cause.NO_RECEIVER, "no-receiver")
-def _(place: Place) -> None:
-    place.publish(place.group())
+def _(world: World) -> None:
+    world.publish(world.group())
 
 
 @situation("multicast: the slowest decides", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
-def _(place: Place) -> None:
-    reader = place.subscribe(place.group())
-    place.subscribe(place.group())
-    place.fill(place.publish(place.group("|fc=min")), reader)
+def _(world: World) -> None:
+    reader = world.subscribe(world.group())
+    world.subscribe(world.group())
+    world.fill(world.publish(world.group("|fc=min")), reader)
 
 
 @situation("mds: the subscriber does not poll", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
-def _(place: Place) -> None:
-    subscription = place.subscribe("aeron:udp?control-mode=manual")
-    subscription.add_destination(place.udp())
-    place.fill(place.publish(place.udp()))
+def _(world: World) -> None:
+    subscription = world.subscribe("aeron:udp?control-mode=manual")
+    subscription.add_destination(world.udp())
+    world.fill(world.publish(world.udp()))
 
 
 OTHERS = [*(["reference"] if REFERENCE else []), *([] if java.why_not() else ["java"])]
@@ -572,9 +572,9 @@ KINDS = ["mainstem", *(pytest.param(each, marks=[pytest.mark.interop, pytest.mar
 
 
 @pytest.fixture(params=KINDS)
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
     with ExitStack() as stack:
-        yield Place(request.param, stack)
+        yield World(request.param, stack)
 
 
 # These wait until a timeout declares something gone.
@@ -593,13 +593,13 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("situation", list(cases()))
-def test_each_situation_has_its_verdict(place: Place, situation: Situation) -> None:
-    directory, kind = situation.make(place) or (place.directory, "publication")
+def test_each_situation_has_its_verdict(world: World, situation: Situation) -> None:
+    directory, kind = situation.make(world) or (world.directory, "publication")
     stall = StallTimeout(situation.name)
-    diagnosis = place.why(directory, kind)
+    diagnosis = world.why(directory, kind)
     end = time.monotonic() + 15  # the driver may first have to reach a timeout
     while (diagnosis.cause, diagnosis.rule) != (situation.cause, situation.rule) and time.monotonic() < end:
-        diagnosis = place.why(directory, kind)
+        diagnosis = world.why(directory, kind)
         stall.check(end)
     assert (diagnosis.cause, diagnosis.rule) == (situation.cause, situation.rule), diagnosis
     assert situation.says in diagnosis.sentence

@@ -38,18 +38,18 @@ def test_a_key_says_when_there_is_no_room() -> None:
 
 
 @given(st.randoms(use_true_random=False))
-def test_whatever_is_sent_again_each_message_is_taken_once_and_in_order(chance: random.Random) -> None:
+def test_whatever_is_sent_again_each_message_is_taken_once_and_in_order(rng: random.Random) -> None:
     taken: list[MessageKey] = []
     repeats = Deduplicator()
-    sizes = {(epoch, partition): chance.randrange(6) for epoch in range(4) for partition in range(3)}
+    sizes = {(epoch, partition): rng.randrange(6) for epoch in range(4) for partition in range(3)}
     for (epoch, partition), size in sizes.items():
-        attempts = [size] + [chance.randrange(size + 1) for _ in range(chance.randrange(3))]
+        attempts = [size] + [rng.randrange(size + 1) for _ in range(rng.randrange(3))]
         for rows in sorted(attempts):
             for row in range(rows):
                 key = MessageKey(epoch, partition, row)
                 if repeats.is_new(key):
                     taken.append(key)
-    assert taken == [MessageKey(*place, row) for place, size in sizes.items() for row in range(size)]
+    assert taken == [MessageKey(*source, row) for source, size in sizes.items() for row in range(size)]
 
 
 def test_a_filter_forgets_what_is_oldest() -> None:

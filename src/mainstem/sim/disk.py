@@ -214,7 +214,7 @@ class FaultyDisk(Disk):
 
     def __init__(self, device: Device, *, crash_at: int = 0, is_good: bool = False) -> None:
         rng = device.rng
-        self.device, self._chance = device, rng
+        self.device, self._rng = device, rng
         self._crash_at = crash_at
         self._short = 0.0 if is_good else rng.choice((0.0, 0.0, 0.1, 0.5))
         self._full_from = rng.randrange(400) if not is_good and rng.random() < 0.3 else -1
@@ -253,8 +253,8 @@ class FaultyDisk(Disk):
         is_full = 0 <= self._full_from <= self.steps < self._full_to
         # A kernel copies page by page, so a write within one page succeeds or fails as a whole.
         cuts = range((offset // PAGE + 1) * PAGE - offset, length, PAGE)
-        if cuts and self._chance.random() < (0.5 if is_full else self._short):
-            length = self._chance.choice(cuts)
+        if cuts and self._rng.random() < (0.5 if is_full else self._short):
+            length = self._rng.choice(cuts)
         elif is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         count = super().write_some(fd, data[:length], offset)

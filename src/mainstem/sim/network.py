@@ -209,7 +209,7 @@ class SimNetwork:
         self.has_moved_data = False
         self.has_damaged = False
         self.unroutable = 0
-        self._chance = rng
+        self._rng = rng
         self._instrument = instrument
         # Set only on request, because it requires the default settings, which a user's world can change.
         self.checker: WireChecker | None = None
@@ -240,14 +240,14 @@ class SimNetwork:
         self._replace((source, destination), faults.without(self.without))
 
     def _replace(self, key: tuple[str, str], faults: Faults) -> None:
-        link = Link(faults, self.counts, self._chance)
+        link = Link(faults, self.counts, self._rng)
         link.is_cut = key in self._links and self._links[key].is_cut
         self._links[key] = link
 
     def _link(self, source: str, destination: str) -> Link:
         link = self._links.get((source, destination))
         if link is None:
-            link = self._links[source, destination] = Link(self._faults, self.counts, self._chance)
+            link = self._links[source, destination] = Link(self._faults, self.counts, self._rng)
         return link
 
     def partition(self, source: str, destination: str) -> None:

@@ -563,10 +563,10 @@ async def test_delivery_is_unknown_after_the_connection_is_lost(
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
 async def test_each_connection_writes_a_qlog_file(certificates: CertificateFiles, tmp_path: Path, backend: str) -> None:
-    folder = tmp_path / "qlog"
-    async with joined(certificates, echo, client=backend, server=backend, qlog_directory=folder) as connection:
+    directory = tmp_path / "qlog"
+    async with joined(certificates, echo, client=backend, server=backend, qlog_directory=directory) as connection:
         await connection.sender.send_acknowledged(b"x")
-    (file,) = folder.iterdir()
+    (file,) = directory.iterdir()
     (trace,) = json.loads(file.read_text())["traces"]
     names = {event["name"] if "name" in event else event["event"] for event in trace["events"]}
     assert {name.partition(":")[2] or name for name in names} >= {"packet_sent", "packet_received"}

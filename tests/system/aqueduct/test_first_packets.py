@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.system
 
 BACKENDS = pytest.mark.parametrize("backend", ["qh3", "aioquic"])
-PLACES = 64
+SLOTS = 64
 CONNECT_S = 5.0
 
 
@@ -77,9 +77,9 @@ def sources(count: int) -> Iterator[socket.socket]:
 
 @BACKENDS
 async def test_undecryptable_packets_leave_no_state(certificates: CertificateFiles, backend: str) -> None:
-    async with await serving(certificates, backend, max_connections=PLACES) as server:
+    async with await serving(certificates, backend, max_connections=SLOTS) as server:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as attacker:
-            for _ in range(2 * PLACES):
+            for _ in range(2 * SLOTS):
                 attacker.sendto(garbage(), ("127.0.0.1", server.port))
         await use(server.port, certificates, backend)
         assert server.connections <= 1
@@ -87,7 +87,7 @@ async def test_undecryptable_packets_leave_no_state(certificates: CertificateFil
 
 @BACKENDS
 async def test_forged_addresses_do_not_lock_clients_out(certificates: CertificateFiles, backend: str) -> None:
-    async with await serving(certificates, backend, max_connections=PLACES) as server:
+    async with await serving(certificates, backend, max_connections=SLOTS) as server:
         for source in sources(3 * MAX_UNPROVEN):
             for data in hello(backend):
                 source.sendto(data, ("127.0.0.1", server.port))

@@ -17,7 +17,7 @@ from mainstem import Aeron, ExclusivePublication
 from mainstem.recording import Recorder
 
 STREAM = 1001
-PATIENCE_S = 200
+TIMEOUT_S = 200
 
 
 def message(number: int) -> bytes:
@@ -46,7 +46,7 @@ def publish(directory: str, channel: str, count: int) -> None:
 
 def _offer(publication: ExclusivePublication, count: int) -> None:
     for number in range(count):
-        publication.send(message(number), timeout=PATIENCE_S)
+        publication.send(message(number), timeout=TIMEOUT_S)
 
 
 def record(directory: str, channel: str, recordings: str) -> None:

@@ -23,7 +23,7 @@ CHANNEL, STREAM = "aeron:ipc", 1001
 HEAD = struct.Struct("<iq")
 FILL = [bytes([i]) * 4000 for i in range(256)]
 BATCH = 64
-PATIENCE_S = 240
+TIMEOUT_S = 240
 
 
 def message(publisher: int, number: int) -> bytes:
@@ -32,7 +32,7 @@ def message(publisher: int, number: int) -> bytes:
 
 
 def until(condition: Any) -> None:
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + TIMEOUT_S
     while not condition():
         if time.monotonic() > end:
             sys.exit("waited for too long")
@@ -91,7 +91,7 @@ def read_subscription(count: int, directory: str) -> None:
     with Aeron.connect(directory) as aeron, aeron.add_subscription(CHANNEL, STREAM) as subscription:
         print("ready", flush=True)
         checker = Checker(2)
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + TIMEOUT_S
         while checker.seen < count:
             checker.take(subscription.poll_bytes(1000))
             if not subscription.wait_for_data(timeout=0.01) and time.monotonic() > end:
@@ -107,7 +107,7 @@ def read_log(count: int, path: str, counters_path: str) -> None:
     image = ImageReader(log, counters, 1)
     checker, cleaned = Checker(2), 0
     print("ready", flush=True)
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + TIMEOUT_S
     while checker.seen < count and time.monotonic() < end:
         checker.take(image.poll_bytes(1000))
         while cleaned < image.position:

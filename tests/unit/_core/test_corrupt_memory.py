@@ -109,24 +109,24 @@ def test_an_appender_refuses_a_term_that_cannot_be_active(core: Core) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_appending_and_reading_stay_inside_a_log_whatever_is_in_its_metadata(seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     log = GuardedLog()
     writers = [log.concurrent(), log.exclusive()]
     image = log.image()
     for _ in range(60):
-        at = META + chance.choice((0, 8, 16, layout.LOG_ACTIVE_TERM_COUNT_OFFSET))
-        if chance.random() < 0.5:
-            log.memory.put_i64(at, chance.choice(NUMBERS) << 32 | chance.getrandbits(18))
+        at = META + rng.choice((0, 8, 16, layout.LOG_ACTIVE_TERM_COUNT_OFFSET))
+        if rng.random() < 0.5:
+            log.memory.put_i64(at, rng.choice(NUMBERS) << 32 | rng.getrandbits(18))
         else:
-            log.memory.put_i32(at, chance.choice(NUMBERS))
+            log.memory.put_i32(at, rng.choice(NUMBERS))
         for _ in range(3):
             with suppress(ValueError):
                 for writer in writers:
-                    writer.offer(chance.randbytes(chance.choice((1, 100, 5000))))
+                    writer.offer(rng.randbytes(rng.choice((1, 100, 5000))))
                     writer.offer_many([b"one", bytes(3000)])
                     assert isinstance(writer.position, int)
-        log.memory.put_i32(chance.randrange(0, 3 * T, 32), chance.choice(NUMBERS))
-        log.counters.put_i64(POSITION * 128, chance.choice((*POSITIONS, 0, T, 7 * T + 64)))
+        log.memory.put_i32(rng.randrange(0, 3 * T, 32), rng.choice(NUMBERS))
+        log.counters.put_i64(POSITION * 128, rng.choice((*POSITIONS, 0, T, 7 * T + 64)))
         with suppress(ValueError):
             image.poll(bytes, 5)
         with suppress(ValueError):
@@ -220,20 +220,18 @@ def test_a_corrupt_subscriber_position_ends_no_cycle_and_cleans_nothing_ahead(pa
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_ring_buffer_is_an_error_or_works_whatever_is_in_it(seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     for _ in range(40):
         guarded = Guarded(1024 + layout.RING_TRAILER_LENGTH)
         ring = ManyToOneRingBuffer(guarded.memory)
         ring.write(1, b"first")
         ring.write(2, b"second")
-        trailer = 1024 + chance.choice(
-            (layout.RING_HEAD_OFFSET, layout.RING_TAIL_OFFSET, layout.RING_HEAD_CACHE_OFFSET)
-        )
-        guarded.memory.put_i64(trailer, chance.choice(NUMBERS) + chance.choice((0, 1 << 40, -(1 << 62))))
-        guarded.memory.put_i32(chance.randrange(0, 1024, 8), chance.choice(NUMBERS))
+        trailer = 1024 + rng.choice((layout.RING_HEAD_OFFSET, layout.RING_TAIL_OFFSET, layout.RING_HEAD_CACHE_OFFSET))
+        guarded.memory.put_i64(trailer, rng.choice(NUMBERS) + rng.choice((0, 1 << 40, -(1 << 62))))
+        guarded.memory.put_i32(rng.randrange(0, 1024, 8), rng.choice(NUMBERS))
         for _ in range(4):
             with suppress(ValueError):
-                ring.write(3, chance.randbytes(chance.randrange(128)))
+                ring.write(3, rng.randbytes(rng.randrange(128)))
             with suppress(ValueError):
                 ring.read(lambda _type_id, _payload: None)
             with suppress(ValueError):
@@ -259,17 +257,17 @@ def test_a_ring_buffer_names_what_is_not_possible() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_broadcast_buffer_ends_in_an_overrun_or_works_whatever_is_in_it(seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     for _ in range(40):
         guarded = Guarded(1024 + layout.BROADCAST_TRAILER_LENGTH)
         transmitter, receiver = BroadcastTransmitter(guarded.memory), BroadcastReceiver(guarded.memory)
-        for _ in range(chance.randrange(30)):
-            transmitter.transmit(1, chance.randbytes(chance.randrange(100)))
-        trailer = 1024 + chance.choice(
+        for _ in range(rng.randrange(30)):
+            transmitter.transmit(1, rng.randbytes(rng.randrange(100)))
+        trailer = 1024 + rng.choice(
             (layout.BROADCAST_TAIL_INTENT_OFFSET, layout.BROADCAST_TAIL_OFFSET, layout.BROADCAST_LATEST_OFFSET)
         )
-        guarded.memory.put_i64(trailer, chance.choice(NUMBERS) + chance.choice((0, 1 << 40, -(1 << 62))))
-        guarded.memory.put_i32(chance.randrange(0, 1024, 8), chance.choice(NUMBERS))
+        guarded.memory.put_i64(trailer, rng.choice(NUMBERS) + rng.choice((0, 1 << 40, -(1 << 62))))
+        guarded.memory.put_i32(rng.randrange(0, 1024, 8), rng.choice(NUMBERS))
         for _ in range(20):
             assert receiver.receive(lambda _type_id, _payload: None, 10) in range(-1, 11)
         BroadcastReceiver(guarded.memory).receive(lambda _type_id, _payload: None)
@@ -280,19 +278,19 @@ def test_a_broadcast_buffer_ends_in_an_overrun_or_works_whatever_is_in_it(seed: 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_counters_are_read_whatever_is_in_their_metadata(seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     metadata, values = Guarded(512 * 16), Guarded(128 * 16)
     manager = CountersManager(metadata.memory, values.memory, 0)
     for number in range(10):
         manager.allocate(number, b"key", f"label {number}")
     reader = CountersReader(metadata.memory, values.memory)
     for _ in range(300):
-        metadata.memory.put_i32(chance.randrange(0, 512 * 16, 4), chance.choice(NUMBERS))
+        metadata.memory.put_i32(rng.randrange(0, 512 * 16, 4), rng.choice(NUMBERS))
         for counter_id in reader:
             assert len(reader.label_bytes(counter_id)) <= layout.COUNTER_LABEL_MAX_LENGTH
             assert len(reader.key(counter_id)) == layout.COUNTER_KEY_MAX_LENGTH
             reader.set_label(counter_id, bytes(1000))
-        reader.find(chance.choice(NUMBERS), 0)
+        reader.find(rng.choice(NUMBERS), 0)
     metadata.check()
     values.check()
 

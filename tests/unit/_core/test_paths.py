@@ -101,7 +101,7 @@ def test_no_frame_of_an_earlier_term_is_left_where_a_subscriber_or_a_gap_scan_ma
 ) -> None:
     pair = Pair(core, term_length=term_length, window=term_length // 4)
     pair.connect()
-    chance = random.Random(term_length)
+    rng = random.Random(term_length)
 
     def assert_current(start: int, end: int) -> None:
         """Check that every frame that begins in the range belongs there, and that the rest is zero."""
@@ -110,16 +110,16 @@ def test_no_frame_of_an_earlier_term_is_left_where_a_subscriber_or_a_gap_scan_ma
             length = pair.in_log.get_i32(at)
             if length:
                 term_id = INITIAL_TERM_ID + start // term_length
-                place = struct.pack("<i", start % term_length), struct.pack("<i", term_id)
-                assert (pair.in_log.get_bytes(at + 8, 4), pair.in_log.get_bytes(at + 20, 4)) == place
+                offset_in_message = struct.pack("<i", start % term_length), struct.pack("<i", term_id)
+                assert (pair.in_log.get_bytes(at + 8, 4), pair.in_log.get_bytes(at + 20, 4)) == offset_in_message
             start += (length + 31) & ~31 or 32
 
     end = 7 * term_length
     while pair.value(RECEIVER_POSITION) < end:
         for _ in range(8):
             pair.writer.limit = pair.value(PUBLISHER_LIMIT)
-            pair.writer.append(bytes([chance.randrange(1, 256)]) * chance.randrange(1, 1300))
-        pair.deliver(chance, loss=0.05, duplicates=0.05, reorder=True)
+            pair.writer.append(bytes([rng.randrange(1, 256)]) * rng.randrange(1, 1300))
+        pair.deliver(rng, loss=0.05, duplicates=0.05, reorder=True)
         pair.now_ns += MS
         pair.cycle()
         assert_current(pair.value(RECEIVER_POSITION), pair.value(HIGH_WATER_MARK))
@@ -941,8 +941,10 @@ def spoilt(noise: random.Random, good: list[bytes]) -> bytes:
     return bytes(datagram)
 
 
-@pytest.mark.parametrize(("offset", "place"), [(0, 32), (8, 40), (-8, 24)])
-def test_a_timestamp_is_written_into_each_message_that_has_room_for_it(core: Modules, offset: int, place: int) -> None:
+@pytest.mark.parametrize(("offset", "offset_in_message"), [(0, 32), (8, 40), (-8, 24)])
+def test_a_timestamp_is_written_into_each_message_that_has_room_for_it(
+    core: Modules, offset: int, offset_in_message: int
+) -> None:
     pair = Pair(core)
     pair.connect()
     pair.sender_transport.epoch_offset_ns = 1_000_000
@@ -952,7 +954,7 @@ def test_a_timestamp_is_written_into_each_message_that_has_room_for_it(core: Mod
         pair.writer.append(payload)
     pair.sender.run_cycle(pair.now_ns)
     ((_, datagram),) = pair.sender_transport.sent
-    stamps = [struct.unpack_from("<q", datagram, at + place)[0] for at in (0, 128)]
+    stamps = [struct.unpack_from("<q", datagram, at + offset_in_message)[0] for at in (0, 128)]
     assert stamps == [1_000_001, 1_000_001]
     assert datagram[64 + 32 : 64 + 37] == b"short"
     pair.receive_endpoint.media_timestamp_offset = offset
@@ -960,7 +962,7 @@ def test_a_timestamp_is_written_into_each_message_that_has_room_for_it(core: Mod
     pair.receive_path.attach(pair.receive_endpoint, pair.receiver.events)
     pair.deliver()
     pair.receiver.run_cycle(pair.now_ns)
-    assert [pair.in_log.get_i64(at + place) for at in (0, 128)] == [2_000_001, 2_000_001]
+    assert [pair.in_log.get_i64(at + offset_in_message) for at in (0, 128)] == [2_000_001, 2_000_001]
 
 
 def test_a_timestamp_is_written_behind_padding_too(core: Modules) -> None:

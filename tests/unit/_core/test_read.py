@@ -338,9 +338,9 @@ def test_scan_locates_payloads_and_release_frees_them(log: Log):
     assert image.scan(offsets, lengths, 1) == (1, 64)
     count, position = image.scan(offsets, lengths)
     assert (count, position, log.position) == (3, 64 * 4, 0)
-    places = [(offsets.get_i64(8 * i), lengths.get_i32(4 * i)) for i in range(count)]
-    assert places == [(32, 3), (96, 5), (224, 3)]
-    assert [log.memory.get_bytes(*place) for place in places] == [b"one", b"three", b"two"]
+    entries = [(offsets.get_i64(8 * i), lengths.get_i32(4 * i)) for i in range(count)]
+    assert entries == [(32, 3), (96, 5), (224, 3)]
+    assert [log.memory.get_bytes(*entry) for entry in entries] == [b"one", b"three", b"two"]
     for wrong in (63, 65, position + 2 * T):
         with pytest.raises(ValueError, match="cannot be released"):
             image.release(wrong)

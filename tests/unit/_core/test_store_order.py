@@ -54,9 +54,9 @@ def _watched(store: Callable[..., Any], after: Callable[[], None]) -> Callable[.
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", ["offer", "fragments", "claim", "many"])
 def test_polling_between_two_stores_reads_whole_messages(kind: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    chance = random.Random(way)
+    rng = random.Random(way)
     lengths = {"offer": 1300, "fragments": 5000, "claim": 1300, "many": 300}
-    sent = [chance.randbytes(chance.randrange(1, lengths[way])) for _ in range(60)]
+    sent = [rng.randbytes(rng.randrange(1, lengths[way])) for _ in range(60)]
     log = Log(UNCOMPILED)
     appender, image = getattr(log, kind)(), log.image()
     received: list[bytes] = []

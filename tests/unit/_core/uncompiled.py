@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import CodeType, ModuleType
 
 PACKAGE = "mainstem_uncompiled"
-FOLDER = mainstem._core.__path__[0]
+DIRECTORY = mainstem._core.__path__[0]
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
@@ -33,14 +33,14 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, fullname: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
         if fullname.partition(".")[0] != PACKAGE:
             return None
-        place = Path(FOLDER, *fullname.split(".")[1:])
-        is_package = place.is_dir()
-        file = str(place / "__init__.py" if is_package else place.with_suffix(".py"))
+        source = Path(DIRECTORY, *fullname.split(".")[1:])
+        is_package = source.is_dir()
+        file = str(source / "__init__.py" if is_package else source.with_suffix(".py"))
         return importlib.util.spec_from_file_location(
             fullname,
             file,
             loader=_Loader(fullname, file),
-            submodule_search_locations=[str(place)] if is_package else None,
+            submodule_search_locations=[str(source)] if is_package else None,
         )
 
 

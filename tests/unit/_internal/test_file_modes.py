@@ -42,51 +42,51 @@ def umask(mask: int) -> Iterator[None]:
         os.umask(before)
 
 
-def modes(folder: Path) -> dict[str, int]:
-    found = {str(path.relative_to(folder)): path for path in folder.rglob("*")} | {".": folder}
+def modes(directory: Path) -> dict[str, int]:
+    found = {str(path.relative_to(directory)): path for path in directory.rglob("*")} | {".": directory}
     return {name: stat.S_IMODE(path.stat().st_mode) for name, path in found.items()}
 
 
-def check(folder: Path, directory_mode: int) -> None:
+def check(directory: Path, directory_mode: int) -> None:
     """Check that each directory below has ``directory_mode``, and each file the same mode without execute permission."""
-    found = modes(folder)
+    found = modes(directory)
     assert len(found) > 2
     for name, mode in found.items():
-        assert mode == (directory_mode if (folder / name).is_dir() else directory_mode & 0o666), name
+        assert mode == (directory_mode if (directory / name).is_dir() else directory_mode & 0o666), name
 
 
 @pytest.mark.parametrize(("mask", "expected"), [(0o000, 0o777), (0o022, 0o755), (0o027, 0o750), (0o077, 0o700)])
 def test_a_drivers_directory_is_the_umasks_as_the_reference_has_it(mask: int, expected: int, tmp_path: Path) -> None:
-    folder, files = tmp_path / "driver", MappedFiles()
+    directory, files = tmp_path / "driver", MappedFiles()
     with umask(mask):
-        claim(files, folder)
-        files.unmap(files.create(f"{folder}/cnc.dat", 4096))
-        files.unmap(files.create(f"{folder}/images/1.logbuffer", 4096))
-    check(folder, expected)
+        claim(files, directory)
+        files.unmap(files.create(f"{directory}/cnc.dat", 4096))
+        files.unmap(files.create(f"{directory}/images/1.logbuffer", 4096))
+    check(directory, expected)
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077])
 def test_a_mode_that_is_set_is_the_mode_whatever_the_umask_is(mask: int, tmp_path: Path) -> None:
-    folder, files = tmp_path / "driver", MappedFiles()
+    directory, files = tmp_path / "driver", MappedFiles()
     with umask(mask):
-        claim(files, folder, mode=0o770)
-        files.unmap(files.create(f"{folder}/cnc.dat", 4096))
-        files.unmap(files.create(f"{folder}/publications/1.logbuffer", 4096))
-        files.write_bytes(f"{folder}/event.log", b"")
-    check(folder, 0o770)
+        claim(files, directory, mode=0o770)
+        files.unmap(files.create(f"{directory}/cnc.dat", 4096))
+        files.unmap(files.create(f"{directory}/publications/1.logbuffer", 4096))
+        files.write_bytes(f"{directory}/event.log", b"")
+    check(directory, 0o770)
 
 
-def claim(files: MappedFiles, folder: Path, *, mode: int | None = None, group: str = "") -> None:
+def claim(files: MappedFiles, directory: Path, *, mode: int | None = None, group: str = "") -> None:
     claim_directory(
-        files, str(folder), now_ms=0, driver_timeout_ms=10, delete_on_start=True, warn_if_exists=False, mode=mode,
+        files, str(directory), now_ms=0, driver_timeout_ms=10, delete_on_start=True, warn_if_exists=False, mode=mode,
         group=group,
     )  # fmt: skip
 
 
-def record(folder: Path, mode: int | None = None, group: str = "", session_id: int = 7) -> None:
-    with Recorder(folder, mode=mode, group=group) as recorder:
+def record(directory: Path, mode: int | None = None, group: str = "", session_id: int = 7) -> None:
+    with Recorder(directory, mode=mode, group=group) as recorder:
         recorder.start(session_id=session_id, **STREAM)  # type: ignore[arg-type]
-    identity_of(folder)
+    identity_of(directory)
 
 
 @pytest.mark.parametrize(("mask", "expected"), [(0o000, 0o750), (0o022, 0o750), (0o077, 0o700)])
@@ -97,15 +97,15 @@ def test_recordings_are_for_the_owner_and_the_group_less_the_umask(mask: int, ex
 
 
 def test_files_follow_their_directory_when_it_is_changed(tmp_path: Path) -> None:
-    folder = tmp_path / "tides"
-    record(folder)
-    before = modes(folder)
-    folder.chmod(0o775)
-    record(folder, session_id=8)
-    assert {name: mode for name, mode in modes(folder).items() if name in before} == before | {".": 0o775}
-    added = modes(folder).keys() - before.keys()
+    directory = tmp_path / "tides"
+    record(directory)
+    before = modes(directory)
+    directory.chmod(0o775)
+    record(directory, session_id=8)
+    assert {name: mode for name, mode in modes(directory).items() if name in before} == before | {".": 0o775}
+    added = modes(directory).keys() - before.keys()
     assert added
-    assert {modes(folder)[name] for name in added} == {0o664}
+    assert {modes(directory)[name] for name in added} == {0o664}
 
 
 def test_files_in_a_directory_that_all_share_are_not_for_all(tmp_path: Path) -> None:
@@ -116,10 +116,10 @@ def test_files_in_a_directory_that_all_share_are_not_for_all(tmp_path: Path) -> 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file to any group")
 def test_files_have_the_group_of_their_directory(tmp_path: Path) -> None:
-    for make in (record, lambda folder, group: claim(MappedFiles(), folder, group=group)):
-        folder = tmp_path / make.__name__
-        make(folder, group="54321")
-        assert {path.stat().st_gid for path in [folder, *folder.rglob("*")]} == {54321}
+    for make in (record, lambda directory, group: claim(MappedFiles(), directory, group=group)):
+        directory = tmp_path / make.__name__
+        make(directory, group="54321")
+        assert {path.stat().st_gid for path in [directory, *directory.rglob("*")]} == {54321}
 
 
 def test_what_is_shipped_to_a_directory_is_as_private_as_recordings(tmp_path: Path) -> None:
@@ -200,10 +200,10 @@ def test_a_link_in_place_of_a_created_file_is_refused(tmp_path: Path) -> None:
 def test_a_recorder_writes_through_no_link(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"not ours" * 1000)
-    folder = tmp_path / "recordings"
-    folder.mkdir()
+    directory = tmp_path / "recordings"
+    directory.mkdir()
     for name in ("archive.catalog", "archive.catalog.new", "recorder.lock", "mainstem-archive.json"):
-        (folder / name).symlink_to(victim)
+        (directory / name).symlink_to(victim)
     with pytest.raises((OSError, RecordingError)):
-        Recorder(folder)
+        Recorder(directory)
     assert victim.read_bytes() == b"not ours" * 1000

@@ -227,8 +227,8 @@ def test_an_empty_last_value_is_no_value():
 def test_a_network_channel_shows_its_address(text, reason):
     with pytest.raises(ChannelUriError, match=reason):
         ChannelUri.parse(text).check_udp()
-    for place in ("control-mode=manual", "control-mode=response", "tags=x", "control=a:1|control-mode=dynamic"):
-        ChannelUri.parse(f"aeron:udp?{place}").check_udp()
+    for parameters in ("control-mode=manual", "control-mode=response", "tags=x", "control=a:1|control-mode=dynamic"):
+        ChannelUri.parse(f"aeron:udp?{parameters}").check_udp()
 
 
 @pytest.mark.parametrize("key", ["mtu=64", "rcv-wnd=64k", "so-rcvbuf=1m", "so-sndbuf=x", "response-correlation-id=3"])

@@ -52,9 +52,9 @@ def test_a_directory_with_other_files_is_kept(tmp_path: Path, name: str) -> None
 
 
 def test_a_file_and_a_symbolic_link_are_kept(tmp_path: Path) -> None:
-    fill(tmp_path, "file", "folder/thesis.tex")
+    fill(tmp_path, "file", "directory/thesis.tex")
     assert "not a directory" in refusal(tmp_path / "file")
-    for target in ("folder", "nowhere"):
+    for target in ("directory", "nowhere"):
         link = tmp_path / f"link-to-{target}"
         link.symlink_to(tmp_path / target)
         assert "symbolic link" in refusal(link)
@@ -91,15 +91,15 @@ def test_a_driver_refuses_a_directory_that_is_not_a_drivers(tmp_path: Path, thre
 
 
 def test_the_command_refuses_it_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fill(tmp_path / "folder", "thesis.tex")
-    (tmp_path / "link").symlink_to(tmp_path / "folder")
-    for name in ("folder", "link"):
+    fill(tmp_path / "directory", "thesis.tex")
+    (tmp_path / "link").symlink_to(tmp_path / "directory")
+    for name in ("directory", "link"):
         with pytest.raises(SystemExit) as end:
             cli.main(["driver", "--dir", str(tmp_path / name)])
         assert end.value.code == cli.EXIT_ERROR
         (line,) = capsys.readouterr().err.splitlines()
         assert str(tmp_path / name) in line
-    assert (tmp_path / "folder" / "thesis.tex").exists()
+    assert (tmp_path / "directory" / "thesis.tex").exists()
 
 
 def test_a_replaced_directory_is_left_alone(tmp_path: Path) -> None:

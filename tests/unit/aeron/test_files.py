@@ -17,7 +17,7 @@ def files(request):
 
 
 @pytest.fixture
-def folder(files, tmp_path):
+def directory(files, tmp_path):
     path = f"{tmp_path}/aeron/publications"
     files.make_directory(path)
     files.make_directory(path)
@@ -25,8 +25,8 @@ def folder(files, tmp_path):
 
 
 @pytest.mark.parametrize("sparse_length", [8192, 4096, 0])
-def test_a_created_file_is_zeroed_and_shared_by_all_who_map_it(files, folder, sparse_length):
-    path = f"{folder}/1.logbuffer"
+def test_a_created_file_is_zeroed_and_shared_by_all_who_map_it(files, directory, sparse_length):
+    path = f"{directory}/1.logbuffer"
     first = files.create(path, 8192, sparse_length=sparse_length)
     assert first.get_bytes(0, 8192) == bytes(8192)
     second = files.map(path)
@@ -42,14 +42,14 @@ def test_a_created_file_is_zeroed_and_shared_by_all_who_map_it(files, folder, sp
     assert files.read_bytes(path)[128] == 77
 
 
-def test_a_file_is_created_once(files, folder):
-    files.unmap(files.create(f"{folder}/1", 4096))
+def test_a_file_is_created_once(files, directory):
+    files.unmap(files.create(f"{directory}/1", 4096))
     with pytest.raises(FileExistsError):
-        files.create(f"{folder}/1", 4096)
+        files.create(f"{directory}/1", 4096)
 
 
-def test_a_deleted_file_stays_mapped(files, folder):
-    path = f"{folder}/1"
+def test_a_deleted_file_stays_mapped(files, directory):
+    path = f"{directory}/1"
     buffer = files.create(path, 4096)
     files.delete(path)
     files.delete(path)
@@ -59,36 +59,36 @@ def test_a_deleted_file_stays_mapped(files, folder):
     files.unmap(buffer)
 
 
-def test_a_missing_file_is_reported_as_missing(files, folder):
+def test_a_missing_file_is_reported_as_missing(files, directory):
     with pytest.raises(FileNotFoundError):
-        files.map(f"{folder}/none")
+        files.map(f"{directory}/none")
     with pytest.raises(FileNotFoundError):
-        files.size(f"{folder}/none")
+        files.size(f"{directory}/none")
 
 
-def test_a_directory_is_deleted_with_its_contents(files, folder):
-    files.unmap(files.create(f"{folder}/1", 4096))
-    parent = os.path.dirname(folder)
+def test_a_directory_is_deleted_with_its_contents(files, directory):
+    files.unmap(files.create(f"{directory}/1", 4096))
+    parent = os.path.dirname(directory)
     files.delete_directory(parent)
     files.delete_directory(parent)
-    assert not files.exists(f"{folder}/1")
-    assert not files.exists(folder)
+    assert not files.exists(f"{directory}/1")
+    assert not files.exists(directory)
     assert not files.exists(parent)
 
 
-def test_plain_files_are_written_and_replaced(files, folder):
-    files.write_bytes(f"{folder}/error.log", b"first and longer")
-    files.write_bytes(f"{folder}/error.log", b"second")
-    assert files.read_bytes(f"{folder}/error.log") == b"second"
+def test_plain_files_are_written_and_replaced(files, directory):
+    files.write_bytes(f"{directory}/error.log", b"first and longer")
+    files.write_bytes(f"{directory}/error.log", b"second")
+    assert files.read_bytes(f"{directory}/error.log") == b"second"
 
 
-def test_free_space_and_page_size_are_known(files, folder):
-    assert files.free_space(folder) > 0
+def test_free_space_and_page_size_are_known(files, directory):
+    assert files.free_space(directory) > 0
     assert files.page_size in (4096, 8192, 16384, 65536)
 
 
-def test_unmapping_while_a_view_is_out_keeps_the_view_alive(files, folder):
-    buffer = files.create(f"{folder}/1", 4096)
+def test_unmapping_while_a_view_is_out_keeps_the_view_alive(files, directory):
+    buffer = files.create(f"{directory}/1", 4096)
     view = buffer.view(0, 16)
     view[0] = 9
     files.unmap(buffer)

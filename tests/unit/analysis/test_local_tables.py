@@ -40,11 +40,11 @@ def one_stream(*, lost: bool) -> list[bytes]:
     return [data[0], data[2], asked, data[1]] if lost else data
 
 
-@pytest.mark.parametrize("folder", ["out", "it's [1] * ?"])
-def test_every_table_is_written_wherever_it_goes(tmp_path: Path, folder: str) -> None:
-    (tmp_path / folder).mkdir()
-    write_capture(tmp_path / folder / "a.pcap", one_stream(lost=True))
-    options = AnalyzeOptions(inputs=(str(tmp_path / folder / "a.pcap"),), out=tmp_path / folder / "report")
+@pytest.mark.parametrize("directory", ["out", "it's [1] * ?"])
+def test_every_table_is_written_wherever_it_goes(tmp_path: Path, directory: str) -> None:
+    (tmp_path / directory).mkdir()
+    write_capture(tmp_path / directory / "a.pcap", one_stream(lost=True))
+    options = AnalyzeOptions(inputs=(str(tmp_path / directory / "a.pcap"),), out=tmp_path / directory / "report")
     analysis = analyze_here(options)
     assert {path.name for path in options.tables.iterdir()} == OF_FRAMES
     for name in OF_FRAMES:

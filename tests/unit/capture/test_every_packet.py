@@ -96,54 +96,54 @@ def test_a_heartbeat_is_formatted_as_one(tmp_path: Path) -> None:
     ]
 
 
-def any_packets(chance: random.Random) -> list[bytes]:
+def any_packets(rng: random.Random) -> list[bytes]:
     """Return packets of every kind, some encapsulated, in any order that a network can produce."""
     packets: list[bytes] = []
     sequence = 0
-    for number in range(chance.randrange(1, 60)):
-        kind = chance.randrange(14)
+    for number in range(rng.randrange(1, 60)):
+        kind = rng.randrange(14)
         if kind < 3:
-            inner = make.ip(make.udp(make.data_frame(bytes(chance.randrange(200))) * chance.randrange(1, 4)))
+            inner = make.ip(make.udp(make.data_frame(bytes(rng.randrange(200))) * rng.randrange(1, 4)))
         elif kind == 3:
-            inner = make.ip(make.udp(chance.randbytes(chance.randrange(100))))
+            inner = make.ip(make.udp(rng.randbytes(rng.randrange(100))))
         elif kind == 4:
-            inner = make.ip(chance.randbytes(20), protocol=1)
+            inner = make.ip(rng.randbytes(20), protocol=1)
         elif kind == 5:
             packets.append(framed(0x0806, bytes(28)))
             continue
         elif kind == 6:
             inner = make.ip(make.tcp(b"other", to=81), protocol=6)
         elif kind < 10:
-            data = chance.randbytes(chance.randrange(3))
-            flags = make.TCP_SYN if chance.random() < 0.1 else make.TCP_ACK
+            data = rng.randbytes(rng.randrange(3))
+            flags = make.TCP_SYN if rng.random() < 0.1 else make.TCP_ACK
             inner = make.ip(make.tcp(data, sequence=sequence, flags=flags), protocol=6)
-            sequence += len(data) + chance.choice([0, 0, 0, 5, -1])
+            sequence += len(data) + rng.choice([0, 0, 0, 5, -1])
         elif kind == 10:
-            inner = chance.randbytes(chance.randrange(60))
+            inner = rng.randbytes(rng.randrange(60))
         else:
             protocol, content = 17, make.udp(make.data_frame(bytes(150)))
-            if chance.random() < 0.4:
-                protocol, content = 6, make.tcp(bytes(150), to=chance.choice([81, 9000]))
+            if rng.random() < 0.4:
+                protocol, content = 6, make.tcp(bytes(150), to=rng.choice([81, 9000]))
             pieces = [(at, content[at : at + 64]) for at in range(0, len(content), 64)]
             parts = [
                 make.ip(data, fragment=at, more=at + 64 < len(content), number=number, protocol=protocol)
                 for at, data in pieces
             ]
-            chance.shuffle(parts)
-            packets += [ethernet(part) for part in parts if chance.random() < 0.9]
+            rng.shuffle(parts)
+            packets += [ethernet(part) for part in parts if rng.random() < 0.9]
             continue
-        wrap = chance.choice(list(WRAPPED.values())) if inner and chance.random() < 0.3 else ethernet
+        wrap = rng.choice(list(WRAPPED.values())) if inner and rng.random() < 0.3 else ethernet
         packets.append(wrap(inner) if inner else b"")
     return packets
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_every_packet_is_in_a_row_or_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    chance = random.Random(seed)
-    packets = any_packets(chance)
+    rng = random.Random(seed)
+    packets = any_packets(rng)
     path = tmp_path / "any.pcap"
-    path.write_bytes(make.pcap(packets, snaplen=chance.choice([20, 50, 68, 80, 96, 262144, 262144, 262144])))
-    chunk, size = chance.choice([100, 600, 1 << 20]), chance.choice([1, 500, 1 << 20])
+    path.write_bytes(make.pcap(packets, snaplen=rng.choice([20, 50, 68, 80, 96, 262144, 262144, 262144])))
+    chunk, size = rng.choice([100, 600, 1 << 20]), rng.choice([1, 500, 1 << 20])
     monkeypatch.setattr(indexing, "CHUNK_BYTES", chunk)
     found = indexing.build(str(path))
     for aeron, tcp in ((None, (9000,)), (None, ()), ((40123,), (9000,)), ((), (9000,))):
@@ -151,7 +151,7 @@ def test_every_packet_is_in_a_row_or_counted_once(tmp_path: Path, monkeypatch: p
         parts = plan(str(path), found, selection, part_bytes=size)
         rows = [row for part in parts for row in rows_of(part, selection)]
         assert accounted(rows) == len(packets)
-        middle = chance.choice([0, *(each.end for each in found.chunks)])
+        middle = rng.choice([0, *(each.end for each in found.chunks)])
         streamed = [
             row
             for begin, end in ((0, middle), (middle, found.end))

@@ -176,7 +176,7 @@ def test_other_traffic_is_not_mistaken_for_aeron(tmp_path: Path) -> None:
     assert rows_of_bytes(tmp_path, make.pcap(packets)) == []
 
 
-def test_batches_of_a_folder_without_spark(tmp_path: Path) -> None:
+def test_batches_of_a_directory_without_spark(tmp_path: Path) -> None:
     (tmp_path / "a.pcap").write_bytes(make.pcap([PACKET] * 2))
     (tmp_path / "b.pcap").write_bytes(make.pcap([PACKET])[:-1])
     found = [row for batch in read_frames(str(tmp_path), ["packet", "frame_type"]) for row in batch.to_pylist()]

@@ -121,7 +121,7 @@ def test_the_index_may_live_elsewhere_and_need_not_be_kept(tmp_path: Path) -> No
 def test_which_files_a_path_means(tmp_path: Path) -> None:
     for name in ("b.pcapng", "a.pcap", "a.pcap12", "a.pcap.mainstem-index", "c.CAP", "d.pcap.gz", "notes.txt"):
         (tmp_path / name).write_bytes(b"")
-    (tmp_path / "folder.pcap").mkdir()
+    (tmp_path / "directory.pcap").mkdir()
     names = ["a.pcap", "a.pcap12", "b.pcapng", "c.CAP", "d.pcap.gz"]
     assert captures(str(tmp_path)) == [str(tmp_path / name) for name in names]
     assert captures(str(tmp_path / "a*")) == [str(tmp_path / "a.pcap"), str(tmp_path / "a.pcap12")]

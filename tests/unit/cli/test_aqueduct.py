@@ -78,17 +78,19 @@ def test_dump_reports_a_missing_file(run: Callable[..., object], tmp_path: Path)
 
 def test_cert_creates_certificates_for_a_server_and_its_clients(run: Callable[..., object], tmp_path: Path) -> None:
     x509 = pytest.importorskip("cryptography.x509")
-    folder = tmp_path / "certs"
-    code, out, _ = run("cert", str(folder), "--name", "gauge.example", "--name", "127.0.0.1", "--valid-for", "3d")
+    directory = tmp_path / "certs"
+    code, out, _ = run("cert", str(directory), "--name", "gauge.example", "--name", "127.0.0.1", "--valid-for", "3d")
     assert code == 0
-    assert str(folder / "ca.pem") in out
-    ca, certificate = (x509.load_pem_x509_certificate((folder / name).read_bytes()) for name in ("ca.pem", "cert.pem"))
+    assert str(directory / "ca.pem") in out
+    ca, certificate = (
+        x509.load_pem_x509_certificate((directory / name).read_bytes()) for name in ("ca.pem", "cert.pem")
+    )
     certificate.verify_directly_issued_by(ca)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["gauge.example"]
     assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
     assert (certificate.not_valid_after_utc - certificate.not_valid_before_utc).days == 3
-    assert (folder / "key.pem").stat().st_mode & 0o077 == 0
+    assert (directory / "key.pem").stat().st_mode & 0o077 == 0
 
 
 def test_cert_overwrites_files_only_with_force(run: Callable[..., object], tmp_path: Path) -> None:

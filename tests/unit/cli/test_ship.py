@@ -31,7 +31,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
 
 
 @pytest.fixture
-def places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Path, Path]:
+def locations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Path, Path]:
     """A recorder's directory with recordings more than a day old, and the store they were shipped to."""
     clock = ManualClock(SYSTEM_CLOCK.epoch_ns() - 2 * DAY_NS)
     station = Station(tmp_path / "recorder", clock)
@@ -39,20 +39,20 @@ def places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Path, Pa
         station.send(payloads(60, seed=hour))
         clock.advance(3600)
     station.stop()
-    place = tmp_path / "place"
-    code, out, _ = run(capsys, "ship", station.directory, place, "--once", "--json", "--chunk-size", "64k")
+    store = tmp_path / "store"
+    code, out, _ = run(capsys, "ship", station.directory, store, "--once", "--json", "--chunk-size", "64k")
     assert code == 0
     result = json.loads(out)
     assert (result["lag_bytes"], result["errors"]) == (0, 0)
     assert result["objects"] > 8
-    return station.directory, place
+    return station.directory, store
 
 
 def test_ls_and_show_list_a_store_and_a_directory(
-    places: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+    locations: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    directory, place = places
-    for where in (directory, place):
+    directory, store = locations
+    for where in (directory, store):
         code, out, _ = run(capsys, "recordings", "ls", where, "--json")
         (row,) = json.loads(out)
         with open_recording(directory, 0) as reader:
@@ -62,93 +62,93 @@ def test_ls_and_show_list_a_store_and_a_directory(
         assert f"{row['end_position']:,}" in out
         code, out, _ = run(capsys, "recordings", "show", where)
         assert f"end_position: {row['end_position']:,}" in out
-    code, out, _ = run(capsys, "recordings", "show", place, "--json")
+    code, out, _ = run(capsys, "recordings", "show", store, "--json")
     (archive,) = json.loads(out)
     assert archive["manifest"] >= 2
     assert archive["recordings"][0]["objects"] > 8
 
 
 def test_verify_exits_with_1_if_an_object_has_changed(
-    places: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+    locations: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _, place = places
-    for where in places:
+    _, store = locations
+    for where in locations:
         assert run(capsys, "recordings", "verify", where, "--check-frames")[::2] == (0, "no problems found\n")
-    piece = min(place.rglob("*.seg"))
+    piece = min(store.rglob("*.seg"))
     piece.write_bytes(piece.read_bytes()[:-1] + b"\xff")
-    code, out, _ = run(capsys, "recordings", "verify", place)
+    code, out, _ = run(capsys, "recordings", "verify", store)
     assert code == 1
     assert "checksum" in out
     assert str(piece.name) in out
-    code, out, _ = run(capsys, "recordings", "verify", place, "--json")
+    code, out, _ = run(capsys, "recordings", "verify", store, "--json")
     assert (code, [row["kind"] for row in json.loads(out)]) == (1, ["checksum"])
 
 
-def test_compact_and_rm_change_the_store(places: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    directory, place = places
-    code, out, _ = run(capsys, "recordings", "compact", place, "--json", "--grace-period", "0s", "--remove-orphans")
+def test_compact_and_rm_change_the_store(locations: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    directory, store = locations
+    code, out, _ = run(capsys, "recordings", "compact", store, "--json", "--grace-period", "0s", "--remove-orphans")
     (row,) = json.loads(out)
     assert code == 0
     assert row["chunks"] > row["objects"] > 2
     assert row["deleted"] >= row["chunks"]
-    assert len(list(place.rglob("*.seg"))) < row["chunks"]
-    code, out, _ = run(capsys, "recordings", "rm", place, "--older-than", "44h", "--json")
+    assert len(list(store.rglob("*.seg"))) < row["chunks"]
+    code, out, _ = run(capsys, "recordings", "rm", store, "--older-than", "44h", "--json")
     (removed,) = json.loads(out)
     assert (code, removed["start"], removed["end"] % (2 * TERM)) == (0, 0, 0)
-    with open_recording(place, 0) as there, open_recording(directory, 0) as here:
+    with open_recording(store, 0) as there, open_recording(directory, 0) as here:
         assert there.start_position == removed["end"]
         left = list(messages(there, there.start_position, there.end_position()))
         assert left == list(messages(here, there.start_position, here.end_position()))
-    assert run(capsys, "recordings", "rm", place, "--older-than", "44h")[2] == "nothing to remove\n"
+    assert run(capsys, "recordings", "rm", store, "--older-than", "44h")[2] == "nothing to remove\n"
     # Removed data is not shipped again.
-    assert json.loads(run(capsys, "ship", directory, place, "--once", "--json")[1])["objects"] == 0
-    code, out, _ = run(capsys, "recordings", "rm", place, "--older-than", "2999-01-01", "--json")
-    assert json.loads(run(capsys, "recordings", "ls", place, "--json")[1]) == []
-    assert json.loads(run(capsys, "ship", directory, place, "--once", "--json")[1])["objects"] == 0
+    assert json.loads(run(capsys, "ship", directory, store, "--once", "--json")[1])["objects"] == 0
+    code, out, _ = run(capsys, "recordings", "rm", store, "--older-than", "2999-01-01", "--json")
+    assert json.loads(run(capsys, "recordings", "ls", store, "--json")[1]) == []
+    assert json.loads(run(capsys, "ship", directory, store, "--once", "--json")[1])["objects"] == 0
 
 
 def test_local_retention_deletes_old_shipped_segments(
-    places: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+    locations: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    directory, place = places
+    directory, store = locations
     before = len(list(directory.glob("*.rec")))
-    code, out, _ = run(capsys, "ship", directory, place, "--once", "--local-retention", "0s", "--json")
+    code, out, _ = run(capsys, "ship", directory, store, "--once", "--local-retention", "0s", "--json")
     assert (code, json.loads(out)["segments_deleted"]) == (0, before - 1)
     assert len(list(directory.glob("*.rec"))) == 1
-    with open_recording(place, 0) as reader:
+    with open_recording(store, 0) as reader:
         assert reader.messages_before(reader.end_position()) == 480
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["ship", "{none}", "{place}"], "is not a directory"),
+        (["ship", "{none}", "{store}"], "is not a directory"),
         (["ship", "{recorder}", "gopher://x/y"], "gopher"),
-        (["ship", "{recorder}", "{place}", "--local-retention", "soon"], "--local-retention must be an age"),
-        (["ship", "{recorder}", "{place}", "--chunk-size", "1k"], "--chunk-size"),
-        (["ship", "{recorder}", "{place}", "--bandwidth-limit", "10"], "--bandwidth-limit"),
-        (["ship", "{recorder}", "{place}", "--flush-interval", "soon"], "--flush-interval"),
-        (["ship", "{recorder}", "{place}", "--store-option", "x"], "--store-option: 'x' is not of the form name=value"),
-        (["ship", "{recorder}", "{place}", "--metrics-listen", "nowhere:x"], "--metrics-listen"),
+        (["ship", "{recorder}", "{store}", "--local-retention", "soon"], "--local-retention must be an age"),
+        (["ship", "{recorder}", "{store}", "--chunk-size", "1k"], "--chunk-size"),
+        (["ship", "{recorder}", "{store}", "--bandwidth-limit", "10"], "--bandwidth-limit"),
+        (["ship", "{recorder}", "{store}", "--flush-interval", "soon"], "--flush-interval"),
+        (["ship", "{recorder}", "{store}", "--store-option", "x"], "--store-option: 'x' is not of the form name=value"),
+        (["ship", "{recorder}", "{store}", "--metrics-listen", "nowhere:x"], "--metrics-listen"),
         (["recordings", "ls", "{none}"], "holds no recordings"),
-        (["recordings", "ls", "{place}", "--archive", "x"], "has no archive x"),
-        (["recordings", "rm", "{place}"], "rm needs --older-than"),
-        (["recordings", "rm", "{place}", "--older-than", "soon"], "--older-than: 'soon' is neither"),
-        (["recordings", "rm", "{place}", "--consumed-by", "{none}"], "is not a checkpoint"),
-        (["recordings", "rm", "{place}", "--older-than", "1d", "--grace-period", "soon"], "--grace-period"),
+        (["recordings", "ls", "{store}", "--archive", "x"], "has no archive x"),
+        (["recordings", "rm", "{store}"], "rm needs --older-than"),
+        (["recordings", "rm", "{store}", "--older-than", "soon"], "--older-than: 'soon' is neither"),
+        (["recordings", "rm", "{store}", "--consumed-by", "{none}"], "is not a checkpoint"),
+        (["recordings", "rm", "{store}", "--older-than", "1d", "--grace-period", "soon"], "--grace-period"),
         (["recordings", "rm", "{recorder}", "--older-than", "1d"], "does not hold shipped recordings"),
-        (["recordings", "compact", "{place}", "--dry-run"], "--dry-run is for a directory of recordings"),
+        (["recordings", "compact", "{store}", "--dry-run"], "--dry-run is for a directory of recordings"),
         (["recordings", "checksum", "{none}"], "holds no recordings"),
-        (["recordings", "delete-orphans", "{place}"], "holds no recordings"),
+        (["recordings", "delete-orphans", "{store}"], "holds no recordings"),
         (["recordings", "mark-invalid", "{recorder}", "9"], "has no recording 9"),
         (["recordings", "checksum", "{recorder}", "--recording", "9"], "has no valid recording 9"),
         (["recordings", "capacity", "{recorder}", "--grow-to", "1"], "the capacity must be from"),
     ],
 )
 def test_a_failure_is_reported_in_one_line(
-    places: tuple[Path, Path], capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
+    locations: tuple[Path, Path], capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
 ) -> None:
-    names = {"recorder": places[0], "place": places[1], "none": places[0].parent / "none"}
+    names = {"recorder": locations[0], "store": locations[1], "none": locations[0].parent / "none"}
     code, _, err = run(capsys, *(each.format(**names) for each in arguments))
     assert code in (1, 2)
     assert text in err
@@ -156,20 +156,22 @@ def test_a_failure_is_reported_in_one_line(
 
 
 def test_ship_once_reports_an_unusable_store(
-    places: tuple[Path, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    locations: tuple[Path, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("no directory")
     with s3_server() as endpoint:
         options = [
             part for name, value in s3_options(endpoint).items() for part in ("--store-option", f"{name}={value}")
         ]
-        for place, text in ((tmp_path / "file" / "x", "Not a directory"), ("s3://none/x", "no such bucket")):
-            code, out, err = run(capsys, "ship", places[0], place, "--once", *(options if "s3" in str(place) else []))
+        for store, text in ((tmp_path / "file" / "x", "Not a directory"), ("s3://none/x", "no such bucket")):
+            code, out, err = run(
+                capsys, "ship", locations[0], store, "--once", *(options if "s3" in str(store) else [])
+            )
             assert (code, out) == (1, "")
             *_, last = err.splitlines()
             assert last.startswith("mainstem: ")
             assert text in last
-            assert last.count(str(place)) == 1
+            assert last.count(str(store)) == 1
             assert "Traceback" not in err
 
 

@@ -71,11 +71,11 @@ def driver(tmp_path: Path) -> Iterator[DriverFiles]:
     counter(CounterType.SENDER_LIMIT, PUBLICATION, POSITION + 131_072)
     counter(CounterType.RECEIVER_HIGH_WATER_MARK, IMAGE, POSITION - 4_096)
     counter(CounterType.RECEIVER_POSITION, IMAGE, POSITION - 8_192)
-    place = {"session_id": -2_147_483_648, "stream_id": 1001, "channel": CHANNEL}
-    own = names.publisher_position(PUBLICATION, exclusive=True, **place)  # type: ignore[arg-type]
+    stream = {"session_id": -2_147_483_648, "stream_id": 1001, "channel": CHANNEL}
+    own = names.publisher_position(PUBLICATION, exclusive=True, **stream)  # type: ignore[arg-type]
     own.allocate(files.counters, now_ms=0, registration_id=PUBLICATION, owner_id=CLIENT, value=POSITION)
     for i in range(4):
-        subscriber = names.subscriber_position(100 + i, join_position=0, **place)  # type: ignore[arg-type]
+        subscriber = names.subscriber_position(100 + i, join_position=0, **stream)  # type: ignore[arg-type]
         value = POSITION - 65_536 * (i + 1)
         subscriber.allocate(
             files.counters, now_ms=0, registration_id=100 + i, owner_id=CLIENT, reference_id=IMAGE, value=value

@@ -98,7 +98,7 @@ WRONG = (
     "pub aeron:ipc 1 --timeout nan",
     "pub aeron:ipc 1 --timeout x",
     "pub aeron:ipc 1 --file /nowhere",
-    "pub aeron:ipc 1 --file {folder}",
+    "pub aeron:ipc 1 --file {directory}",
     "pub aeron:ipc 1 --input xml",
     "pub aeron:ipc 1 --size 5 --input json",
     "pub '' 1",
@@ -153,12 +153,12 @@ WRONG = (
     "export nope://x --format csv",
     "ingest /nowhere",
     "analyze",
-    "serve {folder} --listen x",
-    "serve {folder} --listen ':99999'",
-    "serve {folder} --listen 0.0.0.0:0",
-    "serve {folder} --tls-cert /nowhere --listen 127.0.0.1:0",
-    "serve {folder} --tls-cert /etc/hostname --tls-key /etc/hostname --listen 127.0.0.1:0",
-    "serve {folder} --max-connections 0",
+    "serve {directory} --listen x",
+    "serve {directory} --listen ':99999'",
+    "serve {directory} --listen 0.0.0.0:0",
+    "serve {directory} --tls-cert /nowhere --listen 127.0.0.1:0",
+    "serve {directory} --tls-cert /etc/hostname --tls-key /etc/hostname --listen 127.0.0.1:0",
+    "serve {directory} --max-connections 0",
     "metrics --listen x",
     "metrics --listen ':-1'",
     "metrics --listen '[::1'",
@@ -166,9 +166,9 @@ WRONG = (
     "recordings nope",
     "recordings ls nope://x",
     "recordings ls ''",
-    "recordings show {folder} --recording x",
-    "recordings rm {folder}",
-    "recordings rm {folder} --older-than yesterday",
+    "recordings show {directory} --recording x",
+    "recordings rm {directory}",
+    "recordings rm {directory} --older-than yesterday",
     "recordings verify zip:///nowhere",
     "recordings compact /nowhere --grace-period x",
     "echo key",
@@ -201,22 +201,22 @@ WRONG = (
     "sim --scenario nope",
     "sim --seed x",
     "sim --drop x",
-    "ship {folder} {out} --local-retention soon",
-    "ship {folder} {out} --chunk-size 1k",
-    "ship {folder} {out} --bandwidth-limit 1",
-    "ingest {folder} --out {out} --trigger-interval x",
-    "ingest {folder} --out {out} --codec-option x --codec json",
+    "ship {directory} {out} --local-retention soon",
+    "ship {directory} {out} --chunk-size 1k",
+    "ship {directory} {out} --bandwidth-limit 1",
+    "ingest {directory} --out {out} --trigger-interval x",
+    "ingest {directory} --out {out} --codec-option x --codec json",
     "cert {out} --valid-for 1s",
-    "aqueduct dump {folder}",
+    "aqueduct dump {directory}",
     "aqueduct dump /nowhere",
     "aqueduct dump {jsonl}",
     "aqueduct dump {jsonl} --hex",
     "aqueduct dump {file} --hex",
     "errors --log-file {file}",
     "errors --log-file {jsonl}",
-    "errors --log-file {folder}",
+    "errors --log-file {directory}",
     "log 99999",
-    "log {folder}",
+    "log {directory}",
     "log {file}",
     "sub aeron:udp 1",
     "sub aeron:ipc --stream 99999999999",
@@ -239,7 +239,7 @@ WRONG = (
     "analyze {jsonl} --aeron-ports -1",
     "analyze {jsonl} --out {file}",
     "analyze {jsonl} --out /dev/null",
-    "analyze {folder}",
+    "analyze {directory}",
     "analyze /nowhere",
     "analyze /nowhere.pcap",
     "analyze s3:///x",
@@ -247,14 +247,14 @@ WRONG = (
     "demo --data /nowhere.csv",
     "demo --data {jsonl} --out /dev/null",
     "demo --data {jsonl} --out {file}",
-    "export {folder} --format csv",
+    "export {directory} --format csv",
     "export {recordings} --format csv --since yesterday",
     "export {recordings} --format csv --recording x",
     "export {recordings} --format csv --columns nope",
     "export {recordings} --format csv --codec nope",
     "export {recordings} --format csv --codec-option x",
     "export {recordings} --format csv --out {out}/none/x.csv",
-    "export {recordings} --format csv --out {folder}",
+    "export {recordings} --format csv --out {directory}",
     "export http://localhost:70000 --format csv",
     "export http://[::1 --format csv",
     "recordings ls {jsonl}",
@@ -268,14 +268,14 @@ WRONG = (
     "recordings rm {recordings} --older-than 1d",
     "archive",
     "archive --control localhost:8010",
-    "archive serve --dir {folder} --control nowhere",
-    "archive serve --dir {folder} --credentials-file {folder}/none",
-    "archive --dir {folder} --set nothing=1",
+    "archive serve --dir {directory} --control nowhere",
+    "archive serve --dir {directory} --credentials-file {directory}/none",
+    "archive --dir {directory} --set nothing=1",
     "archive ls --control nowhere",
     "archive ls --control localhost:70000",
     "archive ls --since 7",
     "archive ls --response-channel here",
-    "archive ls --credentials-file {folder}/none",
+    "archive ls --credentials-file {directory}/none",
     "archive start aeron:ipc",
     "archive stop",
     "archive stop aeron:ipc 1001 --recording 7",
@@ -289,31 +289,31 @@ WRONG = (
     "recordings compact {jsonl}",
     "recordings capacity {recordings} --grow-to 1",
     "recordings count {jsonl}",
-    "recordings checksum {folder}",
+    "recordings checksum {directory}",
     "recordings checksum {recordings} --algorithm md5",
     "recordings mark-valid {recordings} 9",
     "recordings mark-invalid {recordings} x",
     "recordings delete-orphans {jsonl}",
     "recordings dump {recordings} --recording 9",
-    "compact {folder}",
+    "compact {directory}",
     "compact {jsonl}",
     "replay {recordings} aeron:udp -s 1",
-    "replay {folder} aeron:ipc -s 1",
-    "ship {folder} http://localhost:1/x",
-    "ship {folder} s3://",
+    "replay {directory} aeron:ipc -s 1",
+    "ship {directory} http://localhost:1/x",
+    "ship {directory} s3://",
     "ship {file} {out}",
-    "ship {folder} {out} --upload-concurrency 0",
-    "ingest {folder} --out {out} --schema 'a int'",
-    "ingest {folder} --out {out} --format iceberg",
-    "ingest {folder}",
+    "ship {directory} {out} --upload-concurrency 0",
+    "ingest {directory} --out {out} --schema 'a int'",
+    "ingest {directory} --out {out} --format iceberg",
+    "ingest {directory}",
     "ingest {recordings} --out {file}",
     "ingest aeron:ipc --out {out}",
-    "serve {folder} --listen ::1:80",
-    "serve {folder} --listen a..b:1",
-    "serve {folder} --listen localhost:70000",
+    "serve {directory} --listen ::1:80",
+    "serve {directory} --listen a..b:1",
+    "serve {directory} --listen localhost:70000",
     "serve /nowhere --listen 127.0.0.1:0",
-    "serve {folder} --listen 127.0.0.1:0 --token-file /dev/null",
-    "serve {folder} --listen 127.0.0.1:0 --token-file /nowhere",
+    "serve {directory} --listen 127.0.0.1:0 --token-file /dev/null",
+    "serve {directory} --listen 127.0.0.1:0 --token-file /nowhere",
     "metrics --listen 2001:db8::1",
     "metrics --listen a..b:1",
     "web --listen a..b:1",
@@ -329,7 +329,7 @@ WRONG = (
     "echo serve 127.0.0.1 --max-clients 99999999999999999999999",
     "config show --set mtu_length=",
     "config show --set mtu_length=1.5",
-    "driver --config {folder}",
+    "driver --config {directory}",
     "driver --config /nowhere",
     "stat --interval 1 2",
     "streams --interval x",
@@ -344,10 +344,10 @@ WRONG = (
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def locations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The directory of a dead driver, files, directories, a recording, and a path that does not exist yet."""
     base: Path = tmp_path_factory.mktemp("wrong")
-    for name in ("driver", "folder"):
+    for name in ("driver", "directory"):
         (base / name).mkdir()
     (base / "file").write_text("neither one nor the other")
     (base / "jsonl").write_text('{"id": 1}\n')
@@ -355,7 +355,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         options = {"stream_id": 1001, "initial_term_id": -5, "term_buffer_length": 1 << 16, "mtu_length": 1408}
         record(recorder.start(session_id=77, join_position=0, **options), Stream(), [b"tide"])
     files = DriverFiles(base / "driver")
-    yield {name: str(base / name) for name in ("driver", "folder", "file", "jsonl", "recordings", "out")}
+    yield {name: str(base / name) for name in ("driver", "directory", "file", "jsonl", "recordings", "out")}
     files.cnc.close()
 
 
@@ -365,12 +365,12 @@ def test_there_are_many_invalid_inputs() -> None:
 
 @pytest.mark.parametrize("line", WRONG)
 def test_an_invalid_input_is_reported_in_one_line(
-    line: str, places: dict[str, str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    line: str, locations: dict[str, str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("AERON_DIR", places["driver"])
+    monkeypatch.setenv("AERON_DIR", locations["driver"])
     monkeypatch.setenv("AERON_DRIVER_TIMEOUT", "20ms")
     with pytest.raises(SystemExit) as end:
-        cli.main([word.format(**places) if "{" in word else word for word in shlex.split(line)])
+        cli.main([word.format(**locations) if "{" in word else word for word in shlex.split(line)])
     text = capfd.readouterr().err.strip()
     assert end.value.code in (cli.EXIT_ERROR, cli.EXIT_USAGE), text
     assert text
@@ -394,8 +394,8 @@ def test_an_invalid_input_is_reported_in_one_line(
         ("export {recordings} --format csv --out /nowhere/x.csv", "--out: /nowhere/x.csv cannot be written: No such file"),
         ("recordings show {recordings} --recording 9", "{recordings} has no recording 9; `mainstem recordings ls"),
         ("record bymux://::1:80 --out {out}", "an IPv6 address must be in brackets, as in [::1]:4000"),
-        ("serve {folder} --listen a..b:1", "'a..b' is not a host name: label empty or too long"),
-        ("ship {folder} http://localhost:1/x", "http(s):// is read-only; ship to a directory or an object store"),
+        ("serve {directory} --listen a..b:1", "'a..b' is not a host name: label empty or too long"),
+        ("ship {directory} http://localhost:1/x", "http(s):// is read-only; ship to a directory or an object store"),
         ("demo --data {jsonl} --out /dev/null", "--out: /dev/null is not a directory"),
         ("echo serve ::1:80", "::1:80 may be an address, or ::1 and a port: write [::1:80], or [::1] --port 80"),
         ("echo client fe80::1:9000", "write [fe80::1:9000], or [fe80::1] --port 9000"),
@@ -403,17 +403,21 @@ def test_an_invalid_input_is_reported_in_one_line(
         ("ship {recordings} {out} --store-option a=b", "--store-option a is for a URL such as s3://bucket/tides: {out} is"),
         ("export {recordings} --format csv --store-option a=b", "{recordings} is a directory, which has no options"),
         ("recordings ls file://{recordings} --store-option a=b", "file://{recordings} is a directory"),
-        ("compact {folder} --store-option a=b", "{folder} is a directory, which has no options"),
+        ("compact {directory} --store-option a=b", "{directory} is a directory, which has no options"),
         ("record aeron:ipc -s 1 --out {out} --store-option a=b", "--store-option needs --ship-to"),
     ],
 )  # fmt: skip
 def test_an_invalid_input_is_named(
-    line: str, reason: str, places: dict[str, str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    line: str,
+    reason: str,
+    locations: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("AERON_DIR", places["driver"])
+    monkeypatch.setenv("AERON_DIR", locations["driver"])
     with pytest.raises(SystemExit):
-        cli.main(shlex.split(line.format(**places)))
-    assert reason.format(**places) in capfd.readouterr().err
+        cli.main(shlex.split(line.format(**locations)))
+    assert reason.format(**locations) in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["::1", "[::1]", "[::1:80]", "2001:db8::5", "127.0.0.1", "localhost"])

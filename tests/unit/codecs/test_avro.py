@@ -76,9 +76,9 @@ ROW: dict[str, Any] = {
 }  # fmt: skip
 
 
-def file_of(folder: Path, schema: Any, name: str = "schema.avsc") -> str:
-    (folder / name).write_text(json.dumps(schema))
-    return str(folder / name)
+def file_of(directory: Path, schema: Any, name: str = "schema.avsc") -> str:
+    (directory / name).write_text(json.dumps(schema))
+    return str(directory / name)
 
 
 def written(schema: Any, datum: Any) -> bytes:

@@ -213,8 +213,8 @@ def test_no_value_is_changed_by_writing(options: dict[str, str], change: dict[st
     )
 )
 def test_encoding_round_trips(tmp_path_factory: pytest.TempPathFactory, row: dict[str, Any]) -> None:
-    folder = tmp_path_factory.mktemp("protobuf")
-    codec = find_codec("protobuf", {"descriptors": write_set(folder / "t.desc", tides()), "message": "tides.Trade"})
+    directory = tmp_path_factory.mktemp("protobuf")
+    codec = find_codec("protobuf", {"descriptors": write_set(directory / "t.desc", tides()), "message": "tides.Trade"})
     assert codec.decode(codec.encode(row))[0] | row == codec.decode(codec.encode(row))[0]
     batch = pa.RecordBatch.from_pylist([row], schema=codec.schema([]))
     decoded = codec.decode_batch(codec.encode_batch(batch), codec.schema([]))
@@ -275,10 +275,10 @@ def test_the_types_of_messages_come_from_a_source_by_number(registry: Registry, 
         body = json.dumps({"schema": text, "schemaType": "PROTOBUF", "references": references}).encode()
         registry.responses[f"/schemas/ids/{number}?format=serialized"] = (200, body)
         write_set(tmp_path / f"{number}.desc", file)
-    place = str(tmp_path) if source == "schemas" else f"http://127.0.0.1:{registry.server_port}"
+    location = str(tmp_path) if source == "schemas" else f"http://127.0.0.1:{registry.server_port}"
     payloads = [framed(21, b"\0", b"\x08\x05"), framed(22, b"\x02\x00", b"\x08\x06\x12\x01x"), framed(23, b"\0", b"")]
     codec = pickle.loads(
-        pickle.dumps(find_codec("protobuf", {"framing": "confluent", source: place, "message": "tides.Other"}))
+        pickle.dumps(find_codec("protobuf", {"framing": "confluent", source: location, "message": "tides.Other"}))
     )
     schema = codec.schema(payloads)
     decoded = codec.decode_batch([*payloads, framed(21, b"\x02\x02", b"")], schema)
@@ -326,14 +326,14 @@ def recursive() -> descriptor_pb2.FileDescriptorProto:
 
 
 def test_unsupported_types_are_refused(tmp_path: Path) -> None:
-    place = write_set(tmp_path / "r.desc", recursive())
+    location = write_set(tmp_path / "r.desc", recursive())
     for name, reason in (
         ("r.Node", "r.Node contains itself"),
         ("r.Nothing", "no fields"),
         ("r.Other", "one of r.Node"),
     ):
         with pytest.raises(ConfigurationError, match=reason):
-            find_codec("protobuf", {"descriptors": place, "message": name})
+            find_codec("protobuf", {"descriptors": location, "message": name})
 
 
 @pytest.mark.parametrize(

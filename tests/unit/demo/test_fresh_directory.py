@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("name", ["work", "table"])
-def test_a_folder_that_no_demo_has_made_is_kept(tmp_path: Path, name: str) -> None:
+def test_a_directory_not_made_by_the_demo_is_kept(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / name / "thesis.tex").write_text("precious")
     with pytest.raises(ConfigurationError, match=name):
@@ -22,7 +22,7 @@ def test_a_folder_that_no_demo_has_made_is_kept(tmp_path: Path, name: str) -> No
     assert (tmp_path / name / "thesis.tex").exists()
 
 
-def test_the_folders_of_an_earlier_demo_are_emptied(tmp_path: Path) -> None:
+def test_the_directories_of_an_earlier_demo_are_emptied(tmp_path: Path) -> None:
     for end in ("killed", "done"):
         work = _fresh_directory(tmp_path)
         (work / "recordings").mkdir()

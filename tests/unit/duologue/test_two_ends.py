@@ -357,7 +357,7 @@ def test_a_response_without_a_receiving_client_is_dropped(world: World) -> None:
         asked = asked or publication.offer(b"no HELLO") > 0
         return ends.server.stats.responses_lost > 0
 
-    ends.until(given_up, "the end of the server's patience")
+    ends.until(given_up, "the end of the server's timeout")
     publication.close()
     assert ends.joined().is_open
 

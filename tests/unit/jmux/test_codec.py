@@ -69,7 +69,7 @@ def test_every_first_byte_is_a_message_or_a_bad_header(first: int) -> None:
 @pytest.mark.parametrize("flags", range(16))
 def test_data_flags_survive_a_round_trip(flags: int) -> None:
     bits = (codec.OPEN, codec.CLOSE, codec.EOF, codec.ACK_REQUIRED)
-    chosen = sum(bit for place, bit in enumerate(bits) if flags >> place & 1)
+    chosen = sum(bit for number, bit in enumerate(bits) if flags >> number & 1)
     data = codec.HEADER.pack(codec.DATA | chosen, 5, 0x1234)
     assert data == bytes((0x80 | chosen, 5, 0x12, 0x34))
     assert decode_message(data) == codec.Message(Kind.DATA, 5, chosen, 0x1234)

@@ -136,7 +136,7 @@ def test_the_name_that_the_operator_listens_on_is_served(monkeypatch: pytest.Mon
         assert ask(server, GET, "Host: recorder-2:9464")[0] == 421
 
 
-def test_another_machine_may_use_any_name(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_host_can_use_any_name(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_server, "is_loopback", lambda _: False)
     assert ask(server, GET, "Host: recorder-1:9464")[0] == 200
 

@@ -31,9 +31,9 @@ class Visitor:
         self.admission.leave(self)
 
 
-def full(places: int = 2) -> tuple[Admission[Visitor], list[Visitor]]:
-    admission: Admission[Visitor] = Admission(max_connections=places, max_connections_per_address=places)
-    there = [Visitor(admission) for _ in range(places)]
+def full(slots: int = 2) -> tuple[Admission[Visitor], list[Visitor]]:
+    admission: Admission[Visitor] = Admission(max_connections=slots, max_connections_per_address=slots)
+    there = [Visitor(admission) for _ in range(slots)]
     assert all(map(admission.admit, there))
     return admission, there
 
@@ -92,9 +92,9 @@ def test_no_connection_is_admitted_after_stop() -> None:
 STEPS = st.lists(st.tuples(st.sampled_from(["comes", "speaks", "leaves"]), st.integers(0, 20)), max_size=80)
 
 
-@given(steps=STEPS, places=st.integers(1, 4), share=st.integers(1, 3))
-def test_limits_hold_for_any_order_of_events(steps: list[tuple[str, int]], places: int, share: int) -> None:
-    admission: Admission[Visitor] = Admission(max_connections=places, max_connections_per_address=share)
+@given(steps=STEPS, slots=st.integers(1, 4), share=st.integers(1, 3))
+def test_limits_hold_for_any_order_of_events(steps: list[tuple[str, int]], slots: int, share: int) -> None:
+    admission: Admission[Visitor] = Admission(max_connections=slots, max_connections_per_address=share)
     known: list[Visitor] = []
     for what, number in steps:
         if what == "comes":
@@ -109,7 +109,7 @@ def test_limits_hold_for_any_order_of_events(steps: list[tuple[str, int]], place
                 visitor.leave()
         known = [visitor for visitor in known if visitor in admission]
         begun = [visitor for visitor in known if visitor.begun]
-        assert len(begun) <= places
+        assert len(begun) <= slots
         assert all(sum(each.address == address for each in begun) <= share for address in "ab")
         waiting = [visitor for visitor in known if not visitor.begun]
         assert len(waiting) <= sum(visitor.dropped for visitor in begun)

@@ -37,8 +37,8 @@ def messages_sent() -> list[bytes]:
 class Log:
     """Writes frames at their positions into files of one segment each."""
 
-    def __init__(self, folder: Path, recording_id: int, *, checksums: bool) -> None:
-        self.folder, self.recording_id, self.checksums = folder, recording_id, checksums
+    def __init__(self, directory: Path, recording_id: int, *, checksums: bool) -> None:
+        self.directory, self.recording_id, self.checksums = directory, recording_id, checksums
         self.position = START
         self.files: dict[int, bytearray] = {}
 
@@ -69,7 +69,7 @@ class Log:
 
     def close(self) -> None:
         for base, data in self.files.items():
-            (self.folder / f"{self.recording_id}-{base}.rec").write_bytes(data)
+            (self.directory / f"{self.recording_id}-{base}.rec").write_bytes(data)
 
 
 def entry(recording_id: int, stop: int, *, grain: int, state: int = 1) -> bytes:
@@ -86,11 +86,11 @@ def entry(recording_id: int, stop: int, *, grain: int, state: int = 1) -> bytes:
 @pytest.fixture(params=["of 3.1", "of 2.0"])
 def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """An archive whose recording 0 is deleted, 1 is stopped, and 2 is not stopped and has checksums."""
-    folder = tmp_path / "archive"
-    folder.mkdir()
+    directory = tmp_path / "archive"
+    directory.mkdir()
     ends = []
     for recording_id, checksums in ((1, False), (2, True)):
-        log = Log(folder, recording_id, checksums=checksums)
+        log = Log(directory, recording_id, checksums=checksums)
         for payload in messages_sent():
             log.message(payload)
         log.close()
@@ -102,9 +102,9 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         header, grain = struct.pack("<ii", 2 << 16, 1024).ljust(1024, b"\0"), 1024
     entries = [entry(0, START, grain=grain, state=2 if grain == 64 else 0), entry(1, ends[0], grain=grain)]
     entries.append(entry(2, -1, grain=grain))
-    (folder / "archive.catalog").write_bytes((header + b"".join(entries)).ljust(1 << 16, b"\0"))
-    (folder / "archive-mark.dat").write_bytes(bytes(8192))
-    return folder
+    (directory / "archive.catalog").write_bytes((header + b"".join(entries)).ljust(1 << 16, b"\0"))
+    (directory / "archive-mark.dat").write_bytes(bytes(8192))
+    return directory
 
 
 def check(readers: object) -> None:
@@ -132,8 +132,8 @@ def test_an_archive_by_hand_is_read_from_a_store(archive: Path) -> None:
 
 
 def open_recordings_of(store: RemoteStore) -> list[RecordingReader]:
-    place = DirectoryArchive(store)
-    return [RecordingReader(place, descriptor) for descriptor in place.recordings()]
+    archive = DirectoryArchive(store)
+    return [RecordingReader(archive, descriptor) for descriptor in archive.recordings()]
 
 
 def test_an_archive_by_hand_is_read_over_a_server(archive: Path) -> None:
@@ -143,8 +143,8 @@ def test_an_archive_by_hand_is_read_over_a_server(archive: Path) -> None:
 
 
 def test_an_archive_by_hand_is_shipped(archive: Path, tmp_path: Path) -> None:
-    place = open_store(tmp_path / "place")
-    ship = shipper(archive, place, ManualClock())
+    store = open_store(tmp_path / "store")
+    ship = shipper(archive, store, ManualClock())
     ship.drain()
     ship.close()
-    assert [shipped(place, number) for number in (1, 2)] == [messages_sent()] * 2
+    assert [shipped(store, number) for number in (1, 2)] == [messages_sent()] * 2

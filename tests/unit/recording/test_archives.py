@@ -48,11 +48,11 @@ SECOND = 1_000_000_000
 
 def recorded(path: Path, count: int = 400, *, sessions: int = 2, stopped: bool = True) -> None:
     """Write recordings with messages of many lengths that span several segments, terms and padding frames."""
-    chance = random.Random(5)
+    rng = random.Random(5)
     recorder = Recorder(path, segment_length=4 * TERM)
     for session in range(sessions):
         writer = recorder.start(**STREAM, session_id=session, join_position=0)
-        payloads = [chance.randbytes(chance.choice([1, 100, 1300, 4000, 7000])) for _ in range(count)]
+        payloads = [rng.randbytes(rng.choice([1, 100, 1300, 4000, 7000])) for _ in range(count)]
         record(writer, Stream(session_id=session), payloads, time_ns=SECOND, step_ns=SECOND // 50)
     if stopped:
         recorder.close()
@@ -319,8 +319,8 @@ def test_a_long_segment_is_read_through_one_ring_which_is_kept(tmp_path: Path, s
     length = 64 * TERM
     with Recorder(tmp_path, segment_length=length) as recorder:
         writer = recorder.start(**STREAM, session_id=1, join_position=0)
-        chance = random.Random(2)
-        payloads = [chance.randbytes(chance.choice([1, 100, 7000])) for _ in range(1500)]
+        rng = random.Random(2)
+        payloads = [rng.randbytes(rng.choice([1, 100, 7000])) for _ in range(1500)]
         record(writer, Stream(session_id=1), payloads)
     archive = DirectoryArchive(RemoteStore(tmp_path))
     (descriptor,) = archive.recordings()
@@ -379,15 +379,15 @@ def test_a_ring_that_is_being_written_is_not_used_again(tmp_path: Path, small_ra
     data = (tmp_path / "0-0.rec").read_bytes()
     late, under_way = threading.Event(), threading.Event()
 
-    def fetch_into(start: int, place: memoryview) -> int:
+    def fetch_into(start: int, buffer: memoryview) -> int:
         if start > 20_000:
             under_way.set()
             assert late.wait(STALL_S)
         elif start:
             assert under_way.wait(STALL_S)
             raise StoreError("remote://rec", "away")
-        place[:] = data[start : start + len(place)]
-        return len(place)
+        buffer[:] = data[start : start + len(buffer)]
+        return len(buffer)
 
     def fetch(start: int, end: int) -> bytes:
         return data[start:end]

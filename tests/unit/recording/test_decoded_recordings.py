@@ -127,7 +127,7 @@ def test_export_decodes_with_the_options_of_the_codec(tmp_path: Path, kind: str)
     (tmp_path / "t.avsc").write_text(json.dumps(SCHEMA))
     codec = find_codec("avro", {"schema": str(tmp_path / "t.avsc")})
     row = {"n": 5, "raw": b"\xff", "tags": ["a", "b"], "fee": Decimal("1.25")}
-    place, out = write(tmp_path / "avro", [codec.encode(row), b"\x01"]), tmp_path / f"out.{kind}"
+    location, out = write(tmp_path / "avro", [codec.encode(row), b"\x01"]), tmp_path / f"out.{kind}"
     options = [
         "--codec",
         "avro",
@@ -137,7 +137,7 @@ def test_export_decodes_with_the_options_of_the_codec(tmp_path: Path, kind: str)
         "stream_id,n,raw,tags,fee,problem,payload",
     ]
     with pytest.raises(SystemExit) as ended:
-        main(["export", str(place), "--format", kind, "-o", str(out), *options])
+        main(["export", str(location), "--format", kind, "-o", str(out), *options])
     assert not ended.value.code
     problem = "the message is cut off, or of another schema"
     if kind == "jsonl":
@@ -156,8 +156,8 @@ def test_export_decodes_with_the_options_of_the_codec(tmp_path: Path, kind: str)
 
 
 def test_a_time_of_a_codec_is_a_time(tmp_path: Path) -> None:
-    place = write(tmp_path / "json", [b'{"at": "2026-01-31T12:00:00Z"}'])
-    with mainstem.open_recordings(place) as recordings:
+    location = write(tmp_path / "json", [b'{"at": "2026-01-31T12:00:00Z"}'])
+    with mainstem.open_recordings(location) as recordings:
         schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
         assert recordings.scan(["at"], codec="json", schema=schema).to_arrow().to_pylist() == [
             {"at": datetime(2026, 1, 31, 12, tzinfo=UTC)}

@@ -94,7 +94,7 @@ def test_durable_writes_are_on_the_device(tmp_path: Path) -> None:
     assert recorded(tmp_path / "device") == PAYLOADS[:1]
     record(writer, stream, PAYLOADS[1:])
     assert recorded(tmp_path / "device") == PAYLOADS
-    # The machine crashes; the next recorder ends the recording where the device's data ends.
+    # The host crashes; the next recorder ends the recording where the device's data ends.
     Recorder(tmp_path / "device").close()
     assert recorded(tmp_path / "device") == PAYLOADS
     recorder.close()

@@ -156,7 +156,7 @@ def test_an_entry_of_the_catalog_keeps_its_checksum_and_a_changed_one_is_found(t
     catalog.close()
     assert read_catalog(tmp_path)[0].stop_position == descriptor.stop_position - 32
     assert list(find_directory_problems(tmp_path)) == []
-    place = at + 32 + 24
-    store(path, place, bytes([path.read_bytes()[place] ^ 1]))
+    offset = at + 32 + 24
+    store(path, offset, bytes([path.read_bytes()[offset] ^ 1]))
     (problem,) = find_directory_problems(tmp_path)
     assert (problem.kind, problem.position) == ("catalog", at)

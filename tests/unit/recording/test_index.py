@@ -71,24 +71,24 @@ def test_entries_past_the_position_are_cut_when_the_recorder_restarts(tmp_path: 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_every_lookup_agrees_with_a_linear_search(tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     writer = IndexWriter(tmp_path, 1, 0)
     entries, position, time_ns, messages = [], 0, 100, 0
-    for _ in range(chance.randrange(40)):
-        position += chance.randrange(1, 5) * 64
+    for _ in range(rng.randrange(40)):
+        position += rng.randrange(1, 5) * 64
         # Time and message count may not advance between entries: a message can be longer than the spacing of entries.
-        time_ns += chance.randrange(3)
-        messages += chance.randrange(3)
-        entries.append(IndexEntry(position, time_ns, messages, chance.getrandbits(32)))
+        time_ns += rng.randrange(3)
+        messages += rng.randrange(3)
+        entries.append(IndexEntry(position, time_ns, messages, rng.getrandbits(32)))
         writer.append(entries[-1])
-    recorded = chance.choice(entries).position if entries else 0
+    recorded = rng.choice(entries).position if entries else 0
     writer.publish(recorded, 1)
     reader = LocalIndex(tmp_path, 1)
     # Entries past the recorded position are not visible yet.
     entries = [entry for entry in entries if entry.position <= recorded]
     assert reader.count == len(entries)
     for _ in range(100):
-        at, end, when, most = (chance.randrange(-64, position + 128) for _ in range(4))
+        at, end, when, most = (rng.randrange(-64, position + 128) for _ in range(4))
         when, most = 98 + when % 50, most % 50 - 1
         assert reader.at_or_before(at) == last(entries, lambda entry, at=at: entry.position <= at)
         assert reader.after(at) == first(entries, lambda entry, at=at: entry.position > at)

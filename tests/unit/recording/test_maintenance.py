@@ -107,7 +107,7 @@ def test_a_loss_of_power_costs_nothing_that_has_checksums(tmp_path: Path) -> Non
     assert SETTLED_NS > 60e9, "what was just recorded is checked"
     make(tmp_path)
     store_checksums(tmp_path)
-    (tmp_path / "mainstem-recorder.lock").write_bytes(b"another start of the machine")
+    (tmp_path / "mainstem-recorder.lock").write_bytes(b"another boot of the host")
     Recorder(tmp_path).close()
     assert payloads(tmp_path) == PAYLOADS
 
@@ -159,7 +159,7 @@ def test_a_recording_of_two_sessions_may_get_checksums(tmp_path: Path, is_split:
     store_checksums(tmp_path)
     assert payloads(tmp_path) == expected
     assert found(tmp_path) == []
-    (tmp_path / "mainstem-recorder.lock").write_bytes(b"another start of the machine")
+    (tmp_path / "mainstem-recorder.lock").write_bytes(b"another boot of the host")
     Recorder(tmp_path).close()
     assert payloads(tmp_path) == expected, "a loss of power costs nothing"
 

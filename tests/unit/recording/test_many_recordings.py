@@ -29,15 +29,15 @@ def descriptors() -> int:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     make_recordings(tmp_path / "many", MANY)
     monkeypatch.setattr(opening, "OpenFiles", lambda: OpenFiles(MOST))
     return tmp_path / "many"
 
 
-def test_reading_many_recordings_keeps_few_files_open(place: Path) -> None:
+def test_reading_many_recordings_keeps_few_files_open(location: Path) -> None:
     before, rows, most = descriptors(), 0, 0
-    with open_recordings(place) as recordings:
+    with open_recordings(location) as recordings:
         for _ in range(2):  # the second pass reopens released files
             for batch in recordings.scan(["recording_id", "position"]).to_batches():
                 rows += len(batch)
@@ -47,9 +47,9 @@ def test_reading_many_recordings_keeps_few_files_open(place: Path) -> None:
     assert descriptors() <= before + 1
 
 
-def test_readers_that_a_program_keeps_share_the_bound(place: Path) -> None:
+def test_readers_that_a_program_keeps_share_the_bound(location: Path) -> None:
     before = descriptors()
-    with open_recordings(place) as recordings:
+    with open_recordings(location) as recordings:
         readers = list(recordings)
         for reader in readers:
             assert len(list(messages(reader, reader.start_position, reader.end_position()))) == 10
@@ -59,8 +59,8 @@ def test_readers_that_a_program_keeps_share_the_bound(place: Path) -> None:
         assert descriptors() - before <= MOST * FILES
 
 
-def test_a_run_that_is_held_outlives_the_release_of_its_reader(place: Path) -> None:
-    with open_recordings(place) as recordings:
+def test_a_run_that_is_held_outlives_the_release_of_its_reader(location: Path) -> None:
+    with open_recordings(location) as recordings:
         first = recordings[0]
         runs = first.ranges(first.start_position, first.end_position())
         run = next(runs)
@@ -74,8 +74,8 @@ def test_a_run_that_is_held_outlives_the_release_of_its_reader(place: Path) -> N
         assert list(runs) == []
 
 
-def test_a_reader_that_was_closed_opens_nothing_again(place: Path) -> None:
-    with open_recordings(place) as recordings:
+def test_a_reader_that_was_closed_opens_nothing_again(location: Path) -> None:
+    with open_recordings(location) as recordings:
         reader = recordings[0]
         reader.close()
         before = descriptors()
@@ -111,35 +111,39 @@ def test_a_segment_that_appears_or_disappears_is_seen_at_once(tmp_path: Path) ->
         assert reader.start_position == 0
 
 
-def test_names_are_read_once_while_nothing_changes(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    age(place)
+def test_names_are_read_once_while_nothing_changes(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    age(location)
     lists = []
     list_names = os.listdir
     monkeypatch.setattr(os, "listdir", lambda path: lists.append(path) or list_names(path))
     monkeypatch.setattr(archive, "NAMES_NS", 1 << 62)
-    with open_recordings(place) as recordings:
+    with open_recordings(location) as recordings:
         for reader in recordings:
             assert list(reader.archive.segments(reader.descriptor)) == [0]
     assert len(lists) == 1
 
 
-def test_a_scan_does_not_list_a_directory_that_has_just_changed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_does_not_list_a_directory_that_has_just_changed(
+    location: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lists = []
     list_names = os.listdir
     monkeypatch.setattr(os, "listdir", lambda path: lists.append(path) or list_names(path))
-    with open_recordings(place) as recordings:
-        (place / "later").touch()
+    with open_recordings(location) as recordings:
+        (location / "later").touch()
         assert recordings.scan(["position"]).to_arrow().num_rows == 10 * MANY
     assert lists == []
 
 
-def test_a_directory_without_the_time_of_its_change_is_read_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory = DirectoryArchive(LocalStore(place))
+def test_a_directory_without_the_time_of_its_change_is_read_again(
+    location: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = DirectoryArchive(LocalStore(location))
     descriptor = directory.recordings()[0]
-    age(place)
+    age(location)
     assert list(directory.segments(descriptor)) == [0]
-    (place / segment_name(0, 0)).unlink()
-    age(place)
+    (location / segment_name(0, 0)).unlink()
+    age(location)
     monkeypatch.setattr(archive, "NAMES_NS", 0)
     assert list(directory.segments(descriptor)) == []
 

@@ -159,22 +159,22 @@ def persistent(client: FakeClient, path: Path, **options: Any) -> PersistentSubs
 
 @pytest.mark.parametrize("seed", range(60))
 def test_every_message_arrives_once_and_in_order(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chance = random.Random(seed)
-    monkeypatch.setattr(module, "NEAR_BYTES", chance.choice([0, 500, 5_000, 1 << 20]))
+    rng = random.Random(seed)
+    monkeypatch.setattr(module, "NEAR_BYTES", rng.choice([0, 500, 5_000, 1 << 20]))
     received: dict[int, list[bytes]] = {}
     client = FakeClient()
     with Recorder(tmp_path, segment_length=2 * TERM) as recorder:
-        publishers = [Publisher(70 + i, recorder) for i in range(chance.randint(1, 3))]
+        publishers = [Publisher(70 + i, recorder) for i in range(rng.randint(1, 3))]
         received = {publisher.session_id: [] for publisher in publishers}
 
         def publish(publisher: Publisher, count: int) -> None:
             for _ in range(count):
                 head = b"%d:%d " % (publisher.session_id, len(publisher.payloads))
-                publisher.publish(head + bytes(chance.choice([0, 50, 600, 3000])))
+                publisher.publish(head + bytes(rng.choice([0, 50, 600, 3000])))
 
         for publisher in publishers:
-            publish(publisher, chance.randrange(100))
-            publisher.record(chance.randrange(len(publisher.frames) + 1))
+            publish(publisher, rng.randrange(100))
+            publisher.record(rng.randrange(len(publisher.frames) + 1))
         with persistent(client, tmp_path) as subscription:
 
             def read(limit: int) -> int:
@@ -183,29 +183,29 @@ def test_every_message_arrives_once_and_in_order(seed: int, tmp_path: Path, monk
                     received[int(payload.partition(b":")[0])].append(payload)
                 return len(payloads)
 
-            for _ in range(chance.randint(50, 250)):
-                publisher = chance.choice(publishers)
+            for _ in range(rng.randint(50, 250)):
+                publisher = rng.choice(publishers)
                 live = client.live
                 images = [image for image in live.images if image.publisher is publisher] if live else []
-                match chance.randrange(7):
+                match rng.randrange(7):
                     case 0:
-                        publish(publisher, chance.randrange(20))
+                        publish(publisher, rng.randrange(20))
                     case 1:
-                        publisher.record(chance.randint(publisher.recorded, len(publisher.frames)))
+                        publisher.record(rng.randint(publisher.recorded, len(publisher.frames)))
                     case 2 if live is not None and not images:
                         starts = [at for at in publisher.frame_starts if at >= 0] or [0]
                         # A subscriber joins near the end, at any frame; the recorder may be ahead of it or behind it.
-                        live.join(publisher, chance.choice([*starts[-30:], len(publisher.frames)]))
-                    case 3 if images and chance.random() < 0.3:
+                        live.join(publisher, rng.choice([*starts[-30:], len(publisher.frames)]))
+                    case 3 if images and rng.random() < 0.3:
                         images[0].closed = True
                         live.images.remove(images[0])  # type: ignore[union-attr]
                     case 4 | 5:
                         for image in images:
-                            image.arrived = chance.choice(
+                            image.arrived = rng.choice(
                                 [at for at in [*publisher.frame_starts, len(publisher.frames)] if at >= image.arrived]
                             )
                     case _:
-                        read(chance.choice([1, 3, 100]))
+                        read(rng.choice([1, 3, 100]))
             for publisher in publishers:
                 publisher.record(len(publisher.frames))
                 publisher.ended = True

@@ -27,8 +27,8 @@ STREAM = {"session_id": 77, "stream_id": 1001, "initial_term_id": -5, "term_buff
 PAYLOADS = [index.to_bytes(4, "little") + bytes([1 + index % 255]) * (37 * index % 1_300) for index in range(400)]
 
 
-class Machine(Disk):
-    """A disk of a machine that has booted `starts` times."""
+class HostDisk(Disk):
+    """The disk of a host that has booted `starts` times."""
 
     def __init__(self, starts: int) -> None:
         self._starts = starts
@@ -38,8 +38,8 @@ class Machine(Disk):
 
 
 def killed(directory: Path, *, recordings: int = 3, stopped: tuple[int, ...] = ()) -> None:
-    """Leave a directory as a recorder killed during the machine's first boot does."""
-    recorder = Recorder(directory, segment_length=2 * TERM, disk=Machine(1))
+    """Leave a directory as a recorder killed during the host's first boot does."""
+    recorder = Recorder(directory, segment_length=2 * TERM, disk=HostDisk(1))
     for number in range(recordings):
         writer = recorder.start(**(STREAM | {"session_id": number}), join_position=0)
         record(writer, Stream(session_id=number, term_length=TERM), PAYLOADS)
@@ -74,7 +74,7 @@ def test_an_invalid_index_file_costs_its_recording_only_the_index(tmp_path: Path
     shown = CliRunner().invoke(app, ["verify", str(tmp_path)])
     assert shown.exit_code == 1
     assert "recording 1 at 0: index: " in shown.output
-    Recorder(tmp_path, segment_length=2 * TERM, disk=Machine(2)).close()
+    Recorder(tmp_path, segment_length=2 * TERM, disk=HostDisk(2)).close()
     assert [payloads(tmp_path, number) for number in range(3)] == [PAYLOADS] * 3
     assert not index_file(tmp_path, 1).exists()
     assert list(find_directory_problems(tmp_path)) == []
@@ -86,7 +86,7 @@ def test_a_page_that_was_lost_ends_its_recording_before_it(tmp_path: Path, page:
     killed(tmp_path, recordings=2, stopped=(1,) if stopped else ())
     path = tmp_path / f"1-{page * PAGE // (2 * TERM) * 2 * TERM}.rec"
     overwrite(path, page * PAGE % (2 * TERM), bytes(PAGE))
-    Recorder(tmp_path, segment_length=2 * TERM, disk=Machine(2)).close()
+    Recorder(tmp_path, segment_length=2 * TERM, disk=HostDisk(2)).close()
     found = payloads(tmp_path, 1)
     assert found == PAYLOADS[: len(found)]
     assert (page - 1) * PAGE - 1408 <= read_catalog(tmp_path)[1].stop_position <= page * PAGE
@@ -97,11 +97,11 @@ def test_stopped_recordings_are_checked_only_after_a_power_failure(tmp_path: Pat
     killed(tmp_path, recordings=1, stopped=(0,))
     end = read_catalog(tmp_path)[0].stop_position
     overwrite(tmp_path / "0-0.rec", PAGE, bytes(PAGE))
-    Recorder(tmp_path, disk=Machine(1)).close()
+    Recorder(tmp_path, disk=HostDisk(1)).close()
     assert read_catalog(tmp_path)[0].stop_position == end
     # With an empty lock file, the recorder cannot tell in which boot the last one wrote.
     (tmp_path / LOCK_FILE).write_bytes(b"")
-    Recorder(tmp_path, disk=Machine(1)).close()
+    Recorder(tmp_path, disk=HostDisk(1)).close()
     assert 0 < read_catalog(tmp_path)[0].stop_position <= PAGE
 
 
@@ -126,7 +126,7 @@ def test_an_index_that_was_lost_in_part_is_cut(tmp_path: Path, lose: Callable[[P
     killed(tmp_path, recordings=1, stopped=(0,))
     end = read_catalog(tmp_path)[0].stop_position
     lose(index_file(tmp_path, 0))
-    Recorder(tmp_path, disk=Machine(2)).close()
+    Recorder(tmp_path, disk=HostDisk(2)).close()
     assert read_catalog(tmp_path)[0].stop_position == end
     assert payloads(tmp_path, 0) == PAYLOADS
     with open_recording(tmp_path, 0) as reader:
@@ -137,7 +137,7 @@ def test_an_index_that_was_lost_in_part_is_cut(tmp_path: Path, lose: Callable[[P
 def test_a_segment_that_was_lost_ends_its_recording(tmp_path: Path) -> None:
     killed(tmp_path, recordings=1)
     (tmp_path / f"0-{2 * TERM}.rec").unlink()
-    Recorder(tmp_path, disk=Machine(2)).close()
+    Recorder(tmp_path, disk=HostDisk(2)).close()
     found = payloads(tmp_path, 0)
     assert found == PAYLOADS[: len(found)]
     assert read_catalog(tmp_path)[0].stop_position == 2 * TERM
@@ -147,7 +147,7 @@ def test_an_unrecoverable_recording_does_not_affect_others(tmp_path: Path) -> No
     killed(tmp_path)
     index_file(tmp_path, 1).unlink()
     index_file(tmp_path, 1).mkdir()
-    with Recorder(tmp_path, segment_length=2 * TERM, disk=Machine(2)) as recorder:
+    with Recorder(tmp_path, segment_length=2 * TERM, disk=HostDisk(2)) as recorder:
         record(recorder.start(**(STREAM | {"session_id": 9}), join_position=0), Stream(session_id=9), PAYLOADS[:5])
     assert [payloads(tmp_path, number) for number in (0, 2, 3)] == [PAYLOADS, PAYLOADS, PAYLOADS[:5]]
     with pytest.raises(RecordingError, match=r"1\.mainstem-positions"):
@@ -161,7 +161,7 @@ def test_an_entry_that_was_lost_costs_its_recording_and_is_named(tmp_path: Path)
     assert [(problem.recording_id, problem.kind) for problem in find_directory_problems(tmp_path)] == [
         (-1, "catalog"), (1, "catalog"),
     ]  # fmt: skip
-    with Recorder(tmp_path, segment_length=2 * TERM, disk=Machine(2)) as recorder:
+    with Recorder(tmp_path, segment_length=2 * TERM, disk=HostDisk(2)) as recorder:
         # The next recording must not reuse its files.
         writer = recorder.start(**(STREAM | {"session_id": 9}), join_position=0)
         assert writer.descriptor.recording_id == 3
@@ -175,7 +175,7 @@ def test_the_index_of_a_lost_recording_is_not_reused_by_the_next(tmp_path: Path)
     for base in (0, 2 * TERM, 4 * TERM):
         (tmp_path / f"0-{base}.rec").unlink(missing_ok=True)
     at = 3 * TERM
-    with Recorder(tmp_path, segment_length=2 * TERM, disk=Machine(2)) as recorder:
+    with Recorder(tmp_path, segment_length=2 * TERM, disk=HostDisk(2)) as recorder:
         writer = recorder.start(**STREAM, join_position=at)
         record(writer, Stream(position=at, term_length=TERM), PAYLOADS[:9])
     with open_recording(tmp_path, 0) as reader:

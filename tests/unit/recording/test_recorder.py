@@ -358,14 +358,14 @@ def test_a_message_is_not_joined_over_what_was_skipped(tmp_path: Path) -> None:
     with open_recording(tmp_path, 0) as reader:
         end = reader.end_position()
         whole = [payload for _, payload in messages(reader, 0, end)]
-        places = rows_between(reader, 0, end, frames=True)
+        spans = rows_between(reader, 0, end, frames=True)
         flags = [
             flag
             for columns, n in batches(reader, 0, end, frames=True)
             for flag in memoryview(columns["flags"]).cast("h")[:n]
         ]
     # The second fragment of a message starts where the previous frame ends.
-    at = next(places[i - 1] for i in range(50, len(flags)) if flags[i] == 0 or flags[i] == 0x40)
+    at = next(spans[i - 1] for i in range(50, len(flags)) if flags[i] == 0 or flags[i] == 0x40)
     with (tmp_path / "0-0.rec").open("r+b") as file:
         file.seek(at)
         file.write(bytes(32))

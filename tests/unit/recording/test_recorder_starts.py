@@ -105,13 +105,13 @@ def test_starting_a_recording_does_not_depend_on_the_others(tmp_path: Path, monk
         def walk(*_: object) -> Any:
             raise AssertionError("the recordings of other streams are read")
 
-        for place, name in (
+        for module, name in (
             (os, "listdir"),
             (catalog, "_entries"),
             (catalog, "read_catalog"),
             (segments, "segments_of"),
         ):
-            monkeypatch.setattr(place, name, walk)
+            monkeypatch.setattr(module, name, walk)
         subscription.images = [first, *(Image(2 * 10**6 + number) for number in range(5))]
         recorder.do_work()
         assert sorted(recorder.active) == [50, 51, 52, 53, 54, 55]

@@ -38,14 +38,14 @@ COLUMNS = [
 
 def write(path: Path, streams: int = 3, messages: int = 200) -> dict[int, list[bytes]]:
     """Record several streams and return the messages published on each."""
-    chance, payloads_by_stream = random.Random(7), {}
+    rng, payloads_by_stream = random.Random(7), {}
     with Recorder(path, segment_length=2 * TERM) as recorder:
         for number in range(streams):
             session_id, stream_id = 70 + number, 1001 + number
             stream = Stream(session_id=session_id, stream_id=stream_id)
             writer = recorder.start(session_id=session_id, stream_id=stream_id, initial_term_id=-5,
                                     term_buffer_length=TERM, mtu_length=1408, join_position=0)  # fmt: skip
-            payloads = [b"%d:%d " % (stream_id, i) + bytes(chance.randrange(3000)) for i in range(messages)]
+            payloads = [b"%d:%d " % (stream_id, i) + bytes(rng.randrange(3000)) for i in range(messages)]
             record(writer, stream, payloads, time_ns=START_NS, step_ns=STEP_NS)
             payloads_by_stream[stream_id] = payloads
     return payloads_by_stream

@@ -20,38 +20,38 @@ JOINED = TERM * 3 // 4
 @pytest.fixture(params=[True, False], ids=["index", "no index"])
 def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list[int]]:
     """A recording that starts in the middle of a term, with or without an index, and the end positions of its messages."""
-    chance, stream, ends = random.Random(3), Stream(position=JOINED), []
+    rng, stream, ends = random.Random(3), Stream(position=JOINED), []
     with Recorder(tmp_path, segment_length=2 * TERM) as recorder:
         writer = recorder.start(session_id=77, stream_id=1001, initial_term_id=-5, term_buffer_length=TERM,
                                 mtu_length=1408, join_position=JOINED)  # fmt: skip
         for number in range(300):
-            record(writer, stream, [bytes(chance.randrange(4000))], time_ns=number * 10_000_000)
+            record(writer, stream, [bytes(rng.randrange(4000))], time_ns=number * 10_000_000)
             ends.append(stream.position)
     if not request.param:
         index_file(tmp_path, 0).unlink()
     return tmp_path, ends
 
 
-def places(ends: list[int]) -> list[int]:
-    chance = random.Random(5)
+def positions_around(ends: list[int]) -> list[int]:
+    rng = random.Random(5)
     chosen = [0, 1, JOINED, JOINED + 1, ends[0], ends[-1], ends[-1] + 1, ends[-1] + TERM]
-    chosen += [end + chance.choice([-32, -1, 0, 1, 32]) for end in chance.sample(ends, 60)]
-    return chosen + [chance.randrange(ends[-1]) for _ in range(60)]
+    chosen += [end + rng.choice([-32, -1, 0, 1, 32]) for end in rng.sample(ends, 60)]
+    return chosen + [rng.randrange(ends[-1]) for _ in range(60)]
 
 
 def test_a_range_of_positions_is_found_to_the_message(recorded: tuple[Path, list[int]]) -> None:
     path, ends = recorded
     with open_recording(path, 0) as reader:
         last = reader.end_position()
-        for place in places(ends):
-            begin = first_reaching(reader, place, JOINED, last)
-            left_out = sum(end < place for end in ends)
+        for position in positions_around(ends):
+            begin = first_reaching(reader, position, JOINED, last)
+            left_out = sum(end < position for end in ends)
             assert reader.messages_before(begin) == left_out
-            stop = last_before(reader, place, JOINED, last, frames=False)
+            stop = last_before(reader, position, JOINED, last, frames=False)
             assert reader.messages_before(stop) == left_out
-            around = last_before(reader, place, JOINED, last, frames=True)
+            around = last_before(reader, position, JOINED, last, frames=True)
             assert reader.messages_before(around) in (left_out, left_out + 1)
-            assert around >= min(place - 1, last)
+            assert around >= min(position - 1, last)
 
 
 def test_a_problem_is_left_for_the_reader_to_find(recorded: tuple[Path, list[int]]) -> None:

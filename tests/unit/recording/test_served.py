@@ -44,8 +44,8 @@ def server(live: Live) -> Iterator[RunningServer]:
         yield server
 
 
-def payloads(place: Path | str) -> list[bytes]:
-    with open_recording(place, 0) as reader:
+def payloads(location: Path | str) -> list[bytes]:
+    with open_recording(location, 0) as reader:
         return [payload for _, payload in messages(reader, reader.start_position, reader.end_position())]
 
 

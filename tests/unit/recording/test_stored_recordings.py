@@ -62,12 +62,12 @@ def test_stored_recordings_are_read_over_a_server(archive: Path) -> None:
 
 
 def test_stored_recordings_are_shipped(archive: Path, tmp_path: Path) -> None:
-    place = open_store(tmp_path / "place")
-    ship = shipper(archive, place, ManualClock())
+    store = open_store(tmp_path / "store")
+    ship = shipper(archive, store, ManualClock())
     ship.drain()
     ship.close()
-    assert shipped(place, 0) == SENT
-    with open_recordings(tmp_path / "place") as recordings:
+    assert shipped(store, 0) == SENT
+    with open_recordings(tmp_path / "store") as recordings:
         check(recordings)
 
 

@@ -154,7 +154,7 @@ def test_a_range_in_neither_tier_is_an_error(tiers: Tiers) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_live_reader_sees_each_message_once_across_moves_and_outages(tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     tiers = Tiers(tmp_path)
     tiers.add(700)
     tiers.ship()
@@ -164,11 +164,11 @@ def test_a_live_reader_sees_each_message_once_across_moves_and_outages(tmp_path:
     with RecordingReader(archive, descriptor) as reader:
         position = 0
         for _ in range(30):
-            tiers.add(chance.randrange(0, 400))
-            if chance.random() < 0.5:
-                tiers.ship(purge=chance.random() < 0.7)
-            tiers.tail.is_away = chance.random() < 0.3
-            tiers.shipped.is_away = not tiers.tail.is_away and chance.random() < 0.2
+            tiers.add(rng.randrange(0, 400))
+            if rng.random() < 0.5:
+                tiers.ship(purge=rng.random() < 0.7)
+            tiers.tail.is_away = rng.random() < 0.3
+            tiers.shipped.is_away = not tiers.tail.is_away and rng.random() < 0.2
             try:
                 archive.refresh()
                 (descriptor,) = archive.recordings()

@@ -78,11 +78,11 @@ def test_one_changed_byte_is_found_wherever_it_is(tmp_path: Path, seed: int) -> 
     with open_recording(tmp_path, 0) as reader:
         assert reader.index is not None
         covered = reader.index.around(0, reader.end_position())[-1].position
-    place = random.Random(seed).randrange(covered)
-    flip(tmp_path / f"0-{place // (4 * TERM) * 4 * TERM}.rec", place % (4 * TERM), 1 << seed % 8)
+    offset = random.Random(seed).randrange(covered)
+    flip(tmp_path / f"0-{offset // (4 * TERM) * 4 * TERM}.rec", offset % (4 * TERM), 1 << seed % 8)
     told = found(tmp_path)
     assert told
-    assert all(problem.position <= place for problem in told if problem.kind == "checksum")
+    assert all(problem.position <= offset for problem in told if problem.kind == "checksum")
     assert any(problem.kind == "checksum" for problem in told)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.unit.serve.conftest import Live
 
 TOKEN = "0123456789abcdef-token"
-SECRET = b"the secret of the machine"
+SECRET = b"the secret of the host"
 
 
 @pytest.fixture

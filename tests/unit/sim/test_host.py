@@ -1,4 +1,4 @@
-"""Machines of a world: crashes and restarts, pauses, local clocks, full disks."""
+"""Hosts of a world: crashes and restarts, pauses, local clocks, full disks."""
 
 from __future__ import annotations
 

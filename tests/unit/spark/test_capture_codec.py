@@ -32,8 +32,8 @@ SCHEMA = StructType.fromJson(
 
 
 def frame(payload: bytes, *, flags: int = 0xC0) -> bytes:
-    place = {"session_id": 7, "stream_id": 1001, "term_id": 3, "term_offset": 64}
-    return Data(**place, reserved_value=42, payload=payload, flags=flags).encode()
+    header = {"session_id": 7, "stream_id": 1001, "term_id": 3, "term_offset": 64}
+    return Data(**header, reserved_value=42, payload=payload, flags=flags).encode()
 
 
 def capture(path: Path, *frames: bytes, snaplen: int = 262_144) -> Path:

@@ -64,28 +64,28 @@ AVRO = {"type": "record", "name": "T", "fields": [
 NOISE = (b"", b"\xff\x00 no message", b"{", b"[]", b'{"id": "one"}', b'{"id": 1, "place": {}}', b"1;2;3", b"\0" * 30)
 
 
-def fields_of(chance: random.Random) -> dict[str, Any]:
+def fields_of(rng: random.Random) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "id": chance.choice((1, -5, 2**53 + 1, 2**63 - 1)),
-        "price": chance.choice((0.5, -1.0, 3, 1e300, None)),
-        "name": chance.choice(("ebb", "", "h\u00e9", None)),
-        "is_open": chance.random() < 0.5,
+        "id": rng.choice((1, -5, 2**53 + 1, 2**63 - 1)),
+        "price": rng.choice((0.5, -1.0, 3, 1e300, None)),
+        "name": rng.choice(("ebb", "", "h\u00e9", None)),
+        "is_open": rng.random() < 0.5,
         "place": {"lat": 53.5, "name": "quay", "depth": 3},
-        "tags": chance.choice(([], ["a", "b"], None)),
-        "extra": chance.choice((1, "x", [1])),
+        "tags": rng.choice(([], ["a", "b"], None)),
+        "extra": rng.choice((1, "x", [1])),
     }
     for name in [*fields]:
-        if chance.random() < 0.15:
+        if rng.random() < 0.15:
             del fields[name]
     return fields
 
 
-def text_messages(chance: random.Random) -> list[bytes]:
+def text_messages(rng: random.Random) -> list[bytes]:
     messages = []
-    for _ in range(chance.choice((5, 300))):
+    for _ in range(rng.choice((5, 300))):
         lines = [
-            json.dumps(fields_of(chance) | {"at": "2026-01-31T12:00:00.5Z", "fee": "1.25"})
-            for _ in range(chance.choice((1, 1, 1, 2)))
+            json.dumps(fields_of(rng) | {"at": "2026-01-31T12:00:00.5Z", "fee": "1.25"})
+            for _ in range(rng.choice((1, 1, 1, 2)))
         ]
         messages.append("\n".join(lines).encode())
     return messages
@@ -102,11 +102,11 @@ def proto() -> str:
     return descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString().hex()
 
 
-def case(name: str, chance: random.Random, folder: Path) -> tuple[list[bytes], StructType, dict[str, str]]:
+def case(name: str, rng: random.Random, directory: Path) -> tuple[list[bytes], StructType, dict[str, str]]:
     """Return messages of a codec, its columns and its options."""
-    rows = [fields_of(chance) for _ in range(40)]
+    rows = [fields_of(rng) for _ in range(40)]
     if name == "json":
-        return text_messages(chance), COLUMNS, {}
+        return text_messages(rng), COLUMNS, {}
     if name == "csv":
         lines = [f"{n};{n / 2};ebb\n{n};x;flow".encode() if n % 3 else f"{n};1.5;".encode() for n in range(40)]
         return lines, StructType(COLUMNS.fields[:3]), {"delimiter": ";", "columns": "id,price,name"}
@@ -116,18 +116,18 @@ def case(name: str, chance: random.Random, folder: Path) -> tuple[list[bytes], S
         messages = [find_codec("arrow").encode_batch(pa.RecordBatch.from_pylist([row | {"id": 1}]))[0] for row in rows]
         return messages, StructType(COLUMNS.fields[:3]), {}
     if name == "sbe":
-        (folder / "sbe.xml").write_text(XML)
-        options = {"xml": str(folder / "sbe.xml"), "message": "Order"}
+        (directory / "sbe.xml").write_text(XML)
+        options = {"xml": str(directory / "sbe.xml"), "message": "Order"}
         messages = [order(n % 4, None if n % 3 else n) for n in range(40)]
         return messages, inferred_columns(find_codec("sbe", options), messages, []), options
     if name == "protobuf":
-        (folder / "t.desc").write_bytes(bytes.fromhex(proto()))
-        options = {"descriptors": str(folder / "t.desc"), "message": "t.T"}
+        (directory / "t.desc").write_bytes(bytes.fromhex(proto()))
+        options = {"descriptors": str(directory / "t.desc"), "message": "t.T"}
         codec = find_codec("protobuf", options)
         messages = [codec.encode({"id": n, "price": n / 3, "name": "ebb"}) for n in range(40)]
         return messages, StructType(COLUMNS.fields[:3]), options
-    (folder / "7.avsc").write_text(json.dumps(AVRO))
-    options = {"framing": "confluent", "schemas": str(folder), "schema": str(folder / "7.avsc"), "id": "7"}
+    (directory / "7.avsc").write_text(json.dumps(AVRO))
+    options = {"framing": "confluent", "schemas": str(directory), "schema": str(directory / "7.avsc"), "id": "7"}
     codec = find_codec("avro", options)
     at = datetime(2026, 1, 31, 12, tzinfo=UTC)
     messages = [
@@ -140,9 +140,9 @@ def case(name: str, chance: random.Random, folder: Path) -> tuple[list[bytes], S
     )
 
 
-def read(folder: Path, schema: StructType, **options: str) -> list[pa.RecordBatch]:
+def read(directory: Path, schema: StructType, **options: str) -> list[pa.RecordBatch]:
     """Read as Spark's workers do: through pickle, and with the schema compared."""
-    source = RecordingSource({"path": str(folder), "rowsperbatch": "150", **options})
+    source = RecordingSource({"path": str(directory), "rowsperbatch": "150", **options})
     reader = source.reader(schema=schema)
     batches = [
         batch
@@ -170,10 +170,10 @@ CODECS = ("json", "csv", "msgpack", "arrow", "sbe", "protobuf", "avro")
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", CODECS)
 def test_the_rows_are_those_of_decoding_afterwards(name: str, seed: int, tmp_path: Path) -> None:
-    chance = random.Random(seed)
-    messages, columns, options = case(name, chance, tmp_path)
-    messages += chance.sample(NOISE, 4)
-    chance.shuffle(messages)
+    rng = random.Random(seed)
+    messages, columns, options = case(name, rng, tmp_path)
+    messages += rng.sample(NOISE, 4)
+    rng.shuffle(messages)
     log(tmp_path / "recordings", messages)
     given = options_of(name, columns, options)
     whole: Any = RecordingSource({"path": str(tmp_path / "recordings"), **given}).schema()
@@ -190,7 +190,7 @@ def test_the_rows_are_those_of_decoding_afterwards(name: str, seed: int, tmp_pat
     assert len({row["position"] for row in found}) == len(messages)
 
     # Fewer columns in another order give the same rows with the same values.
-    names = ["problem", *chance.sample(columns.names, 2), "position", "mainstem.message_row"]
+    names = ["problem", *rng.sample(columns.names, 2), "position", "mainstem.message_row"]
     narrow = StructType(
         [StructField(each, IntegerType(), nullable=False) if "." in each else whole[each] for each in names]
     )

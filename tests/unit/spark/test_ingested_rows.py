@@ -192,17 +192,17 @@ def test_fields_that_the_schema_lacks_are_rescued(count: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(5))
 def test_rows_do_not_depend_on_how_many_messages_are_read_at_once(seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     schema = pa.schema([("n", pa.int64()), ("f", pa.float64()), ("t", pa.string()), ("at", pa.timestamp("us", "UTC"))])
     kinds = [
-        lambda: b'{"n": %d, "f": 2.5, "t": "a"}' % chance.randrange(9), lambda: b'{"f": 3}', lambda: b"",
+        lambda: b'{"n": %d, "f": 2.5, "t": "a"}' % rng.randrange(9), lambda: b'{"f": 3}', lambda: b"",
         lambda: b'{"at": "2026-01-31T12:00:00Z"}', lambda: b'{"n": 1}\n{"n": 2}',
     ]  # fmt: skip
     odd = [
         b'{"n": 1.5}', b'{"n": 1}{"n": 2}', b'{"x": 1}', b'{"n": 1', b'[1]', b'{"n": 1, "n": 2}', b'{"t": "\xff"}',
         b'{"f": 9007199254740993}', b'{"at": "soon"}', b'{"f": NaN}', b'{"n": {}}', b'{"t": "\\ud800"}',
     ]  # fmt: skip
-    payloads = [chance.choice(odd) if chance.random() < 0.01 else chance.choice(kinds)() for _ in range(2000)]
+    payloads = [rng.choice(odd) if rng.random() < 0.01 else rng.choice(kinds)() for _ in range(2000)]
     together = parsed("json", payloads, schema)
     alone = [row | {"position": i} for i, payload in enumerate(payloads) for row in parsed("json", [payload], schema)]
     assert repr(together) == repr(alone)
@@ -347,15 +347,15 @@ WIDE = pa.schema(
 
 @pytest.mark.parametrize("seed", range(12))
 def test_json_in_bulk_and_row_by_row_give_the_same_rows(seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     good = [
         json.dumps(
             {"n": i, "f": i / 8, "t": f"text {i}", "b": i % 2 == 0, "d": "2026-01-31", "u": i, "s": {"x": i, "y": "y"}}
         ).encode()
         for i in range(1500)
     ]
-    part = chance.choice((0.002, 0.01, 0.05, 0.3, 0.7))
-    payloads = [chance.choice(ODD) if chance.random() < part else each for each in good]
+    part = rng.choice((0.002, 0.01, 0.05, 0.3, 0.7))
+    payloads = [rng.choice(ODD) if rng.random() < part else each for each in good]
     codec: Any = find_codec("json")
     fast, slow = codec.decode_batch(payloads, WIDE), RowCodec.decode_batch(codec, payloads, WIDE)
     assert fast.origins == slow.origins
@@ -389,11 +389,11 @@ def at_once(codec: Any, payloads: list[bytes]) -> tuple[list[Any], dict[int, str
 @pytest.mark.parametrize("rescues", [True, False])
 @pytest.mark.parametrize("seed", range(4))
 def test_an_array_of_json_has_the_rows_of_its_messages_read_alone(seed: int, rescues: bool) -> None:
-    chance = random.Random(seed)
-    odd = [chance.choice(ODD) for _ in range(chance.choice((0, 1, 60)))]
+    rng = random.Random(seed)
+    odd = [rng.choice(ODD) for _ in range(rng.choice((0, 1, 60)))]
     good = [b'{"n": %d, "f": %d.25, "t": "x", "extra": [1, {"a": 2}]}' % (i, i) for i in range(1100)]
     payloads = odd + good
-    chance.shuffle(payloads)
+    rng.shuffle(payloads)
     codec: Any = find_codec("json")
     codec.rescues = rescues
     assert at_once(codec, payloads) == by_message(codec, payloads)

@@ -40,8 +40,8 @@ def stream() -> Iterator[Callable[..., RecordingStreamReader]]:
     opened = []
 
     def make(*paths: Path | str, **options: str) -> RecordingStreamReader:
-        place = {"path": str(paths[0])} if len(paths) == 1 else {"paths": json.dumps([str(path) for path in paths])}
-        opened.append(RecordingStreamReader(parse_options(place | options), dict.fromkeys(COLUMNS, True)))
+        location = {"path": str(paths[0])} if len(paths) == 1 else {"paths": json.dumps([str(path) for path in paths])}
+        opened.append(RecordingStreamReader(parse_options(location | options), dict.fromkeys(COLUMNS, True)))
         return opened[-1]
 
     yield make

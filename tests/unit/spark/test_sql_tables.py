@@ -31,15 +31,17 @@ def created(**options: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "provider", "place"),
+    ("kind", "provider", "options"),
     [
         (RecordingSource, "mainstem.recording", {"option.path": "/data", "path": "file:/data"}),
         (RecordingSource, "mainstem.recording", {"location": "/data", "path": "file:/data"}),
         (CaptureSource, "mainstem.capture", {"location": "/data"}),
     ],
 )
-def test_the_columns_of_a_table_carry_its_options(kind: type[DataSource], provider: str, place: dict[str, str]) -> None:
-    columns = kind(place | {"provider": provider, "owner": "root"}).schema()
+def test_the_columns_of_a_table_carry_its_options(
+    kind: type[DataSource], provider: str, options: dict[str, str]
+) -> None:
+    columns = kind(options | {"provider": provider, "owner": "root"}).schema()
     assert isinstance(columns, StructType)
     assert read_options(provider, {}, columns) == {"path": "/data"}
     assert read_options(provider, {"rowsperbatch": "500"}, columns) == {"path": "/data", "rowsperbatch": "500"}

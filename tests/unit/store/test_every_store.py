@@ -157,9 +157,9 @@ def test_a_missing_file_is_not_found(store: Store) -> None:
     for action in (lambda: store.size("none"), lambda: store.read("none", 0, 1), lambda: store.size("no/such")):
         with pytest.raises(FileNotFoundError):
             action()
-    store.put("folder/file", b"1")
+    store.put("directory/file", b"1")
     with pytest.raises(FileNotFoundError):
-        store.size("folder")
+        store.size("directory")
     store.delete("none")
     store.delete("there")
     with pytest.raises(FileNotFoundError):

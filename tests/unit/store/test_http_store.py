@@ -320,10 +320,10 @@ def test_a_range_is_read_to_its_place_whatever_its_length_and_however_often_it_i
     data = random.Random(length).randbytes(length + 100)
     server = RangeServer(data, length // 3, length - 1, 0)
     store = HttpStore(server.url, retry=Retry(sleep=lambda _: None))
-    place = bytearray(length)
+    buffer = bytearray(length)
     for start in (100, 0, 50):
-        assert store.read_to(None, "file", start, memoryview(place)) == length
-        assert place == data[start : start + length]
+        assert store.read_to(None, "file", start, memoryview(buffer)) == length
+        assert buffer == data[start : start + length]
     store.close()
     server.close()
 

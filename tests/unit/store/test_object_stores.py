@@ -183,7 +183,7 @@ def test_a_proxy_of_the_environment_is_for_reading_and_for_writing(s3: str, monk
         assert all(f"http://{s3}/".encode() in line for line in proxy.requests)
 
 
-def test_a_proxy_of_the_environment_is_for_servers_of_recordings_on_other_machines(
+def test_a_proxy_from_the_environment_applies_to_servers_on_other_hosts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("moto.server")

@@ -54,8 +54,8 @@ def test_all_that_pip_printed_is_shown_where_it_fails(
     setup: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(setup.subprocess.CalledProcessError):
-        setup.pip(Path(sys.executable), "--no-index", str(tmp_path / "no-such-folder"))
-    assert "no-such-folder" in capsys.readouterr().err
+        setup.pip(Path(sys.executable), "--no-index", str(tmp_path / "no-such-directory"))
+    assert "no-such-directory" in capsys.readouterr().err
 
 
 def build(project: Path) -> list[str]:

@@ -382,10 +382,10 @@ class ArchiveRun:
 
 def archive(world: World) -> str:
     """Everything that an archive acknowledged is recorded and replayed once and in order, whatever is killed."""
-    with temporary_directory() as folder:
-        run = ArchiveRun(world, Path(folder))
+    with temporary_directory() as directory:
+        run = ArchiveRun(world, Path(directory))
         run.play()
-        recordings = len([name for name in os.listdir(folder) if name.endswith(".rec")])
+        recordings = len([name for name in os.listdir(directory) if name.endswith(".rec")])
     faults = ", ".join(f"{count} of {kind}" for kind, count in run.faults.items())
     return (
         f"{len(run.streams)} streams, {recordings} segments, killed: {faults}, {run.errors} calls failed, "

@@ -83,9 +83,9 @@ class _Expected:
 class PowerLossRun:
     """Runs the programs on one host, and checks the data after each run."""
 
-    def __init__(self, world: World, folder: Path) -> None:
+    def __init__(self, world: World, directory: Path) -> None:
         self.world, self.rng = world, world.rng
-        self.machine = folder / "machine"
+        self.machine = directory / "machine"
         self.machine.mkdir()
         self.device = Device(self.machine, self.rng)
         self.directory = self.machine / "var" / "recordings"
@@ -357,8 +357,8 @@ def _channel(rng: Random) -> str:
 
 def power_loss(world: World) -> str:
     """Durable data survives a loss of power at any step. Other recordings are left with a prefix of their messages."""
-    with temporary_directory() as folder:
-        run = PowerLossRun(world, Path(folder))
+    with temporary_directory() as directory:
+        run = PowerLossRun(world, Path(directory))
         run.play()
     return (
         f"{run.recorded} messages in {len(run.expected)} recordings, {run.losses} losses of power, {run.kills} kills, "

@@ -224,8 +224,8 @@ class RecordersRun:
 
 def recorders(world: World) -> str:
     """Every message is recorded once and in order, whatever the disk refuses and whenever the recorder is killed."""
-    with temporary_directory() as folder:
-        run = RecordersRun(world, Path(folder))
+    with temporary_directory() as directory:
+        run = RecordersRun(world, Path(directory))
         run.play()
         # These clients do nothing any more. They are freed with the world.
         for client in run.gone:

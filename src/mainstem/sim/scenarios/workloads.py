@@ -401,8 +401,8 @@ class RecorderWorkload(Workload):
         self.stream = stream
         self.host = host
         self.channel = channel
-        self._folder = temporary_directory()
-        self._directory = Path(self._folder.name)
+        self._temporary_directory = temporary_directory()
+        self._directory = Path(self._temporary_directory.name)
         self._disk = FaultyDisk(Device(self._directory, world.rng))
         self._recorder: Recorder | None = None
         self._subscription: Subscription | None = None
@@ -472,7 +472,7 @@ class RecorderWorkload(Workload):
 
     def close(self) -> None:
         self._disk.kill()
-        self._folder.cleanup()
+        self._temporary_directory.cleanup()
 
     # -- invariants ----------------------------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ def test_a_busy_stream_does_not_delay_another(driver: mainstem.MediaDriver, aero
     messages = poller.messages(timeout=STALL_S)
     got = [next(messages) for _ in range(101)]
     assert [message for subscription, message in got if subscription is busy] == [b"%d" % n for n in range(100)]
-    assert [place for place, (subscription, _) in enumerate(got) if subscription is quiet] == [8]
+    assert [index for index, (subscription, _) in enumerate(got) if subscription is quiet] == [8]
 
 
 def test_messages_left_in_an_iterator_are_not_lost(aeron: mainstem.Aeron) -> None:

@@ -421,18 +421,18 @@ def test_one_image_receives_from_several_sockets_and_responds_through_each(world
         world.to_receiver.add_destination(endpoint, destination)
     world.run()
     peers = [world.network.peer(next(world.ports)) for _ in range(2)]
-    places = [InetAddress("127.0.0.1", port) for port in (24_080, 24_081)]
-    for peer, place in zip(peers, places, strict=True):
-        world.network.send(peer, place, setup_frame())
+    addresses = [InetAddress("127.0.0.1", port) for port in (24_080, 24_081)]
+    for peer, address in zip(peers, addresses, strict=True):
+        world.network.send(peer, address, setup_frame())
     world.run()
     (create,) = world.taken(CreateImage)
     image = world.make_image(create)
-    world.network.send(peers[1], places[1], setup_frame())
+    world.network.send(peers[1], addresses[1], setup_frame())
     world.run()
     assert image.path.connection_count(world.now_ns) == 2
-    world.network.send(peers[0], places[0], frame(bytes(32), term_offset=0))
-    world.network.send(peers[1], places[1], frame(bytes(32), term_offset=0))
-    world.network.send(peers[1], places[1], frame(bytes(32), term_offset=64))
+    world.network.send(peers[0], addresses[0], frame(bytes(32), term_offset=0))
+    world.network.send(peers[1], addresses[1], frame(bytes(32), term_offset=0))
+    world.network.send(peers[1], addresses[1], frame(bytes(32), term_offset=64))
     world.run(200)
     assert image.path.rebuild_position == 128
     assert all(layout.TYPE_SM in kinds(peer.take()) for peer in peers)
@@ -447,23 +447,23 @@ def test_one_image_receives_from_several_sockets_and_responds_through_each(world
 def test_redundant_senders_of_one_stream_feed_one_image(world: World) -> None:
     world.subscribe("aeron:udp?endpoint=127.0.0.1:24090")
     peers = [world.network.peer(next(world.ports)) for _ in range(2)]
-    place = InetAddress("127.0.0.1", 24_090)
-    world.network.send(peers[0], place, setup_frame())
+    address = InetAddress("127.0.0.1", 24_090)
+    world.network.send(peers[0], address, setup_frame())
     world.run()
     image = world.make_image(world.taken(CreateImage)[0])
-    world.network.send(peers[1], place, setup_frame())
-    world.network.send(peers[0], place, frame(bytes(32), term_offset=0))
-    world.network.send(peers[1], place, frame(bytes(32), term_offset=0))
-    world.network.send(peers[1], place, frame(bytes(32), term_offset=64))
+    world.network.send(peers[1], address, setup_frame())
+    world.network.send(peers[0], address, frame(bytes(32), term_offset=0))
+    world.network.send(peers[1], address, frame(bytes(32), term_offset=0))
+    world.network.send(peers[1], address, frame(bytes(32), term_offset=64))
     world.run(250)
     assert image.path.rebuild_position == 128
     assert all(layout.TYPE_SM in kinds(peer.take()) for peer in peers)
     assert not world.taken(CreateImage)
     end = frame(b"", term_offset=128, length=0, flags=0xE0)
-    world.network.send(peers[0], place, end)
+    world.network.send(peers[0], address, end)
     world.run()
     assert image.path.end_of_stream_position == -1
-    world.network.send(peers[1], place, end)
+    world.network.send(peers[1], address, end)
     world.run()
     assert image.path.end_of_stream_position == 128
 
@@ -471,19 +471,19 @@ def test_redundant_senders_of_one_stream_feed_one_image(world: World) -> None:
 def lossy_image(world: World, **options: Any) -> tuple[ReceiverImage, Peer, InetAddress]:
     world.subscribe("aeron:udp?endpoint=127.0.0.1:24100")
     peer = world.network.peer(next(world.ports))
-    place = InetAddress("127.0.0.1", 24_100)
-    world.network.send(peer, place, setup_frame())
+    address = InetAddress("127.0.0.1", 24_100)
+    world.network.send(peer, address, setup_frame())
     world.run()
     image = world.make_image(world.taken(CreateImage)[0], **options)
     peer.take()
-    return image, peer, place
+    return image, peer, address
 
 
 def test_loss_is_reported_to_the_conductor(world: World) -> None:
-    image, peer, place = lossy_image(world)
+    image, peer, address = lossy_image(world)
     image.path.set_nak_counter(70)
-    world.network.send(peer, place, frame(bytes(32), term_offset=64))
-    world.network.send(peer, place, frame(bytes(32), term_offset=256))
+    world.network.send(peer, address, frame(bytes(32), term_offset=64))
+    world.network.send(peer, address, frame(bytes(32), term_offset=256))
     world.run(12)
     (loss,) = world.taken(LossObserved)
     assert (loss.registration_id, loss.bytes_lost) == (image.registration_id, 192)
@@ -492,12 +492,12 @@ def test_loss_is_reported_to_the_conductor(world: World) -> None:
 
 def test_cubic_shrinks_the_window_on_loss_and_reports_it_at_once(world: World) -> None:
     control = CubicCongestionControl(max_window_length=32_768, mtu=1408, now_ns=world.now_ns, measures=True)
-    image, peer, place = lossy_image(world, congestion_control=control)
+    image, peer, address = lossy_image(world, congestion_control=control)
     world.run(2)
     measures = [datagram for datagram in peer.take() if Header.read(datagram).type == layout.TYPE_RTTM]
     assert measures
     before = image.path.window_length
-    world.network.send(peer, place, frame(bytes(32), term_offset=64))
+    world.network.send(peer, address, frame(bytes(32), term_offset=64))
     world.run(2)
     assert image.path.window_length < before
     windows = [
@@ -521,23 +521,23 @@ def test_a_rejected_image_sends_errors_and_response_sessions_follow_status_messa
 
 
 def test_a_removed_images_session_cools_down_before_it_may_return(world: World) -> None:
-    image, peer, place = lossy_image(world)
+    image, peer, address = lossy_image(world)
     world.to_receiver.remove_image(image, cool_down_ns=500 * MS)
     world.run()
-    world.network.send(peer, place, setup_frame())
+    world.network.send(peer, address, setup_frame())
     world.run()
     assert not world.taken(CreateImage)
     world.run(500)
-    world.network.send(peer, place, setup_frame())
+    world.network.send(peer, address, setup_frame())
     world.run()
     assert len(world.taken(CreateImage)) == 1
 
 
 def test_the_receiver_replies_to_measurements_and_handles_one_way_bursts(world: World) -> None:
-    _, peer, place = lossy_image(world)
+    _, peer, address = lossy_image(world)
     for receiver_id in (7, 8, 0):
         request = rttm(receiver_id, receiver_id=receiver_id)
-        world.network.send(peer, place, request.encode())
+        world.network.send(peer, address, request.encode())
         world.run()
     answers = [Rttm.decode(each) for each in peer.take() if Header.read(each).type == layout.TYPE_RTTM]
     assert [answer.receiver_id for answer in answers] == [7, 0]

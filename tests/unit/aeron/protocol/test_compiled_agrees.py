@@ -88,47 +88,47 @@ class Generator:
     """Valid frames of one stream, with fields at and around their limits."""
 
     def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)
+        self.rng = random.Random(seed)
 
     def stream(self) -> dict[str, int]:
-        near = self.chance.random() < 0.9
+        near = self.rng.random() < 0.9
         return {
-            "session_id": SESSION_ID if near else self.chance.choice(INTEGERS),
-            "stream_id": STREAM_ID if near or self.chance.random() < 0.5 else 7,
+            "session_id": SESSION_ID if near else self.rng.choice(INTEGERS),
+            "stream_id": STREAM_ID if near or self.rng.random() < 0.5 else 7,
         }
 
     def term(self) -> int:
         near = [INITIAL_TERM_ID] * 8 + [INITIAL_TERM_ID + 1, INITIAL_TERM_ID - 1, INITIAL_TERM_ID + 2]
-        return self.chance.choice([*near, -(1 << 31), (1 << 31) - 1])
+        return self.rng.choice([*near, -(1 << 31), (1 << 31) - 1])
 
     def offset(self) -> int:
-        small = 32 * self.chance.randrange(600)
-        return self.chance.choice([small, small, small, 0, TERM_LENGTH - 32, TERM_LENGTH // 2])
+        small = 32 * self.rng.randrange(600)
+        return self.rng.choice([small, small, small, 0, TERM_LENGTH - 32, TERM_LENGTH // 2])
 
     def int64(self) -> int:
-        return self.chance.choice([0, 1, -1, KNOWN_RECEIVER, (1 << 63) - 1, -(1 << 63), self.chance.getrandbits(60)])
+        return self.rng.choice([0, 1, -1, KNOWN_RECEIVER, (1 << 63) - 1, -(1 << 63), self.rng.getrandbits(60)])
 
     def flags(self, *often: int) -> int:
-        return self.chance.choice([*often, *often, self.chance.randrange(256)])
+        return self.rng.choice([*often, *often, self.rng.randrange(256)])
 
     def data(self) -> bytes:
         stream = self.stream() | {"term_id": self.term(), "flags": self.flags(0xC0, 0x80, 0x40)}
         offset, out = self.offset(), b""
-        for _ in range(self.chance.randint(1, 4)):
-            payload = self.chance.randbytes(self.chance.choice([0, 1, 31, 32, 33, 200]))
+        for _ in range(self.rng.randint(1, 4)):
+            payload = self.rng.randbytes(self.rng.choice([0, 1, 31, 32, 33, 200]))
             frame: Data | Pad = Data(**stream, term_offset=offset, reserved_value=self.int64(), payload=payload)
-            if self.chance.random() < 0.1:
-                frame = Pad(**stream, term_offset=offset, frame_length=self.chance.choice([32, 32, 33, 64, 320]))
+            if self.rng.random() < 0.1:
+                frame = Pad(**stream, term_offset=offset, frame_length=self.rng.choice([32, 32, 33, 64, 320]))
             offset += frame.aligned_length
             out += frame.encode().ljust(frame.aligned_length, b"\0")
-        if self.chance.random() < 0.2:
-            length = self.chance.choice([32, 33, 320, TERM_LENGTH - offset, TERM_LENGTH, (1 << 31) - 1])
+        if self.rng.random() < 0.2:
+            length = self.rng.choice([32, 33, 320, TERM_LENGTH - offset, TERM_LENGTH, (1 << 31) - 1])
             out += Pad(**stream, term_offset=offset, frame_length=max(32, length)).encode()
         return out
 
     def pad(self) -> bytes:
         offset = self.offset()
-        length = self.chance.choice([32, 33, 320, TERM_LENGTH - offset, TERM_LENGTH, (1 << 31) - 1])
+        length = self.rng.choice([32, 33, 320, TERM_LENGTH - offset, TERM_LENGTH, (1 << 31) - 1])
         return Pad(**self.stream(), term_id=self.term(), term_offset=offset, frame_length=max(32, length)).encode()
 
     def heartbeat(self) -> bytes:
@@ -136,7 +136,7 @@ class Generator:
         return Heartbeat(**self.stream(), term_id=self.term(), term_offset=self.offset(), flags=flags).encode()
 
     def nak(self) -> bytes:
-        length = self.chance.choice([0, 32, 64, 1408, 33, TERM_LENGTH, (1 << 31) - 1, -32])
+        length = self.rng.choice([0, 32, 64, 1408, 33, TERM_LENGTH, (1 << 31) - 1, -32])
         return Nak(**self.stream(), term_id=self.term(), term_offset=self.offset(), length=length).encode()
 
     def status(self) -> bytes:
@@ -144,29 +144,29 @@ class Generator:
             **self.stream(),
             consumption_term_id=self.term(),
             consumption_term_offset=self.offset(),
-            receiver_window=self.chance.choice([0, 1, 4096, WINDOW, WINDOW + 1, (1 << 31) - 1]),
+            receiver_window=self.rng.choice([0, 1, 4096, WINDOW, WINDOW + 1, (1 << 31) - 1]),
             receiver_id=self.int64(),
-            group_tag=self.chance.choice([None, self.int64()]),
+            group_tag=self.rng.choice([None, self.int64()]),
             flags=self.flags(0, 0, 0x80, 0x40),
         ).encode()
-        options = self.chance.choice([b"", b"", b"", bytes(4), b"option" * 2])
+        options = self.rng.choice([b"", b"", b"", bytes(4), b"option" * 2])
         return (len(message) + len(options)).to_bytes(4, "little") + message[4:] + options
 
     def error(self) -> bytes:
-        text = self.chance.choice(["", "go away", "ä" * 20, "x" * 1023])
-        ids = self.stream() | {"receiver_id": self.int64(), "error_code": self.chance.choice(INTEGERS)}
-        return ErrorFrame(**ids, group_tag=self.chance.choice([None, self.int64()]), text=text).encode()
+        text = self.rng.choice(["", "go away", "ä" * 20, "x" * 1023])
+        ids = self.stream() | {"receiver_id": self.int64(), "error_code": self.rng.choice(INTEGERS)}
+        return ErrorFrame(**ids, group_tag=self.rng.choice([None, self.int64()]), text=text).encode()
 
     def setup(self) -> bytes:
         initial = self.term()
         return Setup(
             **self.stream(),
             initial_term_id=initial,
-            active_term_id=self.chance.choice([initial, self.term()]),
+            active_term_id=self.rng.choice([initial, self.term()]),
             term_offset=self.offset(),
-            term_length=self.chance.choice([TERM_LENGTH, 1 << 30, 1 << 15, TERM_LENGTH + 1, 1 << 20]),
-            mtu=self.chance.choice([1408, 32, 65504, 0, 1400, 1424, 65536]),
-            ttl=self.chance.choice(INTEGERS),
+            term_length=self.rng.choice([TERM_LENGTH, 1 << 30, 1 << 15, TERM_LENGTH + 1, 1 << 20]),
+            mtu=self.rng.choice([1408, 32, 65504, 0, 1400, 1424, 65536]),
+            ttl=self.rng.choice(INTEGERS),
             flags=self.flags(0, 0x40, 0x80),
         ).encode()
 
@@ -175,35 +175,35 @@ class Generator:
         return Rttm(**self.stream(), **times, flags=self.flags(0, 0x80)).encode()
 
     def response_setup(self) -> bytes:
-        return ResponseSetup(**self.stream(), response_session_id=self.chance.choice(INTEGERS)).encode()
+        return ResponseSetup(**self.stream(), response_session_id=self.rng.choice(INTEGERS)).encode()
 
     def resolution(self) -> bytes:
         addresses = [ip_address("127.0.0.1"), ip_address("::1")]
         return Resolution(
             entries=tuple(
                 ResolutionEntry(
-                    name="n" * self.chance.randrange(20), address=self.chance.choice(addresses), port=20, is_self=True
+                    name="n" * self.rng.randrange(20), address=self.rng.choice(addresses), port=20, is_self=True
                 )
-                for _ in range(self.chance.randint(1, 3))
+                for _ in range(self.rng.randint(1, 3))
             )
         ).encode()
 
     def mutate(self, datagram: bytes) -> bytes:
         """Change some bytes, mostly of the header and the fields; perhaps cut the datagram or append to it."""
         data = bytearray(datagram)
-        for _ in range(self.chance.choice([1, 1, 1, 2, 4])):
-            at = self.chance.randrange(min(len(data), 48))
-            data[at] = self.chance.choice([0, 1, 2, 0x1F, 0x20, 0x7F, 0x80, 0xFF, self.chance.randrange(256)])
-        if self.chance.random() < 0.15:
-            del data[self.chance.randrange(len(data)) :]
-        elif self.chance.random() < 0.15:
-            data += self.chance.randbytes(self.chance.choice([1, 4, 8, 32, 1200]))
+        for _ in range(self.rng.choice([1, 1, 1, 2, 4])):
+            at = self.rng.randrange(min(len(data), 48))
+            data[at] = self.rng.choice([0, 1, 2, 0x1F, 0x20, 0x7F, 0x80, 0xFF, self.rng.randrange(256)])
+        if self.rng.random() < 0.15:
+            del data[self.rng.randrange(len(data)) :]
+        elif self.rng.random() < 0.15:
+            data += self.rng.randbytes(self.rng.choice([1, 4, 8, 32, 1200]))
         return bytes(data)
 
     def datagrams(self, kinds: list[Callable[[], bytes]]) -> Iterable[bytes]:
         for number in range(DATAGRAMS):
             datagram = kinds[number % len(kinds)]()
-            yield datagram if self.chance.random() < 0.35 else self.mutate(datagram)
+            yield datagram if self.rng.random() < 0.35 else self.mutate(datagram)
 
 
 def to_senders(generator: Generator) -> Iterable[bytes]:

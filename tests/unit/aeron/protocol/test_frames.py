@@ -376,14 +376,14 @@ def test_random_bytes_are_frames_or_refused(data):
 
 @pytest.mark.fuzz
 def test_mutated_datagrams_are_frames_that_read_back_or_refused():
-    chance = random.Random(20260101)
+    rng = random.Random(20260101)
     datagrams = [bytes_of(vector) for vector in VECTORS]
     for _ in range(20_000):
-        data = bytearray(chance.choice(datagrams))
-        for _ in range(chance.randint(1, 4)):
-            data[chance.randrange(len(data))] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)])
-        if chance.random() < 0.2:
-            data = data[: chance.randrange(len(data) + 1)]
+        data = bytearray(rng.choice(datagrams))
+        for _ in range(rng.randint(1, 4)):
+            data[rng.randrange(len(data))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+        if rng.random() < 0.2:
+            data = data[: rng.randrange(len(data) + 1)]
         try:
             read = decode_datagram(data)
         except RemoteProtocolError as error:

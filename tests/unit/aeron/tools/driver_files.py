@@ -24,8 +24,8 @@ class DriverFiles:
     def __init__(self, directory: Path) -> None:
         self.directory = str(directory)
         self.files = MappedFiles()
-        for folder in ("publications", "images"):
-            (directory / folder).mkdir(exist_ok=True)
+        for root in ("publications", "images"):
+            (directory / root).mkdir(exist_ok=True)
         self.cnc = CncFile.create(
             self.files, self.directory, client_liveness_timeout_ns=10**10, start_timestamp_ms=5, pid=77
         )

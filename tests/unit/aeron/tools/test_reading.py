@@ -120,13 +120,13 @@ def test_an_empty_loss_report_raises(driver: DriverFiles) -> None:
 
 CUTTER = """
 import os, random, sys
-path, chance = sys.argv[1], random.Random(3)
+path, rng = sys.argv[1], random.Random(3)
 with open(path, "rb") as file:
     content = file.read()
 file = os.open(path, os.O_RDWR)
 print("cutting", flush=True)
 while os.getppid() != 1:
-    length = chance.choice([0, 4096, chance.randrange(len(content))])
+    length = rng.choice([0, 4096, rng.randrange(len(content))])
     os.ftruncate(file, length)
     os.pwrite(file, content[length:], length)
 """

@@ -31,11 +31,11 @@ def told(connection: Connection, kind: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("make", [bymux, jmux])
 def test_rows_do_not_depend_on_where_the_frames_were_cut(make: Any) -> None:
-    events, chance = events_of_connection(make()), random.Random(1)
+    events, rng = events_of_connection(make()), random.Random(1)
     whole = run(FOLD, events, [])
     assert run(FOLD, events, list(range(1, len(events)))) == whole
     for _ in range(20):
-        cuts = sorted(chance.sample(range(1, len(events)), 5))
+        cuts = sorted(rng.sample(range(1, len(events)), 5))
         assert run(FOLD, events, cuts) == whole
 
 

@@ -19,18 +19,18 @@ def told(wire: Wire, kind: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_rows_do_not_depend_on_where_the_frames_were_cut(seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     wire = Wire()
-    lossy_stream(wire, frames=chance.randrange(5, 200))
+    lossy_stream(wire, frames=rng.randrange(5, 200))
     events = events_of_wire(wire)
     if seed % 3 == 0:
         events = [event for event in events if event["type"] != 5]  # as in a capture that started too late for SETUP
     if seed % 5 == 4:
-        chance.shuffle(events)
+        rng.shuffle(events)
         for number, event in enumerate(events):
             event["time_ns"] = BEGUN_NS + number * 50_000
     whole = run(FOLD, events, [])
-    cuts = sorted(chance.sample(range(1, len(events)), min(chance.randrange(1, 40), len(events) - 1)))
+    cuts = sorted(rng.sample(range(1, len(events)), min(rng.randrange(1, 40), len(events) - 1)))
     assert run(FOLD, events, cuts) == whole
     assert run(FOLD, events, list(range(1, len(events)))) == whole
 
@@ -351,13 +351,13 @@ def test_another_life_of_a_publisher_is_not_a_retransmission(
 
 @pytest.mark.parametrize("seed", range(6))
 def test_rows_of_two_lives_do_not_depend_on_where_the_frames_were_cut(seed: int) -> None:
-    chance = random.Random(seed)
-    wire = two_lives(ends=seed % 2 == 0, silence_ms=chance.choice([25, 1_500, 10_000]))
+    rng = random.Random(seed)
+    wire = two_lives(ends=seed % 2 == 0, silence_ms=rng.choice([25, 1_500, 10_000]))
     events = events_of_wire(wire)
     if seed > 3:
         events = [event for number, event in enumerate(events) if event["type"] != 5 or not number]
     whole = run(FOLD, events, [])
-    cuts = sorted(chance.sample(range(1, len(events)), 20))
+    cuts = sorted(rng.sample(range(1, len(events)), 20))
     assert run(FOLD, events, cuts) == whole
     assert run(FOLD, events, list(range(1, len(events)))) == whole
 

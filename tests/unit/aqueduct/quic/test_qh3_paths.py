@@ -82,15 +82,15 @@ def test_a_returning_unvalidated_address_counts_as_new() -> None:
 
 
 def test_waiting_for_a_path_response_from_a_third_address_times_out() -> None:
-    for round_trip, patience in ((ROUND_TRIP, VALIDATION_SECONDS), (2.0, 2.0 * VALIDATION_ROUND_TRIPS)):
+    for round_trip, timeout in ((ROUND_TRIP, VALIDATION_SECONDS), (2.0, 2.0 * VALIDATION_ROUND_TRIPS)):
         paths = Paths()
         came(paths, 1, HOME, active=HOME, now=0.0)
         came(paths, 1, AWAY, active=HOME, now=1.0)
         assert not paths.is_settled(HOME)
-        assert paths.taken_from(HOME, 1.0 + 0.9 * patience, round_trip) == AWAY
-        assert paths.taken_from(HOME, 1.0 + patience, round_trip) == HOME
+        assert paths.taken_from(HOME, 1.0 + 0.9 * timeout, round_trip) == AWAY
+        assert paths.taken_from(HOME, 1.0 + timeout, round_trip) == HOME
         for _ in range(2):
-            paths.came(1, HOME, HOME, active=HOME, is_refused=False, now=1.0 + patience)
+            paths.came(1, HOME, HOME, active=HOME, is_refused=False, now=1.0 + timeout)
         assert paths.is_settled(HOME)
 
 

@@ -59,10 +59,10 @@ class Way:
         self._url = f"s3://{bucket}/tides"
 
     def _draw(self, line: bytes) -> str:
-        chance = self._rng.random()
-        if chance < FAULTY:
+        draw = self._rng.random()
+        if draw < FAULTY:
             return self._rng.choice(ANY)
-        return "stale" if is_listing(line) and chance < FAULTY + STALE else "pass"
+        return "stale" if is_listing(line) and draw < FAULTY + STALE else "pass"
 
     def open(self) -> Store:
         store = open_store(self._url, s3_options(self.proxy.url))

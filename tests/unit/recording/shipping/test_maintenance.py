@@ -136,8 +136,8 @@ def test_retention_does_not_outrun_a_query(tmp_path: Path) -> None:
         1: offset_of(ship, 3 * SEGMENT + 64),
         2: offset_of(ship, 5 * SEGMENT),
     }
-    folder = checkpoint(tmp_path / "checkpoint", batches, commits=2)
-    committed = committed_positions(open_store(folder))
+    directory = checkpoint(tmp_path / "checkpoint", batches, commits=2)
+    committed = committed_positions(open_store(directory))
     assert [each.position for each in committed] == [3 * SEGMENT + 64]
     limit = before_committed(ship.identity.id, committed)
     slow = before_committed(ship.identity.id, [ConsumedPosition(0, committed[0].identity, SEGMENT + 32)])
@@ -167,8 +167,8 @@ def test_offsets_of_archives_and_of_recordings_that_ended_are_read(tmp_path: Pat
         growing = ArchiveOffset(positions={0: end}, identities={0: identity})
         for kind, offset in (("finished", finished), ("growing", growing)):
             value = Offset({archive: offset}).as_json()
-            folder = checkpoint(tmp_path / f"{kind}{i}", {0: value}, commits=1)
-            committed = committed_positions(open_store(folder))
+            directory = checkpoint(tmp_path / f"{kind}{i}", {0: value}, commits=1)
+            committed = committed_positions(open_store(directory))
             limit = before_committed(archive_id, committed)
             remove(store, archive_id, limit, clock.epoch_ns())
         assert ShippedArchive(store, archive_id).entry(0).start == min(end, 3 * SEGMENT)
@@ -176,8 +176,8 @@ def test_offsets_of_archives_and_of_recordings_that_ended_are_read(tmp_path: Pat
 
 def test_a_checkpoint_without_a_commit_allows_nothing_and_no_checkpoint_is_an_error(tmp_path: Path) -> None:
     _, _, _, ship = hourly(tmp_path / "recorder", 2)
-    folder = checkpoint(tmp_path / "new", {0: offset_of(ship, SEGMENT)}, commits=0)
-    assert committed_positions(open_store(folder)) == []
+    directory = checkpoint(tmp_path / "new", {0: offset_of(ship, SEGMENT)}, commits=0)
+    assert committed_positions(open_store(directory)) == []
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigurationError, match="not a checkpoint"):
         committed_positions(open_store(tmp_path / "empty"))

@@ -67,19 +67,19 @@ def test_recordings_are_read_back_from_the_store(tmp_path: Path) -> None:
 
 
 def test_a_local_store_is_read_by_url_and_mapped(tmp_path: Path) -> None:
-    clock, place = ManualClock(), tmp_path / "place"
+    clock, store = ManualClock(), tmp_path / "store"
     station = Station(tmp_path / "recorder", clock)
     station.send(payloads(300))
     station.stop()
-    ship = shipper(station.directory, open_store(place), clock, chunk_size=1 << 20)
+    ship = shipper(station.directory, open_store(store), clock, chunk_size=1 << 20)
     ship.drain()
-    for url in (str(place), place.as_uri(), str(place / ship.identity.id)):
+    for url in (str(store), store.as_uri(), str(store / ship.identity.id)):
         (reader,) = open_recordings(url)
         with reader, RecordingReader(local_archive(station.directory), reader.descriptor) as local:
             assert reader.messages_before(reader.end_position()) == 300
             for start, end in local.cuts(0, local.end_position(), 7):
                 assert reader.checksum(start, end) == local.checksum(start, end)
-    with open_recording(place, 0) as reader:
+    with open_recording(store, 0) as reader:
         assert reader.messages_before(reader.end_position()) == 300
 
 
@@ -408,13 +408,13 @@ def test_bandwidth_is_bounded(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_memory_stays_flat_while_the_store_is_unreachable(tmp_path: Path) -> None:
     clock, store, counts = ManualClock(), MemoryStore(), ShippingStats()
-    patience = 0
+    retry_count = 0
 
     def away(operation: str, name: str, is_before: bool) -> None:
         raise fail("connection refused")
 
     def is_over() -> bool:
-        return counts.retries >= patience
+        return counts.retries >= retry_count
 
     station = Station(tmp_path, clock)
     retrying = RetryingStore(
@@ -426,7 +426,7 @@ def test_memory_stays_flat_while_the_store_is_unreachable(tmp_path: Path) -> Non
         first_wait_s=0.0,
         max_wait_s=0.0,
     )
-    patience = 1 << 60
+    retry_count = 1 << 60
     ship = shipper(tmp_path, retrying, clock, counts=counts)
     ship.drain()
     store.fault = away
@@ -436,7 +436,7 @@ def test_memory_stays_flat_while_the_store_is_unreachable(tmp_path: Path) -> Non
         for i in range(6):
             # Each outage lasts hundreds of attempts, and each time about one more segment is recorded.
             station.send(payloads(150, seed=i))
-            patience = counts.retries + 300
+            retry_count = counts.retries + 300
             gc.collect()
             tracemalloc.reset_peak()
             base = tracemalloc.get_traced_memory()[0]
@@ -447,7 +447,7 @@ def test_memory_stays_flat_while_the_store_is_unreachable(tmp_path: Path) -> Non
         tracemalloc.stop()
     assert max(peaks[3:]) < 1.3 * max(peaks[:2]) + 100_000
     store.fault = lambda operation, name, is_before: None
-    patience = 1 << 60
+    retry_count = 1 << 60
     ship.drain()
     assert shipped(store) == station.sent
 

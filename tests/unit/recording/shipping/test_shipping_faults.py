@@ -42,28 +42,28 @@ class FaultyStore(MemoryStore):
         super().__init__(files)
         self.rng, self.rate, self.left = rng, rate, dies_at
         self.dead = False
-        self._chance = threading.Lock()
+        self._rng = threading.Lock()
         self.fault = self._fault
 
     def _fault(self, operation: str, name: str, is_before: bool) -> None:
-        with self._chance:
+        with self._rng:
             if self.left is not None:
                 self.left -= 1
                 self.dead = self.dead or self.left < 0
             if self.dead:
                 raise Killed
-            chance = self.rng.random()
-        if chance < self.rate:
+            draw = self.rng.random()
+        if draw < self.rate:
             raise fail(f"{operation} {name}: 500" if is_before else f"{operation} {name}: timed out")
 
     def put(self, name: str, data: bytes | Path) -> None:
-        with self._chance:
-            chance = self.rng.random()
-        if chance < self.rate:
+        with self._rng:
+            draw = self.rng.random()
+        if draw < self.rate:
             # Only half of the object is stored, with or without an error.
             content = data.read_bytes() if isinstance(data, Path) else data
             super().put(name, content[: len(content) // 2])
-            if chance < self.rate / 2:
+            if draw < self.rate / 2:
                 raise fail(f"put {name}: connection reset")
             return
         super().put(name, data)

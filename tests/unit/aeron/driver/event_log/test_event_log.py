@@ -235,10 +235,10 @@ def test_a_retransmission_is_logged(logged: Logged) -> None:
     driver.run(0.2)
     logged.take()
     logged.send(peer, sender_address(driver), nak(session, term, 0, 64))
-    place = f"sessionId={session} streamId=1001 termId={term} termOffset=0 length=64 channel={channel}"
+    frame_range = f"sessionId={session} streamId=1001 termId={term} termOffset=0 length=64 channel={channel}"
     seen = dict(logged.take())
-    assert seen["NAK_RECEIVED"] == f"address=127.0.0.1:20121 {place}"
-    assert seen["RESEND"] == place
+    assert seen["NAK_RECEIVED"] == f"address=127.0.0.1:20121 {frame_range}"
+    assert seen["RESEND"] == frame_range
     assert seen["FRAME_OUT"].startswith("address=127.0.0.1:20121 type=DATA flags=11000000 frameLength=36 ")
 
 
@@ -314,7 +314,7 @@ def test_drivers_that_know_one_another_appear_and_disappear(start: Callable[...,
 def test_channels_and_streams_come_and_go(logged: Logged) -> None:
     driver = logged.driver
     channel = "aeron:udp?endpoint=127.0.0.1:20121|linger=1s"
-    places = "localData: 0.0.0.0:0, remoteData: 127.0.0.1:20121, ttl: 0"
+    addresses = "localData: 0.0.0.0:0, remoteData: 127.0.0.1:20121, ttl: 0"
     subscription = only(driver.add_subscription(channel), responses.OnSubscriptionReady)
     ready = only(driver.add_publication(channel), responses.OnPublicationReady)
     driver.run(0.5)
@@ -331,15 +331,15 @@ def test_channels_and_streams_come_and_go(logged: Logged) -> None:
         "PUBLICATION_IMAGE_REVOKE",
     ]
     assert dict(seen) == {
-        "RECEIVE_CHANNEL_CREATION": places,
-        "SEND_CHANNEL_CREATION": places,
+        "RECEIVE_CHANNEL_CREATION": addresses,
+        "SEND_CHANNEL_CREATION": addresses,
         "PUBLICATION_REVOKE": f"revokedPos=0 {stream} channel={channel}",
         "PUBLICATION_IMAGE_REVOKE": f"revokedPos=0 {stream} channel={channel}",
         "REMOVE_PUBLICATION_CLEANUP": f"{stream} channel={channel}",
-        "SEND_CHANNEL_CLOSE": places,
+        "SEND_CHANNEL_CLOSE": addresses,
         "REMOVE_SUBSCRIPTION_CLEANUP": f"streamId=1001 id={subscription.correlation_id} channel={channel}",
         "REMOVE_IMAGE_CLEANUP": f"{stream} id=3 channel={channel}",
-        "RECEIVE_CHANNEL_CLOSE": places,
+        "RECEIVE_CHANNEL_CLOSE": addresses,
     }
 
 

@@ -1,9 +1,9 @@
 """What do remote recordings cost: through ``mainstem serve``, in an object store, while they are shipped, and by the thousand?
 
-``python benchmarks/places.py [--json] [--quick] [--pairs N] [--only serve,s3,shipping,planning,live]``.
+``python benchmarks/remote_recordings.py [--json] [--quick] [--pairs N] [--only serve,s3,shipping,planning,live]``.
 
 A scan through a server is compared with the scan of the mapped files, and a scan in an object store with pyarrow's scan of the
-same rows in Parquet in the same store. ``MAINSTEM_S3_SERVER`` is a command with ``{folder}`` and ``{port}`` that starts an S3
+same rows in Parquet in the same store. ``MAINSTEM_S3_SERVER`` is a command with ``{directory}`` and ``{port}`` that starts an S3
 server. The default is moto, which is slow itself. Client and server share the host's cores.
 """
 
@@ -47,10 +47,10 @@ PEERS = Path(__file__).parent / "peers"
 KEYS = {"access_key": "S3RVER", "secret_key": "S3RVER", "region": "us-east-1", "scheme": "http"}
 
 
-def scan_seconds(place: Path | str, options: dict[str, str] | None = None) -> tuple[float, int]:
+def scan_seconds(location: Path | str, options: dict[str, str] | None = None) -> tuple[float, int]:
     """Scan every row of every column as Arrow batches. Return the seconds and the number of rows."""
     started = time.perf_counter()
-    with mainstem.open_recordings(place, options) as recordings:
+    with mainstem.open_recordings(location, options) as recordings:
         rows = sum(batch.num_rows for batch in recordings.scan().to_batches())
     return time.perf_counter() - started, rows
 
@@ -68,11 +68,11 @@ def served(path: Path) -> Iterator[str]:
 
 
 @contextmanager
-def s3_server(folder: Path) -> Iterator[dict[str, str]]:
+def s3_server(directory: Path) -> Iterator[dict[str, str]]:
     """Run an S3 server with a bucket ``tides``. Yield the options for a client."""
     port = free_port(socket.SOCK_STREAM)
     moto = f"{sys.executable} -m moto.server -p {{port}}"
-    command = os.environ.get("MAINSTEM_S3_SERVER", moto).format(folder=folder, port=port)
+    command = os.environ.get("MAINSTEM_S3_SERVER", moto).format(directory=directory, port=port)
     options = KEYS | {"endpoint_override": f"127.0.0.1:{port}"}
     with subprocess.Popen(shlex.split(command), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
@@ -96,13 +96,13 @@ def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
             return
 
 
-def serve(folder: Path, report: Report) -> None:
-    path = folder / "rec"
+def serve(directory: Path, report: Report) -> None:
+    path = directory / "rec"
     size = report.options.either(SIZE, QUICK_SIZE)
     rows = make(path, size)
     with served(path) as url:
-        for place in (path, url):
-            assert scan_seconds(place)[1] == rows
+        for location in (path, url):
+            assert scan_seconds(location)[1] == rows
         for _ in range(report.options.pairs):
             (mapped, _), (fetched, _) = scan_seconds(path), scan_seconds(url)
             report.pair("scan over serve", peer="mapped", ours=rows / fetched, theirs=rows / mapped, goal=SCAN_GOAL)
@@ -110,26 +110,26 @@ def serve(folder: Path, report: Report) -> None:
             report.figure("serve: scan [MB/s]", size / fetched / 1e6)
 
 
-def s3(folder: Path, report: Report) -> None:
+def s3(directory: Path, report: Report) -> None:
     import obstore
     import pyarrow.parquet as pq
     from obstore.store import S3Store
     from pyarrow import dataset, fs
 
-    path = folder / "rec-s3"
+    path = directory / "rec-s3"
     size = report.options.either(SIZE, QUICK_SIZE)
     rows = make(path, size)
-    with s3_server(folder / "s3") as options:
+    with s3_server(directory / "s3") as options:
         files = fs.S3FileSystem(**options)
         with mainstem.open_recordings(path) as recordings:
-            pq.write_table(recordings.scan().to_arrow(), folder / "rows.parquet")
+            pq.write_table(recordings.scan().to_arrow(), directory / "rows.parquet")
         store = S3Store(
             "tides", access_key_id=options["access_key"], secret_access_key=options["secret_key"],
             region=options["region"], endpoint=f"http://{options['endpoint_override']}",
             client_options={"allow_http": True, "timeout": "300s"},
         )  # fmt: skip
         # In one request, because some small servers do not support multipart uploads.
-        obstore.put(store, "rows.parquet", folder / "rows.parquet", use_multipart=False)
+        obstore.put(store, "rows.parquet", directory / "rows.parquet", use_multipart=False)
         for file in path.iterdir():
             if file.stat().st_size:
                 obstore.put(store, f"x/{file.name}", file, use_multipart=False)
@@ -149,9 +149,9 @@ def s3(folder: Path, report: Report) -> None:
             report.figure("Parquet in S3: scan [MB/s]", size / theirs / 1e6)
 
 
-def recorded_rate(folder: Path, seconds: int, *, ships: bool) -> float:
+def recorded_rate(directory: Path, seconds: int, *, ships: bool) -> float:
     """Return the messages per second that a recorder takes from a publisher that offers more."""
-    out, store = folder / "shipping" / "rec", folder / "shipping" / "store"
+    out, store = directory / "shipping" / "rec", directory / "shipping" / "store"
     with MediaDriver.launch() as driver:
         record = [sys.executable, "-m", "mainstem", "record", "aeron:ipc", "-s", "1001", "-o", str(out)]
         record += ["--dir", driver.directory, *(["--ship-to", str(store), "--flush-interval", "1s"] if ships else [])]
@@ -165,18 +165,18 @@ def recorded_rate(folder: Path, seconds: int, *, ships: bool) -> float:
         )  # fmt: skip
         recorder.terminate()
         recorder.wait()
-    shutil.rmtree(folder / "shipping")
+    shutil.rmtree(directory / "shipping")
     _, published, _, took = publisher.stdout.split()
     return int(published) / float(took)
 
 
-def shipping(folder: Path, report: Report) -> None:
+def shipping(directory: Path, report: Report) -> None:
     seconds = report.options.either(RECORD_SECONDS, QUICK_SECONDS)
-    recorded_rate(folder, seconds, ships=True)
+    recorded_rate(directory, seconds, ships=True)
     for pair in range(report.options.pairs):
         # Alternate the order.
         order = (True, False) if pair % 2 else (False, True)
-        rates = {ships: recorded_rate(folder, seconds, ships=ships) for ships in order}
+        rates = {ships: recorded_rate(directory, seconds, ships=ships) for ships in order}
         report.pair(
             "recorder that ships", peer="that does not", ours=rates[True], theirs=rates[False], goal=SHIPPING_GOAL
         )
@@ -184,7 +184,7 @@ def shipping(folder: Path, report: Report) -> None:
             report.figure(f"recorder, {'shipping' if ships else 'alone'} [messages/s]", rate)
 
 
-def planning(folder: Path, report: Report) -> None:
+def planning(directory: Path, report: Report) -> None:
     """Plan ten thousand recordings, of which a hundred grow, within the file-descriptor limit of a typical shell."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable
     from tests.support.many_recordings import make_recordings
@@ -192,7 +192,7 @@ def planning(folder: Path, report: Report) -> None:
     from mainstem.spark.sources.options import parse_options
     from mainstem.spark.sources.recording import RecordingStreamReader
 
-    growing = make_recordings(folder / "many", RECORDINGS, growing=GROWING)
+    growing = make_recordings(directory / "many", RECORDINGS, growing=GROWING)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for each in growing:
         each.close()
@@ -200,7 +200,7 @@ def planning(folder: Path, report: Report) -> None:
     names = {"position": False, "payload": False}
     try:
         for _ in range(report.options.pairs):
-            reader = RecordingStreamReader(parse_options({"path": str(folder / "many"), "parallelism": "2"}), names)
+            reader = RecordingStreamReader(parse_options({"path": str(directory / "many"), "parallelism": "2"}), names)
             started = time.perf_counter()
             begin = reader.initialOffset()
             end = reader.latestOffset(begin, ReadAllAvailable())
@@ -220,7 +220,7 @@ def planning(folder: Path, report: Report) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def live(folder: Path, report: Report) -> None:
+def live(directory: Path, report: Report) -> None:
     """Measure the time from offer to row for a query of the directory and for one through ``mainstem serve``, in turn."""
     import numpy as np
 
@@ -228,9 +228,11 @@ def live(folder: Path, report: Report) -> None:
     from mainstem.spark.session import stop
     from spark import LATENCY_RATE, recorded
 
-    session = create_session("benchmark", config={"spark.local.dir": str(folder), "spark.sql.shuffle.partitions": "2"})
+    session = create_session(
+        "benchmark", config={"spark.local.dir": str(directory), "spark.sql.shuffle.partitions": "2"}
+    )
 
-    def offer_to_row(place: str, checkpoint: Path, publish: Any) -> float:
+    def offer_to_row(location: str, checkpoint: Path, publish: Any) -> float:
         taken: list[Any] = []
 
         def look(batch: Any, _: int) -> None:
@@ -239,7 +241,7 @@ def live(folder: Path, report: Report) -> None:
             if len(stamps):
                 taken.append((now - np.frombuffer(stamps.buffers()[2], "<i8", len(stamps), 0)) / 1e9)
 
-        source = session.readStream.format("mainstem.recording").option("startingPositions", "latest").load(place)
+        source = session.readStream.format("mainstem.recording").option("startingPositions", "latest").load(location)
         writer = source.select("payload").writeStream.foreachBatch(look)
         query = writer.option("checkpointLocation", str(checkpoint)).start()
         query.processAllAvailable()
@@ -251,14 +253,14 @@ def live(folder: Path, report: Report) -> None:
         for pair in range(report.options.pairs // 2 + 1):
             delays = {}
             for kind in ("local", "serve") if pair % 2 else ("serve", "local"):
-                own = folder / f"live-{pair}-{kind}"
+                own = directory / f"live-{pair}-{kind}"
                 own.mkdir()
                 with (
                     recorded(own, LATENCY_RATE // 5, report.options.either(12, 8)) as (path, publish),
                     served(path) as url,
                 ):
-                    place = url if kind == "serve" else str(path)
-                    delays[kind] = offer_to_row(place, own / "checkpoint", publish)
+                    location = url if kind == "serve" else str(path)
+                    delays[kind] = offer_to_row(location, own / "checkpoint", publish)
                 report.figure(f"{kind}: offer to row, p50 [ms]", delays[kind] * 1e3)
             if pair:  # the JVM compiles during the first
                 report.pair(
@@ -274,8 +276,10 @@ def main() -> None:
     report = Report(options=parse_options(__doc__, parts, quick_pairs=2))
     try:
         for name in report.options.parts:
-            with tempfile.TemporaryDirectory(prefix="mainstem-bench-", dir=os.environ.get("MAINSTEM_BENCH")) as folder:
-                parts[name](Path(folder), report)
+            with tempfile.TemporaryDirectory(
+                prefix="mainstem-bench-", dir=os.environ.get("MAINSTEM_BENCH")
+            ) as directory:
+                parts[name](Path(directory), report)
     finally:
         # Report the results measured so far even if a later part fails.
         report.print()

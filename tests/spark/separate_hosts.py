@@ -1,7 +1,7 @@
 """Programs of a query whose hosts share no directory: recorder and server, and Spark's driver.
 
-python -m tests.spark.separate_machines station FOLDER ADDRESS
-python -m tests.spark.separate_machines query FOLDER MASTER ADDRESS URL
+python -m tests.spark.separate_hosts station DIRECTORY ADDRESS
+python -m tests.spark.separate_hosts query DIRECTORY MASTER ADDRESS URL
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PORT, STREAM = 8480, 1001
 CHANNEL = "aeron:ipc?term-length=1m"
-PATIENCE_S = 600.0
+TIMEOUT_S = 600.0
 SLOW_START = "Python worker failed to connect back"
 
 
@@ -26,25 +26,25 @@ def payload(number: int) -> bytes:
     return number.to_bytes(8, "big") * (1 + number % 100)
 
 
-def station(folder: Path, address: str) -> None:
+def station(directory: Path, address: str) -> None:
     """Run a driver, a recorder, a server and a publisher that publishes up to each number that it reads from standard input."""
     from mainstem import Aeron, MediaDriver
 
-    recordings, python = str(folder / "recordings"), [sys.executable, "-m", "mainstem"]
+    recordings, python = str(directory / "recordings"), [sys.executable, "-m", "mainstem"]
     with MediaDriver.launch() as driver:
         programs = [
             [*python, "record", CHANNEL, "--stream", str(STREAM), "--out", recordings, "--dir", driver.directory],
-            [*python, "serve", recordings, "--listen", f"{address}:{PORT}", "--token-file", str(folder / "token")],
+            [*python, "serve", recordings, "--listen", f"{address}:{PORT}", "--token-file", str(directory / "token")],
         ]
-        programs[1] += ["--tls-cert", str(folder / "cert.pem"), "--tls-key", str(folder / "key.pem")]
-        (folder / "recordings").mkdir()
+        programs[1] += ["--tls-cert", str(directory / "cert.pem"), "--tls-key", str(directory / "key.pem")]
+        (directory / "recordings").mkdir()
         running = [subprocess.Popen(program, stdout=sys.stderr) for program in programs]
         try:
             with Aeron.connect(driver.directory) as aeron, aeron.add_exclusive_publication(CHANNEL, STREAM) as out:
                 number = 0
                 for line in sys.stdin:
                     while number < int(line):
-                        out.send(payload(number), timeout=PATIENCE_S)
+                        out.send(payload(number), timeout=TIMEOUT_S)
                         number += 1
                     print(number, flush=True)
         finally:
@@ -53,7 +53,7 @@ def station(folder: Path, address: str) -> None:
                 process.wait(30)
 
 
-def query(folder: Path, master: str, address: str, url: str) -> None:
+def query(directory: Path, master: str, address: str, url: str) -> None:
     """Run the query; this process receives each micro-batch and prints a line for it. Ends when its input ends."""
     from mainstem.spark import create_session
 
@@ -63,7 +63,7 @@ def query(folder: Path, master: str, address: str, url: str) -> None:
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.executor.memory": "512m",
-        "spark.local.dir": str(folder / "spark"),
+        "spark.local.dir": str(directory / "spark"),
         "spark.sql.shuffle.partitions": "2",
     }
     spark = create_session("machines", master=master, config=config)
@@ -77,12 +77,12 @@ def query(folder: Path, master: str, address: str, url: str) -> None:
         batches[batch_id] = numbers
         say({"batch": batch_id, "rows": len(rows), "rows_in_all": sum(map(len, batches.values()))})
 
-    options = {"token": (folder / "token").read_text(), "ca": str(folder / "ca.pem"), "minPartitions": "4"}
+    options = {"token": (directory / "token").read_text(), "ca": str(directory / "ca.pem"), "minPartitions": "4"}
     source = spark.readStream.format("mainstem.recording").options(**options, maxRowsPerTrigger="3000").load(url)
-    table = source.writeStream.foreachBatch(collect).option("checkpointLocation", str(folder / "checkpoint"))
+    table = source.writeStream.foreachBatch(collect).option("checkpointLocation", str(directory / "checkpoint"))
     running = table.start()
     for line in sys.stdin:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while sum(map(len, batches.values())) < int(line):
             if not running.isActive:
                 # Spark gives a Python process ten seconds to start, which can be too short on a busy machine.
@@ -103,5 +103,5 @@ def say(what: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    role, place, *arguments = sys.argv[1:]
-    station(Path(place), *arguments) if role == "station" else query(Path(place), *arguments)
+    role, location, *arguments = sys.argv[1:]
+    station(Path(location), *arguments) if role == "station" else query(Path(location), *arguments)

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("aiohttp")
 
 from tests.spark.cluster import EXECUTOR, HOME, descendants, kill_one
-from tests.spark.separate_machines import PORT
+from tests.spark.separate_hosts import PORT
 from tests.support.network_namespaces import Room, Rooms
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.system, pytest.mark.long, pytest.mark.timeout(1500)]
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 600.0
+TIMEOUT_S = 600.0
 # Each host has its own.
 PYTHON = "/tmp/python"
 TOKEN = "0123456789abcdef-token"
@@ -46,7 +46,7 @@ class Talk:
         self._log = log
         with log.open("wb") as errors:
             self.process = room.start(
-                [sys.executable, "-m", "tests.spark.separate_machines", *command],
+                [sys.executable, "-m", "tests.spark.separate_hosts", *command],
                 env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
             )  # fmt: skip
         self.lines: list[dict[str, Any]] = []
@@ -64,7 +64,7 @@ class Talk:
 
     def wait(self, condition: Callable[[Any], bool]) -> Any:
         """Wait for a line that meets the condition, and return the first one."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not (lines := [line for line in self.lines if condition(line)]):
             ended = self.process.poll()
             assert ended is None, f"ended with {ended}: {self._log.read_text(errors='replace')[-3000:]}"
@@ -126,7 +126,7 @@ def test_a_query_on_machines_that_share_no_directory_has_each_message_once(rooms
     def executors() -> int:
         return sum(EXECUTOR in line for pid in pids[1:] for line in descendants(pid).values())
 
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while executors() < 2:
         assert time.monotonic() < deadline, log.read_text()[-3000:]
         time.sleep(0.1)

@@ -17,62 +17,62 @@ MISSING = "/nowhere-at-all/here"
 FORBIDDEN = "/proc/nope"  # nobody can create files there, not even root
 UNREADABLE = "/proc/self/mem"  # can be opened, but reading fails
 OF_ANOTHER = "/proc/1"
-FILE, FOLDER = "{file}", "{folder}"
+FILE, DIRECTORY = "{file}", "{directory}"
 
-DIRECTORIES = [MISSING, FORBIDDEN, OF_ANOTHER, FILE, FOLDER]
+DIRECTORIES = [MISSING, FORBIDDEN, OF_ANOTHER, FILE, DIRECTORY]
 COMMANDS = {
-    "analyze": [["analyze", place, "--out", "{out}"] for place in (MISSING, UNREADABLE, FILE, FOLDER)]
-    + [["analyze", "{capture}", "--out", place] for place in (FORBIDDEN, FILE)],
-    "archive": [["archive", "--dir", "{out}", "--aeron-dir", place] for place in DIRECTORIES]
-    + [["archive", "--dir", "{out}", "--config", place] for place in (MISSING, UNREADABLE, FOLDER)],
-    "aqueduct": [["aqueduct", "dump", place] for place in (MISSING, UNREADABLE, FOLDER)],
-    "backlog": [["backlog", "--dir", place] for place in DIRECTORIES],
-    "cert": [["cert", place] for place in (FORBIDDEN, FILE)],
+    "analyze": [["analyze", location, "--out", "{out}"] for location in (MISSING, UNREADABLE, FILE, DIRECTORY)]
+    + [["analyze", "{capture}", "--out", location] for location in (FORBIDDEN, FILE)],
+    "archive": [["archive", "--dir", "{out}", "--aeron-dir", location] for location in DIRECTORIES]
+    + [["archive", "--dir", "{out}", "--config", location] for location in (MISSING, UNREADABLE, DIRECTORY)],
+    "aqueduct": [["aqueduct", "dump", location] for location in (MISSING, UNREADABLE, DIRECTORY)],
+    "backlog": [["backlog", "--dir", location] for location in DIRECTORIES],
+    "cert": [["cert", location] for location in (FORBIDDEN, FILE)],
     "completion": [],
-    "compact": [["compact", place] for place in (MISSING, FILE, FOLDER)],
-    "config": [["config", "show", "--config", place] for place in (MISSING, UNREADABLE, FOLDER)],
-    "demo": [["demo", "--out", place] for place in (FORBIDDEN, FILE)]
-    + [["demo", "--out", "{out}", "--data", place] for place in (MISSING, "/nowhere.csv", UNREADABLE, FOLDER)],
+    "compact": [["compact", location] for location in (MISSING, FILE, DIRECTORY)],
+    "config": [["config", "show", "--config", location] for location in (MISSING, UNREADABLE, DIRECTORY)],
+    "demo": [["demo", "--out", location] for location in (FORBIDDEN, FILE)]
+    + [["demo", "--out", "{out}", "--data", location] for location in (MISSING, "/nowhere.csv", UNREADABLE, DIRECTORY)],
     "doctor": [],
-    "driver": [["driver", "--dir", place] for place in (FORBIDDEN, OF_ANOTHER, FILE)]
-    + [["driver", "--config", place] for place in (MISSING, UNREADABLE, FOLDER)],
-    "echo": [["echo", "key", place] for place in (MISSING, FORBIDDEN, FILE, FOLDER)]
-    + [["echo", "serve", "127.0.0.1", "--encrypt", place] for place in (MISSING, UNREADABLE, FILE, FOLDER)]
-    + [["echo", "client", "127.0.0.1", "--dir", place, "--timeout", "0.1"] for place in (MISSING, FILE)],
-    "errors": [["errors", "--dir", place] for place in DIRECTORIES]
-    + [["errors", "--log-file", place] for place in (MISSING, UNREADABLE, FOLDER)],
-    "export": [["export", place, "--format", "csv"] for place in (MISSING, OF_ANOTHER, FILE, FOLDER)]
-    + [["export", "{recordings}", "--format", "csv", "--out", place] for place in (FORBIDDEN, FOLDER)],
-    "ingest": [["ingest", place, "--out", "{out}"] for place in (MISSING, OF_ANOTHER, FILE, FOLDER)]
-    + [["ingest", "{recordings}", "--out", place] for place in (FORBIDDEN, FILE)],
-    "log": [["log", place] for place in (MISSING, UNREADABLE, FILE, FOLDER)]
-    + [["log", "7", "--dir", place] for place in DIRECTORIES],
-    "loss": [["loss", "--dir", place] for place in DIRECTORIES],
-    "metrics": [["metrics", "--dir", place] for place in DIRECTORIES]
-    + [["metrics", "--listen", place] for place in ("here", "localhost:99999", "192.0.2.1:9", ":x")],
-    "ping": [["ping", "--dir", place] for place in DIRECTORIES],
-    "replay": [["replay", place, "aeron:ipc", "-s", "1"] for place in (MISSING, OF_ANOTHER, FILE, FOLDER)]
+    "driver": [["driver", "--dir", location] for location in (FORBIDDEN, OF_ANOTHER, FILE)]
+    + [["driver", "--config", location] for location in (MISSING, UNREADABLE, DIRECTORY)],
+    "echo": [["echo", "key", location] for location in (MISSING, FORBIDDEN, FILE, DIRECTORY)]
+    + [["echo", "serve", "127.0.0.1", "--encrypt", location] for location in (MISSING, UNREADABLE, FILE, DIRECTORY)]
+    + [["echo", "client", "127.0.0.1", "--dir", location, "--timeout", "0.1"] for location in (MISSING, FILE)],
+    "errors": [["errors", "--dir", location] for location in DIRECTORIES]
+    + [["errors", "--log-file", location] for location in (MISSING, UNREADABLE, DIRECTORY)],
+    "export": [["export", location, "--format", "csv"] for location in (MISSING, OF_ANOTHER, FILE, DIRECTORY)]
+    + [["export", "{recordings}", "--format", "csv", "--out", location] for location in (FORBIDDEN, DIRECTORY)],
+    "ingest": [["ingest", location, "--out", "{out}"] for location in (MISSING, OF_ANOTHER, FILE, DIRECTORY)]
+    + [["ingest", "{recordings}", "--out", location] for location in (FORBIDDEN, FILE)],
+    "log": [["log", location] for location in (MISSING, UNREADABLE, FILE, DIRECTORY)]
+    + [["log", "7", "--dir", location] for location in DIRECTORIES],
+    "loss": [["loss", "--dir", location] for location in DIRECTORIES],
+    "metrics": [["metrics", "--dir", location] for location in DIRECTORIES]
+    + [["metrics", "--listen", location] for location in ("here", "localhost:99999", "192.0.2.1:9", ":x")],
+    "ping": [["ping", "--dir", location] for location in DIRECTORIES],
+    "replay": [["replay", location, "aeron:ipc", "-s", "1"] for location in (MISSING, OF_ANOTHER, FILE, DIRECTORY)]
     + [["replay", "{recordings}", "aeron:ipc", "-s", "1", "--dir", MISSING]],
-    "pong": [["pong", "--dir", place] for place in DIRECTORIES],
-    "pub": [["pub", "aeron:ipc", "1", "--dir", place] for place in DIRECTORIES],
-    "record": [["record", "aeron:ipc", "-s", "1", "--out", "{out}", "--dir", place] for place in DIRECTORIES]
-    + [["record", "bymux://127.0.0.1:0", "--out", place] for place in (FORBIDDEN, FILE)]
-    + [["record", f"bymux://{place}", "--out", "{out}"] for place in ("192.0.2.1:9", "localhost:99999")],
-    "recordings": [["recordings", "ls", place] for place in (MISSING, FILE, FOLDER, "zip:///nowhere")],
-    "serve": [["serve", place, "--listen", "127.0.0.1:0"] for place in (MISSING, FILE)]
-    + [["serve", "{recordings}", "--listen", place, "--insecure"] for place in ("192.0.2.1:9", "localhost:99999")],
+    "pong": [["pong", "--dir", location] for location in DIRECTORIES],
+    "pub": [["pub", "aeron:ipc", "1", "--dir", location] for location in DIRECTORIES],
+    "record": [["record", "aeron:ipc", "-s", "1", "--out", "{out}", "--dir", location] for location in DIRECTORIES]
+    + [["record", "bymux://127.0.0.1:0", "--out", location] for location in (FORBIDDEN, FILE)]
+    + [["record", f"bymux://{location}", "--out", "{out}"] for location in ("192.0.2.1:9", "localhost:99999")],
+    "recordings": [["recordings", "ls", location] for location in (MISSING, FILE, DIRECTORY, "zip:///nowhere")],
+    "serve": [["serve", location, "--listen", "127.0.0.1:0"] for location in (MISSING, FILE)]
+    + [["serve", "{recordings}", "--listen", location, "--insecure"] for location in ("192.0.2.1:9", "localhost:99999")],
     # `ship` retries until the store accepts data, so a store that never does is not tested.
-    "ship": [["ship", place, "{out}"] for place in (MISSING, FILE)],
+    "ship": [["ship", location, "{out}"] for location in (MISSING, FILE)],
     "sim": [],  # reads and writes no file
-    "stat": [["stat", "--dir", place] for place in DIRECTORIES],
-    "streams": [["streams", "--dir", place] for place in DIRECTORIES],
-    "sub": [["sub", "aeron:ipc", "1", "--dir", place] for place in DIRECTORIES],
+    "stat": [["stat", "--dir", location] for location in DIRECTORIES],
+    "streams": [["streams", "--dir", location] for location in DIRECTORIES],
+    "sub": [["sub", "aeron:ipc", "1", "--dir", location] for location in DIRECTORIES],
     "top": [],  # shows that a driver is missing: see tests/system/test_top.py
-    "tunnel": [["tunnel", "serve", "--listen", place, "--target", "localhost:1"] for place in ("unix:/proc/x", "192.0.2.1:9")]
-    + [["tunnel", "serve", "--listen", ":0", "--target", ":1", "--token-file", place] for place in (MISSING, UNREADABLE)]
-    + [["tunnel", "serve", "--listen", ":0", "--target", ":1", "--tls-cert", place] for place in (MISSING, FILE, FOLDER)],
-    "web": [["web", "--listen", place] for place in ("192.0.2.1:9", "localhost:99999", "0.0.0.0:0", ":x")],
-    "why": [["why", "--samples", "1", "--dir", place] for place in DIRECTORIES],
+    "tunnel": [["tunnel", "serve", "--listen", location, "--target", "localhost:1"] for location in ("unix:/proc/x", "192.0.2.1:9")]
+    + [["tunnel", "serve", "--listen", ":0", "--target", ":1", "--token-file", location] for location in (MISSING, UNREADABLE)]
+    + [["tunnel", "serve", "--listen", ":0", "--target", ":1", "--tls-cert", location] for location in (MISSING, FILE, DIRECTORY)],
+    "web": [["web", "--listen", location] for location in ("192.0.2.1:9", "localhost:99999", "0.0.0.0:0", ":x")],
+    "why": [["why", "--samples", "1", "--dir", location] for location in DIRECTORIES],
 }  # fmt: skip
 
 
@@ -85,12 +85,12 @@ def test_an_unusable_location_is_reported_in_one_line(
     arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AERON_DRIVER_TIMEOUT", "20ms")
-    folder = tmp_path / "folder"
-    folder.mkdir()
+    directory = tmp_path / "directory"
+    directory.mkdir()
     (tmp_path / "file").write_text("neither one nor the other")
     (tmp_path / "capture.pcap").write_bytes(bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"))
     names = {
-        name: str(tmp_path / name) for name in ("file", "folder", "out", "recordings")
+        name: str(tmp_path / name) for name in ("file", "directory", "out", "recordings")
     } | {"capture": str(tmp_path / "capture.pcap")}  # fmt: skip
     if "{recordings}" in arguments:
         from mainstem.recording import Recorder
@@ -123,17 +123,17 @@ def python(code: str, *, file_limit: int | None = None, stdout: int = subprocess
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["cert", "{folder}"],
-        ["echo", "key", "{folder}/key"],
-        ["driver", "--dir", "{folder}/driver"],
-        ["record", "bymux://127.0.0.1:0", "--out", "{folder}"],
-        ["ingest", "{folder}", "--out", "{folder}/out"],
-        ["demo", "--out", "{folder}"],
+        ["cert", "{directory}"],
+        ["echo", "key", "{directory}/key"],
+        ["driver", "--dir", "{directory}/driver"],
+        ["record", "bymux://127.0.0.1:0", "--out", "{directory}"],
+        ["ingest", "{directory}", "--out", "{directory}/out"],
+        ["demo", "--out", "{directory}"],
     ],
     ids=lambda arguments: arguments[0],
 )
 def test_a_full_disk_is_reported_in_one_line(arguments: list[str], tmp_path: Path) -> None:
-    words = [argument.format(folder=tmp_path) for argument in arguments]
+    words = [argument.format(directory=tmp_path) for argument in arguments]
     status, text = python(f"from mainstem import cli; cli.main({words!r})", file_limit=0)
     assert status == cli.EXIT_ERROR, text
     assert "Traceback" not in text

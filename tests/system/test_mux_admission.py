@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.system
 
-PLACES = 8
-MANY = {"max_connections": PLACES, "max_connections_per_address": PLACES}
+SLOTS = 8
+MANY = {"max_connections": SLOTS, "max_connections_per_address": SLOTS}
 
 
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    folder: Path = tmp_path_factory.mktemp("tls")
-    cert, key = folder / "cert.pem", folder / "key.pem"
+    directory: Path = tmp_path_factory.mktemp("tls")
+    cert, key = directory / "cert.pem", directory / "key.pem"
     command = (
         "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=DNS:localhost "
         f"-keyout {key} -out {cert}"
@@ -83,8 +83,8 @@ async def test_silent_connections_are_replaced_by_active_ones(
 ) -> None:
     server, client = tls if with_tls else (None, None)
     async with listening(protocol, ssl=server, **MANY) as listener:
-        with silent(listener.port, PLACES):
-            await until(lambda: len(listener._admission) == PLACES)
+        with silent(listener.port, SLOTS):
+            await until(lambda: len(listener._admission) == SLOTS)
             assert await is_served(protocol, listener.port, client)
             assert listener.stats().connections_idle_closed == 1
             assert listener.stats().connections_refused == 0
@@ -126,7 +126,7 @@ async def test_handshakes_that_fail_leave_no_connection(
     protocol: Any, tls: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
     async with listening(protocol, ssl=tls[0], **MANY) as listener:
-        for _ in range(3 * PLACES):
+        for _ in range(3 * SLOTS):
             _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
             writer.write(b"GET / HTTP/1.1\r\n\r\n" * 8)
             writer.close()
