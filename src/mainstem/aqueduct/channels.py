@@ -52,9 +52,9 @@ from mainstem.errors import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator
 
+    from mainstem._core.aqueduct.run_writer import Ledger
     from mainstem.aqueduct.halves import Half
     from mainstem.aqueduct.runner import Runner
-    from mainstem.aqueduct.send import PlainSender
     from mainstem.aqueduct.serializers import DetachFunction
 
 M = TypeVar("M")
@@ -88,7 +88,7 @@ class Pipe:
     half: Half | None = None
     runner: Runner = field(init=False)
     end: SenderState | ReceiverState | None = None
-    fast: PlainSender | None = None
+    fast: Ledger | None = None
     # Messages without attachments that were taken from the engine together.
     batch: deque[bytes] = field(default_factory=deque)
     # For a sender that has ended: the part of error messages that describes undelivered messages, and its final progress.
@@ -213,7 +213,7 @@ class Pipe:
             self.finished = True
         elif self.fast is None and is_raw and self.end is None:
             # Later messages of plain bytes can bypass this method while nothing is in the way.
-            self.fast = runner.engine.plain_sender(half.channel_id, self.mode)
+            self.fast = half.ledger
         return True
 
     def drain(self) -> None:

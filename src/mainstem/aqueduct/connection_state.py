@@ -182,16 +182,16 @@ class ConnectionState:
         self.awaiting_control: deque[Half] = deque()
         self.waiting: dict[SenderHalf, None] = {}
         self.notices: deque[bytes] = deque()
-        # Timers. All entries of ``ack_list`` are due at one time, and so are all entries of ``declare_list``.
+        # Timers. All entries of ``ack_list`` are due at one time, and so are all channels in ``declare_list``.
         self.ack_list: list[ReceiverHalf] = []
         self.ack_due_ns: int | None = None
-        self.declare_list: dict[SenderHalf, None] = {}
         self.declare_due_ns: int | None = None
         self.nack_heap: list[tuple[int, int, ReceiverHalf]] = []
         self.nack_sequence = 0
         # Output. Plain messages are encoded as they are sent. The writer also tracks how much room the transport has.
         self.runs = RunReader()
         self.plain = MessageWriter()
+        self.declare_list: dict[int, None] = self.plain.undeclared
         self.plain.stream_room = self.bidi_room = UNLIMITED
         self.commands: list[Command] = []
         self._writes: dict[int, list[bytes]] = {}
@@ -255,15 +255,15 @@ class ConnectionState:
     # Halves. A half that the peer minted is reachable, and this side opens its control stream.
 
     def make_sender(self, channel_id: int, *, minted_here: bool) -> SenderHalf:
-        limits, prefix, oneshot = self.limits, integer_frame(MESSAGE, channel_id), bool(channel_id & ONESHOT)
-        ledger = Ledger(self.plain, prefix, limits.send_messages, limits.send_bytes, limits.max_payload)
-        return SenderHalf(channel_id, minted_here, not (minted_here and channel_id), oneshot, prefix, ledger)
+        limits = self.limits
+        messages, size = limits.send_messages, limits.send_bytes
+        ledger = Ledger(self.plain, channel_id, messages, size, limits.max_payload, limits.unreliable_outstanding)
+        is_reachable = not (minted_here and channel_id)
+        return SenderHalf(channel_id, minted_here, is_reachable, bool(channel_id & ONESHOT), ledger)
 
     def make_receiver(self, channel_id: int, *, minted_here: bool, handed_over: bool) -> ReceiverHalf:
-        oneshot = bool(channel_id & ONESHOT)
-        # The one message of a oneshot is never read as a run.
-        prefix = b"" if oneshot else integer_frame(MESSAGE, channel_id)
-        return ReceiverHalf(channel_id, minted_here, not minted_here, oneshot, prefix, handed_over)
+        prefix = integer_frame(MESSAGE, channel_id)
+        return ReceiverHalf(channel_id, minted_here, not minted_here, bool(channel_id & ONESHOT), prefix, handed_over)
 
     def check_channel_count(self) -> None:
         """Check that the channel limit allows another peer-minted half. Raises RemoteProtocolError."""

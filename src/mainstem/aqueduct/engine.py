@@ -99,7 +99,7 @@ class AqueductEngine(Streams):
         self.awaiting_control.append(self.entrypoint)
         self.step(self.release)
 
-    # Methods that the application calls. It also calls `send`, `send_on`, `finish`, `has_room` and `plain_sender`.
+    # Methods that the application calls. It also calls `send`, `send_on`, `finish` and `has_room`.
 
     def cancel(self, channel_id: int) -> None:
         """Abandon a channel as soon as possible: messages that are in flight, or unread at the peer, are dropped.

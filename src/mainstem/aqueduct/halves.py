@@ -8,9 +8,9 @@ A sender numbers its messages in two sequences from 0, one for messages on strea
 * Reliable: the compiled `Ledger` keeps the size of each unacknowledged message. ``ledger.first`` is the lowest unacknowledged
   number and ``ledger.next`` the next number to assign. Only a message that something depends on (attachments, or the
   application's tag) has a `Sent` entry, so a plain message costs one integer.
-* Unreliable: ``next_unreliable`` is the next number, ``declared`` counts the declared messages, and ``mark`` is where the last
-  AckNackUnreliable ended: everything below it is decided. ``mark <= next_unreliable`` and ``declared <= next_unreliable``
-  always hold.
+* Unreliable: ``ledger.next_unreliable`` is the next number, ``declared`` counts the declared messages, and ``ledger.mark`` is
+  where the last AckNackUnreliable ended: everything below it is decided. Neither ``mark`` nor ``declared`` ever exceeds
+  ``next_unreliable``.
 * ``pending`` holds messages waiting for room in the transport. They have no number yet, so dropping one leaves no gap.
 
 A receiver stores the numbers it has processed as ranges, never one by one:
@@ -174,16 +174,12 @@ class SenderHalf:
     minted_here: bool
     reachable: bool
     oneshot: bool
-    # The first bytes of each Message frame, and the ledger of reliable messages that are not acknowledged.
-    prefix: bytes
     ledger: Ledger
     state: SenderState = SenderState.OPEN
     control: Stream | None = None
     ordered_stream: int | None = None
     owner: Owner | None = None
-    next_unreliable: int = 0
     declared: int = 0
-    mark: int = 0
     # The undecided unreliable messages that something depends on, by number.
     unreliable: dict[int, Sent] = field(default_factory=dict)
     # Messages acknowledged while the sender was not reachable. Their links must be kept.
@@ -221,7 +217,7 @@ class SenderHalf:
     def progress(self) -> SendProgress:
         """The numbers of messages sent, acknowledged and queued."""
         ledger = self.ledger
-        return SendProgress(ledger.next + self.next_unreliable, ledger.next - ledger.count, len(self.pending))
+        return SendProgress(ledger.next + ledger.next_unreliable, ledger.next - ledger.count, len(self.pending))
 
     def take_ack_reliable(self, counts: tuple[int, ...]) -> list[Sent]:
         """Process acknowledged numbers; return the messages among them that something depends on."""
@@ -243,8 +239,9 @@ class SenderHalf:
 
     def take_ack_nack(self, counts: tuple[int, ...]) -> tuple[list[Sent], list[Sent]]:
         """Process acknowledged and given-up numbers; return the messages of each kind that something depends on."""
-        position, stop = self.mark, self.mark + sum(counts)
-        if stop > self.next_unreliable:
+        position = self.ledger.mark
+        stop = position + sum(counts)
+        if stop > self.ledger.next_unreliable:
             text = f"response to unreliable message {stop - 1}, which was never sent"
             raise protocol_error("acknowledged unsent", text)
         out: tuple[list[Sent], list[Sent]] = [], []
@@ -253,7 +250,7 @@ class SenderHalf:
                 found = (self.unreliable.pop(number, None) for number in range(position, position + count))
                 out[index % 2].extend(entry for entry in found if entry is not None)
             position += count
-        self.mark = stop
+        self.ledger.mark = stop
         return out
 
     def take_outstanding(self) -> list[Sent]:

@@ -12,16 +12,16 @@ BackPressured, and a single `Writable` event follows once a quarter is free agai
 application wait: if too many are waiting, the oldest of them is dropped.
 
 The fast path. Most messages are bytes without attachments, and the Python code that runs for each is most of their cost. While
-nothing is in the way (the sender is OPEN, nothing is pending, its ordered stream is open, no instrument observes) `Ledger.put`
-and `QuickSender.put` write frames in compiled code, into the connection's `MessageWriter`, and count them in the same ledger.
-``ledger.close()`` ends the fast path. Every change of a sender's state calls it, and so does every message that has to wait.
+nothing is in the way (the sender is OPEN, nothing is pending, no instrument observes), `Ledger.put` writes them to the connection's
+`MessageWriter` in compiled code. `Sending.send_on` opens the fast path for messages of the same mode; ``ledger.close()`` ends
+it. Every change of a sender's state calls that, and so does every message that has to wait.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem._core.aqueduct.run_writer import QuickSender, integer_frame, message_head
+from mainstem._core.aqueduct.run_writer import integer_frame, message_head
 from mainstem.aqueduct.connection_state import LARGE_PIECE, ConnectionState
 from mainstem.aqueduct.events import NO_PROGRESS, Acknowledged, Attach, Lost, Mode, SenderEnded, Writable
 from mainstem.aqueduct.frames import FINISH_SENDER, RESET_CANCELLED, RESET_LOST, SENT_UNRELIABLE, describe
@@ -32,10 +32,7 @@ from mainstem.errors import BackPressured, ConnectionLost, LocalProtocolError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from mainstem._core.aqueduct.run_writer import Ledger
     from mainstem.aqueduct.events import SendProgress
-
-    PlainSender = Ledger | QuickSender
 
 
 def has_room(sender: SenderHalf, mode: Mode) -> bool:
@@ -90,7 +87,7 @@ class Sending(ConnectionState):
         if sender.state is not SenderState.OPEN:
             text = f"{describe(sender.channel_id)}: no message can be sent in state {sender.state.name}"
             raise LocalProtocolError(text, rule="sender state")
-        if sender.oneshot and (ledger.next or sender.next_unreliable or sender.pending):
+        if sender.oneshot and (ledger.next or ledger.next_unreliable or sender.pending):
             text = f"{describe(sender.channel_id)} is a oneshot and has had its message"
             raise LocalProtocolError(text, rule="oneshot")
         if len(payload) > limits.max_payload:
@@ -112,7 +109,7 @@ class Sending(ConnectionState):
                     self.receivers[channel_id] = receiver
                     kept.append(receiver)
         links = tuple(kept)
-        full = mode is Mode.UNRELIABLE and sender.next_unreliable - sender.mark >= limits.unreliable_outstanding
+        full = mode is Mode.UNRELIABLE and ledger.next_unreliable - ledger.mark >= limits.unreliable_outstanding
         if full or sender.pending or not self._transmit(sender, payload, mode, links, tag):
             ledger.close()
             sender.pending.append(Pending(payload, mode, links, tag))
@@ -120,31 +117,14 @@ class Sending(ConnectionState):
             self.waiting[sender] = None
             if mode is Mode.UNRELIABLE:
                 self._make_room(sender, full=full)
-        elif sender.ordered_stream is not None and not sender.oneshot and not self.is_observed:
+        elif not sender.oneshot and not self.is_observed:
             # Nothing is in the way of the messages that follow, so they can take the fast path.
-            ledger.open(sender.ordered_stream)
+            stream_id = sender.ordered_stream if mode is Mode.ORDERED else None
+            ledger.open(-1 if stream_id is None else stream_id, mode is Mode.UNRELIABLE)
         if sender.oneshot:
             self.finish_sender(sender)
         self.wake()
         return links
-
-    def plain_sender(self, channel_id: int, mode: Mode) -> PlainSender | None:
-        """Return the compiled fast path for plain messages, or None. Its ``put`` returns False if `send` must be used."""
-        sender = self.senders.get(channel_id)
-        if sender is None:
-            return None
-        if mode is Mode.ORDERED:
-            return sender.ledger
-        if sender.oneshot or self.is_observed:
-            return None
-        return QuickSender(
-            sender.ledger,
-            self,
-            sender,
-            SenderState.OPEN,
-            unreliable=mode is Mode.UNRELIABLE,
-            bound=self.limits.unreliable_outstanding,
-        )
 
     def has_room(self, channel_id: int) -> bool:
         """Return whether another reliable message can be sent; if not, a `Writable` event will follow."""
@@ -188,14 +168,14 @@ class Sending(ConnectionState):
         if mode is Mode.UNRELIABLE:
             if plain.datagram_room <= 0:
                 return False
-            frame = message_head(sender.prefix, sender.next_unreliable, ids, size) + payload
+            frame = message_head(ledger.prefix, ledger.next_unreliable, ids, size) + payload
             if len(frame) + len(plain.opening) <= plain.max_datagram:
                 if entry is not None:
-                    sender.unreliable[sender.next_unreliable] = entry
-                sender.next_unreliable += 1
+                    sender.unreliable[ledger.next_unreliable] = entry
+                ledger.next_unreliable += 1
                 self.send_datagram(frame)
                 self.sent_frame(frame)
-                self.declare_list[sender] = None
+                self.declare_list[sender.channel_id] = None
                 return True
             # Too large for a datagram: the message goes on a stream, so it is reliable and counts against the reliable limits.
             if ledger.count >= ledger.max_messages:
@@ -207,7 +187,7 @@ class Sending(ConnectionState):
             stream_id = self.open_stream(unidirectional=True)
             if mode is Mode.ORDERED:
                 sender.ordered_stream = stream_id
-        head = message_head(sender.prefix, ledger.next, ids, size)
+        head = message_head(ledger.prefix, ledger.next, ids, size)
         if size >= LARGE_PIECE:
             self.write(stream_id, head)
             self.write(stream_id, payload, fin=mode is not Mode.ORDERED)
@@ -294,18 +274,20 @@ class Sending(ConnectionState):
 
     def declare(self, sender: SenderHalf) -> None:
         """Declare the unreliable messages that have not been declared yet, if there is a control stream."""
-        count = sender.next_unreliable - sender.declared
+        count = sender.ledger.next_unreliable - sender.declared
         if count and sender.control is not None and not sender.control.out_done:
-            sender.declared = sender.next_unreliable
+            sender.declared += count
             self.write_control(sender, integer_frame(SENT_UNRELIABLE, count))
 
     def declare_due(self) -> None:
         """Send the delayed declarations."""
-        senders, self.declare_list = self.declare_list, {}
+        channel_ids = list(self.declare_list)
+        self.declare_list.clear()
         self.declare_due_ns = None
-        for sender in senders:
+        for channel_id in channel_ids:
+            sender = self.senders.get(channel_id)
             # Without a control stream, this happens when the stream is attached.
-            if not sender.state.is_final:
+            if sender is not None:
                 self.declare(sender)
 
     # The end of a sender.
@@ -323,7 +305,7 @@ class Sending(ConnectionState):
             self.write(sender.ordered_stream, b"", fin=True)
             sender.ordered_stream = None
         if sender.control is not None:
-            if sender.next_unreliable:
+            if sender.ledger.next_unreliable:
                 self.declare(sender)
             self.move(sender, SenderInput.ATTACHED)
             self.write_control(sender, integer_frame(FINISH_SENDER, sender.ledger.next), fin=True)

@@ -595,7 +595,7 @@ class Streams(Receiving):
             if half.state is SenderState.CANCEL_PENDING:
                 self.reset_cancelled(half)
             else:
-                if half.next_unreliable:
+                if half.ledger.next_unreliable:
                     self.declare(half)
                 self.try_finish(half)
         elif half.state is ReceiverState.CLOSE_PENDING:

@@ -27,7 +27,7 @@ from mainstem.errors import RemoteProtocolError
 if TYPE_CHECKING:
     from types import ModuleType
 
-PREFIX = b"\x03\x05"
+CHANNEL, PREFIX = 5, b"\x03\x05"
 LIMITS = Limits(max_payload=100, max_attachments=3)
 BOTH = [pytest.param(compiled, id="compiled"), pytest.param(load("aqueduct.run_writer"), id="uncompiled")]
 both = pytest.mark.parametrize("module", BOTH)
@@ -35,8 +35,8 @@ both = pytest.mark.parametrize("module", BOTH)
 
 def ledger(module: ModuleType, *, messages: int = 1000, size: int = 1 << 20, largest: int = 1 << 16) -> tuple[Any, Any]:
     writer = module.MessageWriter()
-    made = module.Ledger(writer, PREFIX, messages, size, largest)
-    made.open(2)
+    made = module.Ledger(writer, CHANNEL, messages, size, largest, 1000)
+    made.open(2, False)
     return writer, made
 
 
@@ -122,7 +122,7 @@ def test_nothing_is_accepted_beyond_a_bound_or_while_closed(module: ModuleType) 
     made.settle()
     made.close()
     assert not made.put(b"")
-    made.open(2)
+    made.open(2, False)
     assert made.put(b"")
     assert made.first == 2
     assert writer.stream_id == 2
@@ -131,7 +131,7 @@ def test_nothing_is_accepted_beyond_a_bound_or_while_closed(module: ModuleType) 
 @both
 def test_bytes_may_be_outstanding_as_far_as_the_receiver_has_acknowledged_others(module: ModuleType) -> None:
     writer = module.MessageWriter()
-    ledgers = [module.Ledger(writer, PREFIX, 1000, 4 << 20, 1 << 20) for _ in range(20)]
+    ledgers = [module.Ledger(writer, CHANNEL, 1000, 4 << 20, 1 << 20, 1000) for _ in range(20)]
     first = ledgers[0]
     assert first.byte_limit() == 256 << 10
     for _ in range(4):
@@ -188,8 +188,8 @@ def test_usual_frames_are_decoded_as_any_are(module: ModuleType, head: Any, payl
 @both
 def test_other_streams_wait_until_these_messages_are_read(module: ModuleType) -> None:
     writer, one = ledger(module)
-    other = module.Ledger(writer, b"\x03\x09", 10, 1000, 100)
-    other.open(6)
+    other = module.Ledger(writer, 9, 10, 1000, 100, 1000)
+    other.open(6, False)
     assert one.put(b"a")
     assert not other.put(b"b")
     writer.take()
@@ -234,24 +234,13 @@ def test_acknowledgments_in_any_order_free_dependents(module: ModuleType) -> Non
     assert (made.first, made.next, made.count, made.size) == (10, 10, 0, 0)
 
 
-class Owner:
-    """The part of a connection and a sender that a `QuickSender` uses."""
-
-    def __init__(self) -> None:
-        self.state = "open"
-        self.pending: list[object] = []
-        self.next_unreliable = 300
-        self.mark = 0
-        self.declare_list: dict[Owner, None] = {}
-
-
-def quick(module: ModuleType, *, unreliable: bool) -> tuple[Any, Any, Owner]:
+def alone(module: ModuleType, *, unreliable: bool) -> tuple[Any, Any]:
     writer, made = ledger(module)
     writer.opening = b"\x02\x00"
     writer.stream_room, writer.datagram_room, writer.max_datagram = 20, 20, 200
-    owner = Owner()
-    sender = module.QuickSender(made, owner, owner, "open", unreliable=unreliable, bound=1000)
-    return writer, sender, owner
+    made.open(-1, unreliable)
+    made.next_unreliable = 300
+    return writer, made
 
 
 @both
@@ -260,9 +249,9 @@ def quick(module: ModuleType, *, unreliable: bool) -> tuple[Any, Any, Owner]:
 def test_single_rows_round_trip_and_are_gathered_again(
     module: ModuleType, payloads: list[bytes], unreliable: bool
 ) -> None:
-    writer, sender, owner = quick(module, unreliable=unreliable)
-    first = owner.next_unreliable if unreliable else 0
-    assert all(sender.put(payload) for payload in payloads)
+    writer, made = alone(module, unreliable=unreliable)
+    first = made.next_unreliable if unreliable else 0
+    assert all(made.put(payload) for payload in payloads)
     singles, datagrams = writer.take_alone()
     assert not writer.has_alone
     frames = datagrams if unreliable else singles
@@ -277,28 +266,30 @@ def test_single_rows_round_trip_and_are_gathered_again(
         assert (reader.channel, reader.number, reader.count) == (5, first, len(payloads))
         assert reader.size == sum(map(len, payloads))
         assert reader.gather(items, 1, 1, 1000) == payloads[:1]
-    assert list(owner.declare_list) == ([owner] if unreliable and payloads else [])
+        assert reader.gather([items[1] + b"more"], 0, 64, 1000) == []
+    assert list(writer.undeclared) == ([CHANNEL] if unreliable and payloads else [])
 
 
 @both
-def test_try_send_accepts_nothing_when_blocked(module: ModuleType) -> None:
-    writer, sender, owner = quick(module, unreliable=True)
-    assert not sender.put(bytearray(b"no bytes"))
-    assert not sender.put(bytes(200))
-    owner.pending.append(object())
-    assert not sender.put(b"behind what waits")
-    owner.pending.clear()
-    owner.state = "closed"
-    assert not sender.put(b"closed")
-    owner.state = "open"
-    assert [sender.put(b"x") for _ in range(21)] == [True] * 20 + [False]
+def test_no_datagram_is_sent_when_blocked(module: ModuleType) -> None:
+    writer, made = alone(module, unreliable=True)
+    assert not made.put(bytearray(b"no bytes"))
+    assert not made.put(bytes(200))
+    made.close()
+    assert not made.put(b"closed")
+    made.open(-1, True)
+    assert [made.put(b"x") for _ in range(21)] == [True] * 20 + [False]
     writer.datagram_room = 20
-    owner.next_unreliable = 1000
-    assert not sender.put(b"beyond the bound")
-    owner.mark = 1
-    assert sender.put(b"within it")
-    writer, sender, owner = quick(module, unreliable=False)
+    made.next_unreliable = 1000
+    assert not made.put(b"beyond the bound")
+    made.mark = 1
+    assert made.put(b"within it")
+
+
+@both
+def test_no_stream_is_opened_without_room_for_one(module: ModuleType) -> None:
+    writer, made = alone(module, unreliable=False)
     writer.stream_room = 1
-    assert sender.put(b"one")
-    assert not sender.put(b"no room for another")
+    assert made.put(b"one")
+    assert not made.put(b"no room for another")
     assert writer.waiting_singles == 1

@@ -2,9 +2,9 @@
 
 A run is a sequence of plain messages on one stream: bytes without attachments, reliable, one directly after another. Most
 messages are plain, and most of their cost is what Python does for each of them. ``RunReader`` takes runs from a stream's
-bytes, ``MessageWriter`` packs messages into frames, ``Ledger`` tracks a sender's unacknowledged messages, and
-``QuickSender`` joins the two for one channel. Anything else, or anything unexpected, is left to ``mainstem.aqueduct``: this
-module never decides differently.
+bytes, ``MessageWriter`` packs messages into frames, and ``Ledger`` numbers a sender's messages, tracks those that are not
+acknowledged, and sends plain ones. Anything else, or anything unexpected, is left to ``mainstem.aqueduct``: this module never
+decides differently.
 
 One thread uses a connection's objects, with the GIL; nothing here is shared between threads or processes.
 """
@@ -51,6 +51,24 @@ def put_integer(out: bytearray, value: cython.ulonglong) -> cython.void:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     out.append(value)
+
+
+@cython.exceptval(-1)
+def put_head(out: bytearray, at: cython.longlong, number: cython.longlong, size: cython.longlong) -> cython.longlong:
+    """Write a plain message's number, its empty attachments and its size into ``out``; return where they end."""
+    while number >= 0x80:
+        out[at] = number & 0x7F | 0x80
+        at += 1
+        number >>= 7
+    out[at] = number
+    out[at + 1] = 0
+    at += 2
+    while size >= 0x80:
+        out[at] = size & 0x7F | 0x80
+        at += 1
+        size >>= 7
+    out[at] = size
+    return at + 1
 
 
 def integer_frame(tag: cython.int, value: cython.ulonglong) -> bytes:
@@ -113,6 +131,7 @@ class RunReader:
         self.number = -1
         self.at = 0
 
+    @cython.final
     @cython.cfunc
     def integer(self, data: bytes, end: cython.longlong) -> cython.longlong:
         value: cython.longlong
@@ -203,30 +222,27 @@ class RunReader:
             payload = data[self.at : stop]
         return (tag, (value, number, tuple(values), payload)), stop
 
-    @cython.ccall
-    def whole(self, data: bytes, limit: cython.longlong) -> bytes | None:
-        """Return the payload, if ``data`` is one plain message of at most ``limit`` bytes and nothing else.
+    @cython.final
+    @cython.cfunc
+    def rest(self, data: bytes, end: cython.longlong, limit: cython.longlong) -> bytes | None:
+        """Return the payload of the message whose number is next, or None unless it is plain, whole and within ``limit`` bytes.
 
-        Sets ``channel`` and ``number`` to the message's.
+        Sets ``number`` to the message's, and ``at`` to where it ends.
         """
-        end: cython.longlong = len(data)
+        start: cython.longlong
         size: cython.longlong
-        if end < 5 or data[0] != MESSAGE:
-            return None
-        self.at = 1
-        self.channel = self.integer(data, end)
         self.number = self.integer(data, end)
-        if self.channel < 0 or self.number < 0 or self.at >= end or data[self.at] != 0:
+        if self.number < 0 or self.at >= end or data[self.at] != 0:
             return None
         self.at += 1
         size = self.integer(data, end)
-        if size < 0 or size > limit or size != end - self.at:
+        if size < 0 or size > limit or size > end - self.at:
             return None
+        start = self.at
+        self.at = start + size
         if cython.compiled:
-            payload = PyBytes_FromStringAndSize(PyBytes_AS_STRING(data) + self.at, size)
-        else:
-            payload = data[self.at :]
-        return payload
+            return PyBytes_FromStringAndSize(PyBytes_AS_STRING(data) + start, size)
+        return data[start : self.at]
 
     @cython.ccall
     def gather(
@@ -247,8 +263,15 @@ class RunReader:
         if end - index > count:
             end = index + count
         while index < end:
-            payload = self.whole(items[index], limit)
-            if payload is None or (message_count and (self.channel != channel or self.number != first + message_count)):
+            item: bytes = items[index]
+            if not item or item[0] != MESSAGE:
+                break
+            self.at = 1
+            self.channel = self.integer(item, len(item))
+            payload = self.rest(item, len(item), limit)
+            if payload is None or self.channel < 0 or self.at != len(item):
+                break
+            if message_count and (self.channel != channel or self.number != first + message_count):
                 break
             if not message_count:
                 channel = self.channel
@@ -275,15 +298,14 @@ class RunReader:
     ) -> list[bytes]:
         """Return the payloads of at most ``count`` plain messages at ``position``.
 
-        It takes messages that begin with ``prefix`` (type and channel), are numbered from ``number`` on, carry no attachments,
-        have at most ``limit`` bytes and are complete.
+        It takes messages that begin with ``prefix`` (type and channel), are numbered from ``number`` on, have at most ``limit``
+        bytes and are complete.
         """
         out: list = []
         end: cython.longlong = len(data)
         skip: cython.longlong = len(prefix)
         message_count: cython.longlong = 0
         total: cython.longlong = 0
-        size: cython.longlong
         while message_count < count and end - position > skip:
             if cython.compiled:
                 if memcmp(PyBytes_AS_STRING(data) + position, PyBytes_AS_STRING(prefix), skip) != 0:
@@ -291,18 +313,12 @@ class RunReader:
             elif not data.startswith(prefix, position):
                 break
             self.at = position + skip
-            if self.integer(data, end) != number or self.at >= end or data[self.at] != 0:
+            payload = self.rest(data, end, limit)
+            if payload is None or self.number != number:
                 break
-            self.at += 1
-            size = self.integer(data, end)
-            if size < 0 or size > limit or size > end - self.at:
-                break
-            if cython.compiled:
-                out.append(PyBytes_FromStringAndSize(PyBytes_AS_STRING(data) + self.at, size))
-            else:
-                out.append(data[self.at : self.at + size])
-            position = self.at + size
-            total += size
+            out.append(payload)
+            total += len(payload)
+            position = self.at
             number += 1
             message_count += 1
         self.position = position
@@ -316,7 +332,8 @@ class MessageWriter:
     """An encoder of a connection's ordered messages, which it holds until the transport takes them.
 
     It holds the bytes of one stream at a time. It calls ``wake`` before the first message; ``allowance`` is how many more
-    messages it accepts until the caller has sent its output (`renew`). ``unacknowledged`` counts the bytes of all ledgers.
+    messages it accepts until the caller has sent its output (`renew`). ``unacknowledged`` counts the bytes of all ledgers, and
+    ``undeclared`` has the channels whose unreliable messages must be declared.
     """
 
     wake: public[Callable[[], None] | None]
@@ -328,12 +345,16 @@ class MessageWriter:
     datagram_room: public[cython.longlong]
     max_datagram: public[cython.longlong]
     unacknowledged: readonly[cython.longlong]
+    undeclared: readonly[dict[Any, None]]
+    head: bytearray
     buffer: bytearray
     pieces: list
     singles: list
     datagrams: list
 
     def __init__(self) -> None:
+        self.undeclared = {}
+        self.head = bytearray(ROOM_FOR_HEAD)
         self.wake = None
         self.allowance = ALLOWANCE
         self.stream_id = -1
@@ -347,15 +368,6 @@ class MessageWriter:
         self.unacknowledged = 0
         self.singles = []
         self.datagrams = []
-
-    @cython.cfunc
-    def integer(self, value: cython.ulonglong) -> cython.void:
-        while value >= 0x80:
-            self.buffer[self.used] = value & 0x7F | 0x80
-            self.used += 1
-            value >>= 7
-        self.buffer[self.used] = value
-        self.used += 1
 
     @cython.cfunc
     def seal(self) -> cython.void:
@@ -380,11 +392,7 @@ class MessageWriter:
             memcpy(PyByteArray_AS_STRING(self.buffer) + self.used, PyBytes_AS_STRING(prefix), skip)
         else:
             self.buffer[self.used : self.used + skip] = prefix
-        self.used += skip
-        self.integer(number)
-        self.buffer[self.used] = 0
-        self.used += 1
-        self.integer(size)
+        self.used = put_head(self.buffer, self.used + skip, number, size)
         if size >= LARGE:
             self.seal()
             self.pieces.append(payload)
@@ -394,6 +402,23 @@ class MessageWriter:
             else:
                 self.buffer[self.used : self.used + size] = payload
             self.used += size
+
+    @cython.cfunc
+    def frame(self, prefix: bytes, number: cython.longlong, payload: bytes) -> bytes:
+        """Return the frame of a message that travels alone, with the connection's opening before it."""
+        size: cython.longlong = len(payload)
+        used: cython.longlong = put_head(self.head, 0, number, size)
+        if not cython.compiled:
+            return b"".join((self.opening, prefix, self.head[:used], payload))
+        opening: cython.longlong = len(self.opening)
+        skip: cython.longlong = len(prefix)
+        out: bytes = PyBytes_FromStringAndSize(cython.NULL, opening + skip + used + size)
+        to: cython.p_char = PyBytes_AS_STRING(out)
+        memcpy(to, PyBytes_AS_STRING(self.opening), opening)
+        memcpy(to + opening, PyBytes_AS_STRING(prefix), skip)
+        memcpy(to + opening + skip, PyByteArray_AS_STRING(self.head), used)
+        memcpy(to + opening + skip + used, PyBytes_AS_STRING(payload), size)
+        return out
 
     def take(self) -> tuple[int, list[bytes]]:
         """Remove and return the stream's id and its bytes, in pieces."""
@@ -434,10 +459,15 @@ class MessageWriter:
 
 @cython.cclass
 class Ledger:
-    """One sender's unacknowledged reliable messages, and the fast path for plain ones.
+    """One sender's numbers, its unacknowledged reliable messages, and the fast path for plain messages.
 
-    ``first`` is the lowest unacknowledged number, ``next`` the next to assign, ``count`` and ``size`` the number of messages in
-    flight and their bytes. ``prefix`` is the beginning of each Message frame, ``largest`` the maximum payload size.
+    Of reliable messages, ``first`` is the lowest unacknowledged number, ``next`` the next to assign, ``count`` and ``size`` the
+    number of messages in flight and their bytes. ``next_unreliable`` is the next number of an unreliable message, and those
+    below ``mark`` have been decided; at most ``bound`` others are sent. ``prefix`` is the beginning of each Message frame,
+    ``largest`` the maximum payload size.
+
+    While it is open, `put` sends messages on ``stream_id``, or if that is -1, each on its own stream or (``is_unreliable``) in
+    its own datagram.
 
     Aqueduct has no credit on the wire, and a receiver whose application does not read must buffer what was sent. So only
     channels that are being read reach ``max_bytes``, the application's limit: see `byte_limit`.
@@ -449,11 +479,16 @@ class Ledger:
     size: readonly[cython.longlong]
     max_messages: public[cython.longlong]
     max_bytes: public[cython.longlong]
+    next_unreliable: public[cython.longlong]
+    mark: public[cython.longlong]
     stream_id: readonly[cython.longlong]
     is_open: readonly[cython.bint]
+    is_unreliable: readonly[cython.bint]
+    prefix: readonly[bytes]
+    channel: object
     largest: cython.longlong
+    bound: cython.longlong
     proven: cython.longlong
-    prefix: bytes
     writer: MessageWriter
     sizes: list
     entries: dict
@@ -461,13 +496,19 @@ class Ledger:
     def __init__(
         self,
         writer: MessageWriter,
-        prefix: bytes,
+        channel: object,
         max_messages: cython.longlong,
         max_bytes: cython.longlong,
         largest: cython.longlong,
+        bound: cython.longlong,
     ) -> None:
         self.writer = writer
-        self.prefix = prefix
+        self.channel = channel
+        self.prefix = integer_frame(MESSAGE, channel)
+        self.bound = bound
+        self.next_unreliable = 0
+        self.mark = 0
+        self.is_unreliable = False
         self.max_messages = max_messages
         self.max_bytes = max_bytes
         self.largest = largest
@@ -481,9 +522,10 @@ class Ledger:
         self.sizes = []
         self.entries = {}
 
-    def open(self, stream_id: cython.longlong) -> None:
-        """Allow `put` to send plain messages on that stream."""
+    def open(self, stream_id: cython.longlong, is_unreliable: cython.bint) -> None:
+        """Allow `put` to send plain messages in this way."""
         self.stream_id = stream_id
+        self.is_unreliable = is_unreliable
         self.is_open = True
 
     def close(self) -> None:
@@ -525,21 +567,47 @@ class Ledger:
         """Send one plain message; return False if ``mainstem.aqueduct`` must decide, which may still accept it."""
         writer: MessageWriter = self.writer
         size: cython.longlong
-        if not self.is_open or type(message) is not bytes:
+        if not self.is_open or type(message) is not bytes or writer.allowance <= 0:
             return False
+        if self.is_unreliable:
+            return self.put_datagram(message)
         size = len(message)
         if size > self.largest or not self.has_room():
             return False
-        if writer.stream_id != self.stream_id:
-            if writer.stream_id != -1 or writer.allowance <= 0:
+        if self.stream_id < 0:
+            if writer.stream_room <= 0:
                 return False
-            if writer.wake is not None:
+            if not writer.singles and writer.wake is not None:
                 writer.wake()
-        elif writer.allowance <= 0:
-            return False
-        writer.allowance -= 1 + (size >> 9)
-        writer.write(self.stream_id, self.prefix, self.next, message)
+            writer.singles.append(writer.frame(self.prefix, self.next, message))
+            writer.stream_room -= 1
+            writer.allowance -= 1
+        else:
+            if writer.stream_id != self.stream_id:
+                if writer.stream_id != -1:
+                    return False
+                if writer.wake is not None:
+                    writer.wake()
+            writer.allowance -= 1 + (size >> 9)
+            writer.write(self.stream_id, self.prefix, self.next, message)
         self.note(size)
+        return True
+
+    @cython.exceptval(-1)
+    def put_datagram(self, message: bytes) -> cython.bint:
+        writer: MessageWriter = self.writer
+        if writer.datagram_room <= 0 or self.next_unreliable - self.mark >= self.bound:
+            return False
+        frame: bytes = writer.frame(self.prefix, self.next_unreliable, message)
+        if len(frame) > writer.max_datagram:
+            return False
+        if not writer.datagrams and writer.wake is not None:
+            writer.wake()
+        writer.datagrams.append(frame)
+        writer.datagram_room -= 1
+        writer.allowance -= 1
+        self.next_unreliable += 1
+        writer.undeclared[self.channel] = None
         return True
 
     def add(self, size: cython.longlong, entry: Any) -> int:
@@ -600,128 +668,3 @@ class Ledger:
         self.size = 0
         self.is_open = False
         return entries
-
-
-@cython.cclass
-class QuickSender:
-    """The fast path for one sender's plain messages that are not sent in order: no attachments, no tag.
-
-    It accepts messages while ``sender.state`` is ``open_state`` and ``sender.pending`` is empty, and at most ``bound`` unreliable
-    messages of unknown fate. ``core.declare_list`` has the senders whose unreliable messages must be declared.
-    """
-
-    ledger: Ledger
-    writer: MessageWriter
-    core: object
-    sender: object
-    open_state: object
-    unreliable: cython.bint
-    bound: cython.longlong
-    head: bytearray
-    used: cython.longlong
-
-    def __init__(
-        self,
-        ledger: Ledger,
-        core: Any,
-        sender: Any,
-        open_state: object,
-        *,
-        unreliable: cython.bint,
-        bound: cython.longlong,
-    ) -> None:
-        self.ledger = ledger
-        self.writer = ledger.writer
-        self.core = core
-        self.sender = sender
-        self.open_state = open_state
-        self.unreliable = unreliable
-        self.bound = bound
-        self.head = bytearray(ROOM_FOR_HEAD)
-        self.used = 0
-
-    @cython.cfunc
-    def integer(self, value: cython.ulonglong) -> cython.void:
-        while value >= 0x80:
-            self.head[self.used] = value & 0x7F | 0x80
-            self.used += 1
-            value >>= 7
-        self.head[self.used] = value
-        self.used += 1
-
-    @cython.cfunc
-    def frame(self, number: cython.longlong, payload: bytes) -> bytes:
-        size: cython.longlong = len(payload)
-        skip: cython.longlong
-        opening: cython.longlong
-        self.used = 0
-        self.integer(number)
-        self.head[self.used] = 0
-        self.used += 1
-        self.integer(size)
-        if cython.compiled:
-            opening = len(self.writer.opening)
-            skip = len(self.ledger.prefix)
-            out: bytes = PyBytes_FromStringAndSize(cython.NULL, opening + skip + self.used + size)
-            to: cython.p_char = PyBytes_AS_STRING(out)
-            memcpy(to, PyBytes_AS_STRING(self.writer.opening), opening)
-            memcpy(to + opening, PyBytes_AS_STRING(self.ledger.prefix), skip)
-            memcpy(to + opening + skip, PyByteArray_AS_STRING(self.head), self.used)
-            memcpy(to + opening + skip + self.used, PyBytes_AS_STRING(payload), size)
-            return out
-        return b"".join((self.writer.opening, self.ledger.prefix, self.head[: self.used], payload))
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether the connection's allowance of messages is used up until its output has been sent."""
-        return self.writer.allowance <= 0
-
-    @cython.ccall
-    def put(self, message: object) -> cython.bint:
-        """Send one plain message; return False if ``mainstem.aqueduct`` must decide, which may still accept it."""
-        writer: MessageWriter = self.writer
-        if type(message) is not bytes or writer.allowance <= 0:
-            return False
-        sender = self.sender
-        if sender.state is not self.open_state or sender.pending:
-            return False
-        if self.unreliable:
-            if not self.put_datagram(message):
-                return False
-        elif not self.put_single(message):
-            return False
-        writer.allowance -= 1
-        return True
-
-    @cython.exceptval(-1)
-    def put_single(self, message: bytes) -> cython.bint:
-        writer: MessageWriter = self.writer
-        ledger: Ledger = self.ledger
-        size: cython.longlong = len(message)
-        if writer.stream_room <= 0 or size > ledger.largest or not ledger.has_room():
-            return False
-        if not writer.singles and writer.wake is not None:
-            writer.wake()
-        writer.singles.append(self.frame(ledger.next, message))
-        writer.stream_room -= 1
-        ledger.note(size)
-        return True
-
-    @cython.exceptval(-1)
-    def put_datagram(self, message: bytes) -> cython.bint:
-        writer: MessageWriter = self.writer
-        sender = self.sender
-        number: cython.longlong = sender.next_unreliable
-        mark: cython.longlong = sender.mark
-        if writer.datagram_room <= 0 or number - mark >= self.bound:
-            return False
-        frame: bytes = self.frame(number, message)
-        if len(frame) > writer.max_datagram:
-            return False
-        if not writer.datagrams and writer.wake is not None:
-            writer.wake()
-        writer.datagrams.append(frame)
-        writer.datagram_room -= 1
-        sender.next_unreliable = number + 1
-        self.core.declare_list[sender] = None
-        return True

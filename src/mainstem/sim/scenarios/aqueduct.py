@@ -96,6 +96,7 @@ class Side:
         self.live: list[int] = []  # streams opened by this side that count against its credit
         self.opened = 0
         self.senders: dict[int, Mode] = {0: Mode.ORDERED} if is_client else {}
+        self.fast_modes: dict[int, Mode] = {}  # the mode of the last message that was sent by `send`
         self.receivers: set[int] = set() if is_client else {0}
         # The halves that the application has ever held, and how they ended.
         self.had: set[tuple[int, str]] = {(0, "sender")} if is_client else set()
@@ -140,8 +141,8 @@ class Side:
         tag = run.new_message(self)
         payload = tag.to_bytes(4, "big") + bytes(rng.choice((0, 10, 3000)))
         if run.has_short_ways and not count and rng.random() < 0.7:
-            plain = self.conn.plain_sender(channel_id, mode)
-            if plain is not None and plain.put(payload):
+            sender = self.conn.senders.get(channel_id)
+            if sender is not None and mode is self.fast_modes.get(channel_id) and sender.ledger.put(payload):
                 run.messages[tag].is_unreported = True
                 return
         try:
@@ -149,6 +150,7 @@ class Side:
         except (BackPressured, LocalProtocolError):  # the latter if the channel has just ended
             run.messages.pop(tag)
             return
+        self.fast_modes[channel_id] = mode
         if channel_id & 4:
             del self.senders[channel_id]
         for (kind, _), new_id in zip(attach, ids, strict=True):
