@@ -27,38 +27,6 @@ class ThreadingMode(StrEnum):
 class ArchiveSettings(Settings):
     """The settings of an archive. Durations are in nanoseconds, lengths in bytes.
 
-    Attributes:
-        id: The archive's id; -1 for a new one of its driver's.
-        threading_mode: SHARED for the archive's own thread; INVOKER if the caller runs it by ``invoke``, at least every second.
-            DEDICATED is refused: three threads of one interpreter gain too little.
-        control_channel: The UDP channel of requests; empty for none. Whoever reaches it can record, replay and delete.
-        control_stream_id: The stream id of requests over UDP.
-        local_control_channel: The IPC channel of requests.
-        local_control_stream_id: The stream id of requests over IPC.
-        control_term_buffer_length: The term length of response publications whose channel leaves it out.
-        control_term_buffer_sparse: Whether their logs are sparse if the channel leaves it out.
-        control_mtu_length: The MTU of response publications whose channel leaves it out; 0 for the driver's.
-        recording_events_channel: The channel of recording events; empty for none.
-        recording_events_stream_id: The stream id of recording events.
-        segment_file_length: The length of a segment file; at least the term length of each stream.
-        replication_channel: Where other archives replay to when this one replicates; empty for a free port of the host of
-            ``control_channel``.
-        control_response_channel: Where they send their responses to; empty for the same.
-        control_response_stream_id: The stream id of their responses.
-        message_timeout_ns: How long another archive may take to respond to this one.
-        file_io_max_length: The most bytes that a replay reads at once.
-        file_sync_level: 0 leaves writes to the kernel; 1 and 2 flush each of them to the device.
-        low_storage_space_threshold: Free space at or below which no recording is started or extended.
-        max_concurrent_recordings: How many recordings may be active at once.
-        max_concurrent_replays: How many replays may run at once.
-        max_concurrent_replications: How many replications may run at once. Each is one of the recordings, too.
-        max_control_sessions: How many control sessions may be open at once.
-        max_queued_responses: How many responses of a session may wait for its client; beyond that the session ends.
-        connect_timeout_ns: How long a client may take to connect, and a response may wait for its client; also how long a replay
-            waits for its subscriber.
-        session_liveness_check_interval_ns: How often an idle session is sent a ping.
-        replay_linger_timeout_ns: How long a replay's publication lingers after its last byte.
-
     Example:
         >>> settings = ArchiveSettings(control_channel="aeron:udp?endpoint=localhost:8010", max_concurrent_replays=100)
     """
@@ -66,13 +34,14 @@ class ArchiveSettings(Settings):
     SECTION: ClassVar[str] = "archive"
     ENV_PREFIX: ClassVar[str] = "AERON_ARCHIVE_"
 
-    id: int = integer(-1, "The archive's id; -1 for a new one.", low=-(1 << 63), high=(1 << 63) - 1)
+    id: int = integer(-1, "The archive's id; -1 for a new one of its driver's.", low=-(1 << 63), high=(1 << 63) - 1)
     threading_mode: ThreadingMode = choice(
-        ThreadingMode.SHARED, "What runs the archive: SHARED for its own thread, INVOKER for the caller."
+        ThreadingMode.SHARED,
+        "What runs the archive: SHARED for its own thread, INVOKER for the caller, at least every second.",
     )
     control_channel: str = text(
         "aeron:udp?endpoint=localhost:8010",
-        "The UDP channel of requests; empty for none.",
+        "The UDP channel of requests; empty for none. Anyone who can reach it can record, replay and delete.",
         accepts="a UDP channel with an endpoint",
     )
     control_stream_id: int = integer(10, "The stream id of requests over UDP.", **INT32)
@@ -87,12 +56,20 @@ class ArchiveSettings(Settings):
         high=1 << 30,
         power_of_two=True,
     )
-    control_term_buffer_sparse: bool = boolean(True, "Whether logs of response publications are sparse.")
-    control_mtu_length: int = size(0, "MTU of response publications; 0 for the driver's.", high=65504, multiple=32)
+    control_term_buffer_sparse: bool = boolean(
+        True, "Whether logs of response publications are sparse if the channel leaves it out."
+    )
+    control_mtu_length: int = size(
+        0, "MTU of response publications whose channel leaves it out; 0 for the driver's.", high=65504, multiple=32
+    )
     recording_events_channel: str = text("", "The channel of recording events; empty for none.")
     recording_events_stream_id: int = integer(30, "The stream id of recording events.", **INT32)
     segment_file_length: int = size(
-        128 << 20, "The length of a segment file.", low=64 << 10, high=1 << 30, power_of_two=True
+        128 << 20,
+        "The length of a segment file; at least the term length of each stream.",
+        low=64 << 10,
+        high=1 << 30,
+        power_of_two=True,
     )
     replication_channel: str = text(
         "", "Where other archives replay to when this one replicates; empty for a free port of its own host."
@@ -107,16 +84,23 @@ class ArchiveSettings(Settings):
     file_io_max_length: int = size(
         1 << 20, "The most bytes that a replay reads at once.", low=64 << 10, high=1 << 30, power_of_two=True
     )
-    file_sync_level: int = integer(0, "0 leaves writes to the kernel; 1 and 2 flush each of them.", low=0, high=2)
+    file_sync_level: int = integer(
+        0, "0 leaves writes to the kernel; 1 and 2 flush each of them to the device.", low=0, high=2
+    )
     low_storage_space_threshold: int = size(
         128 << 20, "Free space at or below which no recording is started or extended."
     )
     max_concurrent_recordings: int = integer(20, "How many recordings may be active at once.", low=0, high=MAX_COUNT)
     max_concurrent_replays: int = integer(20, "How many replays may run at once.", low=0, high=MAX_COUNT)
-    max_concurrent_replications: int = integer(20, "How many replications may run at once.", low=0, high=MAX_COUNT)
+    max_concurrent_replications: int = integer(
+        20, "How many replications may run at once. Each is one of the recordings, too.", low=0, high=MAX_COUNT
+    )
     max_control_sessions: int = integer(256, "How many control sessions may be open.", low=1, high=MAX_COUNT)
     max_queued_responses: int = integer(
-        1024, "How many responses of a session may wait for its client.", low=1, high=MAX_COUNT
+        1024,
+        "How many responses of a session may wait for its client; beyond that the session ends.",
+        low=1,
+        high=MAX_COUNT,
     )
     connect_timeout_ns: int = duration(
         5 * NS_PER_SECOND, "How long connecting, a waiting response and a replay's subscriber may take.", low=NS_PER_MS
