@@ -29,6 +29,7 @@ from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aeron.client.polled import polled
 from mainstem.aeron.client.publication import ExclusivePublication, offer_error_of
 from mainstem.aeron.client.subscription import Subscription
+from mainstem.aeron.logbuffer.descriptor import wrap_i32
 from mainstem.archive.channels import (
     POSITION_KEYS,
     has_any_port,
@@ -1455,7 +1456,7 @@ class ReplayOptions:
 
 def replay_session(replay_id: int) -> int:
     """Return the session id of a replay's publication: the low 32 bits of the replay session id."""
-    return (replay_id & 0xFFFF_FFFF) - ((replay_id & 0x8000_0000) << 1)
+    return wrap_i32(replay_id)
 
 
 def descriptor_of(message: Message) -> RecordingDescriptor:

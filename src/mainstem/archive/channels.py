@@ -6,6 +6,7 @@ import ipaddress
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.channel import SPY_PREFIX, ChannelUri
+from mainstem.aeron.logbuffer.descriptor import wrap_i32
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -93,12 +94,11 @@ def extension_channel(channel: str, recording: RecordingDescriptor) -> str:
     position, length = recording.stop_position, recording.term_buffer_length
     if position < 0:
         raise ConfigurationError(f"recording {recording.recording_id} is active: stop it before it is extended")
-    term_id = (recording.initial_term_id + position // length) & 0xFFFF_FFFF
     return with_values(
         channel,
         {
             "init-term-id": recording.initial_term_id,
-            "term-id": term_id - ((term_id & 0x8000_0000) << 1),
+            "term-id": wrap_i32(recording.initial_term_id + position // length),
             "term-offset": position % length,
             "term-length": length,
             "mtu": recording.mtu_length,

@@ -101,7 +101,7 @@ def _log_gap(previous: RecordingDescriptor, join_position: int) -> None:
     )
 
 
-def _stream_of(image: RecordableImage, channel: str) -> RecordingDescriptor:
+def stream_of(image: RecordableImage, channel: str) -> RecordingDescriptor:
     return RecordingDescriptor(
         recording_id=NULL,
         start_timestamp=NULL,
@@ -387,7 +387,7 @@ class Recorder:
 
     def _joined(self, subscription: RecordableSubscription, image: RecordableImage) -> ImageRecording:
         life = StreamLife(image.driver_start_ms, image.correlation_id)
-        stream = _stream_of(image, subscription.channel)
+        stream = stream_of(image, subscription.channel)
         recording = ImageRecording(
             image, self._extended(stream, life), self._clock, lambda: self._admitted(recording, stream, life)
         )

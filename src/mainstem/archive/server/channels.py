@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.aeron.channel import SPY_PREFIX, ChannelUri
 from mainstem.aeron.channel_values import ControlMode
+from mainstem.aeron.logbuffer.descriptor import wrap_i32
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,13 +79,12 @@ def replay_channel(
     A response channel also gets the correlation id of the image that the request came from.
     """
     term_length = descriptor.term_buffer_length
-    term_id = descriptor.initial_term_id + position // term_length
     more: dict[str, object] = {key: uri.values[key] for key in ("eos", "sparse") if key in uri.values}
     more |= {
         "mtu": descriptor.mtu_length,
         "term-length": term_length,
         "init-term-id": descriptor.initial_term_id,
-        "term-id": (term_id + (1 << 31)) % (1 << 32) - (1 << 31),
+        "term-id": wrap_i32(descriptor.initial_term_id + position // term_length),
         "term-offset": position % term_length,
         "linger": linger_ns if uri.linger_ns is None else uri.linger_ns,
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.log_throttle import LogThrottle
@@ -357,22 +357,22 @@ class ArchiveConductor:
                 work += 1
         return work
 
-    def _archive_id(self, session: ControlSession, request: Message) -> int:
-        del session, request
+    def _archive_id(self, _session: ControlSession, _request: Message) -> int:
         return self._settings.id
 
     # -- recording ---------------------------------------------------------------------------------------------------
 
     def _start(self, session: ControlSession, request: Message) -> None:
-        self._check_room()
+        self._check_recordings()
+        self._check_space()
         self._subscribe(session, request, extends=None)
 
     def _extend(self, session: ControlSession, request: Message) -> None:
-        self._extended(session, request)
+        self.extend(session, request)
 
-    def _extended(self, session: ControlSession, request: Message) -> RecordingSubscription:
+    def extend(self, session: ControlSession, request: Message) -> RecordingSubscription:
         self._check_recordings()
-        descriptor = self._known(request.recording_id)
+        descriptor = self._files.known(request.recording_id)
         if descriptor.stream_id != request.stream_id:
             raise refusal(
                 f"cannot extend recording {descriptor.recording_id} of stream {descriptor.stream_id} "
@@ -382,10 +382,6 @@ class ArchiveConductor:
         self._check_extendable(descriptor)
         self._check_space()
         return self._subscribe(session, request, extends=descriptor.recording_id)
-
-    def _check_room(self) -> None:
-        self._check_recordings()
-        self._check_space()
 
     def _check_recordings(self) -> None:
         entries = (*self._subscriptions.values(), *self._unlisted)
@@ -401,13 +397,9 @@ class ArchiveConductor:
                 f"low storage space: {free} bytes are free, threshold {threshold}", ArchiveErrorCode.STORAGE_SPACE
             )
 
-    def _check_inactive(self, what: str, recording_id: int) -> None:
-        if recording_id in self._recordings:
-            raise refusal(f"cannot {what} active recording {recording_id}", ArchiveErrorCode.ACTIVE_RECORDING)
-
     def _check_extendable(self, descriptor: RecordingDescriptor) -> None:
         recording_id = descriptor.recording_id
-        self._check_inactive("extend", recording_id)
+        self._recordings.check_inactive("extend", recording_id)
         if self._deletions.reaches(recording_id, descriptor.stop_position):
             raise refusal(f"cannot extend recording {recording_id} due to an outstanding delete operation")
 
@@ -494,7 +486,7 @@ class ArchiveConductor:
         self._recordings.add(recording)
 
     def _extendable(self, recording_id: int, image: Any) -> RecordingDescriptor:
-        d = descriptor = self._known(recording_id)
+        d = descriptor = self._files.known(recording_id)
         self._check_extendable(descriptor)
         recorded = (d.stop_position, d.initial_term_id, d.term_buffer_length, d.mtu_length)
         joined = (image.join_position, image.initial_term_id, image.term_length, image.mtu)
@@ -552,8 +544,7 @@ class ArchiveConductor:
             if entry in self._unlisted:
                 self._unlisted.remove(entry)
 
-    def _stop(self, session: ControlSession, request: Message) -> int:
-        del session
+    def _stop(self, _: ControlSession, request: Message) -> int:
         key = recording_key(ChannelUri.parse(request.channel), request.stream_id)
         entry = self._subscriptions.get(key)
         if entry is None:
@@ -563,8 +554,7 @@ class ArchiveConductor:
             )
         return self._stopped(entry)
 
-    def _stop_subscription(self, session: ControlSession, request: Message) -> int:
-        del session
+    def _stop_subscription(self, _: ControlSession, request: Message) -> int:
         entry = next(
             (each for each in self._subscriptions.values() if each.registration_id == request.subscription_id), None
         )
@@ -585,9 +575,8 @@ class ArchiveConductor:
         self._close_if_unused(entry)
         return 0
 
-    def _stop_identity(self, session: ControlSession, request: Message) -> int:
-        del session
-        recording_id = self._known(request.recording_id).recording_id
+    def _stop_identity(self, _: ControlSession, request: Message) -> int:
+        recording_id = self._files.known(request.recording_id).recording_id
         recording = self._recordings.get(recording_id)
         if recording is None or not recording.owner.is_listed:
             return 0
@@ -597,33 +586,22 @@ class ArchiveConductor:
 
     # -- queries -----------------------------------------------------------------------------------------------------
 
-    def _known(self, recording_id: int) -> RecordingDescriptor:
-        descriptor = self._files.find(recording_id)
-        if descriptor is None:
-            raise refusal(f"unknown recording id: {recording_id}", ArchiveErrorCode.UNKNOWN_RECORDING)
-        return descriptor
+    def _start_position(self, _: ControlSession, request: Message) -> int:
+        return self._files.known(request.recording_id).start_position
 
-    def _start_position(self, session: ControlSession, request: Message) -> int:
-        del session
-        return self._known(request.recording_id).start_position
+    def _stop_position(self, _: ControlSession, request: Message) -> int:
+        return self._files.known(request.recording_id).stop_position
 
-    def _stop_position(self, session: ControlSession, request: Message) -> int:
-        del session
-        return self._known(request.recording_id).stop_position
-
-    def _recording_position(self, session: ControlSession, request: Message) -> int:
-        del session
-        recording = self._recordings.get(self._known(request.recording_id).recording_id)
+    def _recording_position(self, _: ControlSession, request: Message) -> int:
+        recording = self._recordings.get(self._files.known(request.recording_id).recording_id)
         return NULL if recording is None else recording.position
 
-    def _max_recorded_position(self, session: ControlSession, request: Message) -> int:
-        del session
-        descriptor = self._known(request.recording_id)
+    def _max_recorded_position(self, _: ControlSession, request: Message) -> int:
+        descriptor = self._files.known(request.recording_id)
         recording = self._recordings.get(descriptor.recording_id)
         return descriptor.stop_position if recording is None else recording.position
 
-    def _find_last_matching(self, session: ControlSession, request: Message) -> int:
-        del session
+    def _find_last_matching(self, _: ControlSession, request: Message) -> int:
         if request.min_recording_id < 0:
             raise refusal(f"unknown recording id: {request.min_recording_id}", ArchiveErrorCode.UNKNOWN_RECORDING)
         for d in self._files.newest_first():
@@ -722,25 +700,10 @@ class ArchiveConductor:
         yield session.encode_response(request.correlation_id, 0, ResponseCode.SUBSCRIPTION_UNKNOWN)
 
     def _describe(self, session: ControlSession, correlation_id: int, d: RecordingDescriptor) -> bytes:
-        return encode(
-            "RecordingDescriptor",
-            control_session_id=session.session_id,
-            correlation_id=correlation_id,
-            recording_id=d.recording_id,
-            start_timestamp=d.start_timestamp,
-            stop_timestamp=d.stop_timestamp,
-            start_position=d.start_position,
-            stop_position=d.stop_position,
-            initial_term_id=d.initial_term_id,
-            segment_file_length=d.segment_file_length,
-            term_buffer_length=d.term_buffer_length,
-            mtu_length=d.mtu_length,
-            session_id=d.session_id,
-            stream_id=d.stream_id,
-            stripped_channel=_ascii(d.stripped_channel),
-            original_channel=_ascii(d.original_channel),
-            source_identity=_ascii(d.source_identity),
-        )
+        texts = ("stripped_channel", "original_channel", "source_identity")
+        values = asdict(d) | {name: _ascii(getattr(d, name)) for name in texts}
+        values |= {"control_session_id": session.session_id, "correlation_id": correlation_id}
+        return encode("RecordingDescriptor", **values)
 
     # -- replays -----------------------------------------------------------------------------------------------------
 
@@ -748,7 +711,7 @@ class ArchiveConductor:
         limit = self._settings.max_concurrent_replays
         if len(self._replays) >= limit:
             raise refusal(f"max concurrent replays reached {limit}", ArchiveErrorCode.MAX_REPLAYS)
-        descriptor = self._known(request.recording_id)
+        descriptor = self._files.known(request.recording_id)
         recording_id = descriptor.recording_id
         recording = self._recordings.get(recording_id)
         follows: Limit | None = None
@@ -838,15 +801,13 @@ class ArchiveConductor:
             self._replays = [replay for replay in self._replays if not replay.is_done]
         return work
 
-    def _stop_replay(self, session: ControlSession, request: Message) -> int:
-        del session
+    def _stop_replay(self, _: ControlSession, request: Message) -> int:
         for replay in self._replays:
             if replay.session_id == request.replay_session_id:
                 replay.close()
         return 0
 
-    def _stop_all_replays(self, session: ControlSession, request: Message) -> int:
-        del session
+    def _stop_all_replays(self, _: ControlSession, request: Message) -> int:
         for replay in self._replays:
             if request.recording_id in (NULL, replay.descriptor.recording_id):
                 replay.close()
@@ -866,8 +827,8 @@ class ArchiveConductor:
             response_channel=settings.control_response_channel or own,
         )
         if asked.target_id != NULL:
-            self._known(asked.target_id)
-            self._check_inactive("replicate to", asked.target_id)
+            self._files.known(asked.target_id)
+            self._recordings.check_inactive("replicate to", asked.target_id)
         replication_id = self._next_session_id
         self._replications[replication_id] = Replication(self, session, replication_id, asked)
         self._next_session_id = (replication_id + 1) % (1 << 63)
@@ -881,8 +842,7 @@ class ArchiveConductor:
                 del self._replications[replication.replication_id]
         return work
 
-    def _stop_replication(self, session: ControlSession, request: Message) -> int:
-        del session
+    def _stop_replication(self, _: ControlSession, request: Message) -> int:
         replication = self._replications.get(request.replication_id)
         if replication is None:
             raise refusal(f"unknown replication id: {request.replication_id}", ArchiveErrorCode.UNKNOWN_REPLICATION)

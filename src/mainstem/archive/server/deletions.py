@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
 from mainstem.archive.messages import NULL, RecordingSignal
 from mainstem.archive.server.refusals import refusal
+from mainstem.archive.server.replays import is_frame
 from mainstem.errors import ArchiveErrorCode
 from mainstem.recording.segments import OLD_SUFFIX, segment_base, segment_bases, segment_name
 
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Fields of a frame header: the length at offset 0; term offset, session id, stream id and term id from offset 8 on.
-_LENGTH, _PLACE = struct.Struct("<i"), struct.Struct("<4i")
+_LENGTH = struct.Struct("<i")
 
 
 class DeleteOperation:
@@ -106,16 +106,6 @@ class Deletions:
 
     # -- shared by the requests --------------------------------------------------------------------------------------
 
-    def _known(self, recording_id: int) -> RecordingDescriptor:
-        descriptor = self._files.find(recording_id)
-        if descriptor is None:
-            raise refusal(f"unknown recording id: {recording_id}", ArchiveErrorCode.UNKNOWN_RECORDING)
-        return descriptor
-
-    def _check_stopped(self, what: str, recording_id: int) -> None:
-        if recording_id in self._recordings:
-            raise refusal(f"cannot {what} active recording {recording_id}", ArchiveErrorCode.ACTIVE_RECORDING)
-
     def _check_idle(self, recording_id: int) -> None:
         if recording_id in self._operations:
             raise refusal(f"another delete operation in progress for recording id: {recording_id}")
@@ -155,9 +145,9 @@ class Deletions:
 
     def truncate(self, session: ControlSession, request: Message) -> int:
         """Make a recording end at an earlier position."""
-        d, position = self._known(request.recording_id), request.position
+        d, position = self._files.known(request.recording_id), request.position
         recording_id = d.recording_id
-        self._check_stopped("truncate", recording_id)
+        self._recordings.check_inactive("truncate", recording_id)
         if position % FRAME_ALIGNMENT or not d.start_position <= position <= d.stop_position:
             raise refusal(
                 f"invalid position {position} of recording {recording_id}: start={d.start_position}, "
@@ -190,13 +180,13 @@ class Deletions:
 
     def purge(self, session: ControlSession, request: Message) -> int:
         """Delete a recording with all of its files. Its id is not reused."""
-        d = self._known(request.recording_id)
+        d = self._files.known(request.recording_id)
         recording_id = d.recording_id
         if self._replays_of(recording_id):
             raise refusal(
                 f"it is being replayed: cannot purge active recording {recording_id}", ArchiveErrorCode.ACTIVE_RECORDING
             )
-        self._check_stopped("purge", recording_id)
+        self._recordings.check_inactive("purge", recording_id)
         self._check_idle(recording_id)
         self._files.purge(d)
         prefix = f"{recording_id}-"
@@ -209,10 +199,9 @@ class Deletions:
 
     # -- segments ----------------------------------------------------------------------------------------------------
 
-    def detach(self, session: ControlSession, request: Message) -> int:
+    def detach(self, _: ControlSession, request: Message) -> int:
         """Make a recording start at a later segment. Keep the files of the earlier segments."""
-        del session
-        self._detach(self._known(request.recording_id), request.new_start_position)
+        self._detach(self._files.known(request.recording_id), request.new_start_position)
         return 0
 
     def _detach(self, d: RecordingDescriptor, start: int) -> None:
@@ -233,7 +222,7 @@ class Deletions:
 
     def delete_detached(self, session: ControlSession, request: Message) -> int:
         """Delete the segments before a recording's start."""
-        d = self._known(request.recording_id)
+        d = self._files.known(request.recording_id)
         self._check_idle(d.recording_id)
         end = segment_base(d, d.start_position)
         bases = [base for base in segment_bases(self._files.directory, d.recording_id) if base < end]
@@ -241,17 +230,16 @@ class Deletions:
 
     def purge_segments(self, session: ControlSession, request: Message) -> int:
         """Detach segments and delete them."""
-        d, start = self._known(request.recording_id), request.new_start_position
+        d, start = self._files.known(request.recording_id), request.new_start_position
         self._check_idle(d.recording_id)
         first = segment_base(d, d.start_position)
         self._detach(d, start)
         bases = [base for base in segment_bases(self._files.directory, d.recording_id) if first <= base < start]
         return self._delete(session, request, d.recording_id, bases)
 
-    def attach(self, session: ControlSession, request: Message) -> int:
+    def attach(self, _: ControlSession, request: Message) -> int:
         """Attach the contiguous segments before a recording's start. Return their number."""
-        del session
-        d = self._known(request.recording_id)
+        d = self._files.known(request.recording_id)
         self._check_idle(d.recording_id)
         start, count = d.start_position, 0
         base = segment_base(d, start) - d.segment_file_length
@@ -267,9 +255,9 @@ class Deletions:
 
     def migrate(self, session: ControlSession, request: Message) -> int:
         """Move all segments of one recording to the beginning or the end of another. Return their number."""
-        source, target = self._known(request.src_recording_id), self._known(request.dst_recording_id)
+        source, target = self._files.known(request.src_recording_id), self._files.known(request.dst_recording_id)
         for each in (source, target):
-            self._check_stopped("migrate segments of", each.recording_id)
+            self._recordings.check_inactive("migrate segments of", each.recording_id)
             self._check_idle(each.recording_id)
             if self._replays_of(each.recording_id):
                 raise refusal(f"cannot migrate segments of recording {each.recording_id}: it is being replayed")
@@ -309,23 +297,10 @@ def _check_alike(source: RecordingDescriptor, target: RecordingDescriptor) -> No
             )
 
 
-def _term_id(d: RecordingDescriptor, position: int) -> int:
-    return (d.initial_term_id + position // d.term_buffer_length + (1 << 31)) % (1 << 32) - (1 << 31)
-
-
-def _fits(header: bytes, d: RecordingDescriptor, position: int) -> bool:
-    """Whether a header belongs to the frame at ``position`` of a recording."""
-    if len(header) < DATA_HEADER_LENGTH:
-        return False
-    offset, _, stream_id, term_id = _PLACE.unpack_from(header, 8)
-    place = position % d.term_buffer_length, d.stream_id, _term_id(d, position)
-    return (offset, stream_id, term_id) == place
-
-
 def _is_frame(path: Path, d: RecordingDescriptor, base: int, position: int) -> bool:
     try:
         with path.open("rb", buffering=0) as file:
-            return _fits(os.pread(file.fileno(), DATA_HEADER_LENGTH, position - base), d, position)
+            return is_frame(os.pread(file.fileno(), DATA_HEADER_LENGTH, position - base), d, position)
     except FileNotFoundError:
         return False
 
@@ -339,7 +314,7 @@ def _first_frame(path: Path, d: RecordingDescriptor, base: int) -> int:
         term = os.pread(file.fileno(), d.term_buffer_length, 0)
     for offset in range(0, len(term), FRAME_ALIGNMENT):
         if _LENGTH.unpack_from(term, offset)[0] > 0:
-            if _fits(term[offset : offset + DATA_HEADER_LENGTH], d, base + offset):
+            if is_frame(term[offset : offset + DATA_HEADER_LENGTH], d, base + offset):
                 return base + offset
             raise refusal(f"{path.name}: the frame at {offset} is not of recording {d.recording_id}")
     raise refusal(f"{path.name}: there is no frame in its first term")

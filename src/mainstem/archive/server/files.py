@@ -12,18 +12,20 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from mainstem.archive.server.refusals import refusal
+from mainstem.errors import ArchiveErrorCode
 from mainstem.recording.archive import local_archive
-from mainstem.recording.catalog import NULL, RecordingDescriptor
 from mainstem.recording.index import IndexRepair, index_file
 from mainstem.recording.life import OF_ARCHIVE, StreamLife
 from mainstem.recording.reader import Progress, RecordingReader
-from mainstem.recording.recorder import Recorder
+from mainstem.recording.recorder import Recorder, stream_of
 from mainstem.recording.segments import OLD_SUFFIX, segment_bases, segment_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from mainstem.recording.catalog import RecordingDescriptor
     from mainstem.recording.mark_file import MarkOwner
     from mainstem.recording.writer import RecordingWriter
 
@@ -43,6 +45,13 @@ class ArchiveFiles(Recorder):
         """Return the current catalog entry of a recording; None if there is no such recording."""
         offset = self._offsets.get(recording_id)
         return None if offset is None else self._catalog.entry(offset)
+
+    def known(self, recording_id: int) -> RecordingDescriptor:
+        """Return the current catalog entry of a recording. Raises ArchiveError if there is no such recording."""
+        descriptor = self.find(recording_id)
+        if descriptor is None:
+            raise refusal(f"unknown recording id: {recording_id}", ArchiveErrorCode.UNKNOWN_RECORDING)
+        return descriptor
 
     def from_id(self, recording_id: int) -> Iterator[RecordingDescriptor]:
         """Yield the recordings from ``recording_id`` on, including any that are added during the iteration."""
@@ -80,32 +89,21 @@ class ArchiveFiles(Recorder):
 
     def begin(self, image: Any, *, stripped: str, original: str) -> RecordingWriter:
         """Start a new recording of an image, at its join position. Raises RecordingError and OSError."""
-        stream = RecordingDescriptor(
-            recording_id=NULL,
-            start_timestamp=NULL,
-            start_position=image.join_position,
-            initial_term_id=image.initial_term_id,
-            term_buffer_length=image.term_length,
-            mtu_length=image.mtu,
-            session_id=image.session_id,
-            stream_id=image.stream_id,
-            stripped_channel=stripped,
-            original_channel=original,
-            source_identity=image.source_identity,
-        )
+        stream = replace(stream_of(image, original), start_position=image.join_position, stripped_channel=stripped)
         writer = self._added(stream, _life(image))
-        descriptor = writer.descriptor
-        self._offsets[descriptor.recording_id] = descriptor.entry_offset
-        self._ids.append(descriptor.recording_id)
+        self._list(writer.descriptor)
         return writer
 
     def add_replica(self, source: RecordingDescriptor) -> RecordingDescriptor:
         """Add an empty recording for a copy of another archive's recording. Raises RecordingError and OSError."""
         replica = self._catalog.add(_empty_replica(source), min_id=self._min_id)
         self._known.add(replica)
-        self._offsets[replica.recording_id] = replica.entry_offset
-        self._ids.append(replica.recording_id)
+        self._list(replica)
         return replica
+
+    def _list(self, added: RecordingDescriptor) -> None:
+        self._offsets[added.recording_id] = added.entry_offset
+        self._ids.append(added.recording_id)
 
     def become_replica(self, empty: RecordingDescriptor, source: RecordingDescriptor) -> RecordingDescriptor:
         """Prepare an empty recording for a copy of another archive's recording. Raises RecordingError and OSError."""
@@ -164,7 +162,6 @@ class ArchiveFiles(Recorder):
         self._ids.remove(descriptor.recording_id)
 
     def set_start(self, descriptor: RecordingDescriptor, position: int) -> None:
-        """Change the start position of a recording."""
         self._catalog.set_start(descriptor, position)
 
     def update_channel(self, descriptor: RecordingDescriptor, *, stripped: str, original: str) -> None:

@@ -6,11 +6,13 @@ import errno
 import logging
 import struct
 from collections import deque
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mainstem._core.log.read import find_ready
 from mainstem._internal.clock import NS_PER_MS
 from mainstem.archive.messages import RecordingSignal, encode
+from mainstem.archive.server.refusals import refusal
 from mainstem.errors import ArchiveErrorCode, MainstemError
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ def position_counter(descriptor: RecordingDescriptor, archive_id: int) -> tuple[
     return key, label[: MAX_LABEL_LENGTH - len(end)] + end
 
 
+@dataclass(eq=False)
 class RecordingSubscription:
     """A subscription whose images are recorded.
 
@@ -53,38 +56,27 @@ class RecordingSubscription:
         sessions: The active recordings.
         latest: The recording that began last; None before the first.
         error: The most recent error; empty if nothing failed.
+        is_listed: Whether requests find the subscription.
     """
 
-    def __init__(
-        self,
-        control: ControlSession,
-        correlation_id: int,
-        *,
-        key: str,
-        channel: str,
-        original_channel: str,
-        stripped_channel: str,
-        stream_id: int,
-        auto_stop: bool,
-        extends: int | None = None,
-    ) -> None:
-        self.control = control
-        self.correlation_id = correlation_id
-        self.key = key
-        self.channel = channel
-        self.original_channel = original_channel
-        self.stripped_channel = stripped_channel
-        self.stream_id = stream_id
-        self.auto_stop = auto_stop
-        self.extends = extends
-        self.registration_id = -1
-        self.arrived: deque[Any] = deque()
-        self.sessions: list[RecordingSession] = []
-        self.latest: RecordingSession | None = None
-        self.error = ""
-        self.is_listed = True
-        self.operation: Operation[Any] | None = None
-        self.subscription: Any = None
+    control: ControlSession
+    correlation_id: int
+    _: KW_ONLY
+    key: str
+    channel: str
+    original_channel: str
+    stripped_channel: str
+    stream_id: int
+    auto_stop: bool
+    extends: int | None = None
+    registration_id: int = -1
+    arrived: deque[Any] = field(default_factory=deque)
+    sessions: list[RecordingSession] = field(default_factory=list)
+    latest: RecordingSession | None = None
+    error: str = ""
+    is_listed: bool = True
+    operation: Operation[Any] | None = None
+    subscription: Any = None
 
     def fail(self, text: str, code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> None:
         """Report an error that occurred after the response, under the correlation id of the request."""
@@ -314,12 +306,15 @@ class ActiveRecordings:
     def __iter__(self) -> Iterator[RecordingSession]:
         return iter(list(self._sessions.values()))
 
+    def check_inactive(self, what: str, recording_id: int) -> None:
+        """Raise ArchiveError if a recording is active."""
+        if recording_id in self._sessions:
+            raise refusal(f"cannot {what} active recording {recording_id}", ArchiveErrorCode.ACTIVE_RECORDING)
+
     def get(self, recording_id: int) -> RecordingSession | None:
-        """Return the session that records under an id."""
         return self._sessions.get(recording_id)
 
     def add(self, session: RecordingSession) -> None:
-        """Add a session."""
         self._sessions[session.recording_id] = session
         self._starting.append(session)
 
@@ -329,7 +324,6 @@ class ActiveRecordings:
             del self._sessions[session.recording_id]
 
     def clear(self) -> None:
-        """Remove all sessions."""
         self._sessions.clear()
 
     def ready(self) -> list[RecordingSession]:

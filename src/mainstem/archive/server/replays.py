@@ -19,6 +19,7 @@ from mainstem._internal.clock import NS_PER_SECOND
 from mainstem._internal.printable import printable
 from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aeron.command.error_code import ErrorCode as DriverErrorCode
+from mainstem.aeron.logbuffer.descriptor import wrap_i32
 from mainstem.errors import ArchiveErrorCode, MainstemError, RecordingError, RegistrationError
 from mainstem.recording.segments import segment_base, segment_name
 
@@ -36,7 +37,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COUNTER_ALLOCATED = 1
-_TERM_OFFSET, _STREAM_AND_TERM = 8, struct.Struct("<ii")
+_PLACE = struct.Struct("<4i")  # term offset, session id, stream id and term id, at offset 8 of a frame's header
+
+
+def is_frame(header: bytes, d: RecordingDescriptor, position: int) -> bool:
+    """Whether a header belongs to the frame at ``position`` of a recording."""
+    if len(header) < DATA_HEADER_LENGTH:
+        return False
+    offset, _, stream_id, term_id = _PLACE.unpack_from(header, 8)
+    term_count, term_offset = divmod(position, d.term_buffer_length)
+    return (offset, stream_id, term_id) == (term_offset, d.stream_id, wrap_i32(d.initial_term_id + term_count))
 
 
 class Limit(Protocol):
@@ -196,13 +206,7 @@ class ReplaySession:
         d = self.descriptor
         if self._fd < 0 or self.position == d.start_position:
             return True
-        header = os.pread(self._fd, DATA_HEADER_LENGTH, self.position - self._base)
-        if len(header) < DATA_HEADER_LENGTH:
-            return False
-        term_id = (d.initial_term_id + self.position // d.term_buffer_length + (1 << 31)) % (1 << 32) - (1 << 31)
-        (offset,) = struct.unpack_from("<i", header, _TERM_OFFSET)
-        ids = _STREAM_AND_TERM.unpack_from(header, _TERM_OFFSET + 8)
-        return offset == self.position % d.term_buffer_length and ids == (d.stream_id, term_id)
+        return is_frame(os.pread(self._fd, DATA_HEADER_LENGTH, self.position - self._base), d, self.position)
 
     def _connecting(self, now_ns: int) -> int:
         if self._publication.is_connected:

@@ -204,8 +204,8 @@ class Replication:
             self._target_id = target.recording_id
             self._signal(RecordingSignal.REPLICATE, target.start_position)
             return target
-        target = self._archive._known(self._target_id)
-        self._archive._check_inactive("replicate to", self._target_id)
+        target = self._archive._files.known(self._target_id)
+        self._archive._recordings.check_inactive("replicate to", self._target_id)
         return files.become_replica(target, source) if target.start_position == target.stop_position else target
 
     def _source_position(self) -> Steps[int]:
@@ -246,7 +246,7 @@ class Replication:
             auto_stop=1,
             channel=with_values(request.channel, values, without=without),
         )
-        self._entry = entry = self._archive._extended(self._control, decode(extension))
+        self._entry = entry = self._archive.extend(self._control, decode(extension))
         deadline = self._deadline()
         while entry.subscription is None:
             self._check_entry(entry)

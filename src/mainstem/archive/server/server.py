@@ -6,8 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from mainstem._internal.clock import SYSTEM_CLOCK, seconds_ns
-from mainstem._internal.overrides import did_you_mean
+from mainstem._internal.clock import SYSTEM_CLOCK, Deadline
 from mainstem.aeron.agent import AgentInvoker, AgentRunner
 from mainstem.aeron.client import Aeron
 from mainstem.aeron.client.context import ClientContext
@@ -18,7 +17,6 @@ from mainstem.archive.server.conductor import ArchiveConductor
 from mainstem.archive.server.counters import check_unused
 from mainstem.archive.server.files import ArchiveFiles
 from mainstem.archive.server.settings import ArchiveSettings, ThreadingMode
-from mainstem.errors import ConfigurationError
 from mainstem.recording.mark_file import WRITER, MarkOwner
 
 if TYPE_CHECKING:
@@ -92,7 +90,7 @@ class ArchiveServer:
         Example:
             >>> server = ArchiveServer.launch("tides", max_concurrent_replays=100)
         """
-        settings = _settings(settings, overrides)
+        settings = ArchiveSettings.load(**overrides) if settings is None else settings.replace(**overrides)
         with ExitStack() as stack:
             context = ClientContext(use_invoker=True, driver_invoker=driver_invoker)
             aeron = stack.enter_context(
@@ -157,9 +155,9 @@ class ArchiveServer:
         """
         if self._runner is not None:
             return self._runner.join(timeout)
-        deadline_ns = None if timeout is None else SYSTEM_CLOCK.monotonic_ns() + seconds_ns(timeout)
+        deadline = Deadline(SYSTEM_CLOCK, timeout)
         while not self.closed:
-            if deadline_ns is not None and SYSTEM_CLOCK.monotonic_ns() >= deadline_ns:
+            if deadline.expired:
                 return False
             self.invoke()
         return True
@@ -202,11 +200,3 @@ def _owner(settings: ArchiveSettings, aeron_directory: str) -> MarkOwner:
         events_channel=settings.recording_events_channel,
         aeron_directory=aeron_directory,
     )
-
-
-def _settings(settings: ArchiveSettings | None, overrides: dict[str, Any]) -> ArchiveSettings:
-    names = {name: name for name in ArchiveSettings.declared()}
-    for name in overrides:
-        if name not in names:
-            raise ConfigurationError(f"{name!r} is not a setting of ArchiveSettings{did_you_mean(name, names)}")
-    return ArchiveSettings.load(**overrides) if settings is None else settings.replace(**overrides)
