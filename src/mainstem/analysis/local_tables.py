@@ -188,7 +188,6 @@ class LocalTables:
             yield from ((key, row) for row in fold.pending_rows(state))
 
     def _arrow(self, sql: str) -> pa.RecordBatchReader:
-
         return pa.RecordBatchReader.from_stream(self._db.sql(sql))
 
     def _copy(self, table: Table, sql: str) -> None:
@@ -200,7 +199,6 @@ class LocalTables:
         self._view(table.name, file)
 
     def _write(self, name: str, tables: Sequence[pa.Table]) -> None:
-
         file = self._new_file(name)
         pq.write_table(pa.concat_tables(tables), file, coerce_timestamps="us")
         self._view(name, file)
@@ -214,15 +212,11 @@ class LocalTables:
 
     def _view(self, name: str, file: Path) -> None:
         """Make a written table available to queries."""
-        self._db.execute(f"create view {name} as select * from {_read(escape(str(file)))}")
+        self._db.execute(f"create view {name} as select * from read_parquet({_text(escape(str(file)))})")
 
 
 def _text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def _read(pattern: str) -> str:
-    return f"read_parquet({_text(pattern)})"
 
 
 def _selected(name: str) -> str:

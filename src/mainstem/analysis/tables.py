@@ -95,6 +95,13 @@ def sources(table: Table, fold: Fold) -> list[tuple[Column, str]]:
     return [(column, places.get(column.name, "")) for column in table.columns]
 
 
+_SESSION, _STREAM, _CHANNEL = (column for column, _ in PATH_FOLD.keys)
+_PACKET = (
+    Column("file", "string", "path of the capture"),
+    Column("packet", "bigint", "number of the packet in its file"),
+)
+_PASSED = (TIME, Column("time_ns", "bigint", "when it passed"), *_PACKET)
+
 MESSAGES = Table(
     "messages",
     "one row for each whole message of a recording",
@@ -128,13 +135,10 @@ NAKS = Table(
     "naks",
     "one row for each NAK",
     (
-        Column("session_id", "int", "the publisher's session"),
-        Column("stream_id", "int", "the stream"),
-        Column("channel", "string", "the endpoint that data goes to: address:port"),
-        TIME,
-        Column("time_ns", "bigint", "when it passed"),
-        Column("file", "string", "path of the capture"),
-        Column("packet", "bigint", "number of the packet in its file"),
+        _SESSION,
+        _STREAM,
+        _CHANNEL,
+        *_PASSED,
         Column("receiver", "string", "who asked: address:port"),
         Column("term_id", "int", "the term of the missing range"),
         Column("term_offset", "int", "offset in the term at which the range starts"),
@@ -149,11 +153,8 @@ STATUS_MESSAGES = Table(
     (
         Column("session_id", "int", "the publisher's session; 0 if a receiver only announces itself"),
         Column("stream_id", "int", "the stream; 0 likewise"),
-        Column("channel", "string", "the endpoint that data goes to: address:port"),
-        TIME,
-        Column("time_ns", "bigint", "when it passed"),
-        Column("file", "string", "path of the capture"),
-        Column("packet", "bigint", "number of the packet in its file"),
+        _CHANNEL,
+        *_PASSED,
         Column("receiver", "string", "who sent it: address:port"),
         Column("receiver_id", "bigint", "the receiver's id"),
         Column("group_tag", "bigint", "its group; null without"),
@@ -179,8 +180,7 @@ PROBLEMS = Table(
     (
         TIME,
         Column("time_ns", "bigint", "the same in nanoseconds; null if a problem belongs to no packet"),
-        Column("file", "string", "path of the capture"),
-        Column("packet", "bigint", "number of the packet in its file"),
+        *_PACKET,
         Column("kind", "string", "a kind of problem, GAP or RESET of TCP, ERR of Aeron, ERROR of Jmux"),
         Column("source", "string", "who sent it: address:port"),
         Column("target", "string", "to whom"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from mainstem.analysis.folds.fold import Fold, Kind, Row, checkpointed
+from mainstem.analysis.folds.fold import TIME_INPUTS, Fold, Kind, Row, checkpointed
 from mainstem.capture.schema import Column
 
 if TYPE_CHECKING:
@@ -58,10 +58,7 @@ class AqueductFold(Fold):
         (Column("file", "string", "path of the trace"), "file"),
         (Column("channel_id", "bigint", "the channel"), "channel_id"),
     )
-    inputs = {  # noqa: RUF012 - the base class declares the type
-        "time_ns": "time_ns",
-        "packet": "packet",
-        "frame_index": "frame_index",
+    inputs = TIME_INPUTS | {
         "frame_type": "frame_type",
         "length": "coalesce(length, 0)",
         "number": "coalesce(message_number, 0)",
@@ -69,9 +66,7 @@ class AqueductFold(Fold):
     }
     where = "protocol = 'aqueduct' and channel_id is not null"
     kinds = (CHANNELS,)
-
-    def fresh(self) -> AqueductState:
-        return AqueductState()
+    state = AqueductState
 
     def feed(self, state: AqueductState, events: Events) -> list[Row]:
         for time_ns, kind, length, number, bits in events.rows(_INPUTS, slice(None)):

@@ -5,15 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mainstem.analysis.folds.fold import RTT, WRITTEN_AS, Kind, Row, checkpointed
-from mainstem.analysis.folds.mux import (
-    GONE,
-    GRANT_COLUMNS,
-    GRANT_IDENTITY,
-    MAX_PINGS,
-    UNSIGNED,
-    MuxStream,
-)
+from mainstem.analysis.folds.fold import TIMES, WRITTEN_AS, Kind, Row, checkpointed, moment, round_trip
+from mainstem.analysis.folds.mux import GONE, GRANT_COLUMNS, MAX_PINGS, UNSIGNED, MuxStream
 from mainstem.capture.schema import BYMUX_TYPES
 
 CREDIT, WRITE, PING, PONG, CLOSE, STOP_READ = range(6)
@@ -22,7 +15,7 @@ GLOBAL = 0x10
 # Streams of one connection that are tracked at once. Beyond this limit, the fold emits the oldest one in its current form.
 MAX_STREAMS = 4096
 
-CREDITS = Kind("credits", GRANT_COLUMNS, "time_ns", GRANT_IDENTITY)
+CREDITS = Kind("credits", GRANT_COLUMNS, "time_ns", TIMES)
 
 
 @checkpointed("BymuxState")
@@ -83,8 +76,7 @@ def _stream(state: BymuxState, stream_id: int, time_ns: int, out: list[Row]) -> 
 
 
 def _grant(stream: MuxStream, event: dict[str, Any], amount: int | None, stream_id: int | None, revision: int) -> Row:
-    values = {name: event[name] for name in ("time_ns", "packet", "frame_index")}
-    values |= {"from_client": event["from_client"] == 1, "mux_stream_id": stream_id}
+    values = moment(event) | {"from_client": event["from_client"] == 1, "mux_stream_id": stream_id}
     values |= stream.grant(event["from_client"], amount, event["time_ns"])
     return Row(CREDITS.name, revision, {name: _signed(value) for name, value in values.items()})
 
@@ -101,13 +93,6 @@ def _note_heartbeat(state: BymuxState, event: dict[str, Any], out: list[Row]) ->
         waiting.append(event["time_ns"])
         del waiting[:-MAX_PINGS]
     elif waiting:
-        values = {name: event[name] for name in ("time_ns", "packet", "frame_index")}
-        out.append(
-            Row(
-                RTT.name,
-                state.seen,
-                values | {"protocol": "bymux", "method": "PING", "rtt_ns": event["time_ns"] - waiting.pop(0)},
-            )
-        )
+        out.append(round_trip("bymux", "PING", event, waiting.pop(0), state.seen))
     if not waiting:
         del state.pings[f"{event['stream']}/{asker}"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mainstem.analysis.folds.fold import Fold, Kind, Row, checkpointed
+from mainstem.analysis.folds.fold import TIME_INPUTS, Fold, Kind, Row, checkpointed
 from mainstem.analysis.folds.mux import FROM_CLIENT
 from mainstem.analysis.folds.path import CHANNEL
 from mainstem.capture.schema import Column
@@ -63,10 +63,7 @@ class ChannelFold(Fold):
             ),
         ),
     )
-    inputs = {  # noqa: RUF012 - the base class declares the type
-        "time_ns": "time_ns",
-        "packet": "packet",
-        "frame_index": "frame_index",
+    inputs = TIME_INPUTS | {
         "wire_length": "coalesce(wire_length, 0)",
         "length": "coalesce(length, 0)",
         "is_nak": "cast(protocol = 'aeron' and type = 2 as int)",
@@ -76,9 +73,7 @@ class ChannelFold(Fold):
     }
     where = "protocol in ('aeron', 'bymux', 'jmux', 'aqueduct')"
     kinds = (CHANNELS,)
-
-    def fresh(self) -> ChannelState:
-        return ChannelState()
+    state = ChannelState
 
     def feed(self, state: ChannelState, events: Events) -> list[Row]:
         if not len(events):

@@ -42,9 +42,7 @@ class RoundTripFold(Fold):
     inputs = MuxFold.inputs | PathFold.inputs | {"protocol": MuxFold.inputs["protocol"]}
     where = f"({PathFold.where}) or protocol in ('bymux', 'jmux')"
     kinds = (RTT,)
-
-    def fresh(self) -> CombinedState:
-        return CombinedState()
+    state = CombinedState
 
     def feed(self, state: CombinedState, events: Events) -> list[Row]:
         if state.inner is None and len(events):

@@ -91,6 +91,7 @@ def load(data: bytes) -> Any:
 
 TIMES = ("time_ns", "packet", "frame_index")
 """The columns that frames are sorted by. Every fold has them among its inputs."""
+TIME_INPUTS = {name: name for name in TIMES}
 
 
 class Events:
@@ -139,17 +140,6 @@ def from_pandas(frame: Any, names: Iterable[str]) -> Events:
     return Events(columns, len(order))
 
 
-def from_rows(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> Events:
-    """Make events from dicts, for tests and small captures. Missing numbers are 0."""
-    dicts = list(rows)
-    columns = {}
-    for name in names:
-        values = [row.get(name, 0) for row in dicts]
-        texts = any(isinstance(value, str) for value in values)
-        columns[name] = np.array(values, object if texts else np.int64)
-    return Events(columns, len(dicts))
-
-
 REVISION = Column("revision", "bigint", "frames of this key that had been read when the row last changed")
 
 
@@ -183,10 +173,11 @@ class Fold(ABC):
     where: str
     """The condition that selects frames, as an expression."""
     kinds: tuple[Kind, ...]
+    state: type[Any]
+    """The class of the state. Its defaults are the state before the first frame."""
 
-    @abstractmethod
     def fresh(self) -> Any:
-        """Return the state before the first frame."""
+        return self.state()
 
     @abstractmethod
     def feed(self, state: Any, events: Events) -> list[Row]:
@@ -217,3 +208,14 @@ RTT = Kind(
     ("time_ns", "packet", "frame_index", "method"),
 )  # fmt: skip
 """The table ``rtt``, which is the same for every protocol."""
+
+
+def moment(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns that say when and where a frame passed."""
+    return {name: event[name] for name in TIMES}
+
+
+def round_trip(protocol: str, method: str, event: Mapping[str, Any], since_ns: int, revision: int) -> Row:
+    """Return the row of a round trip from ``since_ns`` to a frame."""
+    values = {"protocol": protocol, "method": method, "rtt_ns": event["time_ns"] - since_ns}
+    return Row(RTT.name, revision, moment(event) | values)

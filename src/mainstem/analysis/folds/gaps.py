@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mainstem.analysis.folds.fold import Kind, Row
+from mainstem.analysis.folds.fold import TIMES, Kind, Row, round_trip
 from mainstem.analysis.folds.path_state import NS_PER_MS, UNSEEN, Gap
 from mainstem.capture.schema import Column
 
@@ -55,7 +55,7 @@ RETRANSMITS = Kind(
         Column("since_nak_ns", "bigint", "from the first NAK for it to now; null without"),
     ),
     "time_ns",
-    ("time_ns", "packet", "frame_index"),
+    TIMES,
 )
 
 
@@ -163,7 +163,7 @@ def note_again(state: PathState, start: int, end: int, event: dict[str, Any], re
         gap.missing, gap.revision, hit = missing, revision, gap
         if gap.naks and not gap.answered_ns:
             gap.answered_ns = time_ns
-            out.append(_answer(gap, event, revision))
+            out.append(round_trip("aeron", "NAK", event, gap.first_nak_ns, revision))
         if not missing:
             gap.ended_ns = time_ns
             state.gaps.remove(gap)
@@ -185,12 +185,6 @@ def note_again(state: PathState, start: int, end: int, event: dict[str, Any], re
     values = {"position": start, "term_id": term_id, "term_offset": term_offset, "length": end - start,
               "reason": reason, "since_nak_ns": since}  # fmt: skip
     out.append(Row(RETRANSMITS.name, revision, event | values))
-
-
-def _answer(gap: Gap, event: dict[str, Any], revision: int) -> Row:
-    return Row(
-        "rtt", revision, event | {"protocol": "aeron", "method": "NAK", "rtt_ns": gap.answered_ns - gap.first_nak_ns}
-    )
 
 
 def note_consumed(state: PathState, time_ns: int, revision: int) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mainstem.analysis.folds.fold import RTT, WRITTEN_AS, Kind, Row, checkpointed
-from mainstem.analysis.folds.mux import GONE, GRANT_COLUMNS, GRANT_IDENTITY, MAX_PINGS, MuxStream
+from mainstem.analysis.folds.fold import TIMES, WRITTEN_AS, Kind, Row, checkpointed, moment, round_trip
+from mainstem.analysis.folds.mux import GONE, GRANT_COLUMNS, MAX_PINGS, MuxStream
 from mainstem.capture.schema import JMUX_TYPES, Column
 
 KINDS = {name: value for value, name in JMUX_TYPES.items()}
@@ -16,7 +16,7 @@ SHUTDOWN, ERROR = KINDS["SHUTDOWN"], KINDS["ERROR"]
 OPEN_FLAG, CLOSE_FLAG, EOF_FLAG, ACK_FLAG, PARTIAL_FLAG = 0x10, 0x08, 0x04, 0x02, 0x02
 SERVER, CLIENT = 0, 1
 
-RATIONS = Kind("rations", GRANT_COLUMNS, "time_ns", GRANT_IDENTITY)
+RATIONS = Kind("rations", GRANT_COLUMNS, "time_ns", TIMES)
 
 REQUESTS = Kind(
     "requests",
@@ -98,7 +98,7 @@ def note(state: JmuxState, event: dict[str, Any], out: list[Row]) -> None:
     kind, side = event["type"], event["from_client"]
     if kind == HEADER:
         state.initial[side] = event["credit"]
-        values = _moment(event) | {"from_client": side == CLIENT, "mux_stream_id": None}
+        values = moment(event) | {"from_client": side == CLIENT, "mux_stream_id": None}
         amount = event["credit"] or None
         values |= {"amount": amount, "available_before": None, "available_after": amount, "exhausted_ns": None}
         out.append(Row(RATIONS.name, state.seen, values))
@@ -108,10 +108,6 @@ def note(state: JmuxState, event: dict[str, Any], out: list[Row]) -> None:
         _note_end(state, event)
     elif event["stream"] >= 0:
         _note_session(state, event, out)
-
-
-def _moment(event: dict[str, Any]) -> dict[str, Any]:
-    return {name: event[name] for name in ("time_ns", "packet", "frame_index")}
 
 
 def _note_session(state: JmuxState, event: dict[str, Any], out: list[Row]) -> None:
@@ -128,7 +124,7 @@ def _note_session(state: JmuxState, event: dict[str, Any], out: list[Row]) -> No
         stream.write(side, event["length"], time_ns)
         _note_data(stream, request, event)
     elif kind == INCREMENT:
-        values = _moment(event) | {"from_client": side == CLIENT, "mux_stream_id": stream.stream_id}
+        values = moment(event) | {"from_client": side == CLIENT, "mux_stream_id": stream.stream_id}
         out.append(Row(RATIONS.name, state.seen, values | stream.grant(side, event["credit"], time_ns)))
     elif kind == ABORT and request.outcome == "open":
         request.outcome = "aborted by client" if side == CLIENT else "aborted by server"
@@ -188,9 +184,4 @@ def _note_ping(state: JmuxState, event: dict[str, Any], out: list[Row]) -> None:
         if len(state.pings) > MAX_PINGS:
             state.pings.pop(next(iter(state.pings)))
     elif key in state.pings:
-        values = _moment(event) | {
-            "protocol": "jmux",
-            "method": "PING",
-            "rtt_ns": event["time_ns"] - state.pings.pop(key),
-        }
-        out.append(Row(RTT.name, state.seen, values))
+        out.append(round_trip("jmux", "PING", event, state.pings.pop(key), state.seen))

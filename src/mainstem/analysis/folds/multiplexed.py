@@ -33,9 +33,7 @@ class MuxFold(Fold):
         " or (protocol = 'tcp' and frame_type in ('CLOSE', 'RESET')))"
     )
     kinds = (bymux.CREDITS, jmux.RATIONS, jmux.REQUESTS, MUX_STREAMS, RTT)
-
-    def fresh(self) -> MuxState:
-        return MuxState()
+    state = MuxState
 
     def feed(self, state: MuxState, events: Events) -> list[Row]:
         out: list[Row] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mainstem.analysis.folds.fold import WRITTEN_AS, Kind, Row, checkpointed
+from mainstem.analysis.folds.fold import TIME_INPUTS, WRITTEN_AS, Kind, Row, checkpointed
 from mainstem.capture.schema import Column
 
 KEYS = (
@@ -16,10 +16,7 @@ KEYS = (
 FROM_CLIENT = "coalesce(from_client, concat(src, ':', src_port) < concat(dst, ':', dst_port))"
 # A pseudo frame type for the end of the connection. No protocol uses this number.
 GONE = 1000
-INPUTS = {
-    "time_ns": "time_ns",
-    "packet": "packet",
-    "frame_index": "frame_index",
+INPUTS = TIME_INPUTS | {
     "protocol": "case protocol when 'bymux' then 1 when 'jmux' then 2 else 0 end",
     "type": f"if(protocol = 'tcp', {GONE}, type)",
     "flags": "cast(coalesce(flags, 0) as int)",
@@ -45,7 +42,6 @@ GRANT_COLUMNS = (
     Column("available_after", "bigint", "the same with this one"),
     Column("exhausted_ns", "bigint", "how long nothing had remained; null if something did"),
 )
-GRANT_IDENTITY = ("time_ns", "packet", "frame_index")
 
 MUX_STREAMS = Kind(
     "mux_streams",

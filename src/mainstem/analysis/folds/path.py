@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mainstem.analysis.folds import gaps, sessions, stalls
-from mainstem.analysis.folds.fold import RTT, Fold, Row
+from mainstem.analysis.folds.fold import RTT, TIME_INPUTS, Fold, Row, moment, round_trip
 from mainstem.analysis.folds.path_state import (
     LEAST_TERM_LENGTH,
     MAX_RECEIVERS,
@@ -108,10 +108,7 @@ class PathFold(Fold):
         (Column("stream_id", "int", "the stream"), "stream_id"),
         (Column("channel", "string", "the endpoint that data goes to: address:port"), CHANNEL),
     )
-    inputs = {  # noqa: RUF012 - the base class declares the type
-        "time_ns": "time_ns",
-        "packet": "packet",
-        "frame_index": "frame_index",
+    inputs = TIME_INPUTS | {
         "type": "type",
         "flags": "cast(flags as int)",
         "frame_length": "frame_length",
@@ -134,9 +131,7 @@ class PathFold(Fold):
         " and not (type = 3 and session_id = 0 and stream_id = 0 and flags & 128 != 0)"
     )
     kinds = (sessions.SESSIONS, gaps.GAPS, gaps.RETRANSMITS, RTT, stalls.STALLS)
-
-    def fresh(self) -> PathState:
-        return PathState()
+    state = PathState
 
     def feed(self, state: PathState, events: Events) -> list[Row]:
         out: list[Row] = []
@@ -343,7 +338,7 @@ def _note(state: PathState, event: dict[str, Any], revision: int, out: list[Row]
     if event["gap"]:
         gaps.note_gap(state, hwm, event["start"], time_ns, revision, out)
     if event["again"] or event["fills"]:
-        frame = {name: event[name] for name in ("time_ns", "packet", "frame_index")}
+        frame = moment(event)
         if event["again"]:
             gaps.note_again(state, event["start"], event["end"], frame, revision, out)
         else:
@@ -383,6 +378,4 @@ def _note_rttm(state: PathState, event: dict[str, Any], revision: int, out: list
         if len(state.questions) > MAX_QUESTIONS:
             state.questions.pop(next(iter(state.questions)))
     elif key in state.questions:
-        values = {name: event[name] for name in ("time_ns", "packet", "frame_index")}
-        values |= {"protocol": "aeron", "method": "RTTM", "rtt_ns": event["time_ns"] - state.questions.pop(key)}
-        out.append(Row(RTT.name, revision, values))
+        out.append(round_trip("aeron", "RTTM", event, state.questions.pop(key), revision))

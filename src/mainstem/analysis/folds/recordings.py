@@ -56,6 +56,7 @@ class RecordingFold(Fold):
     )
     where = "recording_id is not null"
     kinds = (RECORDED,)
+    state = RecordedState
 
     def __init__(self, *, frames: bool = False) -> None:
         """Choose the inputs for rows that are messages, or with ``frames`` for rows that are frames."""
@@ -66,9 +67,6 @@ class RecordingFold(Fold):
             "ends": "cast(type = 1 and flags & 64 != 0 as int)" if frames else "1",
             "length": "length",
         }
-
-    def fresh(self) -> RecordedState:
-        return RecordedState()
 
     def feed(self, state: RecordedState, events: Events) -> list[Row]:
         if not len(events):

@@ -30,11 +30,7 @@ def overall(summary: Summary) -> str:
     lines = [Series(f"{name}, on the wire", color, timeline.rate(name), is_filled=True)
              for name, color in PROTOCOLS if name in timeline.series]  # fmt: skip
     lines.append(Series("payload", "orange", timeline.rate("payload")))
-    parts = [
-        figure("Throughput, bytes a second", svg.chart(timeline.seconds, lines, formatting.short, title="Throughput"))
-    ]
-    parts += _repairs(timeline)
-    parts += _round_trips(timeline)
+    parts = _figures(timeline, lines)
     if lanes := _lanes(summary, summary.longest_stalls):
         parts.append(figure("Silences of publishers", lanes))
     return section("Timelines", figures(parts))
@@ -44,31 +40,24 @@ def of_stream(summary: Summary, key: StreamKey) -> str:
     timeline = summary.stream_timelines[key]
     lines = [Series("on the wire", "blue", timeline.rate("bytes"), is_filled=True),
              Series("payload", "orange", timeline.rate("payload"))]  # fmt: skip
-    parts = [
-        figure("Throughput, bytes a second", svg.chart(timeline.seconds, lines, formatting.short, title="Throughput"))
-    ]
-    parts += _repairs(timeline)
-    parts += _round_trips(timeline)
+    parts = _figures(timeline, lines)
     own = [row for row in summary.longest_stalls if key_of(row) == key]
     if lanes := _lanes(summary, own):
         parts.append(figure("Silences", lanes))
     return figures(parts)
 
 
-def _repairs(timeline: Timeline) -> list[str]:
-    if not any(timeline.get("naks")) and not any(timeline.get("retransmits")):
-        return []
-    lines = [Series("NAKs", "red", timeline.rate("naks")), Series("retransmits", "green", timeline.rate("retransmits"))]
-    return [
-        figure(
-            "NAKs and retransmits a second",
-            svg.chart(timeline.seconds, lines, formatting.short, title="NAKs and retransmits"),
-        )
-    ]
+def _figures(timeline: Timeline, throughput: Sequence[Series]) -> list[str]:
+    """Draw the charts of throughput, of repairs if there were any, and of each kind of round trip."""
 
+    def chart(title: str, lines: Sequence[Series], label: str = "") -> str:
+        return figure(title, svg.chart(timeline.seconds, lines, formatting.short, title=label or title))
 
-def _round_trips(timeline: Timeline) -> list[str]:
-    out = []
+    out = [chart("Throughput, bytes a second", throughput, "Throughput")]
+    if any(timeline.get("naks")) or any(timeline.get("retransmits")):
+        naks, retransmits = timeline.rate("naks"), timeline.rate("retransmits")
+        lines = [Series("NAKs", "red", naks), Series("retransmits", "green", retransmits)]
+        out.append(chart("NAKs and retransmits a second", lines, "NAKs and retransmits"))
     for method, title in (("RTTM", "RTT by RTTM, ms"), ("NAK", "NAK to data, ms"), ("PING", "Ping to pong, ms")):
         if f"{method} slowest" not in timeline.series:
             continue
@@ -76,7 +65,7 @@ def _round_trips(timeline: Timeline) -> list[str]:
             Series("slowest", "orange", timeline.get(f"{method} slowest"), is_dots=True),
             Series("median of the slowest stream", "blue", timeline.get(f"{method} median"), is_dots=True),
         ]
-        out.append(figure(title, svg.chart(timeline.seconds, lines, formatting.short, title=title)))
+        out.append(chart(title, lines))
     return out
 
 

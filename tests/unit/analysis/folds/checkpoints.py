@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.support.frames import Connection, Wire, bymux_connection, jmux_connection, lossy_stream
-from tests.unit.analysis.folds.folding import events_of_connection, events_of_wire
+from tests.unit.analysis.folds.folding import events_of_connection, events_of_wire, from_rows
 
 from mainstem.analysis.folds.aqueduct import AqueductFold
 from mainstem.analysis.folds.channels import ChannelFold
 from mainstem.analysis.folds.combined import RoundTripFold
-from mainstem.analysis.folds.fold import VERSION, dump, from_rows
+from mainstem.analysis.folds.fold import VERSION, dump
 from mainstem.analysis.folds.multiplexed import MuxFold
 from mainstem.analysis.folds.path import PathFold
 from mainstem.analysis.folds.recordings import RecordingFold

@@ -5,15 +5,30 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from mainstem.analysis.folds.fold import dump, from_rows, load
+import numpy as np
+
+from mainstem.analysis.folds.fold import Events, dump, load
 from mainstem.analysis.folds.multiplexed import MuxFold
 from mainstem.analysis.folds.mux import GONE
 from mainstem.analysis.folds.path import PathFold
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from tests.support.frames import Connection, Wire
 
     from mainstem.analysis.folds.fold import Fold, Row
+
+
+def from_rows(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> Events:
+    """Make events from dicts. Missing numbers are 0."""
+    dicts = list(rows)
+    columns = {}
+    for name in names:
+        values = [row.get(name, 0) for row in dicts]
+        texts = any(isinstance(value, str) for value in values)
+        columns[name] = np.array(values, object if texts else np.int64)
+    return Events(columns, len(dicts))
 
 
 def run(fold: Fold, events: list[dict[str, Any]], cuts: list[int]) -> list[Row]:
