@@ -15,7 +15,7 @@ from mainstem.analysis.summary_builder import SummaryBuilder
 from mainstem.analysis.verdict import verdict
 from mainstem.capture.files import captures
 from mainstem.capture.ports import parse_aeron_ports, parse_ports
-from mainstem.capture.remote_files import status_of
+from mainstem.capture.remote_files import capture_errors, status_of
 from mainstem.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -120,10 +120,8 @@ def _is_installed(package: str) -> bool:
 
 
 def _bytes_of(file: str) -> int:
-    try:
+    with capture_errors(file):
         return status_of(file)[0]
-    except OSError as error:
-        raise CaptureError(f"{file}: {error.strerror or error}") from error
 
 
 def _rows_of(directories: list[str]) -> int:

@@ -53,7 +53,7 @@ class Flows:
         self, decoder: CaptureDecoder, *, bymux: Collection[int], jmux: Collection[int], tcp_buckets: int, keep: bool
     ) -> None:
         self._decoder, self._rows = decoder, decoder.rows
-        self._bymux, self._jmux = frozenset(bymux), frozenset(jmux)
+        self._jmux, self._ports = frozenset(jmux), frozenset((*bymux, *jmux))
         self._tcp_buckets = tcp_buckets
         self._keep = keep
         self._fragments = Fragments()
@@ -137,10 +137,7 @@ class Flows:
         self, packet: Packet, segment: Segment, source: bytes, destination: bytes, data: bytes
     ) -> Iterator[None]:
         a, b = (source, packet.source_port), (destination, packet.destination_port)
-        if (
-            packet.destination_port not in self._bymux | self._jmux
-            and packet.source_port not in self._bymux | self._jmux
-        ):
+        if self._ports.isdisjoint((packet.destination_port, packet.source_port)):
             return
         end = 0 if a <= b else 1
         key = (*a, *b) if end == 0 else (*b, *a)
@@ -175,7 +172,7 @@ class Flows:
         if len(self._connections) >= MAX_CONNECTIONS:
             del self._connections[next(iter(self._connections))]
         client = end if begins else self._client_of(packet, end)
-        jmux = bool({packet.source_port, packet.destination_port} & self._jmux)
+        jmux = not self._jmux.isdisjoint((packet.source_port, packet.destination_port))
         streams = []
         for side in (0, 1):
             parser = MuxParser(self._rows, jmux, self._keep)
@@ -188,12 +185,12 @@ class Flows:
 
     def _client_of(self, packet: Packet, end: int) -> int | None:
         """Find the client of a connection without a SYN: if only one end has a named port, that end is the server."""
-        named = self._bymux | self._jmux
         if packet.tcp_flags & (SYN | ACK) == SYN | ACK:
             return 1 - end
-        if (packet.source_port in named) == (packet.destination_port in named):
+        is_to_server = packet.destination_port in self._ports
+        if (packet.source_port in self._ports) == is_to_server:
             return None
-        return end if packet.destination_port in named else 1 - end
+        return end if is_to_server else 1 - end
 
     def _drop(self, key: tuple[bytes, int, bytes, int]) -> Iterator[None]:
         connection = self._connections.pop(key)

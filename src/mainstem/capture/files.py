@@ -7,10 +7,11 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from mainstem.capture.remote_files import is_remote, listed
+from mainstem.capture.remote_files import listed
 from mainstem.capture.spooling import is_read_once
 from mainstem.capture.store import SUFFIX
 from mainstem.errors import CaptureError
+from mainstem.store import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +28,7 @@ def captures(path: str, *, must_exist: bool = True, options: Mapping[str, str] |
     except indexes. The same applies to URLs, in which only the last part may be a pattern; ``options`` are their store's.
     """
     paths: list[str]
-    if is_remote(path):
+    if is_url(path):
         paths = list(listed(path, options or {}, lambda name: _CAPTURE.search(name) is not None))
         paths = [each for each in paths if not each.endswith(SUFFIX)]
     elif os.path.isdir(path):

@@ -15,7 +15,7 @@ from mainstem._core.capture import layout as layout
 from mainstem._core.capture.packet_index import PacketIndex
 from mainstem.capture.chunks import CHUNK_BYTES, Chunk, FrameIndex, Problem
 from mainstem.capture.formats import HEAD_LENGTH, recognize, section_of
-from mainstem.capture.remote_files import open_file, status_of
+from mainstem.capture.remote_files import capture_errors, open_file, status_of
 from mainstem.capture.traces import add_chunks
 from mainstem.capture.unpacking import open_capture, packing_of, unpacked_size
 from mainstem.errors import CaptureError
@@ -34,7 +34,7 @@ def build(path: str, before: FrameIndex | None = None) -> FrameIndex:
 
     Raises CaptureError if the file cannot be opened.
     """
-    try:
+    with capture_errors(path):
         file_size, mtime_ns = status_of(path)
         with open_file(path) as file:
             packed = packing_of(file.read(4))
@@ -56,8 +56,6 @@ def build(path: str, before: FrameIndex | None = None) -> FrameIndex:
             if index.format is not None:
                 index.prints = (_print(file, 0, min(index.end, PRINT_BYTES)), _last_print(file, index.end))
             return index
-    except OSError as error:
-        raise CaptureError(f"{path}: {error.strerror or error}") from error
 
 
 def identity(path: str, index: FrameIndex, before: str = "") -> str:
@@ -66,11 +64,9 @@ def identity(path: str, index: FrameIndex, before: str = "") -> str:
     Raises CaptureError if the file cannot be opened.
     """
     length = int(before.partition(":")[0]) if before else min(index.end, PRINT_BYTES)
-    try:
-        with open_capture(path, index.format.packed if index.format is not None else "") as file:
-            data = file.read(length)
-    except OSError as error:
-        raise CaptureError(f"{path}: {error.strerror or error}") from error
+    packed = index.format.packed if index.format is not None else ""
+    with capture_errors(path), open_capture(path, packed) as file:
+        data = file.read(length)
     return f"{length}:{hashlib.sha256(data).hexdigest()[:16]}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import IO, TYPE_CHECKING
 
@@ -37,8 +38,13 @@ def _parent(path: str) -> tuple[Store, str]:
     return open_store(directory + mark + query, getattr(path, "options", None)), name
 
 
-def is_remote(path: str) -> bool:
-    return is_url(path)
+@contextmanager
+def capture_errors(path: str) -> Iterator[None]:
+    """Convert an OSError to a CaptureError that names the capture."""
+    try:
+        yield
+    except OSError as error:
+        raise CaptureError(f"{path}: {error.strerror or error}") from error
 
 
 def open_file(path: str) -> IO[bytes]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from mainstem.errors import CaptureError
+from mainstem.capture.remote_files import capture_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,9 +41,10 @@ def spooled(path: str) -> Iterator[str]:
         return
     with TemporaryDirectory(prefix="mainstem-capture-") as directory:
         copy = Path(directory) / ("stdin" if path == STANDARD_INPUT else Path(path).name)
-        try:
-            with sys.stdin.buffer if path == STANDARD_INPUT else open(path, "rb") as source, copy.open("wb") as target:
-                shutil.copyfileobj(source, target, 1 << 20)
-        except OSError as error:
-            raise CaptureError(f"{path}: {error.strerror or error}") from error
+        with (
+            capture_errors(path),
+            sys.stdin.buffer if path == STANDARD_INPUT else open(path, "rb") as source,
+            copy.open("wb") as target,
+        ):
+            shutil.copyfileobj(source, target, 1 << 20)
         yield str(copy)

@@ -8,13 +8,14 @@ import json
 import os
 import struct
 import tempfile
+from dataclasses import asdict, astuple
 from pathlib import Path
 
 from mainstem.capture.chunks import Chunk, FrameIndex, Problem
 from mainstem.capture.formats import Format, Section
 from mainstem.capture.index import build
-from mainstem.capture.remote_files import is_remote, status_of
-from mainstem.errors import CaptureError
+from mainstem.capture.remote_files import capture_errors, status_of
+from mainstem.store import is_url
 
 SUFFIX = ".mainstem-index"
 VERSION = 2
@@ -25,43 +26,41 @@ def location(path: str, directory: str | None) -> Path:
     """Return the index's path: beside the capture, or in a directory under a unique name."""
     if directory is None:
         return Path(path + SUFFIX)
-    whole = path if is_remote(path) else os.path.abspath(path)
+    whole = path if is_url(path) else os.path.abspath(path)
     name = hashlib.sha256(whole.encode()).hexdigest()[:16]
     return Path(directory) / f"{Path(path).name}-{name}{SUFFIX}"
 
 
-def index_of(path: str, directory: str | None = None, *, keep: bool = True) -> FrameIndex:
+def index_of(path: str, directory: str | None = None) -> FrameIndex:
     """Return the stored index of a capture if the file is unchanged; otherwise build a new one and store it.
 
     If it cannot be stored, the index is built again next time. Raises CaptureError if the capture cannot be opened.
     """
-    if is_remote(path) and directory is None:
+    if is_url(path) and directory is None:
         # The index would go beside the capture, but the store may be read-only.
         return build(path)
     place = location(path, directory)
     before = _load(place)
-    try:
+    with capture_errors(path):
         present = status_of(path)
-    except OSError as error:
-        raise CaptureError(f"{path}: {error.strerror or error}") from error
     if before is not None and (before.size, before.mtime_ns) == present:
         return before
     index = build(path, before)
-    if keep:
-        with contextlib.suppress(OSError):
-            _save(place, index)
+    with contextlib.suppress(OSError):
+        _save(place, index)
     return index
 
 
 def _save(place: Path, index: FrameIndex) -> None:
+    kind = index.format
     head = {
         "version": VERSION,
         "size": index.size,
         "mtime_ns": index.mtime_ns,
-        "format": None if index.format is None else _format_to(index.format),
-        "sections": [(section.swapped, section.interfaces) for section in index.sections],
-        "problems": [_problem_to(problem) for problem in index.problems],
-        "tail": None if index.tail is None else _problem_to(index.tail),
+        "format": kind and asdict(kind) | {"section": astuple(kind.section)},
+        "sections": [astuple(section) for section in index.sections],
+        "problems": [astuple(problem) for problem in index.problems],
+        "tail": index.tail and astuple(index.tail),
         "end": index.end,
         "packets": index.packets,
         "links": index.links,
@@ -98,11 +97,11 @@ def _load(place: Path) -> FrameIndex | None:
         return FrameIndex(
             head["size"],
             head["mtime_ns"],
-            None if kind is None else Format(**{**kind, "section": _section(kind["section"])}),
+            kind and Format(**{**kind, "section": _section(kind["section"])}),
             [_section(section) for section in head["sections"]],
             [Chunk(*values) for values in _CHUNK.iter_unpack(body)],
             [Problem(*values) for values in head["problems"]],
-            None if head["tail"] is None else Problem(*head["tail"]),
+            head["tail"] and Problem(*head["tail"]),
             head["end"],
             head["packets"],
             head["links"],
@@ -110,23 +109,6 @@ def _load(place: Path) -> FrameIndex | None:
         )
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-
-
-def _format_to(format_: Format) -> dict[str, object]:
-    return {
-        "blocks": format_.blocks,
-        "section": (format_.section.swapped, format_.section.interfaces),
-        "nanoseconds": format_.nanoseconds,
-        "link": format_.link,
-        "snaplen": format_.snaplen,
-        "start": format_.start,
-        "name": format_.name,
-        "packed": format_.packed,
-    }
-
-
-def _problem_to(problem: Problem) -> tuple[int, int, int, str]:
-    return problem.kind, problem.packet, problem.offset, problem.text
 
 
 def _section(values: list[object]) -> Section:

@@ -7,7 +7,8 @@ import io
 import zlib
 from typing import IO, TYPE_CHECKING, Any
 
-from mainstem.capture.remote_files import is_remote, open_file
+from mainstem.capture.remote_files import open_file
+from mainstem.store import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]
@@ -30,11 +31,11 @@ class _Unpacked(io.RawIOBase):
 
     def _open(self) -> Any:
         if self._packed == "gzip":
-            return gzip.open(open_file(self._path), "rb") if is_remote(self._path) else gzip.open(self._path, "rb")
+            return gzip.open(open_file(self._path), "rb") if is_url(self._path) else gzip.open(self._path, "rb")
         import pyarrow as pa
 
         return pa.CompressedInputStream(
-            pa.PythonFile(open_file(self._path)) if is_remote(self._path) else pa.OSFile(self._path), "zstd"
+            pa.PythonFile(open_file(self._path)) if is_url(self._path) else pa.OSFile(self._path), "zstd"
         )
 
     def readable(self) -> bool:

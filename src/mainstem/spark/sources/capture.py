@@ -18,7 +18,7 @@ from mainstem.capture.files import captures
 from mainstem.capture.index import build, identity
 from mainstem.capture.planning import plan, plan_new, unreadable
 from mainstem.capture.reading import read
-from mainstem.capture.remote_files import StoredPath, is_remote, status_of
+from mainstem.capture.remote_files import StoredPath, capture_errors, status_of
 from mainstem.capture.schema import columns
 from mainstem.capture.store import index_of
 from mainstem.errors import CaptureError
@@ -35,6 +35,7 @@ from mainstem.spark.sources.features import (
 )
 from mainstem.spark.sources.offsets import CaptureOffset, Ends, parse_capture_offset
 from mainstem.spark.sources.sql_tables import read_options, struct_fields, table_schema, user_options
+from mainstem.store import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -207,7 +208,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _file(self, name: str) -> str:
         """Return a file of an offset with the options of its store."""
-        return StoredPath(name, self._options.store_options) if is_remote(name) else name
+        return StoredPath(name, self._options.store_options) if is_url(name) else name
 
     def _change(self, file: str, end: int, known: str | None) -> str:
         try:
@@ -254,10 +255,8 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if known is None:
             known = index_of(file, self._options.index_directory)
         elif refresh:
-            try:
+            with capture_errors(file):
                 present = status_of(file)
-            except OSError as error:
-                raise CaptureError(f"{file}: {error.strerror or error}") from error
             if present != (known.size, known.mtime_ns):
                 known = build(file, known)
         self._indexes[file] = known
