@@ -89,7 +89,8 @@ def query(root: Path, url: str) -> None:
 
 def start(spark: Any, root: Path, options: dict[str, str]) -> Any:
     """Start what ``mainstem ingest --format delta --follow`` starts."""
-    from mainstem.spark.ingest import IngestOptions, start
+    from mainstem.spark.ingest.options import IngestOptions
+    from mainstem.spark.ingest.query import start
 
     return start(
         spark,

@@ -15,7 +15,8 @@ from mainstem.codecs import RowCodec
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder, open_recordings
 from mainstem.recording.index import index_file
-from mainstem.spark.ingest import Count, IngestOptions, start
+from mainstem.spark.ingest.options import IngestOptions
+from mainstem.spark.ingest.query import Count, start
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,8 @@ from mainstem.recording import Recorder
 from mainstem.recording.message_server import MessageLog
 from mainstem.spark.formats.delta import DeltaTable
 from mainstem.spark.formats.iceberg import open_catalog
-from mainstem.spark.ingest import Count, IngestOptions, start
+from mainstem.spark.ingest.options import IngestOptions
+from mainstem.spark.ingest.query import Count, start
 
 deltalake = pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")

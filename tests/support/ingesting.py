@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.recording import Recorder
 from mainstem.recording.message_server import MessageLog
-from mainstem.spark.ingest import Count, IngestOptions, start
+from mainstem.spark.ingest.options import IngestOptions
+from mainstem.spark.ingest.query import Count, start
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -137,18 +137,7 @@ def _rows_of(directories: list[str]) -> int:
 
 
 def analyze_here(options: AnalyzeOptions, listener: ProgressListener | None = None) -> Analysis:
-    """Run an analysis that does not need Spark.
-
-    Args:
-        options: The inputs, and where the results go. ``needs_spark`` must be False for these inputs.
-        listener: Receives the progress.
-
-    Returns:
-        The finished analysis.
-
-    Raises:
-        ConfigurationError, CaptureError: An input cannot be read at all.
-    """
+    """Run an analysis that does not need Spark. Raises ConfigurationError or CaptureError if an input cannot be read at all."""
     tables = LocalTables(options.tables, options.ports)  # raises if DuckDB is missing, naming what to install
     import duckdb
 

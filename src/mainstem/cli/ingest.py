@@ -31,7 +31,7 @@ from mainstem.errors import needs_extras
 
 if TYPE_CHECKING:
     from mainstem.cli._process import Stop
-    from mainstem.spark.ingest import IngestOptions
+    from mainstem.spark.ingest.options import IngestOptions
 
 POLL_S = 0.2
 FORMATS = ("parquet", "delta", "iceberg")
@@ -94,7 +94,7 @@ def run(
     with needs_extras():
         import pyspark  # noqa: F401
 
-        from mainstem.spark.ingest import IngestOptions
+        from mainstem.spark.ingest.options import IngestOptions
     options = IngestOptions(
         source=location,
         out=out,
@@ -152,7 +152,7 @@ def _check(options: IngestOptions) -> None:
 
 
 def _ingest(spark: Any, options: IngestOptions, stop: Stop) -> dict[str, Any]:
-    from mainstem.spark.ingest import Count, remaining, start
+    from mainstem.spark.ingest.query import Count, remaining, start
 
     begin_ns, count = SYSTEM_CLOCK.monotonic_ns(), Count()
     query = start(spark, options)

@@ -52,18 +52,9 @@ class JsonLines(RowCodec):
         return self._decoded(self._parts(payloads, as_nullable(schema)), schema)
 
     def decode_array(self, payloads: pa.Array, schema: pa.Schema) -> Decoded:
-        """Like ``decode_batch``, for an array of bytes. If each message is one line, no Python objects are created for messages.
+        """Like ``decode_batch``, for an array of bytes, whose nulls have no rows.
 
-        Args:
-            payloads: The messages. A null has no rows.
-            schema: The schema that the columns must have exactly.
-
-        Returns:
-            The rows, and the reasons for messages without rows.
-
-        Example:
-            >>> find_codec("json").decode_array(pa.array([b'{"id": 1}', b"{"]), schema).origins
-            [0]
+        If each message is one line, no Python objects are created for messages.
         """
         nullable, lines = as_nullable(schema), _lines_of_array(payloads)
         part = None if lines is None else self._at_once(lines, lines, nullable)

@@ -23,17 +23,7 @@ class UnknownColumnsError(ConfigurationError):
 def inferred_columns(codec: Codec, sample: Sequence[bytes], taken: Collection[str]) -> StructType:
     """Return the columns that a codec infers from messages, without those that have no Spark type or whose name is taken.
 
-    Args:
-        codec: The codec.
-        sample: The messages.
-        taken: Names of other columns of the table.
-
-    Returns:
-        The columns.
-
-    Raises:
-        UnknownColumnsError: The sample does not determine the columns.
-        ConfigurationError: The options of the codec are invalid.
+    Raises UnknownColumnsError if the sample does not determine the columns.
     """
     from pyspark.sql.types import StructType
 

@@ -214,12 +214,8 @@ def _by_file(table: DataFrame) -> DataFrame:
 
 
 OF_FRAMES: dict[str, Callable[[DataFrame], DataFrame]] = {
-    function.__name__: function
-    for function in (
-        frames, sessions, gaps, naks, retransmits, status_messages, rtt, flow_control, channels, credits, rations,
-        mux_streams, requests, aqueduct_channels, problems,
-    )
-}  # fmt: skip
+    name: globals()[name] for name in TABLES if name not in ("messages", "recorded_sessions")
+}
 """The functions that take rows of ``mainstem.capture``, by name."""
 
 

@@ -9,8 +9,8 @@ from tests.support.queries import Progress, recorded
 
 from mainstem.errors import ConfigurationError
 from mainstem.recording.index import index_file
-from mainstem.spark.ingest import IngestOptions, remaining
-from mainstem.spark.ingest.query import _check_times, sample
+from mainstem.spark.ingest.options import IngestOptions
+from mainstem.spark.ingest.query import _check_times, remaining, sample
 
 if TYPE_CHECKING:
     from pathlib import Path

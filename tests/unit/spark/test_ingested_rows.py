@@ -17,7 +17,7 @@ from mainstem.codecs.json_lines import FEWEST_AT_ONCE
 from mainstem.codecs.rows import DecodedRows
 from mainstem.codecs.sbe import SbeSchema
 from mainstem.errors import ConfigurationError
-from mainstem.spark.ingest import META
+from mainstem.spark.ingest.options import META
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,7 +23,7 @@ from mainstem.spark.formats.base import DEFAULT_FILE_SIZE, ColumnRules, Compacti
 from mainstem.spark.formats.data_files import conform, split, upper_text, write
 from mainstem.spark.formats.storage_options import iceberg_options
 from mainstem.store import open_store
-from mainstem.store.open_store import is_url
+from mainstem.store.open_store import scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -460,22 +460,16 @@ CATALOG_FILE, LOCAL_NAME = "catalog.db", "mainstem"
 def open_catalog(
     warehouse: str, *, name: str = "", options: Mapping[str, str] | None = None, store: Mapping[str, str] | None = None
 ) -> Any:
-    """Open an Iceberg catalog with pyiceberg.
+    """Open a catalog of pyiceberg's configuration, one that ``options`` define, or a file in the warehouse.
 
-    Args:
-        warehouse: The location of new tables; empty if the catalog chooses it.
-        name: The catalog's name in pyiceberg's configuration. Empty if ``options`` define it, or for a file in the warehouse.
-        options: Catalog properties, such as ``uri``, which override the configuration.
-        store: Options of the warehouse's store, under their pyarrow or Hadoop names.
-
-    Raises:
-        ConfigurationError: The catalog does not exist, or ``name`` is empty and the warehouse is not a directory.
-        MissingExtraError: pyiceberg is not installed.
+    ``options`` override the configuration, and ``store`` has the options of the warehouse's store. Raises ConfigurationError if
+    neither names a catalog and the warehouse is not a directory.
     """
     with needs_extras():
         from pyiceberg.catalog import load_catalog
     properties = {**iceberg_options(warehouse, store or {})} if warehouse or store else {}
-    path = open_store(warehouse).local_path() if warehouse and not _is_remote(warehouse) else None
+    is_local = bool(warehouse) and scheme_of(warehouse) in ("", "file")
+    path = open_store(warehouse).local_path() if is_local else None
     if warehouse:
         properties["warehouse"] = path.resolve().as_uri() if path is not None else warehouse
     if name or options:
@@ -486,7 +480,3 @@ def open_catalog(
         )
     path.mkdir(parents=True, exist_ok=True)
     return load_catalog(LOCAL_NAME, type="sql", uri=f"sqlite:///{path.resolve() / CATALOG_FILE}", **properties)
-
-
-def _is_remote(warehouse: str) -> bool:
-    return is_url(warehouse) and not warehouse.startswith("file:")

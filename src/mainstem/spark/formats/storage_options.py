@@ -84,11 +84,7 @@ def _renamed(url: str, values: Mapping[str, Any], names: Mapping[str, str], libr
 
 
 def delta_options(url: str, options: Mapping[str, str]) -> dict[str, str]:
-    """Return deltalake's ``storage_options`` for a table at ``url``.
-
-    Raises:
-        ConfigurationError: The store does not have the option, or deltalake does not support it.
-    """
+    """Return deltalake's ``storage_options`` for a table. Raises ConfigurationError for an option that it does not support."""
     store, values = _store_options(url, options)
     if store:
         allows_http = {"aws_allow_http": True} if store == "s3" and values.get("scheme") == "http" else {}
@@ -101,11 +97,7 @@ def delta_options(url: str, options: Mapping[str, str]) -> dict[str, str]:
 
 
 def iceberg_options(url: str, options: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of pyiceberg's FileIO for a warehouse at ``url``.
-
-    Raises:
-        ConfigurationError: The store does not have the option, or pyiceberg does not support it.
-    """
+    """Return the properties of pyiceberg's FileIO for a warehouse. Raises ConfigurationError for an unsupported option."""
     store, values = _store_options(url, options)
     if store:
         proxy = {"s3.proxy-uri": _s3_proxy(values)} if store == "s3" else {}

@@ -176,49 +176,31 @@ class AeronChannel:
         self._aeron.close()
 
 
-class BymuxChannel:
-    """A bymux stream for each partition. The peer finishes its direction once it has received everything."""
+class MuxChannel:
+    """A bymux stream or a Jmux request for each partition. The peer ends its direction once it has received everything."""
 
     def __init__(self, options: ChannelOptions) -> None:
-        from mainstem.bymux import connect
+        from mainstem import bymux, jmux
 
-        self._options = options
-        self._connection = connect(*options.address)
+        self._timeout = options.timeout
+        if options.protocol == "bymux":
+            self._connection: Any = bymux.connect(*options.address)
+            self._open: Any = self._connection.open_stream
+        else:
+            self._connection = jmux.connect(*options.address)
+            self._open = self._connection.open_session
 
     def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
-        """Send messages. Raises ConnectionLost if the stream ends before the peer has received everything, and Timeout."""
-        timeout = self._options.timeout
-        with self._connection.open_stream(timeout=timeout) as stream:
-            count = _write(partial(stream.write, timeout=timeout), epoch, partition, messages)
+        """Send messages. Raises ConnectionLost or Aborted if the stream ends before the peer has received them, and Timeout."""
+        with self._open(timeout=self._timeout) as stream:
+            count = _write(partial(stream.write, timeout=self._timeout), epoch, partition, messages)
             stream.finish()
-            while stream.read(timeout=timeout):
+            while stream.read(timeout=self._timeout):
                 pass
         return count
 
     def close(self) -> None:
         self._connection.close()
-
-
-class JmuxChannel:
-    """A Jmux request for each partition. Any response means that the server received everything."""
-
-    def __init__(self, options: ChannelOptions) -> None:
-        from mainstem.jmux import connect
-
-        self._options = options
-        self._client = connect(*options.address)
-
-    def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
-        """Send messages. Raises Aborted if the server aborts or refuses the request, ConnectionLost, and Timeout."""
-        timeout = self._options.timeout
-        with self._client.open_session(timeout=timeout) as session:
-            count = _write(partial(session.write, timeout=timeout), epoch, partition, messages)
-            session.finish()
-            session.read(-1, timeout=timeout)
-        return count
-
-    def close(self) -> None:
-        self._client.close()
 
 
 class AqueductChannel:
@@ -281,8 +263,8 @@ def _write(write: Callable[[bytes], object], epoch: int, partition: int, message
 
 _KINDS: dict[str, Callable[[ChannelOptions], Channel]] = {
     "aeron": AeronChannel,
-    "bymux": BymuxChannel,
-    "jmux": JmuxChannel,
+    "bymux": MuxChannel,
+    "jmux": MuxChannel,
     "aqueduct": AqueductChannel,
 }
 _kept: dict[ChannelOptions, Channel] = {}

@@ -18,8 +18,7 @@ from mainstem.spark.option_table import (
     positive,
     text,
 )
-from mainstem.spark.sources.decoding import CodecOptions, check_codec, codec_texts, is_codec_option
-from mainstem.store.options import is_store_option
+from mainstem.spark.sources.decoding import CodecOptions, check_codec, split_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -112,10 +111,9 @@ class CaptureOptions(TriggerOptions, CodecOptions):
 
 def parse_options(options: Mapping[str, str]) -> CaptureOptions:
     """Parse the options. Raises ConfigurationError with the option, its value and the accepted values."""
-    store_options = {name: value for name, value in options.items() if is_store_option(name)}
-    texts = {name: value for name, value in options.items() if name not in store_options and not is_codec_option(name)}
+    texts, store, codec = split_options(options)
     values = parsed(CaptureOptions, "mainstem.capture", texts)
-    made = CaptureOptions(store_options=store_options, codec_options=codec_texts(options), **values)
+    made = CaptureOptions(store_options=store, codec_options=codec, **values)
     if not made.path:
         raise ConfigurationError(
             "mainstem.capture needs the option 'path': a capture, a directory of them, or a pattern"

@@ -16,6 +16,7 @@ from mainstem.codecs.rows import PROBLEM, RESCUE_COLUMNS, ROW, DecodedRows
 from mainstem.errors import ConfigurationError
 from mainstem.spark.codec_columns import UnknownColumnsError, as_nullable, check_distinct, folded, inferred_columns
 from mainstem.spark.option_table import option, text
+from mainstem.store.options import is_store_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,14 +63,17 @@ class CodecOptions:
     codec_options: dict[str, str] = field(default_factory=dict, repr=False)
 
 
-def is_codec_option(name: str) -> bool:
-    """Return whether a name is an option of the codec."""
-    return name.lower().startswith(PREFIX)
-
-
-def codec_texts(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the codec's options among those of a source, without their prefix."""
-    return {name[len(PREFIX) :]: value for name, value in options.items() if is_codec_option(name)}
+def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """Return a source's own options, those of its store, and those of its codec without their prefix."""
+    own, store, codec = {}, {}, {}
+    for name, value in options.items():
+        if is_store_option(name):
+            store[name] = value
+        elif name.lower().startswith(PREFIX):
+            codec[name[len(PREFIX) :]] = value
+        else:
+            own[name] = value
+    return own, store, codec
 
 
 def check_codec(options: CodecOptions) -> None:

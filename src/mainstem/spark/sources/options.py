@@ -24,8 +24,7 @@ from mainstem.spark.option_table import (
     text,
 )
 from mainstem.spark.sources.archives import is_pattern
-from mainstem.spark.sources.decoding import CodecOptions, check_codec, codec_texts, is_codec_option
-from mainstem.store.options import is_store_option
+from mainstem.spark.sources.decoding import CodecOptions, check_codec, split_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -279,10 +278,9 @@ class RecordingOptions(TriggerOptions, CodecOptions):
 
 def parse_options(options: Mapping[str, str]) -> RecordingOptions:
     """Parse the options. Raises ConfigurationError with the option, its value and the accepted values."""
-    store = {name: value for name, value in options.items() if is_store_option(name)}
-    texts = {name: value for name, value in options.items() if name not in store and not is_codec_option(name)}
+    texts, store, codec = split_options(options)
     values = parsed(RecordingOptions, "mainstem.recording", texts)
-    made = RecordingOptions(read=ReadOptions.parse(store), codec_options=codec_texts(options), **values)
+    made = RecordingOptions(read=ReadOptions.parse(store), codec_options=codec, **values)
     if not made.paths:
         raise ConfigurationError(
             "mainstem.recording needs the option 'path': the directory or URL of the recordings. A table sets it with OPTIONS or"
