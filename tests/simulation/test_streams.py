@@ -71,7 +71,7 @@ def test_a_failing_seed_prints_the_command_that_replays_it(
     monkeypatch.setitem(SCENARIOS, "broken", broken)
     assert sim("--scenario", "broken", "--seed", "3") == 1
     said = capsys.readouterr()
-    assert "the whole run: mainstem sim --scenario broken --seed 3\n" in said.err
+    assert "replay the whole run with: mainstem sim --scenario broken --seed 3\n" in said.err
     # The run fails whichever fault is left out, so shrinking leaves out all of them.
     assert re.search(r"replay it with: mainstem sim --scenario broken --seed 3 --without \S+ --scale 0.02\n", said.err)
     assert "0 passed, 1 failed" in said.out
@@ -102,7 +102,7 @@ def test_the_summary_names_faults_and_what_was_checked(capsys: pytest.CaptureFix
     assert sim("--scenario", "storm", "--seeds", "2", "--workers", "1", "--scale", "0.05") == 0
     said = capsys.readouterr().out
     assert re.search(
-        r"[1-9]\d* simulated seconds, [\d,]+ messages and [\d,]+ bytes checked\nfaults of links and machines: \w", said
+        r"[1-9]\d* simulated seconds, [\d,]+ messages and [\d,]+ bytes checked\nfaults of links and hosts: \w", said
     )
     assert "2 passed, 0 failed" in said
 

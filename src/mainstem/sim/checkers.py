@@ -50,16 +50,16 @@ class StreamChecker:
         """
         if not self._outstanding:
             raise Violation(
-                f"{self.name}: message {self.delivered_count} arrived, but only {self.offered_count} were offered"
+                f"{self.name}: received message {self.delivered_count}, but only {self.offered_count} were offered"
             )
         expected = self._outstanding.popleft()
         if message != expected:
             raise Violation(
-                f"{self.name}: message {self.delivered_count} differs: {len(message)} bytes {message[:24].hex()}, "
-                f"expected {len(expected)} bytes {expected[:24].hex()} (lost, duplicated or out of order)"
+                f"{self.name}: message {self.delivered_count} differs (lost, duplicated or out of order): received "
+                f"{len(message)} bytes {message[:24].hex()}, expected {len(expected)} bytes {expected[:24].hex()}"
             )
         if position <= self._position:
-            raise Violation(f"{self.name}: position went from {self._position} to {position}")
+            raise Violation(f"{self.name}: position went from {self._position} to {position}, but must grow")
         self._position = position
         self.delivered_count += 1
         CHECKED.messages += 1

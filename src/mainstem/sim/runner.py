@@ -173,7 +173,7 @@ class Summary:
         lines = [f"{self.simulated_ns // NS_PER_SECOND:,} simulated seconds, {checked}"]
         if self.counts:
             faults = ", ".join(f"{kind} {count:,}" for kind, count in sorted(self.counts.items()))
-            lines.append(f"faults of links and machines: {faults}")
+            lines.append(f"faults of links and hosts: {faults}")
         lines.append(f"{self.passed} passed, {self.failed} failed")
         return "\n".join(lines)
 
@@ -183,5 +183,5 @@ def report(outcome: Outcome, *, reduce: bool) -> str:
     lines = [f"\n{outcome.scenario} seed {outcome.seed} failed:", outcome.failure]
     least = smallest(outcome) if reduce else outcome
     if least.plan != outcome.plan:
-        lines += ["reduced, it fails so:", least.failure, f"the whole run: {outcome.replay}"]
+        lines += ["failure of the reduced run:", least.failure, f"replay the whole run with: {outcome.replay}"]
     return "\n".join([*lines, "the last frames:", least.trace, f"replay it with: {least.replay}"])

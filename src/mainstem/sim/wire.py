@@ -282,11 +282,14 @@ class WireChecker:
         if sender.edge >= 0:
             if end > position and needed > sender.edge:
                 raise Violation(
-                    f"{sender.name}: sent up to {needed}, {needed - sender.edge} bytes beyond what any receiver allowed"
+                    f"{sender.name}: sent up to position {needed}, but receivers allowed only {sender.edge}"
                 )
             silent_ns = now_ns - sender.last_send_ns
             if sender.last_send_ns >= 0 and silent_ns > HEARTBEAT_INTERVAL_NS + SLACK_NS:
-                raise Violation(f"{sender.name}: neither data nor a heartbeat for {silent_ns / NS_PER_MS:.1f} ms")
+                raise Violation(
+                    f"{sender.name}: sent neither data nor a heartbeat for {silent_ns / NS_PER_MS:.1f} ms "
+                    f"(limit {(HEARTBEAT_INTERVAL_NS + SLACK_NS) // NS_PER_MS} ms)"
+                )
             sender.last_send_ns = now_ns
         sender.sent_to = max(sender.sent_to, end)
 
@@ -307,7 +310,8 @@ class WireChecker:
                 if not self.is_strict:
                     continue
                 raise Violation(
-                    f"{sender.name}: a NAK for {request.position} to {request.end} was not served but for {request.responses}"
+                    f"{sender.name}: a NAK asked for {request.position} to {request.end}, but only {request.responses} "
+                    "were retransmitted"
                 )
 
     def _is_served(self, request: _Request) -> bool:
@@ -322,14 +326,18 @@ class WireChecker:
         position = receiver.position(term_id, offset)
         if position > receiver.arrived_to:
             raise Violation(
-                f"{name}: a status message names position {position}; nothing beyond {receiver.arrived_to} has arrived"
+                f"{name}: a status message acknowledges position {position}, but data arrived only up to {receiver.arrived_to}"
             )
-        if self.window_length is not None and window != min(self.window_length, receiver.term_length // 2):
-            raise Violation(f"{name}: a status message offers a window of {window} bytes")
+        expected = window if self.window_length is None else min(self.window_length, receiver.term_length // 2)
+        if window != expected:
+            raise Violation(f"{name}: a status message offers a window of {window} bytes, not {expected}")
         silent_ns = now_ns - receiver.last_status_ns
         self.efficiency.status_due += min(1, silent_ns / STATUS_INTERVAL_NS) if receiver.last_status_ns >= 0 else 1
         if receiver.last_status_ns >= 0 and silent_ns > STATUS_INTERVAL_NS + SLACK_NS:
-            raise Violation(f"{name}: no status message for {silent_ns / NS_PER_MS:.1f} ms")
+            raise Violation(
+                f"{name}: sent no status message for {silent_ns / NS_PER_MS:.1f} ms "
+                f"(limit {(STATUS_INTERVAL_NS + SLACK_NS) // NS_PER_MS} ms)"
+            )
         receiver.last_status_ns = now_ns
 
     # -- faults of the network ---------------------------------------------------------------------------------------

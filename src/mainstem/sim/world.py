@@ -121,7 +121,7 @@ class World:
             raise Violation(f"seed {self.seed}: a client failed") from self._failure
         self.ticks += 1
         if self.ticks > MAX_TICKS:
-            raise Violation(f"seed {self.seed}: nothing came to an end in {MAX_TICKS} ticks")
+            raise Violation(f"seed {self.seed}: the run did not end within {MAX_TICKS} ticks")
         work = 0
         for host in self.hosts:
             done = host.drive()
@@ -181,7 +181,7 @@ class World:
 
         Args:
             condition: Called before each step.
-            what: Describes the condition in the error.
+            what: What the error says the world was waiting for.
             within_ns: Limit on simulated time, in nanoseconds.
 
         Raises:
@@ -190,7 +190,9 @@ class World:
         deadline_ns = self.now_ns + within_ns
         while not condition():
             if self.now_ns > deadline_ns:
-                raise Violation(f"seed {self.seed}: {what} did not happen within {within_ns // NS_PER_MS} simulated ms")
+                raise Violation(
+                    f"seed {self.seed}: timed out after {within_ns // NS_PER_MS} simulated ms waiting for {what}"
+                )
             self.step()
 
     def run_for(self, duration_ns: int) -> None:

@@ -45,23 +45,23 @@ def joining(world: World) -> str:
     other = sender.aeron.add_exclusive_publication("aeron:udp?tags=7|term-length=64k", STREAM)
     same = sender.aeron.add_exclusive_publication(f"{channel}|session-id=tag:8", STREAM + 1)
     if same.session_id != publication.session_id:
-        raise Violation("a session that was asked for by its tag is another one")
+        raise Violation(f"session-id=tag:8 gave session {same.session_id}, expected {publication.session_id}")
     connect(world, publication, [first])
-    world.run_until(lambda: len(first.images) == 2, what="both streams of the endpoint")
+    world.run_until(lambda: len(first.images) == 2, what="an image of each of the endpoint's two streams")
     other.close()
-    world.run_until(lambda: len(first.images) == 1, what="the end of the second stream")
+    world.run_until(lambda: len(first.images) == 1, what="the second stream to end")
     degrade_links(world)
-    eager = Reader("the early one", first)
+    eager = Reader("the early subscriber", first)
     deliver(world, publication, [eager])
     second = late.aeron.add_subscription(f"{channel}|session-id={publication.session_id}", STREAM)
-    until(world, lambda: second.is_connected, "the late one's image")
+    until(world, lambda: second.is_connected, "the late subscriber's image")
     # The sender's flow control now waits for both receivers.
     world.run_for(NS_PER_SECOND)
     joined = second.images[0].position
     if not 0 < joined <= publication.position:
-        raise Violation(f"joined at {joined}, while the stream is at {publication.position}")
+        raise Violation(f"joined at position {joined}, expected 1 to {publication.position}, the publisher's position")
     second.poll(lambda _fragment: None, 1000)  # skip the rest of a message that began before the join
-    deliver(world, publication, [eager, Reader("the late one", second)])
+    deliver(world, publication, [eager, Reader("the late subscriber", second)])
     return f"joined at {joined}, " + end(world, publication, [first, second])
 
 
@@ -73,7 +73,7 @@ def redundant(world: World) -> str:
     subscription = receiver.aeron.add_subscription(channel, STREAM)
     senders = [host.aeron.add_exclusive_publication(f"{channel}|{start}", STREAM) for host in (near, far)]
     connect(world, senders[0], [subscription])
-    world.run_until(lambda: senders[1].is_connected, what="the second sender's connection")
+    world.run_until(lambda: senders[1].is_connected, what="the second sender to connect")
     degrade_links(world)
     messages = [world.rng.randbytes(drawn_length(world.rng)) for _ in range(SHARED)]
     sent = [0, 0]
@@ -95,14 +95,14 @@ def redundant(world: World) -> str:
         reader.poll(world)
         return sent == [SHARED, SHARED] and not reader.checker.outstanding
 
-    until(world, step, "every message once")
+    until(world, step, "every message to arrive once")
     if len(subscription.images) != 1:
-        raise Violation(f"{len(subscription.images)} images of one stream")
+        raise Violation(f"two senders of one stream formed {len(subscription.images)} images, expected 1")
     first = world.rng.randrange(2)
     senders[first].close()
     world.run_for(NS_PER_SECOND)
     if subscription.images[0].is_end_of_stream:
-        raise Violation("the stream ended with the first of its senders")
+        raise Violation("the stream ended when one of its two senders closed; it must live as long as either")
     return end(world, senders[1 - first], [subscription])
 
 
@@ -115,17 +115,17 @@ def names(world: World) -> str:
     until(
         world,
         lambda: all(_neighbors(host) == 2 for host in (first, second, third)),
-        "that every driver resolves the other two",
+        "every driver to know the other two",
     )
     subscription = third.aeron.add_subscription(endpoint(third), STREAM)
     publication = second.aeron.add_publication("aeron:udp?endpoint=gamma:20121|term-length=64k", STREAM)
-    until(world, lambda: publication.is_connected and subscription.is_connected, "the stream to a name")
+    until(world, lambda: publication.is_connected and subscription.is_connected, "the stream to a name to connect")
     deliver(world, publication, readers(world, [subscription]))
     # The neighbor that introduced the two closes. They still resolve each other, and drop its name.
     for other in (second, third):
         world.network.partition(first.address, other.address)
         world.network.partition(other.address, first.address)
-    until(world, lambda: _neighbors(second) == 1 and _neighbors(third) == 1, "that the first is forgotten")
+    until(world, lambda: _neighbors(second) == 1 and _neighbors(third) == 1, "the other drivers to forget the first")
     return end(world, publication, [subscription])
 
 
@@ -142,9 +142,9 @@ def moving(world: World) -> str:
     world.network.partition(old.address, sender.address)
     sender.names["server"] = new.address
     after = new.aeron.add_subscription(endpoint(new), STREAM)
-    until(world, lambda: after.is_connected and publication.is_connected, "the stream at its new address")
+    until(world, lambda: after.is_connected and publication.is_connected, "the stream to connect at the new address")
     if not sender.aeron.counters.value(SystemCounter.RESOLUTION_CHANGES):
-        raise Violation("the change of an address was not counted")
+        raise Violation("the address of a name changed, but the counter of resolution changes is 0")
     deliver(world, publication, [Reader("at the new address", after)])
     return end(world, publication, [after])
 

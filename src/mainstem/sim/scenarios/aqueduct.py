@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from mainstem.sim.world import World
 
 ACTIONS = 120  # by each application
+SETTLE_STEPS = 200_000
 SMALL = Limits(receive_messages=6, send_messages=12, unreliable_outstanding=64)
 
 
@@ -214,7 +215,7 @@ class Side:
                 if key in self.ended:
                     raise Violation(f"{self.name}: {key} ended twice: {self.ended[key]} and {event.state}")
                 if not event.state.is_final:
-                    raise Violation(f"{self.name}: {key} ended in {event.state}")
+                    raise Violation(f"{self.name}: {key} ended in state {event.state}, which is not final")
                 self.ended[key] = event.state
                 if kind == "sender":
                     self.senders.pop(event.channel_id, None)
@@ -387,7 +388,9 @@ class AqueductRun:
         tag = int.from_bytes(payload[:4], "big")
         fate = self.report(tag, "delivered")
         if fate.sent_by != side.peer.name:
-            raise Violation(f"message {tag} of {fate.sent_by} came to {side.name}")
+            raise Violation(
+                f"message {tag} from {fate.sent_by} arrived at {side.name}, expected {side.peer.name} as its sender"
+            )
         CHECKED.messages += 1
 
     # The run.
@@ -458,7 +461,7 @@ class AqueductRun:
 
     def settle(self) -> Iterator[None]:
         """End everything and deliver what is in flight."""
-        for _ in range(200_000):
+        for _ in range(SETTLE_STEPS):
             for side in self.sides:
                 side.wind_down()
             self.exchange()
@@ -467,27 +470,27 @@ class AqueductRun:
             yield
             self.turn()
         else:
-            raise Violation("the run does not come to rest")
+            raise Violation(f"the connections were still active after {SETTLE_STEPS} steps")
 
     def check_quiescent(self) -> None:
         for side in self.sides:
             if side.over is not None:
-                raise Violation(f"{side.name}: {side.over}")
+                raise Violation(f"{side.name}: the connection failed: {side.over}")
             conn = side.conn
             endless = side.had - side.ended.keys()
             if endless:
-                raise Violation(f"{side.name} never heard how these ended: {sorted(endless)}")
+                raise Violation(f"{side.name}: no end was reported for {sorted(endless)}")
             if conn.live_halves != 0:
-                raise Violation(f"{side.name} still holds {conn.live_halves} halves: {_described(conn)}")
+                raise Violation(f"{side.name}: {conn.live_halves} halves are left: {_described(conn)}")
             if conn.buffered_bytes != 0:
-                raise Violation(f"{side.name} still holds {conn.buffered_bytes} bytes")
+                raise Violation(f"{side.name}: {conn.buffered_bytes} buffered bytes are left")
             left = conn.open_streams - (0 if side.is_over else 1)
             if left != 0:
-                raise Violation(f"{side.name} still knows {left} streams beside the connection's")
+                raise Violation(f"{side.name}: {left} streams are left besides the connection's")
         broken = any(side.is_over for side in self.sides)
         for tag, fate in self.messages.items():
             if not (broken or fate.is_unreported or {"acknowledged", "lost"}.intersection(fate.reports)):
-                raise Violation(f"nothing is known of message {tag}: {fate}")
+                raise Violation(f"message {tag} was reported neither acknowledged nor lost: {fate}")
 
 
 def _described(conn: AqueductEngine) -> list[str]:

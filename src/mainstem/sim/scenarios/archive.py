@@ -58,7 +58,7 @@ TIMEOUTS: dict[str, Any] = {
     "publication_linger_timeout_ns": NS_PER_SECOND,
     "driver_timeout_ns": 2 * NS_PER_SECOND,
 }
-PATIENCE_NS = 600 * NS_PER_SECOND
+TIMEOUT_NS = 600 * NS_PER_SECOND
 
 Life = "Generator[None, None, None]"
 
@@ -127,7 +127,9 @@ class PublishedStream:
         self.replayed += self.replay.poll_bytes(100)
         published = [payload for _, payload in self.messages[before : len(self.replayed)]]
         if self.replayed[before:] != published:
-            raise Violation(f"a replay of recording {self.recording_id} brings others than messages {before} on")
+            raise Violation(
+                f"a replay of recording {self.recording_id} differs from the published messages after message {before}"
+            )
         self._image = next(iter(self.replay.images), self._image)
         if len(self.replayed) < len(self.messages) and self._image is not None and self._image.closed:
             raise MainstemError("the replay was ended")
@@ -159,7 +161,7 @@ class ArchiveRun:
 
     def play(self) -> None:
         """Run everything. Raises Violation if an invariant is broken."""
-        self.world.run_until(self._progress, what="the recording and replay of every stream", within_ns=PATIENCE_NS)
+        self.world.run_until(self._progress, what="every stream to be recorded and replayed", within_ns=TIMEOUT_NS)
         assert self.program is not None
         assert self.disk is not None
         self._drop_client()
@@ -253,7 +255,7 @@ class ArchiveRun:
             self.life = self._life()
         except MainstemError as error:
             if self.program is not None and self.program is self._begun_with and not self.may_be_full:
-                raise Violation(f"a call failed, and nothing was killed since the client began: {error}") from error
+                raise Violation(f"a call failed although nothing was killed since the client began: {error}") from error
             self.errors += 1
             self.life = self._life()
 
@@ -325,7 +327,7 @@ class ArchiveRun:
     ) -> Generator[None, None, None]:
         rng = self.rng
         count = self.world.scaled(MESSAGES)
-        deadline_ns = self.world.now_ns + PATIENCE_NS // 4
+        deadline_ns = self.world.now_ns + TIMEOUT_NS // 4
         while len(stream.messages) < count or stream.acknowledged < publication.position:
             for _ in range(rng.randrange(4)):
                 if len(stream.messages) < count:
@@ -341,7 +343,7 @@ class ArchiveRun:
                 stream.acknowledged = max(stream.acknowledged, position)
             stream.read_replay()
             if self.world.now_ns >= deadline_ns:
-                raise Violation(f"{stream.acknowledged} of {publication.position} bytes are recorded, and no more")
+                raise Violation(f"only {stream.acknowledged} of {publication.position} bytes were recorded in time")
             yield
 
     # -- the invariants ------------------------------------------------------------------------------------------------
@@ -357,7 +359,7 @@ class ArchiveRun:
         for stream in self.streams:
             if stream.acknowledged > ends.get(stream.recording_id, 0):
                 raise Violation(
-                    f"{stream.acknowledged} bytes of recording {stream.recording_id} were acknowledged, and it ends at "
+                    f"{stream.acknowledged} bytes of recording {stream.recording_id} were acknowledged, but it ends at "
                     f"{ends.get(stream.recording_id)}"
                 )
 
@@ -367,11 +369,15 @@ class ArchiveRun:
         start, end = reader.start_position, reader.end_position()
         stream = next((each for each in self.streams if each.session_id == descriptor.session_id), None)
         if stream is None or start:
-            raise Violation(f"{name} from {start} on is of no stream that was published")
+            raise Violation(
+                f"{name} starts at {start} with session {descriptor.session_id}, expected position 0 of a published session"
+            )
         recorded = list(messages(reader, start, end))
         published = [each for each in stream.messages if each[0] <= end]
         if recorded != published:
-            raise Violation(f"{name} has {len(recorded)} messages up to {end}, not the {len(published)} published")
+            raise Violation(
+                f"{name} has {len(recorded)} messages up to {end}, which are not the {len(published)} published"
+            )
         for problem in find_problems(reader, start, end):
             raise Violation(f"{name}: {problem}")
         if is_closed:

@@ -98,7 +98,9 @@ class Wire(mux.Wire):
                 offset += amount
                 self.data_bytes += amount
                 if short.get(stream_id):
-                    raise Violation(f"{self.name} sent two Writes of stream {stream_id} where one would do")
+                    raise Violation(
+                        f"{self.name} sent two Writes of stream {stream_id} where one would have been enough"
+                    )
                 short[stream_id] = self._writes(stream_id, amount)
             elif packet is Packet.WRITE:
                 self._creates(stream_id)
@@ -115,13 +117,15 @@ class Wire(mux.Wire):
     def _creates(self, stream_id: int) -> None:
         self.creations -= 1
         if self.creations < 0:
-            raise Violation(f"{self.name} created stream {stream_id}, which its peer has not allowed")
+            raise Violation(f"{self.name} created stream {stream_id} beyond the peer's limit on streams")
         self.credit[stream_id] = self.start_credit
 
     def _writes(self, stream_id: int, amount: int) -> bool:
         credit, limit = self.credit[stream_id], self.connection.settings.packet_limit
         if not 0 < amount <= min(credit, limit):
-            raise Violation(f"{self.name} wrote {amount} bytes on stream {stream_id}: credit {credit}, limit {limit}")
+            raise Violation(
+                f"{self.name} wrote {amount} bytes on stream {stream_id}, expected 1 to {min(credit, limit)}"
+            )
         if credit != INFINITE:
             self.credit[stream_id] = credit - amount
         return amount < min(limit, credit)
@@ -130,7 +134,9 @@ class Wire(mux.Wire):
         """Check a grant: it must be at least as large as the receiver's remaining credit, which limits the number of grants."""
         stream = self.connection.streams.get(stream_id)
         if stream is not None and amount and 2 * amount < stream.receive_credit:
-            raise Violation(f"{self.name} granted only {amount} bytes on top of {stream.receive_credit - amount}")
+            raise Violation(
+                f"{self.name} granted {amount} bytes, less than the remaining credit of {stream.receive_credit - amount}"
+            )
 
 
 class BymuxRun(MuxRun):
@@ -258,37 +264,39 @@ class BymuxRun(MuxRun):
             way.is_closed = True
             way.lost = event.lost
             if not way.is_cut and event.stream.sent + event.stream.queued + way.lost != way.written:
-                raise Violation(f"{way}: {way.lost} bytes are reported lost")
+                raise Violation(f"{way}: {way.lost} bytes were reported lost, which does not match what was written")
         elif isinstance(event, events.StreamDrained):
             self.on_drained(event.stream, event.stream.owner.outgoing(number))
         elif isinstance(event, events.StreamEnded):
             self._on_ended(number, event.stream)
         elif isinstance(event, events.PongReceived):
             if event.rtt_ns < 0:
-                raise Violation(f"{NAMES[number]} received a pong that it had not asked for")
+                raise Violation(f"{NAMES[number]} got a round trip of {event.rtt_ns} ns from a pong")
         elif isinstance(event, events.StreamTimedOut):
             if self.fate == "whole":
-                raise Violation(f"{NAMES[number]}: {event.stream} was given up although its peer is there")
+                raise Violation(f"{NAMES[number]}: {event.stream} timed out although its peer is alive")
         elif isinstance(event, events.ConnectionFinished):
             self._on_connection_finished(number)
         elif isinstance(event, events.ConnectionEnded) and event.clean != self.carriers[number].wants_to_leave:
-            raise Violation(f"{NAMES[number]}: the end of the byte stream is clean: {event.clean}")
+            raise Violation(
+                f"{NAMES[number]}: the connection ended with clean={event.clean}, expected {not event.clean}"
+            )
 
     def _on_data(self, way: Way, data: bytes) -> None:
         way.receive(data)
         if way.is_stopped or way.is_finished:
-            raise Violation(f"{way}: bytes arrived after their reader had stopped or seen the end")
+            raise Violation(f"{way}: bytes arrived after the reader had stopped or reached the end")
 
     def _on_finished(self, way: Way, is_aborted: bool) -> None:
         assert way.writer is not None
         if is_aborted != way.is_cut:
-            raise Violation(f"{way}: {'complete' if is_aborted else 'incomplete'} data ended with the wrong Close")
+            raise Violation(f"{way}: the stream finished with aborted={is_aborted}, expected {way.is_cut}")
         if way.is_finished:
             raise Violation(f"{way} ended twice")
         way.is_finished = True
         whole = way.read == way.writer.sent and (way.is_cut or way.read + way.lost == way.written)
         if not way.is_stopped and (not whole or not way.is_closed):
-            raise Violation(f"{way} ended short: {way.writer.sent} bytes were sent, {way.lost} reported lost")
+            raise Violation(f"{way} ended early: {way.writer.sent} bytes were sent and {way.lost} reported lost")
 
     def _on_ended(self, number: int, stream: StreamState) -> None:
         plan = stream.owner
@@ -297,7 +305,7 @@ class BymuxRun(MuxRun):
         plan.has_ended[number] = True
         for way in (plan.outgoing(number), plan.incoming(number)):
             if not way.is_closed:
-                raise Violation(f"{way}: the stream ended at {NAMES[number]} before this direction did")
+                raise Violation(f"{way}: the stream ended at {NAMES[number]} while this direction was open")
 
     def _on_connection_finished(self, number: int) -> None:
         self.carriers[number].wants_to_leave = True
@@ -318,9 +326,11 @@ class BymuxRun(MuxRun):
             if connection._body_stream is stream:
                 held += connection._body_left
             if held > window or (held < window and not stream.local & HalfState.STOPPED and not stream.discarding):
-                raise Violation(f"{NAMES[number]} holds and allows {held} bytes of {stream}, not {window}")
+                raise Violation(f"{NAMES[number]} buffers and allows {held} bytes of {stream}, expected {window}")
         if theirs > connection.settings.peer_streams:
-            raise Violation(f"{NAMES[number]} has {theirs} streams of its peer, not {connection.settings.peer_streams}")
+            raise Violation(
+                f"{NAMES[number]} has {theirs} streams of its peer, limit {connection.settings.peer_streams}"
+            )
         live = self.live[number]
         if any(plan.has_ended[number] for plan in live):
             # A stream that has ended may still have bytes waiting for their reader.
@@ -335,7 +345,7 @@ class BymuxRun(MuxRun):
     def commands(self, number: int) -> list[Callable[[], object]]:
         connection = self.connections[number]
         if connection.next_event() is not None:
-            raise Violation(f"{NAMES[number]} has an event that came after the failure")
+            raise Violation(f"{NAMES[number]} has an event after its connection failed")
         commands: list[Callable[[], object]] = [connection.ping, connection.open_stream, connection.finish]
         for plan in self.plans:
             stream = plan.outgoing(number).writer

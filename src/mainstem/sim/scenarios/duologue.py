@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from mainstem.sim.host import Host
     from mainstem.sim.world import World
 
-MACHINES = 4
-CLIENTS_PER_MACHINE = 5  # the maximum
+HOSTS = 4
+CLIENTS_PER_HOST = 5  # the maximum
 MESSAGES = 8  # per client, before some leave and again for each that stays
 MAX_LOSS = 0.15
 TIMEOUT_S = 10.0  # for each step of connecting
-PATIENCE_NS = 120 * NS_PER_SECOND
+TIMEOUT_NS = 120 * NS_PER_SECOND
 # Errors that a call can raise once a duologue has ended.
 ENDS = (Aborted, ClosedError, ConnectionLost, OfferError, Timeout)
 TIMEOUTS: dict[str, Any] = {
@@ -145,8 +145,8 @@ def duologue(world: World) -> str:
     rng = world.rng
     base = world.add_host("server", **_driver(Settings()))
     settings = Settings(
-        max_clients=MACHINES * CLIENTS_PER_MACHINE + 4,
-        max_clients_per_address=CLIENTS_PER_MACHINE + 2,
+        max_clients=HOSTS * CLIENTS_PER_HOST + 4,
+        max_clients_per_address=CLIENTS_PER_HOST + 2,
         join_timeout=3.0,
         hello_rate=100.0,
     )
@@ -161,7 +161,7 @@ def duologue(world: World) -> str:
             client.step()
         return all(client.is_done for client in clients)
 
-    world.run_until(progress, what="an answer to every message", within_ns=PATIENCE_NS)
+    world.run_until(progress, what="a response to every message", within_ns=TIMEOUT_NS)
     crashed, leavers = rng.choice(world.hosts[1:]), [t for t in clients if rng.random() < 0.3]
     for host in (base, crashed):
         other = base if host is crashed else crashed
@@ -182,14 +182,14 @@ def duologue(world: World) -> str:
             client.closing = [core for core in client.closing if not core.close()]
         held = len(server.sessions_in_use)
         if len(server.ports_in_use) != 2 * held:
-            raise Violation(f"{held} duologues hold {len(server.ports_in_use)} ports")
+            raise Violation(f"{held} duologues use {len(server.ports_in_use)} ports, expected {2 * held}")
         return all(client.is_done for client in staying) and held == len(staying)
 
-    world.run_until(settle, what="that those who went gave everything back", within_ns=PATIENCE_NS)
+    world.run_until(settle, what="the server to release what clients that left had in use", within_ns=TIMEOUT_NS)
     again = sum(client.attempts for client in staying) - attempts
     for client in staying:
         client.leave()
-    world.run_until(lambda: _drained(world, server, staying), what="the end of every duologue", within_ns=PATIENCE_NS)
+    world.run_until(lambda: _drained(world, server, staying), what="every duologue to end", within_ns=TIMEOUT_NS)
     server.close()
     tries = sum(client.attempts for client in clients)
     return (
@@ -206,12 +206,12 @@ def _clients(world: World, base: Host, server_key: bytes) -> list[EchoClient]:
     """Add hosts with their clients, each behind links drawn from the seed."""
     clients = []
     channels = ClientChannels(base.address)
-    for machine in range(MACHINES):
-        host = world.add_host(f"machine-{machine}", **{**channels.settings.driver_settings(), **TIMEOUTS})
+    for number in range(HOSTS):
+        host = world.add_host(f"host-{number}", **{**channels.settings.driver_settings(), **TIMEOUTS})
         world.network.link(base.address, host.address, Faults.drawn(world.rng, max_loss=MAX_LOSS))
         world.network.link(host.address, base.address, Faults.drawn(world.rng, max_loss=MAX_LOSS))
-        count = world.scaled(CLIENTS_PER_MACHINE - 1) + 1
-        first = machine * CLIENTS_PER_MACHINE
+        count = world.scaled(CLIENTS_PER_HOST - 1) + 1
+        first = number * CLIENTS_PER_HOST
         clients += [EchoClient(world, host, first + index, channels, server_key=server_key) for index in range(count)]
     return clients
 

@@ -62,18 +62,21 @@ def unicast(world: World) -> str:
             stream.readers[0].poll(world)
         return all(stream.done for stream in streams)
 
-    until(world, progress, "delivery of every message")
+    until(world, progress, "every message to arrive")
     world.run_for(NS_PER_SECOND)
     subscriptions = [stream.readers[0].subscription for stream in streams]
     images = [image for subscription in subscriptions for image in subscription.images]
     for stream in streams:
         # No subscriber is behind, so the whole window is free.
         if stream.publication.available_window != TERM_LENGTH // 2:
-            raise Violation(f"a publisher that all have followed may write {stream.publication.available_window} bytes")
+            raise Violation(
+                f"with every message consumed, the window has {stream.publication.available_window} bytes, "
+                f"expected {TERM_LENGTH // 2}"
+            )
         stream.publication.close()
-    until(world, lambda: not any(each.images for each in subscriptions), "the end of every stream")
+    until(world, lambda: not any(each.images for each in subscriptions), "every stream to end")
     if not all(image.is_end_of_stream for image in images):
-        raise Violation("a stream ended because its sender fell silent, not because it announced its end")
+        raise Violation("a stream ended by a timeout, although its publisher announced the end")
     return (
         f"{len(streams)} streams, {world.network.sent} datagrams sent, {world.network.lost} lost, "
         f"{world.ticks} ticks, there {there}, back {back}"
@@ -139,7 +142,7 @@ def mds(world: World) -> str:
         subscription.add_destination(f"aeron:udp?endpoint={receiver.address}:{port}")
         destinations.append(publication.add_destination(f"aeron:udp?endpoint={receiver.address}:{port}"))
     connect(world, publication, [subscription])
-    world.run_until(lambda: subscription.images[0].active_transport_count == 2, what="two ways to the image")
+    world.run_until(lambda: subscription.images[0].active_transport_count == 2, what="the image to have two transports")
     degrade_links(world)
     everybody = readers(world, [subscription])
     deliver(world, publication, everybody)
@@ -172,9 +175,9 @@ def flow_control(world: World) -> str:
         deliver(world, publication, [eager, Reader("min: the other", other)])
         # The sender forgets a member that is gone, but the group is then too small for the sender to continue.
         other.close()
-        until(world, lambda: not publication.is_connected, "that the group is too small")
+        until(world, lambda: not publication.is_connected, "the publisher to disconnect from a group that is too small")
         other = second.aeron.add_subscription(channel(second.address), STREAM)
-        until(world, lambda: publication.is_connected and other.is_connected, "that it is complete again")
+        until(world, lambda: publication.is_connected and other.is_connected, "the group to be complete again")
         world.run_for(NS_PER_SECOND)
         deliver(world, publication, [eager, Reader("min: the other, back again", other)])
         return f"{strategy}, " + end(world, publication, [expected, other])

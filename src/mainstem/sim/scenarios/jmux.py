@@ -122,9 +122,9 @@ class Wire(mux.Wire):
         allowed = self.allowed[session_id]
         limit = min(allowed, self.settings.fragment_limit)
         if length > limit:
-            raise Violation(f"{self.name} sent {length} bytes of session {session_id}: ration {allowed}")
+            raise Violation(f"{self.name} sent {length} bytes of session {session_id}, limit {limit}")
         if session_id in short and not flags & codec.OPEN:
-            raise Violation(f"{self.name} sent two Data of session {session_id} where one would do")
+            raise Violation(f"{self.name} sent two Data of session {session_id} where one would have been enough")
         short.discard(session_id)
         if length < limit:
             short.add(session_id)
@@ -136,7 +136,9 @@ class Wire(mux.Wire):
         """Check an increment: it must restore at least half of the ration. Large increments are rounded."""
         rounding = 0 if self.ration <= codec.MAX_LENGTH else 1_024
         if 2 * amount + rounding < self.ration:
-            raise Violation(f"{self.name} adds only {amount} bytes to session {session_id}'s ration of {self.ration}")
+            raise Violation(
+                f"{self.name} added {amount} bytes to session {session_id}'s ration, less than half of {self.ration}"
+            )
 
 
 class JmuxRun(MuxRun):
@@ -282,7 +284,9 @@ class JmuxRun(MuxRun):
                 raise
             return
         if busy:
-            raise Violation("the server shut down, and denies what it is processing")
+            raise Violation(
+                "the server shut down while it was processing a request, which tells the client that it was not processed"
+            )
         self.carriers[SERVER].dispatch()
 
     def _end(self, number: int) -> None:
@@ -291,7 +295,7 @@ class JmuxRun(MuxRun):
             return
         self.shut_down_early()
         if self.server.failure is None:
-            raise Violation("the server cannot shut down although every session has ended")
+            raise Violation("the server refused to shut down after every session had ended")
 
     # -- events --------------------------------------------------------------------------------------------------------
 
@@ -313,9 +317,9 @@ class JmuxRun(MuxRun):
                 event.session.owner.ends.append(type(event).__name__)
         elif isinstance(event, events.PingAcknowledged):
             if event.rtt_ns < 0:
-                raise Violation(f"{NAMES[number]}: a ping took {event.rtt_ns} ns")
+                raise Violation(f"{NAMES[number]}: a ping took {event.rtt_ns} ns, expected 0 or more")
         elif isinstance(event, events.ErrorReceived):
-            raise Violation(f"{NAMES[number]} is reported to have broken a rule: {event.detail!r}")
+            raise Violation(f"{NAMES[number]} was told of a protocol error: {event.detail!r}")
 
     def _on_opened(self, session: Session) -> None:
         exchange = self.newest[session.id]
@@ -329,7 +333,7 @@ class JmuxRun(MuxRun):
     def _on_data(self, way: Way, data: bytes) -> None:
         way.receive(data)
         if way.is_whole:
-            raise Violation(f"{way}: bytes arrived after their reader had seen the end")
+            raise Violation(f"{way}: bytes arrived after the reader had reached the end")
 
     def _on_whole(self, number: int, exchange: Exchange) -> None:
         way, session = exchange.ways[1 - number], exchange.session(number)
@@ -337,13 +341,15 @@ class JmuxRun(MuxRun):
             raise Violation(f"{way} ended twice")
         way.is_whole = True
         if not session.discarding and (way.read != way.goal or not way.is_closed):
-            raise Violation(f"{way} ended short")
+            raise Violation(f"{way} ended early")
 
     def _on_aborted(self, number: int, exchange: Exchange, is_partial: bool) -> None:
         session = exchange.session(number)
         session.owner.ways[number].is_closed = True
         if number == CLIENT and session.may_retry == is_partial:
-            raise Violation(f"{exchange.name}: partial {is_partial}, and {session.delivery.name}")
+            raise Violation(
+                f"{exchange.name} was aborted with partial={is_partial}, but its delivery is {session.delivery.name}"
+            )
 
     # -- invariants ----------------------------------------------------------------------------------------------------
 
@@ -354,7 +360,7 @@ class JmuxRun(MuxRun):
             for session in connection.sessions.values():
                 held = session.inbound + session.unconsumed
                 if held > ration and not session.discarding:
-                    raise Violation(f"{NAMES[number]} holds and allows {held} bytes of {session}, not {ration}")
+                    raise Violation(f"{NAMES[number]} buffers and allows {held} bytes of {session}, limit {ration}")
         live = self.live[number]
         for exchange in live:
             if number == CLIENT:
@@ -362,7 +368,9 @@ class JmuxRun(MuxRun):
             session = exchange.session(number)
             way = exchange.ways[number]
             if session.sent + session.queued + session.unsent != way.written:
-                raise Violation(f"{way}: {session.sent} sent, {session.queued} queued, {session.unsent} dropped")
+                raise Violation(
+                    f"{way}: {session.sent} sent, {session.queued} queued and {session.unsent} dropped do not add up"
+                )
         if any(self._is_over(number, exchange) for exchange in live):
             live[:] = [exchange for exchange in live if not self._is_over(number, exchange)]
 
@@ -371,9 +379,9 @@ class JmuxRun(MuxRun):
         session = exchange.session(CLIENT)
         delivery = session.delivery
         if delivery is Delivery.NONE and exchange.is_seen:
-            raise Violation(f"{exchange.name} may be sent again, although the server has begun it")
+            raise Violation(f"{exchange.name} has delivery NONE, although the server has seen part of it")
         if delivery is Delivery.COMPLETE and not exchange.ways[SERVER].is_whole:
-            raise Violation(f"{exchange.name} is complete without the end of its response")
+            raise Violation(f"{exchange.name} has delivery COMPLETE without the end of its response")
 
     def _is_over(self, number: int, exchange: Exchange) -> bool:
         session = exchange.session(number)
@@ -397,7 +405,7 @@ class JmuxRun(MuxRun):
             if session is not None:
                 commands += [partial(connection.finish, session), partial(connection.write, session, b"more")]
                 if not session.ended:
-                    raise Violation(f"{exchange.name} goes on at {NAMES[number]}, whose connection is over")
+                    raise Violation(f"{exchange.name} is open at {NAMES[number]} after its connection ended")
         return commands
 
     def check_end(self) -> None:
@@ -408,16 +416,20 @@ class JmuxRun(MuxRun):
                 # If the response was complete before the connection ended, the exchange has no separate event for that.
                 most, least = 1, 0 if session.response_complete else 1
                 if not least <= len(exchange.ends) <= most:
-                    raise Violation(f"{exchange.name} ended {exchange.ends}, {session}")
+                    raise Violation(
+                        f"{exchange.name} ended with {exchange.ends}, expected {least} to {most} events: {session}"
+                    )
             asked = (
                 exchange.sessions[SERVER] is not None
                 and exchange.session(SERVER).ack is not Acknowledgment.NOT_REQUESTED
             )
             is_silent = self.carriers[SERVER].is_dead  # then the server's application receives nothing any more
             if len(exchange.acknowledgments) > 1 or (asked and not exchange.acknowledgments and not is_silent):
-                raise Violation(f"{exchange.name}: acknowledgments {exchange.acknowledgments}")
+                raise Violation(
+                    f"{exchange.name}: the server got acknowledgments {exchange.acknowledgments}, expected one if it asked for it"
+                )
             if exchange.acknowledgments == [True] and not exchange.has_acknowledged:
-                raise Violation(f"{exchange.name} is acknowledged without its client")
+                raise Violation(f"{exchange.name} was acknowledged although the client had not done so")
         for wire in self.wires:
             wire.check_answered(Kind.PING, Kind.PING_ACK)
 

@@ -79,9 +79,9 @@ def cubic(world: World) -> str:
     world.run_for(NS_PER_SECOND)
     (round_trip_ns,) = shown(receiver, "rcv-cc-cubic-rtt")
     if not 2 * delay_ns <= round_trip_ns <= 2 * delay_ns + 10 * NS_PER_MS:
-        raise Violation(f"a round trip of {2 * delay_ns} ns was measured as {round_trip_ns} ns")
+        raise Violation(f"measured a round trip of {round_trip_ns} ns, expected {2 * delay_ns} ns")
     if not all(1408 <= window <= 1 << 15 for window in windows):
-        raise Violation(f"the window left its bounds: {sorted(windows)}")
+        raise Violation(f"windows {sorted(windows)} are not all from 1408 to {1 << 15} bytes")
     facts = f"round trip {round_trip_ns / NS_PER_MS:.1f} ms, windows {min(windows)} to {max(windows)}, "
     return facts + end(world, publication, [subscription])
 
@@ -108,9 +108,9 @@ def latency(world: World) -> str:
     (drift,) = shown(receiver, "rcv-clock-drift")
     # One tick passes between the arrival of a datagram and the receiver's poll.
     if not there.delay_ns <= measured_ns <= there.delay_ns + 2 * NS_PER_MS:
-        raise Violation(f"a latency of {there.delay_ns} ns was measured as {measured_ns} ns")
+        raise Violation(f"measured a latency of {measured_ns} ns, expected {there.delay_ns} ns")
     if abs(drift) > 2_000_000:
-        raise Violation(f"clocks that agree were said to drift by {drift} parts in a thousand million")
+        raise Violation(f"measured a clock drift of {drift} ppb between clocks that agree")
     return f"latency {measured_ns / NS_PER_MS:.2f} ms, drift {drift}, " + end(world, publication, [subscription])
 
 
@@ -134,10 +134,10 @@ def untethered(world: World) -> str:
     sleeper.wait_until_removed(world)
     deliver(world, publication, keen, bystander=sleeper.sleep)
     if rejoin:
-        until(world, lambda: bool(loose.images), "the sleeper's return", REMOVAL_NS)
+        until(world, lambda: bool(loose.images), "the paused subscription to rejoin", REMOVAL_NS)
         deliver(world, publication, keen, bystander=sleeper.poll)
     elif loose.images:
-        raise Violation("a subscription that does not rejoin was let in again")
+        raise Violation("a subscription with rejoin=false rejoined")
     return f"{sleeper.joined} times in, " + end(world, publication, [tied, loose])
 
 
@@ -157,7 +157,7 @@ def unreliable(world: World) -> str:
         message = bytes(fragment)
         number = int.from_bytes(message[:NUMBER], "big")
         if message != offered[number]:
-            raise Violation(f"message {number} arrived with other bytes")
+            raise Violation(f"message {number} arrived with other bytes than were offered")
         if got and number <= got[-1]:
             raise Violation(f"message {number} arrived after {got[-1]}")
         got.append(number)
@@ -172,10 +172,12 @@ def unreliable(world: World) -> str:
         (image,) = subscription.images or (None,)
         return image is not None and len(offered) == NUMBERED and image.position >= publication.position
 
-    until(world, step, "the end of what was offered")
+    until(world, step, "the image to reach the end of the stream")
     naks = receiver.aeron.counters.value(SystemCounter.NAKS_SENT)
     if naks or (not loss and len(got) != NUMBERED) or len(got) < NUMBERED // 8:
-        raise Violation(f"{len(got)} of {NUMBERED} arrived, {naks} NAKs were sent, at {loss:.0%} loss")
+        raise Violation(
+            f"{len(got)} of {NUMBERED} messages arrived at {loss:.0%} loss, and {naks} NAKs were sent, expected 0"
+        )
     return f"{len(got)} of {NUMBERED} at {loss:.1%} loss, " + end(world, publication, [subscription])
 
 
@@ -185,9 +187,9 @@ def gaps(world: World) -> str:
     channel = endpoint(receiver)
     # By default a receiver requests a gap again every 100 µs, thousands of times per round trip. A channel can set a longer
     # delay.
-    patience = world.rng.choice(("", "|nak-delay=100us", "|nak-delay=200us", "|nak-delay=400us"))
+    nak_delay = world.rng.choice(("", "|nak-delay=100us", "|nak-delay=200us", "|nak-delay=400us"))
     window = f"rcv-wnd={GAP_WINDOW}|so-rcvbuf={2 * GAP_WINDOW}"
-    subscription = receiver.aeron.add_subscription(f"{channel}|{window}{patience}", STREAM)
+    subscription = receiver.aeron.add_subscription(f"{channel}|{window}{nak_delay}", STREAM)
     publication = sender.aeron.add_exclusive_publication(f"{channel}|term-length=2m", STREAM)
     world.wire.window_length = GAP_WINDOW
     connect(world, publication, [subscription])
@@ -213,8 +215,11 @@ def gaps(world: World) -> str:
         subscription.poll_messages(on_message, 100)
         return sent == GAP_MESSAGES and not checker.outstanding
 
-    world.run_until(step, what="delivery", within_ns=60 * NS_PER_SECOND)
+    world.run_until(step, what="every message to arrive", within_ns=60 * NS_PER_SECOND)
     took_ns = world.now_ns - begun_ns
     if longest_ns > LONGEST_STALL_NS or took_ns > LONGEST_NS:
-        raise Violation(f"took {took_ns // NS_PER_MS} ms, with a stall of {longest_ns // NS_PER_MS} ms")
+        raise Violation(
+            f"delivery took {took_ns // NS_PER_MS} ms (limit {LONGEST_NS // NS_PER_MS}) and stalled for "
+            f"{longest_ns // NS_PER_MS} ms (limit {LONGEST_STALL_NS // NS_PER_MS})"
+        )
     return f"{took_ns // NS_PER_MS} ms, longest stall {longest_ns // NS_PER_MS} ms, {world.network.lost} datagrams lost"

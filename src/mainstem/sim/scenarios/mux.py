@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TICK_NS = NS_PER_MS // 2  # a step of time while applications have something to do; steps double while nothing moves
 IDLE_TICK_NS = 100 * NS_PER_MS
 HEAL_NS = NS_PER_SECOND  # the latest time of a fault, measured from the start
-PATIENCE_NS = 120 * NS_PER_SECOND  # measured from the healing
+TIMEOUT_NS = 120 * NS_PER_SECOND  # measured from the healing
 # Longer than a stalled direction can delay a pong, so that no live peer is presumed dead.
 PING_TIMEOUT_S = 10.0
 HANDSHAKE_LENGTH = 8  # the maximum number of bytes that an end receives before heartbeats count
@@ -61,11 +61,11 @@ class Direction:
     def receive(self, data: bytes) -> None:
         """Check the next bytes that were read."""
         if data != self._piece(self.read, len(data)):
-            raise Violation(f"{self}: {len(data)} bytes at {self.read} are not those that were written")
+            raise Violation(f"{self}: {len(data)} bytes at {self.read} differ from those written")
         self.read += len(data)
         CHECKED.bytes += len(data)
         if self.read > self.written:
-            raise Violation(f"{self}: more was read than was written")
+            raise Violation(f"{self}: read more than was written")
 
     def _piece(self, offset: int, length: int) -> bytes:
         start = (self._base + offset) % PATTERN_LENGTH
@@ -164,7 +164,7 @@ class Carrier:
                 due = connection.wants_to_send
                 data = b"".join(connection.segments_to_send(self._batch))
                 if data and not due:
-                    raise Violation(f"{self.name} returned {len(data)} bytes, and did not say that it wants to send")
+                    raise Violation(f"{self.name} returned {len(data)} bytes to send while wants_to_send was False")
                 if data:
                     self._on_sent(data)
                     self._unsent += data
@@ -295,7 +295,7 @@ class MuxRun:
     def on_drained(self, stream: Any, way: Direction) -> None:
         way.waits = False
         if stream.queued > LOW_WATER:
-            raise Violation(f"{stream} is not drained")
+            raise Violation(f"{stream} was reported drained with {stream.queued} bytes queued, limit {LOW_WATER}")
 
     def consume(self, number: int, stream: Any) -> None:
         count = stream.unconsumed
@@ -328,12 +328,12 @@ class MuxRun:
     def procedure(self) -> Iterator[bool]:
         """Run everything, yielding (whether anything moved) whenever time should advance. Raises Violation."""
         if self.fate == "whole":
-            yield from self._until(self.is_done, "the end of every stream")
+            yield from self._until(self.is_done, "every stream to end")
             self.is_ending = True
-            yield from self._until(self.is_ended, "the end of both connections")
+            yield from self._until(self.is_ended, "both connections to end")
         else:
-            yield from self._until(self._has_fate_happened, "the end of every stream")
-            yield from self._until(self._is_noticed, f"that both ends notice that one is {self.fate}")
+            yield from self._until(self._has_fate_happened, "every stream to end")
+            yield from self._until(self._is_noticed, f"both ends to notice that one is {self.fate}")
             for number, connection in enumerate(self.connections):
                 if connection.failure is not None:
                     self._check_refused(number)
@@ -347,9 +347,11 @@ class MuxRun:
     def _until(self, condition: Callable[[], bool], what: str) -> Iterator[bool]:
         while not condition():
             yield self._step()
-            if self.steps > MAX_STEPS or self.world.now_ns > self._start_ns + HEAL_NS + PATIENCE_NS:
+            if self.steps > MAX_STEPS or self.world.now_ns > self._start_ns + HEAL_NS + TIMEOUT_NS:
                 seconds = (self.world.now_ns - self._start_ns) / NS_PER_SECOND
-                raise Violation(f"{what} did not come in {seconds:.1f} s and {self.steps} steps, {self.fate}")
+                raise Violation(
+                    f"timed out after {seconds:.1f} s and {self.steps} steps waiting for {what}; fate: {self.fate}"
+                )
 
     def _step(self) -> bool:
         self.steps += 1
@@ -427,7 +429,7 @@ class MuxRun:
             except ClosedError:
                 continue
             failure = self.connections[number].failure
-            raise Violation(f"{self.NAMES[number]} took a command although its connection is over: {failure}")
+            raise Violation(f"{self.NAMES[number]} accepted a command after its connection had ended: {failure}")
 
     def _check_silence(self, carrier: Carrier) -> None:
         """Check that a silent peer is presumed dead in time."""
@@ -439,7 +441,8 @@ class MuxRun:
         is_waiting = not carrier.is_over and not carrier.wants_to_leave
         if is_waiting and silent_ns > limit_ns:
             raise Violation(
-                f"{carrier.name} waits for a peer that has been silent for {silent_ns / NS_PER_SECOND:.1f} s"
+                f"{carrier.name} has waited {silent_ns / NS_PER_SECOND:.1f} s for a silent peer "
+                f"(limit {limit_ns / NS_PER_SECOND:.1f} s)"
             )
 
     def _check_failure(self, carrier: Carrier, failure: MainstemError) -> None:
@@ -452,7 +455,9 @@ class MuxRun:
             # The handshake has its own deadline.
             is_open = carrier.received > HANDSHAKE_LENGTH
             if allowed and is_open and self.world.now_ns - carrier.heard_ns < seconds_ns(PING_TIMEOUT_S):
-                raise Violation(f"{carrier.name} gave its peer up although it had heard of it") from failure
+                raise Violation(
+                    f"{carrier.name} timed out less than {PING_TIMEOUT_S} s after it last heard from its peer"
+                ) from failure
         elif isinstance(failure, ConnectionLost):
             allowed = (fate != "whole" and struck) or self.is_ending
         else:
@@ -460,4 +465,4 @@ class MuxRun:
             is_left = fate in ("left", "shut down", "clogged") and struck
             allowed = isinstance(failure, ClosedError) and (is_left or self.is_ending)
         if not allowed:
-            raise Violation(f"{carrier.name} failed in a run that is {fate}: {failure}") from failure
+            raise Violation(f"{carrier.name} failed, which fate {fate!r} does not explain: {failure}") from failure

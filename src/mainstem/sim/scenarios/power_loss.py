@@ -85,11 +85,11 @@ class PowerLossRun:
 
     def __init__(self, world: World, directory: Path) -> None:
         self.world, self.rng = world, world.rng
-        self.machine = directory / "machine"
-        self.machine.mkdir()
-        self.device = Device(self.machine, self.rng)
-        self.directory = self.machine / "var" / "recordings"
-        self.lake = self.machine / "lake"
+        self.host_directory = directory / "host"
+        self.host_directory.mkdir()
+        self.device = Device(self.host_directory, self.rng)
+        self.directory = self.host_directory / "var" / "recordings"
+        self.lake = self.host_directory / "lake"
         self.clock = ManualClock()
         self.expected: dict[int, _Expected] = {}
         self.channels: dict[int, str] = {}
@@ -221,10 +221,10 @@ class PowerLossRun:
             self.put[name] = data
         elif store.put_if_absent(name, data):
             if name in self.put:
-                raise Violation(f"{name} was put though it was there")
+                raise Violation(f"put_if_absent replaced {name}, which existed")
             self.put[name] = data
         elif name not in self.put:
-            raise Violation(f"{name} was never put, and is there")
+            raise Violation(f"put_if_absent found {name}, which was never put")
 
     def _ship(self, disk: FaultyDisk, shippers: list[ArchiveShipper]) -> None:
         if not shippers:
@@ -277,12 +277,12 @@ class PowerLossRun:
         archive = DirectoryArchive(LocalStore(self.directory))
         descriptors = {each.recording_id: each for each in archive.recordings()}
         if find_catalog_problems(self.directory):
-            raise Violation(f"the catalog was mended and has {find_catalog_problems(self.directory)}")
+            raise Violation(f"the recovered catalog has {find_catalog_problems(self.directory)}")
         for recording_id, expected in list(self.expected.items()):
             if recording_id in descriptors:
                 self._check_recording(archive, descriptors[recording_id], expected, loses_power=loses_power)
             elif expected.is_durable or not loses_power:
-                raise Violation(f"recording {recording_id} is gone")
+                raise Violation(f"recording {recording_id} was durable but is missing")
             else:
                 del self.expected[recording_id]
         for recording_id in descriptors.keys() - self.expected.keys():
@@ -296,22 +296,24 @@ class PowerLossRun:
     ) -> None:
         name = f"recording {descriptor.recording_id}"
         if descriptor.stop_position == NULL:
-            raise Violation(f"{name} was not ended")
+            raise Violation(f"{name} has no stop position after recovery")
         with RecordingReader(archive, descriptor) as reader:
             start, end = reader.start_position, reader.end_position()
             found = [payload for _, payload in messages(reader, start, end)]
             for fault in find_problems(reader, start, end):
                 raise Violation(f"{name}: {fault}")
             if reader.count_before(end).messages != len(found):
-                raise Violation(f"{name}: the index has {reader.count_before(end).messages} of {len(found)} messages")
+                raise Violation(
+                    f"{name}: the index counts {reader.count_before(end).messages} messages, expected {len(found)}"
+                )
         if descriptor.original_channel != expected.channel:
-            raise Violation(f"{name} is of {descriptor.original_channel}, not of {expected.channel}")
+            raise Violation(f"{name} has the channel {descriptor.original_channel}, expected {expected.channel}")
         whole = expected.messages + expected.maybe
         if found != whole[: len(found)]:
             raise Violation(f"{name} has other messages than were recorded")
         least = expected.durable if loses_power else len(expected.messages)
         if len(found) < least:
-            raise Violation(f"{name} has {len(found)} messages, and {least} were reported")
+            raise Violation(f"{name} has {len(found)} messages, expected at least {least}")
         CHECKED.messages += len(found)
         CHECKED.bytes += sum(map(len, found))
         self.recorded += len(found)
@@ -324,17 +326,19 @@ class PowerLossRun:
         store = LocalStore(self.lake / "tides")
         for name, data in self.put.items():
             if store.read(name, 0, 1 << 20) != data:
-                raise Violation(f"{name} is not what was put")
+                raise Violation(f"object {name} differs from what was put")
         shipped = LocalStore(self.lake / "shipped")
         archives = [ShippedArchive(shipped, each) for each in archive_ids(shipped)]
         if self.shipped and len(archives) != 1:
-            raise Violation(f"{len(archives)} archives were shipped, not one")
+            raise Violation(f"the store has {len(archives)} shipped archives, expected 1")
         for archive in archives:
             for fault in find_archive_problems(archive):
-                raise Violation(f"what was shipped: {fault}")
+                raise Violation(f"the shipped archive: {fault}")
             for recording_id, end in self.shipped.items():
                 if archive.entry(recording_id).end < end:
-                    raise Violation(f"recording {recording_id} was shipped up to {end}, and less is there")
+                    raise Violation(
+                        f"recording {recording_id} was shipped up to {end}, but ends at {archive.entry(recording_id).end}"
+                    )
 
 
 def _descriptor(rng: Random) -> RecordingDescriptor:

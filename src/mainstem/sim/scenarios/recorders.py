@@ -39,7 +39,7 @@ MAX_CRASHES = 4
 LIVENESS_NS = 2 * NS_PER_SECOND  # client liveness timeout: how long a driver keeps a dead recorder's position
 SHORT_NS = NS_PER_SECOND  # a recorder that is away for less time finds its position kept
 LONG_NS = 5 * NS_PER_SECOND
-PATIENCE_NS = 300 * NS_PER_SECOND
+TIMEOUT_NS = 300 * NS_PER_SECOND
 
 
 class Program:
@@ -86,7 +86,7 @@ class RecordersRun:
 
     def play(self) -> None:
         """Run everything. Raises Violation if an invariant is broken."""
-        self.world.run_until(self._progress, what="the recording of every message", within_ns=PATIENCE_NS)
+        self.world.run_until(self._progress, what="every message to be recorded", within_ns=TIMEOUT_NS)
         assert self.program is not None or self.has_lost_power
         if self.program is not None:
             self.program.disk.heal()
@@ -162,11 +162,13 @@ class RecordersRun:
             return
         now_there = self._published()
         if max(now_there.values(), default=0) < released:
-            raise Violation(f"{released} bytes were released, and the recordings end at {now_there}")
+            raise Violation(f"{released} bytes were released to the publisher, but the recordings end at {now_there}")
         for recording_id, position in published.items():
             # After a loss of power, the last published position is not necessarily on the device yet.
             if now_there.get(recording_id, -1) < position and not self.has_lost_power:
-                raise Violation(f"recording {recording_id} had been recorded up to {position}, and now less is there")
+                raise Violation(
+                    f"recording {recording_id} ended at {position} and now ends at {now_there.get(recording_id)}"
+                )
 
     # -- invariants ----------------------------------------------------------------------------------------------------
 
@@ -188,7 +190,7 @@ class RecordersRun:
             return
         readers = self._readers()
         if len(readers) > 1 + self.absences:
-            raise Violation(f"{len(readers)} recordings of one stream, whose recorder was away {self.absences} times")
+            raise Violation(f"one stream has {len(readers)} recordings, expected at most {1 + self.absences}")
         for reader in readers:
             with reader:
                 self._check_recording(reader, is_closed=is_closed and reader is readers[-1])
@@ -201,7 +203,7 @@ class RecordersRun:
         offered = list(zip(self.ends[first:last], self.payloads[first:last], strict=True))
         if recorded != offered:
             raise Violation(
-                f"{name} has {len(recorded)} messages from {start} to {end}, not the {len(offered)} offered"
+                f"{name} has {len(recorded)} messages from {start} to {end}, which are not the {len(offered)} offered there"
             )
         if is_closed:
             CHECKED.messages += len(recorded)
@@ -214,12 +216,14 @@ class RecordersRun:
                 # At the end of a term, padding can lie between two messages.
                 is_boundary = entry.position in (start, *self.ends[first:last]) or not entry.position % TERM_LENGTH
                 if entry.messages != before or not is_boundary:
-                    raise Violation(f"{name}: the index says {entry}, and {before} messages end there or before")
+                    raise Violation(
+                        f"{name}: index entry {entry} should count {before} messages at a boundary of messages"
+                    )
         if is_closed and end > start:
             base = segment_base(reader.descriptor, end - 1)
             rest = (self.directory / segment_name(reader.descriptor.recording_id, base)).read_bytes()[end - base :]
             if rest.strip(b"\0"):
-                raise Violation(f"{name} ends at {end}, and its segment goes on")
+                raise Violation(f"{name} ends at {end}, but its segment has data after that")
 
 
 def recorders(world: World) -> str:

@@ -37,7 +37,7 @@ TIMEOUTS: dict[str, Any] = {
 }
 # Time after the faults until every silent peer has timed out and every unfinished message has been unblocked.
 SETTLE_NS = 6 * LIVENESS_NS
-PATIENCE_NS = 120 * NS_PER_SECOND
+TIMEOUT_NS = 120 * NS_PER_SECOND
 LAST_MESSAGES = 20  # per stream; all of them must arrive
 BUSY_TICK_NS = 10 * NS_PER_MS  # the longest step during faults
 OFFER_SHARE = 0.2  # the share of steps that offer messages
@@ -80,7 +80,7 @@ def _run_through_faults(world: World, injector: FaultInjector, workloads: list[W
     # Applications continue even if the network is quiet.
     world.idle_ns = BUSY_TICK_NS
     over_ns = world.now_ns + max(NS_PER_SECOND, int(LENGTH_NS * world.size))
-    world.run_until(under_faults, what="the end of the faults")
+    world.run_until(under_faults, what="the faults to end")
     injector.heal()
     for each in workloads:
         each.heal()
@@ -92,7 +92,7 @@ def _run_through_faults(world: World, injector: FaultInjector, workloads: list[W
         return world.now_ns >= settled_ns and injector.is_whole
 
     settled_ns = world.now_ns + SETTLE_NS
-    world.run_until(settled, what="that every machine is back", within_ns=PATIENCE_NS)
+    world.run_until(settled, what="every host to run again", within_ns=TIMEOUT_NS)
     if world.network.has_damaged:
         # A damaged frame stays in the log that it was written to. Those streams have no guarantees, but all new ones do.
         for each in workloads:
@@ -108,7 +108,7 @@ def _run_through_faults(world: World, injector: FaultInjector, workloads: list[W
             each.step(offers=not each.is_connected, pause_probability={})
         return all(each.is_connected for each in workloads)
 
-    world.run_until(connected, what="the connection of every stream after the faults", within_ns=PATIENCE_NS)
+    world.run_until(connected, what="every stream to connect after the faults", within_ns=TIMEOUT_NS)
     for each in workloads:
         each.aim(LAST_MESSAGES)
 
@@ -117,7 +117,7 @@ def _run_through_faults(world: World, injector: FaultInjector, workloads: list[W
             each.step(offers=not each.has_offered, pause_probability={})
         return all(each.has_offered and each.is_read for each in workloads)
 
-    world.run_until(all_read, what="delivery of what was offered after the faults", within_ns=PATIENCE_NS)
+    world.run_until(all_read, what="the messages offered after the faults to arrive", within_ns=TIMEOUT_NS)
     for each in workloads:
         each.finish()
 

@@ -83,7 +83,7 @@ def response(world: World) -> str:
         line.answers.poll_messages(line.on_answer, 10)
         return line.asked == NETWORK_QUESTIONS and not line.checker.outstanding
 
-    until(world, step, "an answer to every question")
+    until(world, step, "a response to every request")
     return end(world, line.answer, [line.answers])
 
 
@@ -95,23 +95,23 @@ def rejection(world: World) -> str:
     first = sender.aeron.add_publication(f"{channel}|term-length=64k", STREAM)
     second = sender.aeron.add_exclusive_publication(f"{channel}|term-length=64k", STREAM)
     connect(world, first, [subscription])
-    world.run_until(lambda: second.is_connected and len(subscription.images) == 2, what="the second stream")
+    world.run_until(lambda: second.is_connected and len(subscription.images) == 2, what="the second stream to connect")
     degrade_links(world)
     refused = next(image for image in subscription.images if image.session_id == first.session_id)
     accepted = next(image for image in subscription.images if image.session_id == second.session_id)
     refused.async_reject("no room")
-    until(world, lambda: not first.is_connected, "the refusal", REJECTION_NS)
+    until(world, lambda: not first.is_connected, "the rejection to disconnect the publication", REJECTION_NS)
     if not second.is_connected:
-        raise Violation("the refusal of one stream ended the other")
+        raise Violation("rejecting one stream disconnected the other")
     second.revoke()
     until(
         world,
         lambda: all(image is not accepted for image in subscription.images),
-        "the withdrawal of the second stream",
+        "the revoked stream's image to end",
         REJECTION_NS,
     )
     if not accepted.is_publication_revoked:
-        raise Violation("a withdrawn stream does not say so")
+        raise Violation("an image of a revoked publication ended with is_publication_revoked False")
     return f"{world.network.sent} datagrams, {world.network.lost} lost"
 
 
@@ -132,8 +132,13 @@ def ipc(world: World) -> str:
     sleeper.subscription.close()
     refused = world.rng.choice(subscriptions)
     refused.images[0].async_reject("no room")
-    until(world, lambda: not publication.is_connected, "the refusal", REMOVAL_NS)
-    until(world, lambda: all(each.is_connected for each in subscriptions), "the readers' return", REMOVAL_NS)
+    until(world, lambda: not publication.is_connected, "the rejection to disconnect the publication", REMOVAL_NS)
+    until(
+        world,
+        lambda: all(each.is_connected for each in subscriptions),
+        "every reader to get its image back",
+        REMOVAL_NS,
+    )
     deliver(world, publication, everybody)
     return end(world, publication, subscriptions)
 
@@ -169,7 +174,7 @@ def response_ipc(world: World) -> str:
             line.step(world.rng.randbytes(drawn_length(world.rng)))
         return all(line.done for line in lines)
 
-    until(world, step, "an answer to every question")
+    until(world, step, "a response to every request")
     lines[0].ask.close()
     return f"{len(lines)} clients, " + end(world, lines[0].answer, [lines[0].answers])
 
@@ -200,7 +205,7 @@ def claims(world: World) -> str:
             reader.poll(world)
             return world.now_ns >= due_ns
 
-        world.run_until(progress, what="some time")
+        world.run_until(progress, what="time to pass")
 
     def all_read() -> bool:
         reader.poll(world)
@@ -221,13 +226,13 @@ def claims(world: World) -> str:
             poll_until(claimed_ns + UNBLOCK_NS + 3 * TIMER_NS)
             if sender.aeron.counters.value(SystemCounter.UNBLOCKED_PUBLICATIONS) != unblocked + 1:
                 raise Violation(
-                    f"{UNBLOCK_NS // NS_PER_SECOND} s after its publisher stopped a claim still holds the stream"
+                    f"an abandoned claim was not unblocked within {(UNBLOCK_NS + 3 * TIMER_NS) // NS_PER_SECOND} s"
                 )
         else:
             poll_until(claimed_ns + int(UNBLOCK_NS * rng.uniform(0.3, 0.97)))
             claim.view[:] = message
             claim.commit()
             if sender.aeron.counters.value(SystemCounter.UNBLOCKED_PUBLICATIONS) != unblocked:
-                raise Violation("the claim of a publisher that was only slow became padding")
-        until(world, all_read, "delivery of what was behind the claim")
+                raise Violation("a claim was unblocked before its timeout, while its publisher was only slow")
+        until(world, all_read, "the messages after the claim to arrive")
     return f"{abandoned} of {CLAIMS} claims abandoned, " + end(world, publication, [subscription])

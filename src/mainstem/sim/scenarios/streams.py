@@ -115,7 +115,12 @@ class Sleeper:
 
     def wait_until_removed(self, world: World) -> None:
         """Wait until its image ends, within the time that its timeouts allow."""
-        until(world, lambda: self.was_removed or not self.subscription.images, "the sleeper's end", REMOVAL_NS)
+        until(
+            world,
+            lambda: self.was_removed or not self.subscription.images,
+            "the paused subscription to lose its image",
+            REMOVAL_NS,
+        )
 
 
 def readers(world: World, subscriptions: Sequence[Subscription]) -> list[Reader]:
@@ -132,7 +137,7 @@ def connect(
     """Wait over a perfect network until every subscriber has joined: only then is delivery to all guaranteed."""
     world.run_until(
         lambda: publication.is_connected and all(each.is_connected for each in subscriptions),
-        what="the connection of every subscription",
+        what="every subscription to connect",
     )
     world.run_for(NS_PER_SECOND // 2)
 
@@ -167,7 +172,7 @@ def deliver(
             bystander()
         return writer.done
 
-    until(world, progress, "delivery of every message to everybody")
+    until(world, progress, "every reader to receive every message")
 
 
 def end(world: World, publication: Publication | ExclusivePublication, subscriptions: Sequence[Subscription]) -> str:
@@ -177,7 +182,7 @@ def end(world: World, publication: Publication | ExclusivePublication, subscript
     until(
         world,
         lambda: not any(image.session_id == session_id for each in subscriptions for image in each.images),
-        "the end of the stream for everybody",
+        "the stream to end for every subscriber",
     )
     return f"{world.network.sent} datagrams, {world.network.lost} lost, {world.ticks} ticks"
 

@@ -134,9 +134,11 @@ class Reader:
         incarnation, number = self.stream.checked(payload, name)
         before = self._images.get(key)
         if before is not None and not self.stream.follows(before[:2], (incarnation, number)):
-            raise Violation(f"{name}: {incarnation}:{number} follows {before[0]}:{before[1]} in one image")
+            raise Violation(
+                f"{name}: message {number} of incarnation {incarnation} follows {before[1]} of {before[0]} in one image"
+            )
         if before is not None and position <= before[2]:
-            raise Violation(f"{name}: position went from {before[2]} to {position} in one image")
+            raise Violation(f"{name}: position {position} does not follow {before[2]} in one image")
         self._images[key] = (incarnation, number, position)
         self.newest = (incarnation, number)
         CHECKED.messages += 1
@@ -486,7 +488,7 @@ class RecorderWorkload(Workload):
                 for _, payload in messages(reader, reader.start_position, reader.end_position()):
                     which = self.stream.checked(payload, f"recording {descriptor.recording_id} of {self.host.name}")
                     if before is not None and not self.stream.follows(before, which):
-                        raise Violation(f"{which} follows {before} in recording {descriptor.recording_id}")
+                        raise Violation(f"recording {descriptor.recording_id}: message {which} follows {before}")
                     before = which
                     CHECKED.messages += 1
                     CHECKED.bytes += len(payload)
