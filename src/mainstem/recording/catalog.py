@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import os
 import struct
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
@@ -31,7 +30,7 @@ from mainstem.recording.life import StreamLife
 from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from mainstem._core.log.checksums import FrameChecksum
 
@@ -182,32 +181,29 @@ class RecordingDescriptor:
         Raises:
             RecordingError: A value is invalid; the error names the recording, the value and its limits.
         """
-        if self.recording_id < 0:
-            raise RecordingError(f"recording {self.recording_id}: the id must not be negative")
+        if problem := self._problem():
+            raise RecordingError(f"recording {self.recording_id}: {problem}")
+
+    def _problem(self) -> str:
         term, segment = self.term_buffer_length, self.segment_file_length
-        if term < 65536 or term > 1 << 30 or term & (term - 1):
-            raise RecordingError(
-                f"recording {self.recording_id}: term length {term} is not a power of two from 64k to 1g"
-            )
-        if segment < term or segment % term:
-            raise RecordingError(f"recording {self.recording_id}: segment length {segment} is not a multiple of {term}")
-        if not DATA_HEADER_LENGTH < self.mtu_length <= MAX_MTU_LENGTH:
-            raise RecordingError(
-                f"recording {self.recording_id}: an MTU of {self.mtu_length} is not between 33 and {MAX_MTU_LENGTH}"
-            )
         start, stop = self.start_position, self.stop_position
+        if self.recording_id < 0:
+            return "the id must not be negative"
+        if term < 65536 or term > 1 << 30 or term & (term - 1):
+            return f"term length {term} is not a power of two from 64k to 1g"
+        if segment < term or segment % term:
+            return f"segment length {segment} is not a multiple of {term}"
+        if not DATA_HEADER_LENGTH < self.mtu_length <= MAX_MTU_LENGTH:
+            return f"an MTU of {self.mtu_length} is not between 33 and {MAX_MTU_LENGTH}"
         for name, position in (("start", start), ("stop", stop if stop != NULL else start)):
             if not 0 <= position <= MAX_POSITION or position % FRAME_ALIGNMENT:
-                raise RecordingError(
-                    f"recording {self.recording_id}: {name} position {position} is not a frame boundary"
-                )
+                return f"{name} position {position} is not a frame boundary"
         if stop != NULL and stop < start:
-            raise RecordingError(f"recording {self.recording_id}: it stops at {stop}, before its start at {start}")
+            return f"it stops at {stop}, before its start at {start}"
         for name, time in (("start", self.start_timestamp), ("stop", self.stop_timestamp)):
             if not NULL <= time <= MAX_TIMESTAMP:
-                raise RecordingError(
-                    f"recording {self.recording_id}: {name} time {time} is not a time in ms since 1970"
-                )
+                return f"{name} time {time} is not a time in ms since 1970"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,63 +270,44 @@ def read_catalog(directory: Path | str, *, deleted: bool = False) -> list[Record
     """
     directory = Path(directory)
     states = (STATE_VALID, STATE_DELETED) if deleted else (STATE_VALID,)
-    descriptors = []
-    for each in _read(directory, states):
-        if isinstance(each, CatalogProblem):
-            warn_once(log, f"{directory / CATALOG_FILE}: {each.text}; the other recordings are read")
-        else:
-            descriptors.append(each)
-    return descriptors
+    return _readable(_descriptors(_read(directory), states), str(directory / CATALOG_FILE))
 
 
 def read_entries(directory: Path) -> list[CatalogEntry]:
     """Return the entries of a directory's catalog in any state. Raises RecordingError like ``read_catalog``."""
-    path = directory / CATALOG_FILE
     entries = []
-    with _open(directory) as file:
-        for each in _entries(file, str(path), os.fstat(file.fileno()).st_size):
-            if isinstance(each, _Entry):
-                found = _decoded(each)
-                descriptor = found if isinstance(found, RecordingDescriptor) else None
-                entries.append(CatalogEntry(each.offset, each.length, each.state, descriptor))
+    for each in _read(directory):
+        if isinstance(each, _Entry):
+            found = _decoded(each)
+            descriptor = found if isinstance(found, RecordingDescriptor) else None
+            entries.append(CatalogEntry(each.offset, each.length, each.state, descriptor))
     return entries
 
 
 def find_catalog_problems(directory: Path) -> list[CatalogProblem]:
     """Return the unreadable entries of a directory's catalog. Raises RecordingError like ``read_catalog``."""
-    states = (STATE_VALID, STATE_DELETED)
-    return [each for each in _read(directory, states) if isinstance(each, CatalogProblem)]
+    found = _descriptors(_read(directory), (STATE_VALID, STATE_DELETED))
+    return [each for each in found if isinstance(each, CatalogProblem)]
 
 
 def find_changed_entries(directory: Path) -> list[CatalogProblem]:
     """Return the entries of a directory's catalog that do not match the checksum that Aeron Archive stored, if it stored one."""
-    path = directory / CATALOG_FILE
-    with path.open("rb") as file:
-        return [
-            CatalogProblem(
-                each.offset,
-                each.length,
-                f"the entry at {each.offset} does not have the checksum that the archive stored",
-            )
-            for each in _entries(file, str(path), os.fstat(file.fileno()).st_size)
-            if isinstance(each, _Entry)
-            and each.checksum
-            and algorithm_of(each.body, 0, each.length, each.checksum) is None
-        ]
+    return [
+        CatalogProblem(
+            each.offset,
+            each.length,
+            f"the entry at {each.offset} does not have the checksum that the archive stored",
+        )
+        for each in _read(directory)
+        if isinstance(each, _Entry) and each.checksum and algorithm_of(each.body, 0, each.length, each.checksum) is None
+    ]
 
 
-def _read(directory: Path, states: tuple[int, ...]) -> list[RecordingDescriptor | CatalogProblem]:
-    path = directory / CATALOG_FILE
-    with _open(directory) as file:
-        return list(_descriptors(file, str(path), os.fstat(file.fileno()).st_size, states))
-
-
-@contextmanager
-def _open(directory: Path) -> Iterator[IO[bytes]]:
+def _read(directory: Path) -> list[_Entry | CatalogProblem]:
     path = directory / CATALOG_FILE
     try:
         with path.open("rb") as file:
-            yield file
+            return list(_entries(file, str(path), os.fstat(file.fileno()).st_size))
     except FileNotFoundError as error:
         raise RecordingError(f"{directory} holds no recordings: there is no {CATALOG_FILE} in it") from error
     except OSError as error:
@@ -345,8 +322,14 @@ def decode_catalog(
     Entries that have not changed since ``before`` are taken from ``known``, by ``entry_offset``, because decoding ten thousand
     entries takes a tenth of a second.
     """
+    entries = _entries(BytesIO(data), name, len(data))
+    return _readable(_descriptors(entries, (STATE_VALID,), before, known), name)
+
+
+def _readable(found: Iterable[RecordingDescriptor | CatalogProblem], name: str) -> list[RecordingDescriptor]:
+    """Return the recordings, and log the problems."""
     descriptors = []
-    for each in _descriptors(BytesIO(data), name, len(data), (STATE_VALID,), before, known or {}):
+    for each in found:
         if isinstance(each, CatalogProblem):
             warn_once(log, f"{name}: {each.text}; the other recordings are read")
         else:
@@ -355,14 +338,12 @@ def decode_catalog(
 
 
 def _descriptors(
-    file: IO[bytes],
-    name: str,
-    size: int,
+    entries: Iterable[_Entry | CatalogProblem],
     states: tuple[int, ...],
     before: bytes = b"",
     known: Mapping[int, RecordingDescriptor] | None = None,
 ) -> Iterator[RecordingDescriptor | CatalogProblem]:
-    for entry in _entries(file, name, size):
+    for entry in entries:
         if isinstance(entry, CatalogProblem):
             yield entry
         elif entry.state in states:
