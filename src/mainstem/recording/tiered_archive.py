@@ -19,7 +19,7 @@ import heapq
 import logging
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.log_throttle import LogThrottle
@@ -30,10 +30,12 @@ from mainstem.recording.index import IndexEntry, RecordingIndex
 from mainstem.recording.segments import segment_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from mainstem.recording.archive import Archive, ArchiveSegment
     from mainstem.recording.catalog import RecordingDescriptor
+
+T = TypeVar("T")
 
 log = LogThrottle(logging.getLogger(__name__))
 
@@ -50,10 +52,9 @@ class TieredArchive:
         self.shipped, self.tail = shipped, tail
         # Threads fetch segments, but only one thread may use an archive at a time.
         self.lock = threading.RLock()
-        self._seen: dict[str, list[RecordingDescriptor]] = {}
-        self._seen_segments: dict[tuple[str, int], Mapping[int, int]] = {}
+        # What was last read from a tier, by what it is.
+        self._seen: dict[tuple[object, ...], Any] = {}
         self._shipped_ends: dict[int, int] = {}
-        self._seen_ends: dict[int, int] = {}
         self._recorded: dict[int, int] = {}
         self._merged: list[RecordingDescriptor] = []
         self._is_same: bool | None = None
@@ -92,8 +93,8 @@ class TieredArchive:
         Raises RecordingError if the tiers are not of the same archive.
         """
         with self.lock:
-            in_store, _ = self._descriptors("shipped", self.shipped)
-            tails, is_current = self._descriptors("tail", self.tail)
+            in_store, _ = self._latest(self.shipped, self.shipped.recordings, "recordings")
+            tails, is_current = self._latest(self.tail, self.tail.recordings, "recordings")
             if self._is_same is None and is_current:
                 self._check_same()
         merged = {each.recording_id: each for each in in_store}
@@ -112,16 +113,17 @@ class TieredArchive:
             self._merged = descriptors
         return self._merged
 
-    def _descriptors(self, name: str, archive: Archive) -> tuple[list[RecordingDescriptor], bool]:
-        """Return a tier's recordings, and whether it was reachable."""
+    def _latest(self, tier: Archive, read: Callable[[], T], *key: object) -> tuple[T, bool]:
+        """Return what ``read`` returns, or has last returned if the tier is unreachable, and whether the tier was reachable."""
+        key = (tier is self.tail, *key)
         try:
-            descriptors = self._seen[name] = archive.recordings()
+            found = self._seen[key] = read()
         except StoreError as error:
-            if name not in self._seen:
+            if key not in self._seen:
                 raise
-            _log_unreachable(archive, error)
-            return self._seen[name], False
-        return descriptors, True
+            _log_unreachable(tier, error)
+            return self._seen[key], False
+        return found, True
 
     def _check_same(self) -> None:
         try:
@@ -137,25 +139,17 @@ class TieredArchive:
 
     def shipped_end(self, descriptor: RecordingDescriptor) -> int:
         """Return the position before which the shipped part has everything except what retention removed; -1 if it has nothing."""
+        key = descriptor.recording_id
         with self.lock:
-            end = self._shipped_ends.get(descriptor.recording_id)
-            if end is None:
-                end = self._shipped_ends[descriptor.recording_id] = self._last_shipped_end(descriptor)
-            return end
-
-    def _last_shipped_end(self, descriptor: RecordingDescriptor) -> int:
-        try:
-            end = self._seen_ends[descriptor.recording_id] = self.shipped_end_now(descriptor)
-        except StoreError as error:
-            if descriptor.recording_id not in self._seen_ends:
-                raise
-            _log_unreachable(self.shipped, error)
-            return self._seen_ends[descriptor.recording_id]
-        return end
+            if key not in self._shipped_ends:
+                self._shipped_ends[key], _ = self._latest(
+                    self.shipped, lambda: self.shipped_end_now(descriptor), "end", key
+                )
+            return self._shipped_ends[key]
 
     def shipped_end_now(self, descriptor: RecordingDescriptor) -> int:
         """Like ``shipped_end``, but read again. Raises StoreError if the shipped part is unreachable."""
-        in_store = self._seen["shipped"] = self.shipped.recordings()
+        in_store = self._seen[False, "recordings"] = self.shipped.recordings()
         shipped = next((each for each in in_store if each.recording_id == descriptor.recording_id), None)
         if shipped is None or shipped.identity != descriptor.identity:
             return NULL
@@ -180,21 +174,15 @@ class TieredArchive:
 
     def segments(self, descriptor: RecordingDescriptor) -> Mapping[int, int]:
         with self.lock:
-            is_shipped = self.shipped_end(descriptor) != NULL
-            shipped = self._segments("shipped", self.shipped, descriptor) if is_shipped else {}
-            return _Union(shipped, self._segments("tail", self.tail, descriptor))
-
-    def _segments(self, name: str, archive: Archive, descriptor: RecordingDescriptor) -> Mapping[int, int]:
-        key = (name, descriptor.recording_id)
-        try:
-            segments = self._seen_segments[key] = archive.segments(descriptor)
-        except StoreError as error:
-            # The shipped part determines where the recording begins, so it must have been read once.
-            if key not in self._seen_segments and (name == "shipped" or name not in self._seen):
-                raise
-            _log_unreachable(archive, error)
-            return self._seen_segments.get(key, {})
-        return segments
+            key = descriptor.recording_id
+            shipped: Mapping[int, int] = {}
+            if self.shipped_end(descriptor) != NULL:
+                shipped, _ = self._latest(self.shipped, lambda: self.shipped.segments(descriptor), "segments", key)
+            # The shipped part determines where the recording begins, so only the tail's segments can be unknown.
+            if (True, "recordings") in self._seen:
+                self._seen.setdefault((True, "segments", key), {})
+            tail, _ = self._latest(self.tail, lambda: self.tail.segments(descriptor), "segments", key)
+            return _Union(shipped, tail)
 
     def segment(self, descriptor: RecordingDescriptor, base: int) -> ArchiveSegment:
         """Like ``Archive.segment``. Each fetched range comes from one of the tiers."""
