@@ -42,7 +42,7 @@ from mainstem.store.local import LocalStore
 from mainstem.store.prefetch import in_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from mmap import mmap
     from pathlib import Path
 
@@ -260,14 +260,20 @@ class DirectoryArchive:
     def index(self, descriptor: RecordingDescriptor) -> RecordingIndex | None:
         if self.directory is not None:
             return open_index(self.directory, descriptor)
+        name = index_name(descriptor.recording_id)
+        stored = self._stored_index(descriptor, name, lambda start, end: self.store.read(name, start, end))
+        return stored if stored is not None and stored.origin == descriptor.origin else None
+
+    def _stored_index(
+        self, descriptor: RecordingDescriptor, name: str, read: Callable[[int, int], bytes]
+    ) -> StoredIndex | None:
         try:
-            stored = StoredIndex(self.store, index_name(descriptor.recording_id), descriptor.recording_id)
+            return StoredIndex(f"{self.url}/{name}", descriptor.recording_id, read, lambda: self.store.size(name))
         except FileNotFoundError:
             return None
         except CorruptIndexError as error:
             warn_without_index(error)
             return None
-        return stored if stored.origin == descriptor.origin else None
 
     def close(self) -> None:
         self.store.close()

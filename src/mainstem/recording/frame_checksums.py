@@ -8,14 +8,13 @@ to which none of these applies is corrupt if a frame next to it has a checksum.
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING
 
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, FRAME_SESSION_ID_OFFSET
 from mainstem._core.log.checksums import CRC32, CRC32C, FrameChecksum, end_of_same
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
     from mmap import mmap
 
 _ALGORITHMS = (FrameChecksum(CRC32C), FrameChecksum(CRC32))
@@ -44,30 +43,9 @@ def with_session(frames: bytes | memoryview, session_id: int) -> bytearray:
     return restored
 
 
-def is_as_recorded(
-    runs: Callable[[], Iterable[memoryview]], expected: int, sessions: Iterable[int], *, may_mix: bool
-) -> bool:
-    """Return whether runs of whole frames have the CRC-32 ``expected``.
-
-    It can be the CRC-32 of the frames as they are, or with one of ``sessions`` restored where a tool has stored checksums. If the
-    frames can have several sessions (``may_mix``), it is enough that each frame has a valid checksum.
-    """
-    value = 0
-    for run in runs():
-        value = zlib.crc32(run, value)
-    if value == expected:
-        return True
-    for session_id in dict.fromkeys(sessions):
-        value = 0
-        for run in runs():
-            value = zlib.crc32(with_session(run, session_id), value)
-        if value == expected:
-            return True
-    return may_mix and all(any(_is_right(run, each) for each in _ALGORITHMS) for run in runs())
-
-
-def _is_right(frames: memoryview, algorithm: FrameChecksum) -> bool:
-    return algorithm.check(frames, 0, frames.nbytes) and algorithm.offset == frames.nbytes
+def has_checksums(frames: memoryview) -> bool:
+    """Return whether each of some whole frames has a valid checksum in place of its session id, all by one algorithm."""
+    return any(each.check(frames, 0, frames.nbytes) and each.offset == frames.nbytes for each in _ALGORITHMS)
 
 
 def _end_of_session(memory: mmap | bytes | bytearray | memoryview, offset: int, limit: int, session_id: int) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import struct
+import zlib
 from bisect import bisect_left
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -25,15 +26,15 @@ from mainstem._internal.guarded_map import GuardedMap
 from mainstem._internal.once import warn_once
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import MAX_POSITION
+from mainstem.recording.frame_checksums import has_checksums, with_session
 from mainstem.recording.life import ENDED, NO_LIFE, StreamLife
 from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from mainstem.recording.catalog import RecordingDescriptor
-    from mainstem.store.base import Store
 
 log = logging.getLogger(__name__)
 
@@ -85,17 +86,33 @@ class IndexEntry:
     session_id: int = 0
 
 
-def sessions_of(
-    descriptor: RecordingDescriptor, entry: IndexEntry, before: IndexEntry | None
-) -> tuple[tuple[int, ...], bool]:
-    """Return the possible sessions of the frames between two entries, and whether they can have two sessions.
+def is_as_recorded(
+    runs: Callable[[], Iterable[memoryview]],
+    descriptor: RecordingDescriptor,
+    entry: IndexEntry,
+    before: IndexEntry | None,
+) -> bool:
+    """Return whether the runs of whole frames between two index entries are those that were recorded.
 
-    They can if another session extended the recording there.
+    They are if the checksum of ``entry`` is that of the frames as they are, or with a session id restored where a tool has stored
+    checksums. If another session extended the recording there, so that the frames can have two sessions, it is enough that each
+    frame has a valid checksum.
     """
-    sessions = entry.session_id, descriptor.session_id
-    if before is None or before.session_id == entry.session_id:
-        return sessions, False
-    return (*sessions, before.session_id), True
+    if _checksum(runs()) == entry.checksum:
+        return True
+    sessions, may_mix = {entry.session_id, descriptor.session_id}, False
+    if before is not None and before.session_id != entry.session_id:
+        sessions, may_mix = {*sessions, before.session_id}, True
+    if any(_checksum(runs(), session_id) == entry.checksum for session_id in sessions):
+        return True
+    return may_mix and all(has_checksums(run) for run in runs())
+
+
+def _checksum(runs: Iterable[memoryview], session_id: int | None = None) -> int:
+    value = 0
+    for run in runs:
+        value = zlib.crc32(run if session_id is None else with_session(run, session_id), value)
+    return value
 
 
 class IndexWriter:
@@ -289,9 +306,6 @@ class RecordingIndex:
         last = self._first(lambda entry: entry.position >= end)
         return first, self._read(first, min(last, first + most)) if first < last else b""
 
-    def numbered(self, number: int) -> IndexEntry:
-        return self._at(number)
-
     def _packed(self, start: int, end: int) -> bytes:
         first = max(self._past(start) - 1, 0)
         last = min(self._first(lambda entry: entry.position >= end) + 1, self.count)
@@ -304,18 +318,19 @@ class RecordingIndex:
 
     def _first(self, holds: Callable[[IndexEntry], bool]) -> int:
         """Return the number of the first entry for which the monotone ``holds`` is true, or ``count`` if there is none."""
-        return bisect_left(range(self.count), True, key=lambda index: holds(self._at(index)))
+        return bisect_left(range(self.count), True, key=lambda index: holds(self.at(index)))
 
     def _from(self, index: int) -> IndexEntry | None:
-        return self._at(index) if index < self.count else None
+        return self.at(index) if index < self.count else None
 
     def _before(self, index: int) -> IndexEntry | None:
-        return self._at(index - 1) if index else None
+        return self.at(index - 1) if index else None
 
     def _entry(self, index: int) -> IndexEntry | None:
         return _decoded(self._read(index, index + 1))
 
-    def _at(self, index: int) -> IndexEntry:
+    def at(self, index: int) -> IndexEntry:
+        """Return an entry by number."""
         entry = self._entry(index)
         if entry is None:
             raise RecordingError(f"{self._name} ends before its entry {index}")
@@ -473,20 +488,22 @@ class StoredIndex(RecordingIndex):
     The header is read before the entries. All entries before the recorded position exist by then.
     """
 
-    def __init__(self, store: Store, name: str, recording_id: int) -> None:
-        self._store, self._file = store, name
-        self._name = f"{store.url}/{name}"
-        self._recording_id = recording_id
+    def __init__(
+        self, name: str, recording_id: int, read: Callable[[int, int], bytes], size: Callable[[], int]
+    ) -> None:
+        """``read(start, end)`` reads bytes of the file ``name``, and ``size()`` its size."""
+        self._name, self._recording_id = name, recording_id
+        self._read_file, self._size_of_file = read, size
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._recorded = self._size = 0
         self.refresh()
 
     def refresh(self) -> None:
         """Read the header again. Raises FileNotFoundError and CorruptIndexError."""
-        first = self._store.read(self._file, 0, BLOCK_LENGTH)
+        first = self._read_file(0, BLOCK_LENGTH)
         recorded, self.origin, self._life = _header(self._name, first, self._recording_id)
         self._recorded = _checked(self._name, recorded)
-        self._size = len(first) if len(first) < BLOCK_LENGTH else self._store.size(self._file)
+        self._size = len(first) if len(first) < BLOCK_LENGTH else self._size_of_file()
         # A block that was not full can have more entries now.
         self._blocks = OrderedDict((at, block) for at, block in self._blocks.items() if len(block) == BLOCK_LENGTH)
         self._blocks[0] = first
@@ -502,7 +519,7 @@ class StoredIndex(RecordingIndex):
     def _block(self, at: int) -> bytes:
         block = self._blocks.get(at)
         if block is None:
-            block = self._store.read(self._file, at, at + BLOCK_LENGTH)
+            block = self._read_file(at, at + BLOCK_LENGTH)
             self._blocks[at] = block
             if len(self._blocks) > MAX_BLOCKS:
                 self._blocks.popitem(last=False)
@@ -515,7 +532,7 @@ class StoredIndex(RecordingIndex):
         at = start // BLOCK_LENGTH * BLOCK_LENGTH
         if end <= at + BLOCK_LENGTH:
             return self._block(at)[start - at : end - at]
-        return self._store.read(self._file, start, end)
+        return self._read_file(start, end)
 
     def _written(self) -> int:
         return max(self._size - HEADER_LENGTH, 0) // ENTRY_LENGTH

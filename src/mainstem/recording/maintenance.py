@@ -160,7 +160,7 @@ class Maintenance:
         """Store checksums in the frames of a recording and in its entry, and return the number of frames.
 
         Checksums are stored in the frames of the last segment or, with ``everywhere``, of all segments. The index of Mainstem's
-        recorder is not changed: it stays valid, because it describes what was recorded (``frame_checksums.is_as_recorded``). Raises
+        recorder is not changed: it stays valid, because it describes what was recorded (``index.is_as_recorded``). Raises
         RecordingError before anything is written if the recording has a problem, because new checksums would hide it.
         """
         count = 0

@@ -26,8 +26,7 @@ from mainstem.errors import RecordingError
 from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import NULL, PAGE_LENGTH
 from mainstem.recording.ends import find_end
-from mainstem.recording.frame_checksums import is_as_recorded
-from mainstem.recording.index import IndexRepair, damage_of, index_file, open_index, sessions_of
+from mainstem.recording.index import IndexRepair, damage_of, index_file, is_as_recorded, open_index
 from mainstem.recording.life import OF_ARCHIVE
 from mainstem.recording.segments import SegmentMemory, check_whole, segment_base, segment_name, stored_runs
 
@@ -129,10 +128,9 @@ def _checked_end(
 def _is_as_recorded(
     directory: Path, descriptor: RecordingDescriptor, start: int, entry: IndexEntry, before: IndexEntry | None
 ) -> bool:
-    sessions, may_mix = sessions_of(descriptor, entry, before)
     try:
         return is_as_recorded(
-            lambda: stored_runs(directory, descriptor, start, entry.position), entry.checksum, sessions, may_mix=may_mix
+            lambda: stored_runs(directory, descriptor, start, entry.position), descriptor, entry, before
         )
     except RecordingError:
         return False

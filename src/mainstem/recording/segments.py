@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from mainstem.recording.catalog import RecordingDescriptor
 
-# Bytes to read and to compute a checksum of at a time.
+# Bytes to read at a time.
 CHUNK = 1 << 20
 ZEROS = memoryview(bytes(1 << 16))
 
@@ -132,23 +132,9 @@ class SegmentMemory:
 
 def checksum(directory: Path, descriptor: RecordingDescriptor, start: int, end: int) -> int:
     """Return the CRC-32 of the bytes ``[start, end)`` of a recording. Raises RecordingError if a file is missing or too short."""
-    value, position = 0, start
-    while position < end:
-        base = segment_base(descriptor, position)
-        path = directory / segment_name(descriptor.recording_id, base)
-        stop = min(end, base + descriptor.segment_file_length)
-        try:
-            with path.open("rb", buffering=0) as file:
-                while position < stop:
-                    data = os.pread(file.fileno(), min(CHUNK, stop - position), position - base)
-                    if not data:
-                        raise RecordingError(f"{path} ends before position {stop}")
-                    value = zlib.crc32(data, value)
-                    position += len(data)
-        except FileNotFoundError as error:
-            raise RecordingError(f"segment {path} is missing") from error
-        except OSError as error:
-            raise RecordingError(f"segment {path}: {error.strerror}") from error
+    value = 0
+    for run in stored_runs(directory, descriptor, start, end):
+        value = zlib.crc32(run, value)
     return value
 
 

@@ -10,19 +10,13 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import RecordingError
 from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.catalog import CATALOG_FILE, MAX_CATALOG_LENGTH, NULL
 from mainstem.recording.fetching import FetchedSegment
-from mainstem.recording.index import (
-    CorruptIndexError,
-    RecordingIndex,
-    StoredIndex,
-    index_name,
-    warn_without_index,
-)
+from mainstem.recording.index import index_name
 from mainstem.recording.segments import first_segment_base, segment_name
 
 if TYPE_CHECKING:
@@ -30,7 +24,7 @@ if TYPE_CHECKING:
 
     from mainstem.recording.archive import ArchiveSegment
     from mainstem.recording.catalog import RecordingDescriptor
-    from mainstem.store.base import Store
+    from mainstem.recording.index import RecordingIndex
     from mainstem.store.http import HttpStore
 
 MAX_SEGMENTS = 1 << 21  # per recording: more than any server has files in a directory
@@ -42,19 +36,6 @@ def identity_tag(descriptor: RecordingDescriptor, name: str) -> str:
     The file of another recording has another tag.
     """
     return hashlib.sha256(f"{descriptor.identity}\n{descriptor.recording_id}\n{name}".encode()).hexdigest()[:32]
-
-
-class _Pinned:
-    """A store for the index of one recording. It reads with the entity tag of that recording."""
-
-    def __init__(self, store: HttpStore, tag: str) -> None:
-        self.url, self._store, self._tag = store.url, store, tag
-
-    def size(self, name: str) -> int:
-        return self._store.size(name)
-
-    def read(self, name: str, start: int, end: int) -> bytes:
-        return self._store.read_of(self._tag, name, start, end)
 
 
 class ServedArchive(DirectoryArchive):
@@ -123,14 +104,8 @@ class ServedArchive(DirectoryArchive):
 
     def index(self, descriptor: RecordingDescriptor) -> RecordingIndex | None:
         name = index_name(descriptor.recording_id)
-        pinned = cast("Store", _Pinned(self.http, identity_tag(descriptor, name)))
-        try:
-            return StoredIndex(pinned, name, descriptor.recording_id)
-        except FileNotFoundError:
-            return None
-        except CorruptIndexError as error:
-            warn_without_index(error)
-            return None
+        tag = identity_tag(descriptor, name)
+        return self._stored_index(descriptor, name, lambda start, end: self.http.read_of(tag, name, start, end))
 
     def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
         """Like ``Archive.recorded_positions``. With ``mainstem serve``, this takes one request per page of active recordings."""

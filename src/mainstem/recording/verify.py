@@ -21,8 +21,8 @@ from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, find_catalog_problems, find_changed_entries, read_catalog
 from mainstem.recording.ends import find_end
 from mainstem.recording.fetching import CorruptRangeError
-from mainstem.recording.frame_checksums import FrameChecksums, is_as_recorded
-from mainstem.recording.index import damage_of, sessions_of
+from mainstem.recording.frame_checksums import FrameChecksums
+from mainstem.recording.index import damage_of, is_as_recorded
 from mainstem.recording.reading import REASONS, stop_reason
 from mainstem.recording.segments import CutShortError, all_segment_bases, segment_base
 
@@ -210,8 +210,7 @@ def _is_as_recorded(reader: RecordingReader, start: int, entry: IndexEntry, befo
                 yield data
             run.check()
 
-    sessions, may_mix = sessions_of(reader.descriptor, entry, before)
-    return is_as_recorded(runs, entry.checksum, sessions, may_mix=may_mix)
+    return is_as_recorded(runs, reader.descriptor, entry, before)
 
 
 def find_start_problem(reader: RecordingReader) -> Problem | None:

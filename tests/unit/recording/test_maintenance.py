@@ -117,6 +117,7 @@ def image(session_id: int, position: int) -> Any:
         session_id=session_id,
         stream_id=1001,
         join_position=position,
+        position=position,
         initial_term_id=-5,
         term_length=TERM,
         mtu=1408,

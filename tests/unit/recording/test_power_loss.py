@@ -180,4 +180,4 @@ def test_the_index_of_a_lost_recording_is_not_reused_by_the_next(tmp_path: Path)
         record(writer, Stream(position=at, term_length=TERM), PAYLOADS[:9])
     with open_recording(tmp_path, 0) as reader:
         assert reader.index is not None
-        assert reader.index.numbered(0).position == at
+        assert reader.index.at(0).position == at

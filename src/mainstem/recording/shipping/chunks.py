@@ -7,6 +7,7 @@ An object has the bytes of the segment file, then index entries of 32 bytes, the
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -18,7 +19,7 @@ from mainstem.recording.index import ENTRY_LENGTH
 from mainstem.recording.shipping.layout import checked_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from mainstem.store import Store
@@ -181,6 +182,17 @@ ATTEMPTS = 10
 RANGE_LENGTH = 8 << 20
 
 
+def stored_ranges(store: Store, name: str, length: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the start and the bytes of each range of an object, up to ``length`` bytes. Raises FileNotFoundError if it is missing.
+
+    It ends early if the object does.
+    """
+    start = 0
+    while start < length and (data := store.read(name, start, min(start + RANGE_LENGTH, length))):
+        yield start, data
+        start += len(data)
+
+
 def put_verified(store: Store, name: str, data: bytes | Path, checksum: int | None = None) -> int:
     """Put an object, and repeat that until it reads back correctly. Return how many bytes were read back.
 
@@ -192,19 +204,14 @@ def put_verified(store: Store, name: str, data: bytes | Path, checksum: int | No
         store.put(name, data)
         value = position = 0
         is_same = True
-        while position < length:
-            try:
-                back = store.read(name, position, min(position + RANGE_LENGTH, length))
-            except FileNotFoundError:
-                break
-            # Comparing bytes costs a tenth of a checksum.
-            if isinstance(data, bytes):
-                is_same = is_same and back == data[position : position + len(back)]
-            else:
-                value = crc32(back, value)
-            position += len(back)
-            if not back:
-                break
+        with suppress(FileNotFoundError):
+            for start, back in stored_ranges(store, name, length):
+                position = start + len(back)
+                # Comparing bytes costs a tenth of a checksum.
+                if isinstance(data, bytes):
+                    is_same = is_same and back == data[start:position]
+                else:
+                    value = crc32(back, value)
         nbytes += position
         if position == length and (is_same if isinstance(data, bytes) else value == checksum):
             return nbytes

@@ -17,7 +17,7 @@ from zlib import crc32
 from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.errors import RecordingError
 from mainstem.recording.segments import segment_base
-from mainstem.recording.shipping.chunks import RANGE_LENGTH, UNKNOWN, BlockSums, Chunk, put_verified
+from mainstem.recording.shipping.chunks import UNKNOWN, BlockSums, Chunk, put_verified, stored_ranges
 from mainstem.recording.shipping.layout import chunk_name
 from mainstem.recording.shipping.manifest import (
     DEFAULT_GRACE_NS,
@@ -117,16 +117,19 @@ def _merged(store: Store, archive_id: str, recording_id: int, chunks: Sequence[C
     checksum, index, sums = 0, b"", BlockSums()
     with tempfile.NamedTemporaryFile(prefix="mainstem-compact-") as file:
         for chunk in chunks:
-            sum_of_chunk = 0
-            for start, data in _ranges(store, f"{archive_id}/{chunk.name}", chunk.nbytes):
-                sum_of_chunk = crc32(data, sum_of_chunk)
-                of_frames = data[: max(chunk.length - start, 0)]
-                index += data[len(of_frames) :]
-                checksum = crc32(of_frames, checksum)
-                sums.add(of_frames)
-                file.write(of_frames)
+            name, sum_of_chunk = f"{archive_id}/{chunk.name}", 0
+            try:
+                for start, data in stored_ranges(store, name, chunk.nbytes):
+                    sum_of_chunk = crc32(data, sum_of_chunk)
+                    of_frames = data[: max(chunk.length - start, 0)]
+                    index += data[len(of_frames) :]
+                    checksum = crc32(of_frames, checksum)
+                    sums.add(of_frames)
+                    file.write(of_frames)
+            except FileNotFoundError:
+                raise RecordingError(f"{store.url}: {name} is missing") from None
             if sum_of_chunk != chunk.crc32:
-                raise RecordingError(f"{store.url}: {archive_id}/{chunk.name} is corrupt: its checksum differs")
+                raise RecordingError(f"{store.url}: {name} is corrupt: its checksum differs")
         sums.add(index)
         table = sums.table()
         checksum = crc32(index, checksum)
@@ -147,18 +150,6 @@ def _merged(store: Store, archive_id: str, recording_id: int, chunks: Sequence[C
         )
         put_verified(store, f"{archive_id}/{merged.name}", Path(file.name), crc32(table, checksum))
     return merged
-
-
-def _ranges(store: Store, name: str, length: int) -> Iterator[tuple[int, bytes]]:
-    for start in range(0, length, RANGE_LENGTH):
-        end = min(start + RANGE_LENGTH, length)
-        try:
-            data = bytes(store.read(name, start, end))
-        except FileNotFoundError:
-            raise RecordingError(f"{store.url}: {name} is missing") from None
-        if len(data) != end - start:
-            raise RecordingError(f"{store.url}: {name} has {start + len(data)} bytes, not {length}")
-        yield start, data
 
 
 def _replace(

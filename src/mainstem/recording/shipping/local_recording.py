@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import zlib
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from mainstem.recording.catalog import CATALOG_FILE, NULL, read_catalog
 from mainstem.recording.ends import find_end
 from mainstem.recording.index import ENTRY_LENGTH, LocalIndex, open_index, recorded_position
 from mainstem.recording.reader import RecordingReader
-from mainstem.recording.segments import checksum, segment_base, segment_name, segments_of
+from mainstem.recording.segments import checksum, segment_base, segments_of, stored_runs
 from mainstem.recording.shipping.chunks import MALFORMED, UNKNOWN
 from mainstem.recording.shipping.layout import is_archive_id, nonce
 from mainstem.recording.shipping.manifest import garbage_names
@@ -183,7 +184,7 @@ def next_chunk(
                 stop, is_boundary = _last_frame(directory, descriptor, start, limit, length)
         first, entries = index.inside(start, stop, MAX_ENTRIES + 1)
         if len(entries) > MAX_ENTRIES * ENTRY_LENGTH:
-            stop, is_boundary = index.numbered(first + MAX_ENTRIES).position, True
+            stop, is_boundary = index.at(first + MAX_ENTRIES).position, True
             entries = entries[: MAX_ENTRIES * ENTRY_LENGTH]
         entry, following = index.at_or_before(start), index.after(stop - 1)
         # This time must not be too early, because retention depends on it.
@@ -212,31 +213,18 @@ def _last_frame(
 
 def frames(directory: Path, descriptor: RecordingDescriptor, start: int, end: int) -> bytes:
     """Return the bytes ``[start, end)`` of one segment. Raises RecordingError if the file is missing or too short."""
-    base = segment_base(descriptor, start)
-    path = directory / segment_name(descriptor.recording_id, base)
-    try:
-        with path.open("rb", buffering=0) as file:
-            parts, at = [], start
-            while at < end and (part := os.pread(file.fileno(), end - at, at - base)):
-                parts.append(part)
-                at += len(part)
-    except FileNotFoundError as error:
-        raise RecordingError(f"segment {path} is missing") from error
-    except OSError as error:
-        raise RecordingError(f"segment {path}: {error.strerror}") from error
-    if at < end:
-        raise RecordingError(f"{path} ends before position {end}")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    data = b""
+    for run in stored_runs(directory, descriptor, start, end):
+        data += run
+    return data
 
 
 def checksum_of(directory: Path, descriptor: RecordingDescriptor, start: int, end: int) -> int:
     """Return the current CRC-32 of a chunk ``[start, end)``. Raises RecordingError if a segment is missing."""
     value = checksum(directory, descriptor, start, end)
     if index := open_index(directory, descriptor):
-        try:
+        with closing(index):
             value = zlib.crc32(index.inside(start, end, (end - start) // ENTRY_LENGTH)[1], value)
-        finally:
-            index.close()
     return value
 
 
@@ -248,10 +236,8 @@ def recorded_since(directory: Path, descriptor: RecordingDescriptor, position: i
     index = open_index(directory, descriptor)
     if index is None:
         return epoch_ns
-    try:
+    with closing(index):
         entry = index.at_or_before(position)
-    finally:
-        index.close()
     return min(entry.time_ns, epoch_ns) if entry is not None else epoch_ns
 
 

@@ -298,7 +298,7 @@ class ShippedIndex(RecordingIndex):
         if chunk is None:
             return 0
         first = chunk.first_entry - self._removed
-        return first + bisect_left(range(chunk.entries), True, key=lambda number: holds(self._at(first + number)))
+        return first + bisect_left(range(chunk.entries), True, key=lambda number: holds(self.at(first + number)))
 
     def close(self) -> None: ...
 

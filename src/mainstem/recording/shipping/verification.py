@@ -8,7 +8,7 @@ from zlib import crc32
 
 from mainstem.errors import RecordingError
 from mainstem.recording.reader import RecordingReader
-from mainstem.recording.shipping.chunks import BLOCK, RANGE_LENGTH, BlockSums, sums_of
+from mainstem.recording.shipping.chunks import BLOCK, BlockSums, stored_ranges, sums_of
 from mainstem.recording.shipping.page_tree import between
 from mainstem.recording.verify import Problem, find_problems
 
@@ -48,22 +48,20 @@ def find_archive_problems(
 def _problems_of(archive: ShippedArchive, recording_id: int, chunk: Chunk) -> Iterator[Problem]:
     """Yield the problems of one object. They are located to the block if the object has a table of checksums."""
     name = f"{archive.archive_id}/{chunk.name}"
-    checksum = position = 0
+    checksum = end = 0
     found, table = BlockSums(), bytearray()
     try:
-        while position < chunk.size:
-            data = archive.store.read(name, position, min(position + RANGE_LENGTH, chunk.size))
-            if not data:
-                text = f"{name} ends at {position} of {chunk.size} bytes"
-                yield Problem(recording_id, chunk.start, "missing", text)
-                return
-            content = data[: max(chunk.nbytes - position, 0)]
+        for start, data in stored_ranges(archive.store, name, chunk.size):
+            content = data[: max(chunk.nbytes - start, 0)]
             checksum = crc32(content, checksum)
             found.add(content)
             table += data[len(content) :]
-            position += len(data)
+            end = start + len(data)
     except FileNotFoundError:
         yield Problem(recording_id, chunk.start, "missing", f"{name} is missing")
+        return
+    if end < chunk.size:
+        yield Problem(recording_id, chunk.start, "missing", f"{name} ends at {end} of {chunk.size} bytes")
         return
     if table and crc32(table) != chunk.checksums:
         text = f"{name} cannot be checked in parts: the checksum of its table of checksums differs"
