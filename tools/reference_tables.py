@@ -257,12 +257,24 @@ def families() -> str:
     )
 
 
+def events() -> str:
+    """Return the page of the events of the driver's event log."""
+    from mainstem.aeron.driver.event_log.events import Event
+
+    return (
+        "# Events\n\n`AERON_EVENT_LOG` selects events by these names or numbers, which are the reference driver's "
+        "([the event log](../tools.md#the-event-log)). Events without a number are Mainstem's.\n\n"
+        + table(["number", "event", "logged when"], [(each.number or "", code(each.name), each.when) for each in Event])
+    )
+
+
 PAGES = {
     "extras": ("every extra: what it enables, and what needs it", extras.page),
     "vocabulary": ("what each concept is called in each protocol family", families),
     "cli": ("every command and option of `mainstem`", command_line),
     "settings": ("every setting of driver and client", settings),
     "counters": ("every counter of a driver, and its metric", counters),
+    "events": ("every event of a driver's event log", events),
     "error-tree": ("every error, and the driver's error codes", errors),
     "tables": ("every table over captures and recordings", tables),
 }

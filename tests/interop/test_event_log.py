@@ -9,7 +9,7 @@ import pytest
 from tests.support.waiting import wait_for
 
 import mainstem
-from mainstem.aeron.driver.event_log.names import NUMBERS, known_events
+from mainstem.aeron.driver.event_log.events import Event
 from mainstem.errors import RegistrationError
 
 if TYPE_CHECKING:
@@ -178,8 +178,8 @@ def test_every_line_of_the_references_event_log_has_a_counterpart(
 ) -> None:
     theirs = played("reference", start_driver, tmp_path / "reference", port, other_port)
     ours = played("mainstem", start_driver, tmp_path / "mainstem", port, other_port)
-    assert {name.split()[0] for name in theirs} <= known_events()
-    assert set(NUMBERS.values()) - {name.split()[0] for name in theirs} == NOT_PLAYED
+    assert {name.split()[0] for name in theirs} <= set(Event.__members__)
+    assert {event.name for event in Event if event.number} - {name.split()[0] for name in theirs} == NOT_PLAYED
     missing = {name: lines for name, lines in theirs.items() if name not in ours}
     assert missing == {}
     different = {

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.support import java
 
 from mainstem.aeron.driver.driver_core import cnc_layout
-from mainstem.aeron.driver.event_log.names import chosen_events
+from mainstem.aeron.driver.event_log.log import chosen_events
 from mainstem.aeron.driver.media.loss_settings import incoming_loss, outgoing_loss
 from mainstem.aeron.driver.media.transport import BufferLimits, check_buffers
 from mainstem.aeron.driver.settings import DriverSettings

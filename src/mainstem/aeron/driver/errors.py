@@ -10,6 +10,7 @@ from mainstem._core.system_counter import SystemCounter
 from mainstem._internal.address_prefixes import AddressPrefixes
 from mainstem._internal.log_throttle import LogThrottle, kind_of
 from mainstem.aeron.command.error_code import ErrorCode
+from mainstem.aeron.driver.event_log.events import Event
 from mainstem.errors import (
     ChannelUriError,
     RegistrationError,
@@ -116,7 +117,7 @@ class ErrorRecorder:
         now_ns = self._clock.monotonic_ns()
         self._limit.log(level, kind, text, now_ns, error=bug)
         if self._events is not None:
-            self._events.note("GENERIC_MESSAGE", text, now_ns)
+            self._events.note(Event.GENERIC_MESSAGE, now_ns, text=text)
 
     def warn(self, kind: str, text: str) -> None:
         """Log a warning for operators, at most once per interval for each ``kind``."""

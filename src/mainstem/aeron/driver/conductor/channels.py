@@ -21,6 +21,7 @@ from mainstem.aeron.counters import (
 )
 from mainstem.aeron.driver.conductor.params import pick
 from mainstem.aeron.driver.errors import error_code_of, invalid_channel
+from mainstem.aeron.driver.event_log.events import Event
 from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, ReceiveDestination, SendChannelEndpoint
 from mainstem.aeron.driver.media.transport import AddressInUse
 from mainstem.aeron.driver.media.udp_channel import UdpChannel
@@ -170,7 +171,7 @@ class Channels:
         self._sends.append(channel)
         resources.sender.register_endpoint(endpoint)
         resources.changed(f"send channel {text}", "NONE", "CREATED")
-        resources.note("SEND_CHANNEL_CREATION", _places(channel))
+        resources.note(Event.SEND_CHANNEL_CREATION, **_places(channel))
         return channel
 
     def receive(
@@ -206,7 +207,7 @@ class Channels:
         self._receives.append(channel)
         resources.receiver.register_endpoint(endpoint)
         resources.changed(f"receive channel {text}", "NONE", "CREATED")
-        resources.note("RECEIVE_CHANNEL_CREATION", _places(channel))
+        resources.note(Event.RECEIVE_CHANNEL_CREATION, **_places(channel))
         return channel
 
     def of_endpoint(self, endpoint: ReceiveChannelEndpoint) -> ReceiveChannel | None:
@@ -231,9 +232,13 @@ class Channels:
     def on_closed(self, message: EndpointClosed, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
         channel = next(channel for channel in self._closing if channel.endpoint is message.endpoint)
         self._closing.remove(channel)
-        side = "send" if isinstance(channel, SendChannel) else "receive"
+        side, event = (
+            ("send", Event.SEND_CHANNEL_CLOSE)
+            if isinstance(channel, SendChannel)
+            else ("receive", Event.RECEIVE_CHANNEL_CLOSE)
+        )
         self._resources.changed(f"{side} channel {channel.udp.uri}", "CLOSING", "CLOSED")
-        self._resources.note(f"{side.upper()}_CHANNEL_CLOSE", _places(channel))
+        self._resources.note(event, **_places(channel))
         for cell in channel.counters:
             self._resources.counters.free(cell)
 
@@ -351,6 +356,6 @@ def _not_opened(error: ConfigurationError) -> RegistrationError:
     return RegistrationError(str(error), code=error_code_of(error))
 
 
-def _places(channel: OpenChannel) -> str:
+def _places(channel: OpenChannel) -> dict[str, object]:
     udp = channel.udp
-    return f"localData: {udp.local_control}, remoteData: {udp.remote_data}, ttl: {udp.ttl}"
+    return {"local": udp.local_control, "remote": udp.remote_data, "ttl": udp.ttl}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mainstem.aeron.command.responses import OnAvailableImage, OnUnavailableImage
 from mainstem.aeron.counters import subscriber_position
 from mainstem.aeron.driver.conductor.subscription_link import SubscriberPosition, TetherState
+from mainstem.aeron.driver.event_log.events import Event
 
 if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.resources import Resources
@@ -110,7 +111,10 @@ class ImageLinks:
             position.since_ns,
         )
         self._resources.note(
-            "UNTETHERED_SUBSCRIPTION_STATE_CHANGE",
-            f"subscriptionId={position.subscription.registration_id} streamId={source.stream_id} "
-            f"sessionId={source.session_id} {old.name} -> {position.state.name}",
+            Event.UNTETHERED_SUBSCRIPTION_STATE_CHANGE,
+            subscription_id=position.subscription.registration_id,
+            stream_id=source.stream_id,
+            session_id=source.session_id,
+            old=old.name,
+            new=position.state.name,
         )

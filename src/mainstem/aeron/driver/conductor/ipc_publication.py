@@ -11,6 +11,7 @@ from mainstem._core.driver.ipc_path import IpcPath
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.driver.conductor.life_cycle import StreamState
 from mainstem.aeron.driver.conductor.publication import Publication, PublicationRegistry
+from mainstem.aeron.driver.event_log.events import Event
 
 if TYPE_CHECKING:
     from mainstem._core.memory.counters import CounterCell
@@ -154,4 +155,4 @@ class IpcPublications(PublicationRegistry[IpcPublication]):
         if stream.state is StreamState.DONE:
             self.streams.remove(stream)
             self._resources.ipc_cycle.remove(stream.path)
-            self._give_back(stream, "publication", "REMOVE_PUBLICATION_CLEANUP")
+            self._give_back(stream, "publication", Event.REMOVE_PUBLICATION_CLEANUP)

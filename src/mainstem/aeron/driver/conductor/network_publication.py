@@ -12,6 +12,7 @@ from mainstem.aeron.driver.conductor.life_cycle import StreamState
 from mainstem.aeron.driver.conductor.publication import Publication, PublicationRegistry
 from mainstem.aeron.driver.conductor.sender_factory import make_sender_publication, runs_at_once
 from mainstem.aeron.driver.conductor.stream_counters import SendCounters
+from mainstem.aeron.driver.event_log.events import Event
 
 if TYPE_CHECKING:
     from mainstem._core.memory.counters import CounterCell
@@ -196,6 +197,6 @@ class NetworkPublications(PublicationRegistry[NetworkPublication]):
     def on_released(self, message: PublicationReleased, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
         """Free the log and the counters of a publication that the sender released, and close its channel if unused."""
         publication = self._leaving.pop(message.registration_id)
-        self._give_back(publication, "publication", "REMOVE_PUBLICATION_CLEANUP")
+        self._give_back(publication, "publication", Event.REMOVE_PUBLICATION_CLEANUP)
         publication.send_channel.users -= 1
         self._channels.close_if_unused(publication.send_channel)

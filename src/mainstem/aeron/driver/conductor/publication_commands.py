@@ -19,6 +19,7 @@ from mainstem.aeron.driver.conductor.life_cycle import StreamState
 from mainstem.aeron.driver.conductor.params import PublicationParams, TaggedSession
 from mainstem.aeron.driver.conductor.publication import PublicationRequest
 from mainstem.aeron.driver.errors import check_unused
+from mainstem.aeron.driver.event_log.events import Event
 from mainstem.errors import ChannelUriError, RegistrationError
 
 if TYPE_CHECKING:
@@ -173,9 +174,11 @@ class PublicationCommands:
     def _revoke(self, publication: Publication, now_ns: int) -> None:
         self._resources.changed(f"publication {publication.registration_id}", publication.state.name, "REVOKED")
         self._resources.note(
-            "PUBLICATION_REVOKE",
-            f"revokedPos={publication.producer_position()} sessionId={publication.session_id} "
-            f"streamId={publication.stream_id} channel={publication.channel}",
+            Event.PUBLICATION_REVOKE,
+            position=publication.producer_position(),
+            session_id=publication.session_id,
+            stream_id=publication.stream_id,
+            channel=publication.channel,
         )
         publication.revoke(now_ns)
 

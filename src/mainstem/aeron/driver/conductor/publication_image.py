@@ -24,6 +24,7 @@ from mainstem.aeron.driver.conductor.receiver_factory import is_group, make_rece
 from mainstem.aeron.driver.conductor.stream_counters import ReceiveCounters, StreamCounters
 from mainstem.aeron.driver.conductor.stream_registry import StreamRegistry
 from mainstem.aeron.driver.errors import error_code_of
+from mainstem.aeron.driver.event_log.events import Event
 from mainstem.aeron.driver.media.addresses import InetAddress, text_of
 from mainstem.aeron.logbuffer import LogParameters, LogType, position_bits, position_of
 from mainstem.errors import ConfigurationError, MainstemError
@@ -301,9 +302,11 @@ class Images(StreamRegistry[PublicationImage]):
         if message.revoked and image is not None and image.on_revoked(now_ns):
             self._resources.changed(f"image {image.registration_id}", "ACTIVE", "REVOKED")
             self._resources.note(
-                "PUBLICATION_IMAGE_REVOKE",
-                f"revokedPos={message.position} sessionId={image.session_id} streamId={image.stream_id} "
-                f"channel={image.channel}",
+                Event.PUBLICATION_IMAGE_REVOKE,
+                position=message.position,
+                session_id=image.session_id,
+                stream_id=image.stream_id,
+                channel=image.channel,
             )
             self._links.on_lingering(image)
             self._withdraw(image)
@@ -322,6 +325,6 @@ class Images(StreamRegistry[PublicationImage]):
         if image.state is not StreamState.DONE or not image.is_released:
             return
         self.streams.remove(image)
-        self._give_back(image, "image", "REMOVE_IMAGE_CLEANUP", detail=f"id={image.registration_id} ")
+        self._give_back(image, "image", Event.REMOVE_IMAGE_CLEANUP)
         image.receive_channel.users -= 1
         self._channels.close_if_unused(image.receive_channel)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.raw_log_factory import RawLogFactory
     from mainstem.aeron.driver.counters import DriverCounters, SystemCounters
     from mainstem.aeron.driver.errors import ErrorRecorder
+    from mainstem.aeron.driver.event_log.events import Event
     from mainstem.aeron.driver.event_log.log import EventLog
     from mainstem.aeron.driver.media.transport import BufferLimits, Transports
     from mainstem.aeron.driver.naming.name_resolver import NameResolver
@@ -55,9 +56,10 @@ class Resources:
     def changed(self, subject: str, old: str, new: str) -> None:
         self.instrument.state_change(subject, old, new, self.clock.monotonic_ns())
 
-    def note(self, event: str, detail: str) -> None:
+    def note(self, event: Event, **fields: object) -> None:
+        """Log an event, with the fields of its line."""
         if self.events is not None:
-            self.events.note(event, detail, self.clock.monotonic_ns())
+            self.events.note(event, self.clock.monotonic_ns(), **fields)
 
     def next_id(self) -> int:
         return self.to_driver.next_correlation_id()

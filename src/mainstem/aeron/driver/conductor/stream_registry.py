@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.subscription_link import SubscriberPosition, SubscriptionLink
     from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
+    from mainstem.aeron.driver.event_log.events import Event
 
 S = TypeVar("S", bound=Stream[Any])
 
@@ -82,11 +83,15 @@ class StreamRegistry(Generic[S]):
             self._resources.logs.delete(memory.log, memory.log_file)
             raise
 
-    def _give_back(self, stream: S, kind: str, event: str, *, detail: str = "") -> None:
+    def _give_back(self, stream: S, kind: str, event: Event) -> None:
         assert stream.state is StreamState.DONE
         self._resources.changed(f"{kind} {stream.registration_id}", stream.state.name, "REMOVED")
         self._resources.note(
-            event, f"sessionId={stream.session_id} streamId={stream.stream_id} {detail}channel={stream.channel}"
+            event,
+            session_id=stream.session_id,
+            stream_id=stream.stream_id,
+            id=stream.registration_id,
+            channel=stream.channel,
         )
         self._links.unlink_all(stream)
         stream.stream_counters.close()

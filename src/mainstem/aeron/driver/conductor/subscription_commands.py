@@ -8,6 +8,7 @@ from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.command.responses import OnOperationSuccess, OnSubscriptionReady
 from mainstem.aeron.driver.conductor.params import SubscriptionParams
 from mainstem.aeron.driver.conductor.subscription_link import Interest, LocalInterest, SubscriptionLink
+from mainstem.aeron.driver.event_log.events import Event
 
 if TYPE_CHECKING:
     from mainstem.aeron.command.commands import AddSubscription, RemoveSubscription
@@ -104,8 +105,10 @@ class SubscriptionCommands:
         self.registry.remove(subscription)
         self._resources.changed(f"subscription {subscription.registration_id}", "ACTIVE", "REMOVED")
         self._resources.note(
-            "REMOVE_SUBSCRIPTION_CLEANUP",
-            f"streamId={subscription.stream_id} id={subscription.registration_id} channel={subscription.channel}",
+            Event.REMOVE_SUBSCRIPTION_CLEANUP,
+            stream_id=subscription.stream_id,
+            id=subscription.registration_id,
+            channel=subscription.channel,
         )
         for source in list(subscription.positions):
             self._links.unlink(subscription, source)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainstem.aeron.driver.event_log.events import Event
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -21,7 +23,7 @@ class StreamEvents:
         self._receivers: set[int] = set()
 
     def watch_resends(self) -> None:
-        if self._log.includes("RESEND"):
+        if self._log.includes(Event.RESEND):
             self._path.on_resend = self._resent
 
     def receivers(self, ids: Iterable[int]) -> None:
@@ -29,21 +31,21 @@ class StreamEvents:
         now = set(ids)
         for receiver_id in sorted(now - self._receivers):
             self._receivers.add(receiver_id)
-            self._changed("FLOW_CONTROL_RECEIVER_ADDED", receiver_id)
+            self._changed(Event.FLOW_CONTROL_RECEIVER_ADDED, receiver_id)
         for receiver_id in sorted(self._receivers - now):
             self._receivers.discard(receiver_id)
-            self._changed("FLOW_CONTROL_RECEIVER_REMOVED", receiver_id)
+            self._changed(Event.FLOW_CONTROL_RECEIVER_REMOVED, receiver_id)
 
-    def _changed(self, event: str, receiver_id: int) -> None:
-        detail = f"receiverCount={len(self._receivers)} receiverId={receiver_id} {self._stream()}"
-        self._log.note(event, f"{detail} channel={self._channel}", self._clock.monotonic_ns())
+    def _changed(self, event: Event, receiver_id: int) -> None:
+        self._note(event, count=len(self._receivers), receiver_id=receiver_id)
 
     def _resent(self, position: int, length: int) -> None:
         path = self._path
         terms, offset = divmod(position, path.term_length)
         term_id = ((path.initial_term_id + terms + 0x8000_0000) & 0xFFFF_FFFF) - 0x8000_0000
-        place = f"termId={term_id} termOffset={offset} length={length}"
-        self._log.note("RESEND", f"{self._stream()} {place} channel={self._channel}", self._clock.monotonic_ns())
+        self._note(Event.RESEND, term_id=term_id, term_offset=offset, length=length)
 
-    def _stream(self) -> str:
-        return f"sessionId={self._path.session_id} streamId={self._path.stream_id}"
+    def _note(self, event: Event, **fields: int) -> None:
+        path = self._path
+        stream = {"session_id": path.session_id, "stream_id": path.stream_id, "channel": self._channel}
+        self._log.note(event, self._clock.monotonic_ns(), **stream, **fields)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from mainstem._core.driver.tap import TappedTransport
 from mainstem._internal.frozen import replaced
+from mainstem.aeron.driver.event_log.events import AT_THE_SOCKETS, Event
 from mainstem.aeron.driver.event_log.frame_text import nak_text, read_nak
-from mainstem.aeron.driver.event_log.names import AT_THE_SOCKETS
 from mainstem.aeron.driver.media.addresses import text_of
 
 if TYPE_CHECKING:
@@ -29,17 +29,17 @@ class SocketLogger:
         self.peer = peer
 
     def on_receive(self, source: bytes, datagram: bytes) -> None:
-        self._log_frame("FRAME_IN", "NAK_RECEIVED", source, datagram)
+        self._log_frame(Event.FRAME_IN, Event.NAK_RECEIVED, source, datagram)
 
     def on_send(self, destination: bytes, datagram: bytes) -> None:
-        self._log_frame("FRAME_OUT", "NAK_SENT", destination or self.peer, datagram)
+        self._log_frame(Event.FRAME_OUT, Event.NAK_SENT, destination or self.peer, datagram)
 
-    def _log_frame(self, event: str, nak_event: str, address: bytes, datagram: bytes) -> None:
+    def _log_frame(self, event: Event, nak_event: Event, address: bytes, datagram: bytes) -> None:
         now_ns, shown = self._clock.monotonic_ns(), text_of(address)
         self._log.frame(event, shown, datagram, now_ns, address_length=len(address))
         nak = read_nak(datagram)
         if nak is not None:
-            self._log.note(nak_event, f"address={shown} {nak_text(nak)} channel={self._channel}", now_ns)
+            self._log.note(nak_event, now_ns, address=shown, nak=nak_text(nak), channel=self._channel)
 
 
 class LoggedTransports:

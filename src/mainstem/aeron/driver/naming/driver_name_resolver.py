@@ -33,6 +33,7 @@ from mainstem._internal.clock import NS_PER_MS
 from mainstem._internal.frozen import mutable
 from mainstem.aeron.channel_values import parse_address, parse_interface
 from mainstem.aeron.counters import bootstrap_neighbor, resolver_cache_entries, resolver_neighbors
+from mainstem.aeron.driver.event_log.events import Event
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.transport import TransportRequest
 from mainstem.aeron.protocol.frames import Resolution, ResolutionEntry
@@ -266,7 +267,7 @@ class DriverNameResolver:
         is_reachable = bool(address.port) and address.is_v6 == self._local.is_v6
         if is_reachable and self._neighbors.heard(address, now_ns, is_self=entry.is_self):
             self._instrument.state_change(f"resolver neighbor {address}", "UNKNOWN", "ADDED", now_ns)
-            self._note("NAME_RESOLUTION_NEIGHBOR_ADDED", address, now_ns)
+            self._note(Event.NAME_RESOLUTION_NEIGHBOR_ADDED, address, now_ns)
         return True
 
     def _expire(self, now_ns: int) -> None:
@@ -274,11 +275,11 @@ class DriverNameResolver:
         self._cache.expire(before_ns)
         for address in self._neighbors.expire(before_ns):
             self._instrument.state_change(f"resolver neighbor {address}", "ADDED", "REMOVED", now_ns)
-            self._note("NAME_RESOLUTION_NEIGHBOR_REMOVED", address, now_ns)
+            self._note(Event.NAME_RESOLUTION_NEIGHBOR_REMOVED, address, now_ns)
 
-    def _note(self, event: str, address: InetAddress, now_ns: int) -> None:
+    def _note(self, event: Event, address: InetAddress, now_ns: int) -> None:
         if self._events is not None:
-            self._events.note(event, str(address), now_ns)
+            self._events.note(event, now_ns, address=address)
 
     def _resolve_bootstrap(self, now_ns: int) -> None:
         for each in self._bootstrap:

@@ -11,6 +11,7 @@ from mainstem._core.system_counter import SystemCounter
 from mainstem._internal.clock import NEVER_NS
 from mainstem.aeron.channel_values import address as read_address
 from mainstem.aeron.channel_values import parse_address
+from mainstem.aeron.driver.event_log.events import Event
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.errors import ConfigurationError
 
@@ -83,7 +84,7 @@ class NameResolver:
         self._events = events
         self._kind = "csv_table" if table is not None else "default" if drivers is None else "driver"
         if drivers is not None:
-            self._note("NAME_RESOLUTION_HOST_NAME", "", 0, f"hostName={drivers.name}")
+            self._note(Event.NAME_RESOLUTION_HOST_NAME, name=drivers.name)
 
     @classmethod
     def of_settings(
@@ -136,8 +137,9 @@ class NameResolver:
         name = text if self._table is None else self._table.lookup(text, key, again=again)
         if self._events is not None:
             took_ns = self._clock.monotonic_ns() - before_ns
-            detail = f"name={text} isReLookup={str(again).lower()} resolvedName={name}"
-            self._note("NAME_RESOLUTION_LOOKUP", f"resolver={self._kind} ", took_ns, detail)
+            self._note(
+                Event.NAME_RESOLUTION_LOOKUP, took_ns=took_ns, name=text, again=str(again).lower(), resolved=name
+            )
         return name
 
     def resolve(self, host: str, *, again: bool = False) -> str:
@@ -152,8 +154,9 @@ class NameResolver:
             took_ns = self._clock.monotonic_ns() - before_ns
             if self._events is not None:
                 shown = f"[{address}]" if ":" in address else address
-                detail = f"name={host} isReResolution={str(again).lower()} address={shown}"
-                self._note("NAME_RESOLUTION_RESOLVE", f"resolver={self._kind} ", took_ns, detail)
+                self._note(
+                    Event.NAME_RESOLUTION_RESOLVE, took_ns=took_ns, name=host, again=str(again).lower(), address=shown
+                )
             self._longest.propose_max_release(took_ns)
             if took_ns > self._threshold_ns:
                 self._exceeded.add_release(1)
@@ -169,9 +172,9 @@ class NameResolver:
     def interfaces(self) -> Sequence[NetworkInterface]:
         return self._system.interfaces()
 
-    def _note(self, event: str, start: str, took_ns: int, detail: str) -> None:
+    def _note(self, event: Event, **fields: object) -> None:
         if self._events is not None:
-            self._events.note(event, f"{start}durationNs={took_ns} {detail}", self._clock.monotonic_ns())
+            self._events.note(event, self._clock.monotonic_ns(), resolver=self._kind, **fields)
 
 
 def _row(text: str) -> _Row:
