@@ -1,9 +1,10 @@
 """Settings that remember where their values come from.
 
-A settings class derives from ``Settings`` and declares its fields with ``size``, ``duration``, ``integer``, ``fraction``,
-``boolean``, ``text`` or ``choice``. Its instances are immutable. ``load`` applies the defaults, then a TOML file, then the
-environment, then command-line options, then keywords. Each value remembers its source and its origin (the file, the variable or the
-option). An invalid value raises an error with its name, the value, and what would be accepted.
+A settings class derives from ``Settings`` and declares each field once, with its default, limits and meaning: with ``size``,
+``duration``, ``integer``, ``fraction``, ``boolean``, ``text`` or ``choice``. Its environment variable, its name in TOML and its
+line in the class's docstring follow. ``load`` applies the defaults, then a TOML file, then the environment, then
+command-line options, then keywords. Each value remembers its source and its origin (the file, the variable or the option).
+Instances are immutable.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Setting:
         kind: The kind of value, such as ``a size in bytes``.
         accepts: The accepted values, such as ``64k to 1g``.
         parse: Parses a value from text; raises ValueError.
-        check: Returns what is wrong with a typed value, or None.
+        fits: Whether a typed value is accepted.
         show: Formats a value as text that ``parse`` accepts.
         optional: Whether the setting can be unset (None).
         limits: The smallest and the largest number, for settings classes that clamp; None if nothing is clamped.
@@ -76,7 +77,7 @@ class Setting:
     kind: str
     accepts: str
     parse: Callable[[str], Any]
-    check: Callable[[Any], str | None]  # what is wrong with a typed value
+    fits: Callable[[Any], bool]
     show: Callable[[Any], str] = str
     optional: bool = False
     limits: tuple[float, float] | None = None
@@ -104,14 +105,12 @@ class Setting:
             return None
         try:
             typed = self.parse(value) if isinstance(value, str) else value
+            if self.fits(typed):
+                return typed
         except ValueError:
-            typed = value
-            wrong: str | None = f"is not {self.kind}"
-        else:
-            wrong = self.check(typed)
-        if wrong:
-            raise ConfigurationError(f"{name}: {value!r} {wrong}; accepted: {self.accepts}")
-        return typed
+            pass
+        expected = self.accepts if self.limits is None else f"{self.kind}, {self.accepts}"
+        raise ConfigurationError(f"{name} must be {expected} (got {value!r})")
 
     def clamp(self, value: str) -> str:
         """Return the text of a number, brought within ``limits``.
@@ -205,13 +204,8 @@ def _range(low: int, high: int, show: Callable[[int], str]) -> str:
     return f"at least {show(low)}" if high == _NO_LIMIT else f"{show(low)} to {show(high)}"
 
 
-def _number(kind: str, low: int, high: int, show: Callable[[int], str]) -> Callable[[Any], str | None]:
-    def check(value: Any) -> str | None:
-        if not isinstance(value, int) or isinstance(value, bool):
-            return f"is not {kind}"
-        return None if low <= value <= high else f"is not {_range(low, high, show)}"
-
-    return check
+def _is_int(value: object, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
 def size(
@@ -241,10 +235,8 @@ def size(
     Example:
         >>> mtu_length: int = size(1408, "The longest datagram.", low=32, high=65504, multiple=32)
     """
-    kind = "a size in bytes"
     accepts = _range(low, high, format_size) + " (k, m or g may follow)"
     accepts += ", a power of two" if power_of_two else f", a multiple of {multiple}" if multiple > 1 else ""
-    within = _number(kind, low, high, format_size)
 
     def parse(text: str) -> int:
         value = parse_size(text)
@@ -252,20 +244,16 @@ def size(
             raise ValueError
         return value
 
-    def check(value: Any) -> str | None:
-        if wrong := within(value):
-            return wrong
-        if power_of_two and value & (value - 1):
-            return "is not a power of two"
-        return f"is not a multiple of {multiple}" if value % multiple else None
+    def fits(value: Any) -> bool:
+        return _is_int(value, low, high) and value % multiple == 0 and not (power_of_two and value & (value - 1))
 
     return Setting(
         default=default,
         meaning=meaning,
-        kind=kind,
+        kind="a size in bytes",
         accepts=accepts,
         parse=parse,
-        check=check,
+        fits=fits,
         show=format_size,
         optional=default is None,
         limits=clamp or (low, high),
@@ -297,7 +285,6 @@ def duration(
     Example:
         >>> linger_ns: int = duration(5_000_000_000, "How long an ended publication stays.")
     """
-    kind = "a duration"
     accepts = _range(low, high, format_duration_ns) + f" (ns, us, ms, s, min, h or d may follow; {plain_unit} without)"
 
     def parse(text: str) -> int:
@@ -306,10 +293,10 @@ def duration(
     return Setting(
         default=default,
         meaning=meaning,
-        kind=kind,
+        kind="a duration",
         accepts=accepts,
         parse=parse,
-        check=_number(kind, low, high, format_duration_ns),
+        fits=lambda value: _is_int(value, low, high),
         show=format_duration_ns,
         optional=default is None,
         limits=clamp or (low, high),
@@ -331,7 +318,6 @@ def integer(default: int | None, meaning: str, *, low: int, high: int) -> Any:
     Example:
         >>> max_resend: int = integer(16, "Retransmissions at once.", low=1, high=256)
     """
-    kind = "a whole number"
 
     def parse(value: str) -> int:
         digits = value.strip().lower().lstrip("+-")
@@ -340,10 +326,10 @@ def integer(default: int | None, meaning: str, *, low: int, high: int) -> Any:
     return Setting(
         default=default,
         meaning=meaning,
-        kind=kind,
+        kind="a whole number",
         accepts=f"{low} to {high}",
         parse=parse,
-        check=_number(kind, low, high, str),
+        fits=lambda value: _is_int(value, low, high),
         optional=default is None,
         limits=(low, high),
     )
@@ -362,19 +348,13 @@ def fraction(default: float, meaning: str) -> Any:
     Example:
         >>> loss_rate: float = fraction(0.0, "How much is lost.")
     """
-
-    def check(value: Any) -> str | None:
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            return "is not a number"
-        return None if 0 <= value <= 1 else "is not 0 to 1"
-
     return Setting(
         default=default,
         meaning=meaning,
         kind="a fraction",
         accepts="0 to 1",
         parse=float,
-        check=check,
+        fits=lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1,
         show=lambda value: f"{value:g}",
         limits=(0, 1),
     )
@@ -400,19 +380,16 @@ def boolean(default: bool, meaning: str) -> Any:
             raise ValueError
         return word in _TRUE
 
-    def check(value: Any) -> str | None:
-        return None if isinstance(value, bool) else "is neither true nor false"
-
     def show(value: bool) -> str:
         return "true" if value else "false"
 
     return Setting(
         default=default,
         meaning=meaning,
-        kind="a truth value",
+        kind="a boolean",
         accepts="true or false",
         parse=parse,
-        check=check,
+        fits=lambda value: isinstance(value, bool),
         show=show,
     )
 
@@ -422,7 +399,7 @@ def text(
     meaning: str,
     *,
     accepts: str = "any text",
-    wrong: Callable[[str], str | None] | None = None,
+    fits: Callable[[str], bool] = lambda _: True,
 ) -> Any:
     """Declare a text.
 
@@ -430,7 +407,7 @@ def text(
         default: The default, or a function that returns it; None declares an optional setting.
         meaning: A sentence that explains the setting.
         accepts: The accepted values, for the error message.
-        wrong: Returns what is wrong with a text, or None if nothing is.
+        fits: Whether a text is accepted.
 
     Returns:
         The declaration.
@@ -438,19 +415,13 @@ def text(
     Example:
         >>> client_name: str = text("", "The client's name.")
     """
-
-    def check(value: Any) -> str | None:
-        if not isinstance(value, str):
-            return "is not text"
-        return wrong(value) if wrong else None
-
     return Setting(
         default=default,
         meaning=meaning,
         kind="text",
         accepts=accepts,
         parse=str,
-        check=check,
+        fits=lambda value: isinstance(value, str) and fits(value),
         optional=default is None,
     )
 
@@ -477,16 +448,13 @@ def choice(default: Enum, meaning: str) -> Any:
             raise ValueError
         return member
 
-    def check(value: Any) -> str | None:
-        return None if isinstance(value, kinds) else "is not one of them"
-
     return Setting(
         default=default,
         meaning=meaning,
         kind="a choice",
         accepts=f"one of {names}",
         parse=parse,
-        check=check,
+        fits=lambda value: isinstance(value, kinds),
         show=lambda value: str(value.value),
     )
 
@@ -524,6 +492,10 @@ class Settings:
         cls._declared = {**cls._declared, **own}
         for name in own:
             delattr(cls, name)
+        if cls.__doc__:
+            text, example, rest = cls.__doc__.partition("\n    Example:\n")
+            fields = "".join(f"        {name}: {setting.meaning}\n" for name, setting in cls._declared.items())
+            cls.__doc__ = f"{text.rstrip()}\n\n    Attributes:\n{fields}{example}{rest}"
 
     def __init__(self, **values: Any) -> None:
         if unknown := values.keys() - self._declared.keys():

@@ -17,6 +17,12 @@ class Colour(StrEnum):
 
 
 class Boat(Settings):
+    """The settings of a boat.
+
+    Example:
+        >>> Boat()
+    """
+
     SECTION: ClassVar[str] = "boat"
     ENV_PREFIX: ClassVar[str] = "BOAT_"
 
@@ -27,7 +33,7 @@ class Boat(Settings):
     rest_ns: int | None = duration(None, "How long the crew rests.")
     crew: int = integer(3, "Hands on board.", low=1, high=40)
     afloat: bool = boolean(True, "Whether it swims.")
-    name: str = text("Unda", "What it is called.", wrong=lambda value: "is too short" if len(value) < 2 else None)
+    name: str = text("Unda", "What it is called.", accepts="at least two letters", fits=lambda value: len(value) > 1)
     colour: Colour = choice(Colour.RED, "Its paint.")
 
     def validate(self):
@@ -105,22 +111,22 @@ def test_values_are_read_from_text_and_taken_typed(keyword, value, meaning):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"hold": "64q"}, "hold: '64q' is not a size in bytes; accepted: 1k to 1g"),
-        ({"hold": 3000}, "hold: 3000 is not a power of two"),
-        ({"hold": "512"}, "hold: '512' is not 1k to 1g"),
-        ({"hold": None}, "hold: None is not a size"),
-        ({"plank": 33}, "plank: 33 is not a multiple of 32"),
-        ({"tide_ns": "5m"}, "tide_ns: '5m' is not a duration"),
-        ({"tide_ns": 0}, "tide_ns: 0 is not at least 1ns"),
-        ({"tide_ns": 1.5}, "tide_ns: 1.5 is not a duration"),
-        ({"crew": "many"}, "crew: 'many' is not a whole number; accepted: 1 to 40"),
-        ({"crew": True}, "crew: True is not a whole number"),
-        ({"afloat": "maybe"}, "afloat: 'maybe' is not a truth value; accepted: true or false"),
-        ({"afloat": 1}, "afloat: 1 is neither true nor false"),
-        ({"name": "x"}, "name: 'x' is too short"),
-        ({"name": 5}, "name: 5 is not text"),
-        ({"colour": "green"}, "colour: 'green' is not a choice; accepted: one of RED, BLUE"),
-        ({"colour": 5}, "colour: 5 is not one of them"),
+        ({"hold": "64q"}, r"hold must be a size in bytes, 1k to 1g .*, a power of two \(got '64q'\)"),
+        ({"hold": 3000}, r"a power of two \(got 3000\)"),
+        ({"hold": "512"}, r"1k to 1g .* \(got '512'\)"),
+        ({"hold": None}, r"hold must be a size .* \(got None\)"),
+        ({"plank": 33}, r"plank must be a size .*, a multiple of 32 \(got 33\)"),
+        ({"tide_ns": "5m"}, r"tide_ns must be a duration, at least 1ns .* \(got '5m'\)"),
+        ({"tide_ns": 0}, r"tide_ns must be a duration, at least 1ns .* \(got 0\)"),
+        ({"tide_ns": 1.5}, r"tide_ns must be a duration, at least 1ns .* \(got 1.5\)"),
+        ({"crew": "many"}, r"crew must be a whole number, 1 to 40 \(got 'many'\)"),
+        ({"crew": True}, r"crew must be a whole number, 1 to 40 \(got True\)"),
+        ({"afloat": "maybe"}, r"afloat must be true or false \(got 'maybe'\)"),
+        ({"afloat": 1}, r"afloat must be true or false \(got 1\)"),
+        ({"name": "x"}, r"name must be at least two letters \(got 'x'\)"),
+        ({"name": 5}, r"name must be at least two letters \(got 5\)"),
+        ({"colour": "green"}, r"colour must be one of RED, BLUE \(got 'green'\)"),
+        ({"colour": 5}, r"colour must be one of RED, BLUE \(got 5\)"),
         ({"crews": 5}, r"'crews' \(keyword\) is not a setting of Boat; did you mean crew"),
         ({"crew": 11, "afloat": False}, "a crew above 10 needs"),
     ],
@@ -128,6 +134,15 @@ def test_values_are_read_from_text_and_taken_typed(keyword, value, meaning):
 def test_a_wrong_value_is_refused_in_one_sentence(given, message):
     with pytest.raises(ConfigurationError, match=message):
         load(**given)
+
+
+def test_the_docstring_lists_the_fields_with_their_meanings():
+    assert Boat.__doc__ is not None
+    before, _, after = Boat.__doc__.partition("Attributes:")
+    listed = [line.strip() for line in after.partition("Example:")[0].strip().splitlines()]
+    assert before.strip()
+    assert listed == [f"{name}: {setting.meaning}" for name, setting in Boat.declared().items()]
+    assert ">>> Boat()" in after
 
 
 class Anchor(Settings):
@@ -148,7 +163,7 @@ def test_a_name_is_read_in_any_case_with_or_without_prefix_and_unit(name):
 
 
 def test_a_wrong_value_of_the_environment_is_named_as_it_was_written():
-    with pytest.raises(ConfigurationError, match="BOAT_CREW: '0' is not 1 to 40"):
+    with pytest.raises(ConfigurationError, match=r"BOAT_CREW must be a whole number, 1 to 40 \(got '0'\)"):
         Boat.load(environ={"BOAT_CREW": "0"})
 
 

@@ -28,22 +28,20 @@ RECORDINGS_MODE = 0o750
 ACCEPTED_MODE = "octal from 0700 to 0777, as in 0750"
 
 
-def wrong_mode(text: str) -> str | None:
-    """Return the error in a text that should be the mode of a directory, or None."""
+def is_mode(text: str) -> bool:
     try:
-        mode = int(text, 8)
+        # A mode without all of the owner's own permissions would lock out the driver and the recorder themselves.
+        return 0o700 <= int(text, 8) <= MAX_MODE
     except ValueError:
-        return "is no octal number"
-    # A mode without all of the owner's own permissions would lock out the driver and the recorder themselves.
-    return None if 0o700 <= mode <= MAX_MODE else "is no mode that a directory's owner can use"
+        return False
 
 
 def parse_mode(text: str, *, name: str = "mode") -> int | None:
     """Parse the octal mode of a directory; return None for an empty text. Raises ConfigurationError."""
     if not text:
         return None
-    if wrong := wrong_mode(text):
-        raise ConfigurationError(f"{name}: {text!r} {wrong}; accepted: {ACCEPTED_MODE}")
+    if not is_mode(text):
+        raise ConfigurationError(f"{name} must be {ACCEPTED_MODE} (got {text!r})")
     return int(text, 8)
 
 

@@ -273,7 +273,7 @@ def boolean(text: str) -> bool:
     """Parse ``true`` or ``false``. Anything after it is ignored."""
     if text.startswith(("true", "false")):
         return text.startswith("true")
-    raise ValueError(f"{text!r} is neither true nor false")
+    raise ValueError(f"{text!r} is not true or false")
 
 
 def group(text: str) -> bool | None:

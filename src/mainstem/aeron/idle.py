@@ -172,6 +172,10 @@ _ALIASES |= {
 IDLE_STRATEGIES = tuple(_MAKERS)
 
 
+def is_idle_strategy(name: str) -> bool:
+    return name in _MAKERS or name in _ALIASES
+
+
 def idle_strategy(name: str, arguments: str = "") -> IdleStrategy:
     """Return the strategy with this name: backoff, spin, noop, yield or sleep-ns (docs/protocols/aeron.md, 24).
 

@@ -164,7 +164,7 @@ def test_text_that_is_not_a_channel_is_an_invalid_channel(marked, reason):
         ("session-id=^tag:x", "session_id_tag", "'x' is not a whole number"),
         ("linger=^5x", "linger_ns", "'5x' is not a duration"),
         ("linger=^5m|eos=true", "linger_ns", "'5m' is not a duration"),
-        ("eos=^yes", "eos", "neither true nor false"),
+        ("eos=^yes", "eos", "'yes' is not true or false"),
         ("fc=^fast", "flow_control", "'fast' is not one of max, min, tagged"),
         ("fc=^min,x:1", "flow_control", "'x:1' is not a flow control option"),
         ("fc=^max,t:5s", "flow_control", "max flow control knows no receivers"),

@@ -28,15 +28,7 @@ def default_client_name() -> str:
 class ClientSettings(Settings):
     """The settings of a client. Durations are in nanoseconds; the TOML table is ``[client]``.
 
-    Attributes:
-        dir: The driver's directory.
-        driver_timeout_ns: How old the driver's heartbeat may be before the driver is presumed dead; the longest wait for a
-            response.
-        client_name: The client's name, which tools show; by default the program's name and its process id.
-        client_idle_sleep_duration_ns: How long the conductor sleeps when it has nothing to do.
-        client_resource_linger_duration_ns: How long the log of an image that ended stays mapped.
-        client_pre_touch_mapped_memory: Whether every page of a log is touched when it is mapped.
-        require_own_driver: Whether to refuse a driver's directory of another user, instead of logging a warning.
+    ``mainstem config explain`` prints the meaning, default and limits of each one; ``explain`` returns the same.
 
     Example:
         >>> aeron = Aeron.connect(settings=ClientSettings.load(client_name="pricing"))
@@ -49,11 +41,13 @@ class ClientSettings(Settings):
     dir: str = text(user_directory, "The driver's directory.", accepts="the path of a directory")
     driver_timeout_ns: int = duration(
         10 * NS_PER_SECOND,
-        "How old the driver's heartbeat may be before the driver counts as dead.",
+        "How old the driver's heartbeat may be before it is presumed dead; the longest wait for a response.",
         low=NS_PER_MS,
         plain_unit="ms",
     )
-    client_name: str = text(default_client_name, "Name of this client, in the label of its heartbeat counter.")
+    client_name: str = text(
+        default_client_name, "The client's name, which tools show; by default the program's name and its process id."
+    )
     client_idle_sleep_duration_ns: int = duration(
         16 * NS_PER_MS, "How long the client's conductor sleeps when it has nothing to do."
     )

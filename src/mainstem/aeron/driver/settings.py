@@ -11,11 +11,11 @@ from typing import ClassVar
 
 from mainstem._core import layout
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND, NS_PER_US
-from mainstem._internal.file_modes import ACCEPTED_MODE, wrong_mode
+from mainstem._internal.file_modes import ACCEPTED_MODE, is_mode
 from mainstem.aeron.admission import networks
 from mainstem.aeron.channel_values import FlowControlStrategy
 from mainstem.aeron.directory import user_directory
-from mainstem.aeron.idle import idle_strategy
+from mainstem.aeron.idle import idle_strategy, is_idle_strategy
 from mainstem.errors import ConfigurationError
 from mainstem.settings import Settings, boolean, choice, duration, fraction, integer, size, text
 
@@ -91,22 +91,6 @@ class TerminationValidator(StrEnum):
     ALLOW = "allow"
 
 
-def _wrong_idle_strategy(value: str) -> str | None:
-    try:
-        idle_strategy(value)
-    except ConfigurationError as error:
-        return str(error)
-    return None
-
-
-def _wrong_flow_control(value: str) -> str | None:
-    return None if value in FLOW_CONTROL_SUPPLIERS else "is not a known flow control"
-
-
-def _wrong_congestion_control(value: str) -> str | None:
-    return None if value in CONGESTION_CONTROL_SUPPLIERS else "is not a known congestion control"
-
-
 def port_range(value: str) -> tuple[int, int] | None:
     """Return the first and last port of a range such as ``20700 20799``.
 
@@ -119,21 +103,20 @@ def port_range(value: str) -> tuple[int, int] | None:
     return (low, high) if 1 <= low <= high <= 65535 else None
 
 
-def _wrong_port_range(value: str) -> str | None:
-    return None if port_range(value) or value.split() == ["0", "0"] else "is not a first and a last port"
+def _is_port_range(value: str) -> bool:
+    return port_range(value) is not None or value.split() == ["0", "0"]
 
 
-def _wrong_neighbors(value: str) -> str | None:
-    count = len([part for part in value.split(",") if part.strip()])
-    return f"names {count} neighbors, above {MAX_BOOTSTRAP_NEIGHBORS}" if count > MAX_BOOTSTRAP_NEIGHBORS else None
+def _are_neighbors(value: str) -> bool:
+    return len([part for part in value.split(",") if part.strip()]) <= MAX_BOOTSTRAP_NEIGHBORS
 
 
-def _wrong_networks(value: str) -> str | None:
+def _are_networks(value: str) -> bool:
     try:
         networks(value)
-    except ConfigurationError as error:
-        return str(error)
-    return None
+    except ConfigurationError:
+        return False
+    return True
 
 
 class DriverSettings(Settings):
@@ -161,7 +144,7 @@ class DriverSettings(Settings):
         None,
         "The mode of the directory; its files have it too, without x. Unset: 0777 less the umask.",
         accepts=ACCEPTED_MODE,
-        wrong=wrong_mode,
+        fits=is_mode,
     )
     dir_group: str = text(
         "", "The group of the directory and its files. Unset: the driver's.", accepts="a group's name or number"
@@ -201,30 +184,30 @@ class DriverSettings(Settings):
         ThreadingMode.DEDICATED, "Which of conductor, sender and receiver share a thread."
     )
     conductor_idle_strategy: str = text(
-        "backoff", "What the conductor does without work.", accepts=IDLE, wrong=_wrong_idle_strategy
+        "backoff", "What the conductor does without work.", accepts=IDLE, fits=is_idle_strategy
     )
     conductor_idle_strategy_init_args: str = text("", IDLE_ARGUMENTS)
     sender_idle_strategy: str = text(
-        "backoff", "What the sender does without work.", accepts=IDLE, wrong=_wrong_idle_strategy
+        "backoff", "What the sender does without work.", accepts=IDLE, fits=is_idle_strategy
     )
     sender_idle_strategy_init_args: str = text("", IDLE_ARGUMENTS)
     receiver_idle_strategy: str = text(
-        "backoff", "What the receiver does without work.", accepts=IDLE, wrong=_wrong_idle_strategy
+        "backoff", "What the receiver does without work.", accepts=IDLE, fits=is_idle_strategy
     )
     receiver_idle_strategy_init_args: str = text("", IDLE_ARGUMENTS)
     shared_idle_strategy: str = text(
-        "backoff", "What the shared agent does without work.", accepts=IDLE, wrong=_wrong_idle_strategy
+        "backoff", "What the shared agent does without work.", accepts=IDLE, fits=is_idle_strategy
     )
     shared_idle_strategy_init_args: str = text("", IDLE_ARGUMENTS)
     sharednetwork_idle_strategy: str = text(
-        "backoff", "What the shared network agent does without work.", accepts=IDLE, wrong=_wrong_idle_strategy
+        "backoff", "What the shared network agent does without work.", accepts=IDLE, fits=is_idle_strategy
     )
     sharednetwork_idle_strategy_init_args: str = text("", IDLE_ARGUMENTS)
     driver_native_resource_agent_idle_strategy: str = text(
         "sleep-ns",
         "Accepted, and without effect: files and names are the conductor's work here, and idle as it does.",
         accepts=IDLE,
-        wrong=_wrong_idle_strategy,
+        fits=is_idle_strategy,
     )
     driver_native_resource_agent_idle_strategy_init_args: str = text(NATIVE_AGENT_SLEEP, IDLE_ARGUMENTS)
     conductor_cpu_affinity: int = integer(
@@ -350,13 +333,13 @@ class DriverSettings(Settings):
     )
     # Flow control and retransmission.
     unicast_flowcontrol_supplier: str = text(
-        "unicast_max", "Flow control to one receiver.", accepts=FLOW_CONTROL, wrong=_wrong_flow_control
+        "unicast_max", "Flow control to one receiver.", accepts=FLOW_CONTROL, fits=FLOW_CONTROL_SUPPLIERS.__contains__
     )
     multicast_flowcontrol_supplier: str = text(
         "multicast_max",
         "Flow control to several receivers if the channel has no fc.",
         accepts=FLOW_CONTROL,
-        wrong=_wrong_flow_control,
+        fits=FLOW_CONTROL_SUPPLIERS.__contains__,
     )
     flow_control_group_tag: int = integer(
         -1, "Tag of the receivers that count in tagged flow control.", low=INT64_MIN, high=INT64_MAX
@@ -399,7 +382,7 @@ class DriverSettings(Settings):
         "default",
         "Congestion control; default follows the channel's cc.",
         accepts=CONGESTION_CONTROL,
-        wrong=_wrong_congestion_control,
+        fits=CONGESTION_CONTROL_SUPPLIERS.__contains__,
     )
     cubiccongestioncontrol_measurertt: bool = boolean(False, "Whether cubic measures the round trip.")
     cubiccongestioncontrol_initialrtt_ns: int = duration(
@@ -446,9 +429,9 @@ class DriverSettings(Settings):
     # Which addresses may send streams to this driver (SourceFilter in mainstem.aeron.admission). Addresses are refused before an
     # image is created.
     endpoint_filter_allow: str = text(
-        "", "Networks that may send streams; empty for any.", accepts=NETWORKS, wrong=_wrong_networks
+        "", "Networks that may send streams; empty for any.", accepts=NETWORKS, fits=_are_networks
     )
-    endpoint_filter_deny: str = text("", "Networks that may not send streams.", accepts=NETWORKS, wrong=_wrong_networks)
+    endpoint_filter_deny: str = text("", "Networks that may not send streams.", accepts=NETWORKS, fits=_are_networks)
     endpoint_filter_rate: int = integer(
         0, "New streams a second of one IPv4 address or IPv6 /64; 0 for any number.", low=0, high=INT32_MAX
     )
@@ -478,13 +461,13 @@ class DriverSettings(Settings):
         None,
         "Ports that the sender takes for port 0; unset: the system's own.",
         accepts="a first and a last port, as in 20700 20799",
-        wrong=_wrong_port_range,
+        fits=_is_port_range,
     )
     receiver_wildcard_port_range: str | None = text(
         None,
         "Ports that the receiver takes for port 0; unset: the system's own.",
         accepts="a first and a last port, as in 20700 20799",
-        wrong=_wrong_port_range,
+        fits=_is_port_range,
     )
     udp_channel_incoming_interceptors: str = text(
         "", "Loss generators for incoming datagrams.", accepts="loss, fixed-loss, multi-gap-loss, separated by commas"
@@ -518,7 +501,7 @@ class DriverSettings(Settings):
     driver_resolver_name: str | None = text(None, "This driver's name among its neighbors.")
     driver_resolver_interface: str | None = text(None, "Address and port that the resolver is bound to.")
     driver_resolver_bootstrap_neighbor: str | None = text(
-        None, "Neighbors to begin with, separated by commas.", accepts="up to 20 of host:port", wrong=_wrong_neighbors
+        None, "Neighbors to begin with, separated by commas.", accepts="up to 20 of host:port", fits=_are_neighbors
     )
     driver_resolver_neighbor_timeout_ns: int = duration(
         10 * NS_PER_SECOND, "When a silent neighbor is forgotten.", low=NS_PER_MS
