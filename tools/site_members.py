@@ -74,6 +74,15 @@ def _names(cls: ast.ClassDef) -> set[str]:
     }
 
 
+class SharedNames(griffe.Extension):
+    """Lets ``mainstem`` and ``mainstem.aio`` have the names that only type checkers see them import with a wildcard."""
+
+    def on_module_members(self, *, mod: griffe.Module, **_: Any) -> None:
+        if mod.name == "_shared_names":
+            for member in mod.members.values():
+                member.runtime = True
+
+
 class DefaultValues(griffe.Extension):
     """Shows values instead of names for defaults that are numbers or strings, in functions and dataclass fields."""
 

@@ -15,6 +15,8 @@ import extras
 from public_api import ELSEWHERE, MAINSTEM_PAGES, PUBLIC, SIGNATURE_TYPES
 from reference_tables import PAGES
 
+import mainstem
+
 ROOT = Path(__file__).resolve().parents[1]
 DIRECTORY = ROOT / "docs" / "reference"
 README = ROOT / "README.md"
@@ -65,12 +67,7 @@ def _own_of_aio() -> str:
 
 def mainstem_pages() -> dict[str, str]:
     """Return the pages of the package itself: an index of its names, and the pages that describe them."""
-    text = (ROOT / "src" / "mainstem" / "__init__.py").read_text()
-    exported: set[str] = next(
-        set(ast.literal_eval(node.value))
-        for node in ast.parse(text).body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
-    )
+    exported = set(mainstem.__all__)
     placed = ELSEWHERE | {name: page for page, (_, names) in MAINSTEM_PAGES.items() for name in names}
     errors = {name for name in exported if name not in placed}
     unknown = errors - set(_error_names()) | set(placed) - exported

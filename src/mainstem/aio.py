@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainstem import _shared_names
 from mainstem._internal.lazy import lazy_names
 from mainstem.aeron.aio.client import Aeron, connect
 from mainstem.aeron.aio.poller import Poller
@@ -22,101 +23,21 @@ from mainstem.aeron.aio.requests import Request, Requester, Responder
 from mainstem.aeron.aio.streams import Counter, ExclusivePublication, Image, Publication, Subscription
 
 if TYPE_CHECKING:
-    from mainstem import (
-        Action,
-        ActiveDriverError,
-        AdminAction,
-        BackPressured,
-        BufferClaim,
-        CaptureError,
-        ChannelError,
-        ChannelUriError,
-        ClientContext,
-        ClientSettings,
-        ClientStats,
-        ClientTimeout,
-        ClosedError,
-        ConfigurationError,
-        CorruptLogError,
-        DriverTimeout,
-        Fragment,
-        FragmentAssembler,
-        ImageStats,
-        InternalError,
-        LocalProtocolError,
-        MainstemError,
-        MaxPositionExceeded,
-        MediaDriver,
-        Message,
-        MissingExtraError,
-        NotConnected,
-        OfferError,
-        OfferStatus,
-        ProtocolError,
-        PublicationStats,
-        RecordingError,
-        RegistrationError,
-        RemoteProtocolError,
-        RequesterStats,
-        ResponderStats,
-        StorageSpaceError,
-        StoreError,
-        SubscriptionStats,
-        Timeout,
-    )
+    from mainstem._shared_names import *  # noqa: F403
 
 __all__ = [
-    "Action",
-    "ActiveDriverError",
-    "AdminAction",
     "Aeron",
-    "BackPressured",
-    "BufferClaim",
-    "CaptureError",
-    "ChannelError",
-    "ChannelUriError",
-    "ClientContext",
-    "ClientSettings",
-    "ClientStats",
-    "ClientTimeout",
-    "ClosedError",
-    "ConfigurationError",
-    "CorruptLogError",
     "Counter",
-    "DriverTimeout",
     "ExclusivePublication",
-    "Fragment",
-    "FragmentAssembler",
     "Image",
-    "ImageStats",
-    "InternalError",
-    "LocalProtocolError",
-    "MainstemError",
-    "MaxPositionExceeded",
-    "MediaDriver",
-    "Message",
-    "MissingExtraError",
-    "NotConnected",
-    "OfferError",
-    "OfferStatus",
     "Poller",
-    "ProtocolError",
     "Publication",
-    "PublicationStats",
-    "RecordingError",
-    "RegistrationError",
-    "RemoteProtocolError",
     "Request",
     "Requester",
-    "RequesterStats",
     "Responder",
-    "ResponderStats",
-    "StorageSpaceError",
-    "StoreError",
     "Subscription",
-    "SubscriptionStats",
-    "Timeout",
     "connect",
 ]
+__all__ += _shared_names.__all__
 
-__getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "mainstem"))
+__getattr__, __dir__ = lazy_names(__name__, _shared_names.HOMES)
