@@ -72,12 +72,6 @@ class MainstemError(Exception):
     Attributes:
         unsent (int): For errors that end a stream: the number of bytes that were written to the stream but never sent.
         delivery (Delivery): For errors that end a request or a connection attempt: how much of it the peer has processed.
-
-    Example:
-        >>> try:
-        ...     publication.send(b"tick", timeout=1.0)
-        ... except MainstemError as error:
-        ...     print(error)
     """
 
     unsent: int = 0
@@ -101,10 +95,6 @@ class ConfigurationError(MainstemError, ValueError):
 
 class MissingExtraError(ConfigurationError, ImportError):
     """A package of one of Mainstem's extras is not installed.
-
-    Args:
-        module: The module that could not be imported.
-        extra: The extra that installs it.
 
     Attributes:
         name (str): The module that could not be imported.
@@ -161,10 +151,6 @@ class MissingExtraError(ConfigurationError, ImportError):
 
         Returns:
             The error to raise instead, or None if no extra provides that module.
-
-        Example:
-            >>> MissingExtraError.of(ModuleNotFoundError(name="pyspark.sql"))
-            MissingExtraError("pyspark is not installed: pip install 'mainstem[spark]'")
         """
         module = (error.name or "").partition(".")[0]
         extra = cls.EXTRAS.get(module)
@@ -198,12 +184,6 @@ class ChannelUriError(ConfigurationError):
         uri (str): The whole text.
         reason (str): What is wrong with it.
         position (int): The index in ``uri`` at which it is wrong; -1 if there is no such index.
-
-    Example:
-        >>> try:
-        ...     aeron.add_publication("aeron:udp?endpiont=localhost:20121", 1001)
-        ... except ChannelUriError as error:
-        ...     print(error.reason)
     """
 
     def __init__(self, uri: str, reason: str, position: int = -1) -> None:
@@ -219,12 +199,6 @@ class ProtocolError(MainstemError):
 
     Attributes:
         rule (str): The name of the rule.
-
-    Example:
-        >>> try:
-        ...     stream.write(b"late")
-        ... except ProtocolError as error:
-        ...     print(error.rule)
     """
 
     def __init__(self, message: str, *, rule: str = "") -> None:
@@ -233,14 +207,7 @@ class ProtocolError(MainstemError):
 
 
 class LocalProtocolError(ProtocolError):
-    """The application made a call that the protocol forbids. Nothing was sent.
-
-    Example:
-        >>> try:
-        ...     driver.do_work()  # of a driver that runs its own threads
-        ... except LocalProtocolError as error:
-        ...     print(error)
-    """
+    """The application made a call that the protocol forbids. Nothing was sent."""
 
 
 class RemoteProtocolError(ProtocolError):
@@ -250,12 +217,6 @@ class RemoteProtocolError(ProtocolError):
         code (int | None): The error code on the wire; None if the protocol has no such codes.
         peer (str): The peer's address; empty if it is unknown.
         rule (str): The name of the broken rule.
-
-    Example:
-        >>> try:
-        ...     session.read()
-        ... except RemoteProtocolError as error:
-        ...     print(error.peer, error.rule)
     """
 
     def __init__(self, message: str, *, rule: str = "", code: int | None = None, peer: str = "") -> None:
@@ -270,12 +231,6 @@ class ConnectRefused(RemoteProtocolError):
     Attributes:
         reason (str): The reason that the server gave.
         peer (str): The server's address and port.
-
-    Example:
-        >>> try:
-        ...     connect("192.0.2.1")
-        ... except ConnectRefused as error:
-        ...     print(error.reason)
     """
 
     def __init__(self, message: str, *, reason: str, peer: str, delivery: Delivery = Delivery.UNKNOWN) -> None:
@@ -328,12 +283,6 @@ class ConnectTimeout(Timeout):
     Attributes:
         step (str): What the caller was waiting for.
         timeout (float): The limit in seconds.
-
-    Example:
-        >>> try:
-        ...     connect("192.0.2.1", timeout=2)
-        ... except ConnectTimeout as error:
-        ...     print(error.step)
     """
 
     delivery = Delivery.NONE
@@ -344,13 +293,7 @@ class ConnectTimeout(Timeout):
 
 
 class DriverTimeout(Timeout):
-    """There is no media driver, it does not respond, or its heartbeat has stopped.
-
-    Example:
-        >>> Aeron.connect("/dev/shm/nowhere")
-        Traceback (most recent call last):
-        DriverTimeout: no media driver in /dev/shm/nowhere within 10 s: ...
-    """
+    """There is no media driver, it does not respond, or its heartbeat has stopped."""
 
 
 class ClientTimeout(Timeout):
@@ -378,14 +321,7 @@ class LimitExceeded(MainstemError):
 
 
 class OfferError(MainstemError):
-    """A blocking send failed, and nothing was sent. The subclass says why.
-
-    Example:
-        >>> try:
-        ...     publication.send(b"tick", timeout=1.0)
-        ... except OfferError as error:
-        ...     print(error)
-    """
+    """A blocking send failed, and nothing was sent. The subclass says why."""
 
     delivery = Delivery.NONE
 
@@ -404,20 +340,9 @@ class BackPressured(OfferError):
 class NotConnected(OfferError):
     """No subscriber is connected, or the receiver group that flow control requires is incomplete.
 
-    Args:
-        message: The error message.
-        receivers: How many receivers flow control counts; None if it counts none.
-        group_size: How many receivers the channel requires (``g:/3`` in ``fc``); None if it requires none.
-
     Attributes:
-        receivers (int | None): See the argument.
-        group_size (int | None): See the argument.
-
-    Example:
-        >>> try:
-        ...     publication.send(b"tick", timeout=1.0)
-        ... except NotConnected as error:
-        ...     print(error.receivers, "of", error.group_size)
+        receivers (int | None): How many receivers flow control counts; None if it counts none.
+        group_size (int | None): How many receivers the channel requires (``g:/3`` in ``fc``); None if it requires none.
     """
 
     def __init__(self, message: str, *, receivers: int | None = None, group_size: int | None = None) -> None:
@@ -454,12 +379,6 @@ class RegistrationError(MainstemError):
     Attributes:
         code (int): Aeron's error code.
         correlation_id (int): The command's correlation id.
-
-    Example:
-        >>> try:
-        ...     aeron.add_subscription("aeron:udp?endpoint=no.such.host:1", 1001)
-        ... except RegistrationError as error:
-        ...     print(error.code)
     """
 
     def __init__(self, message: str, *, code: int, correlation_id: int = -1) -> None:
@@ -485,12 +404,6 @@ class StorageSpaceError(MainstemError):
     Attributes:
         needed (int): How many bytes the new file needs.
         available (int): How many bytes are free.
-
-    Example:
-        >>> try:
-        ...     recorder.do_work()
-        ... except StorageSpaceError as error:
-        ...     print(error.needed - error.available, "bytes are missing")
     """
 
     def __init__(self, message: str, *, needed: int, available: int) -> None:
@@ -502,19 +415,8 @@ class StorageSpaceError(MainstemError):
 class StoreError(MainstemError):
     """A store of recordings or captures (a directory, an object store, or a server) cannot be read or written.
 
-    Args:
-        url: The URL or path of the store.
-        reason: What went wrong and, if known, what to do about it.
-
     Attributes:
         url (str): The URL or path of the store.
-
-    Example:
-        >>> try:
-        ...     reader = open_recording("s3://bucket/tides", 0)
-        ... except StoreError as error:
-        ...     print(error.url)
-        s3://bucket/tides
     """
 
     def __init__(self, url: str, reason: str) -> None:
@@ -527,14 +429,7 @@ class StoreError(MainstemError):
 
 
 class RecordingError(MainstemError):
-    """A recording, its catalog or a segment cannot be read or written.
-
-    Example:
-        >>> try:
-        ...     recordings = read_catalog("recordings")
-        ... except RecordingError as error:
-        ...     print(error)
-    """
+    """A recording, its catalog or a segment cannot be read or written."""
 
 
 class ArchiveErrorCode(IntEnum):
@@ -585,14 +480,9 @@ class ArchiveErrorCode(IntEnum):
 class ArchiveError(MainstemError):
     """An Aeron Archive refused a request, or ended a recording, a replay or a replication that was running.
 
-    Args:
-        message: What failed, and the reason that the archive gave.
-        code: The archive's error code.
-        correlation_id: The id of the request, or of the replication.
-
     Attributes:
-        code: See the argument.
-        correlation_id: See the argument.
+        code (ArchiveErrorCode): The archive's error code.
+        correlation_id (int): The id of the request, or of the replication.
 
     Example:
         >>> try:
@@ -609,25 +499,11 @@ class ArchiveError(MainstemError):
 
 
 class CaptureError(MainstemError):
-    """A capture file cannot be read.
-
-    Example:
-        >>> try:
-        ...     capture = open_capture("notes.txt")
-        ... except CaptureError as error:
-        ...     print(error)
-    """
+    """A capture file cannot be read."""
 
 
 class ChannelError(MainstemError):
-    """A channel half can no longer be used. The subclass says why, and every later call raises the same error.
-
-    Example:
-        >>> try:
-        ...     sender.send(b"tide")
-        ... except ChannelError as error:
-        ...     print(type(error).__name__)
-    """
+    """A channel half can no longer be used. The subclass says why, and every later call raises the same error."""
 
 
 class NoReceivers(ChannelError):
@@ -642,25 +518,14 @@ class NoReceivers(ChannelError):
 
 
 class Aborted(ChannelError):
-    """The peer gave up: it aborted the stream or the request, or cancelled the channel.
-
-    Example:
-        >>> try:
-        ...     message = receiver.receive()
-        ... except Aborted:
-        ...     message = None
-    """
+    """The peer gave up: it aborted the stream or the request, or cancelled the channel."""
 
 
 class ConnectionLost(ChannelError):
     """The connection under a channel, stream or session ended, or could not be established.
 
-    Args:
-        message: What happened.
-        delivery: How much of the written data reached the peer.
-        position: How far a replay got before the connection was lost.
-
     Attributes:
+        delivery (Delivery): How much of the written data reached the peer.
         position (int | None): Where another replay can continue; None if this was no replay, or if none of it arrived.
 
     Example:
@@ -679,33 +544,15 @@ class ConnectionLost(ChannelError):
 
 
 class LostInTransit(ChannelError):
-    """The other half was lost on its way to this connection.
-
-    Example:
-        >>> try:
-        ...     message = receiver.receive()
-        ... except LostInTransit:
-        ...     print("the half never arrived")
-    """
+    """The other half was lost on its way to this connection."""
 
 
 class CorruptLogError(MainstemError):
     """A frame, a tail or a position in a log buffer is impossible, because another process corrupted it. Reading stops there.
 
-    Args:
-        message: The error message.
-        log_file: The path of the log buffer file.
-        position: The position of the frame in the stream; -1 if the log's metadata is invalid.
-
     Attributes:
-        log_file (str): See the argument.
-        position (int): See the argument.
-
-    Example:
-        >>> try:
-        ...     subscription.poll(handler)
-        ... except CorruptLogError as error:
-        ...     print(error.log_file, error.position)
+        log_file (str): The path of the log buffer file.
+        position (int): The position of the frame in the stream; -1 if the log's metadata is invalid.
     """
 
     def __init__(self, message: str, *, log_file: str, position: int) -> None:
@@ -715,11 +562,4 @@ class CorruptLogError(MainstemError):
 
 
 class InternalError(MainstemError):
-    """A bug in Mainstem. Please report it with its traceback.
-
-    Example:
-        >>> try:
-        ...     work()
-        ... except InternalError:
-        ...     logger.exception("please report this")
-    """
+    """A bug in Mainstem. Please report it with its traceback."""

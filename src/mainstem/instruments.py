@@ -66,11 +66,7 @@ class Instrument(Protocol):
 
 
 class NullInstrument(Instrument):
-    """An instrument that observes nothing: the default, and a base class for instruments that observe only some events.
-
-    Example:
-        >>> connection = Connection(instrument=NullInstrument())
-    """
+    """An instrument that observes nothing: the default, and a base class for instruments that observe only some events."""
 
     def frame_in(self, source: str, frame: bytes, now_ns: int) -> None: ...
 

@@ -100,9 +100,6 @@ class MessageKey(NamedTuple):
 
         Returns:
             The epoch as a big-endian uint64, partition and row as uint32.
-
-        Example:
-            >>> message = MessageKey(7, 0, 12).encode() + payload
         """
         return _KEY.pack(*self)
 
@@ -118,9 +115,6 @@ class MessageKey(NamedTuple):
 
         Raises:
             RemoteProtocolError: The message is shorter than a key.
-
-        Example:
-            >>> key, payload = MessageKey.decode(message), message[KEY_LENGTH:]
         """
         if len(message) < KEY_LENGTH:
             raise RemoteProtocolError(
@@ -161,11 +155,6 @@ class Deduplicator:
 
         Returns:
             False for a duplicate, which is counted in ``dropped``.
-
-        Example:
-            >>> repeats = Deduplicator()
-            >>> repeats.is_new(MessageKey(0, 0, 0)), repeats.is_new(MessageKey(0, 0, 0))
-            (True, False)
         """
         place = key[:2]
         if key.row <= self._rows.get(place, -1):
@@ -226,10 +215,6 @@ class FrameSplitter:
 
         Raises:
             RemoteProtocolError: The stream announces a message that is longer than ``max_length``.
-
-        Example:
-            >>> for message in splitter.feed(socket.recv(65536)):
-            ...     process(message)
         """
         buffered, at, messages = self._buffered, 0, []
         buffered += data

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mainstem.demo.sampling import Sample
+
+NOT_IN_JSON = ("rows_equal", "figures_equal", "stages", "figures", "samples")
 
 
 @dataclass(kw_only=True)
@@ -45,27 +47,9 @@ class Result:
         return self.tables_equal and not (self.lost or self.duplicated or self.out_of_order)
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "offered": self.offered,
-            "received": self.received,
-            "lost": self.lost,
-            "duplicated": self.duplicated,
-            "out_of_order": self.out_of_order,
-            "datagrams_dropped": self.datagrams_dropped,
-            "naks": self.naks,
-            "retransmits": self.retransmits,
-            "rows": self.rows,
-            "tables_equal": self.tables_equal,
-            "report": self.report,
-            "recording": self.recording,
-            "source": self.source,
-            "loss": self.loss,
-            "payload_bytes": self.payload_bytes,
-            "stream_bytes": self.stream_bytes,
-            "rows_while_recording": self.rows_while_recording,
-            "unequal_columns": list(self.unequal_columns),
-            "seconds": {name: round(seconds, 3) for name, seconds in self.stages.items()},
-        }
+        shown = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in NOT_IN_JSON}
+        seconds = {name: round(seconds, 3) for name, seconds in self.stages.items()}
+        return shown | {"tables_equal": self.tables_equal, "seconds": seconds}
 
     def counts(self) -> list[tuple[str, str]]:
         return [

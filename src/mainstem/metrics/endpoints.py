@@ -45,23 +45,10 @@ _AQUEDUCT = {
 
 
 class Endpoint(Protocol):
-    """An object with ``stats()``: listeners, clients and connections of bymux and Jmux, servers and connections of Aqueduct.
-
-    Example:
-        >>> def connections(endpoint: Endpoint) -> int:
-        ...     return endpoint.stats().connections
-    """
+    """An object with ``stats()``: listeners, clients and connections of bymux and Jmux, servers and connections of Aqueduct."""
 
     def stats(self) -> EndpointStats:
-        """Return the current statistics.
-
-        Returns:
-            The statistics.
-
-        Example:
-            >>> endpoint.stats().connections
-            3
-        """
+        """Return the current statistics."""
         ...
 
 
@@ -88,9 +75,6 @@ class Endpoints:
         Args:
             name: Its name in the application, which is the value of the label ``name``. Use few names, and no addresses in them.
             endpoint: A listener, client or connection of bymux or Jmux, asyncio or blocking; a server or connection of Aqueduct.
-
-        Example:
-            >>> endpoints.add("upstream", jmux.connect("127.0.0.1", 7001))
         """
         with self._lock:
             self._let_go()
@@ -103,9 +87,6 @@ class Endpoints:
 
         Returns:
             The metrics, each with a sample for each name, protocol and role.
-
-        Example:
-            >>> page = render_families(endpoints.families())
         """
         with self._lock:
             self._let_go()

@@ -26,9 +26,6 @@ class Sample:
     Attributes:
         labels: Label values by name.
         value: The value.
-
-    Example:
-        >>> Sample({"stream_id": "1001"}, 4096.0)
     """
 
     labels: dict[str, str]
@@ -44,9 +41,6 @@ class Family:
         kind: ``counter`` or ``gauge``.
         help: A line of explanation.
         samples: The values.
-
-    Example:
-        >>> Family("mainstem_system_errors", "gauge", "Errors")
     """
 
     name: str

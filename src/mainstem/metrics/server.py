@@ -45,11 +45,7 @@ class MetricsServer:
         return self._server.url
 
     def close(self) -> None:
-        """End all connections and stop serving. Idempotent.
-
-        Example:
-            >>> server.close()
-        """
+        """End all connections and stop serving. Idempotent."""
         self._server.close()
 
     def __enter__(self) -> MetricsServer:
