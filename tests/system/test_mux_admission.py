@@ -200,12 +200,12 @@ async def test_reconnecting_does_not_raise_the_number_of_handlers(protocol: Any,
                 if number < 4:
                     await until(lambda number=number: started == number + 1)  # type: ignore[misc]
                 await (client.close(timeout=0) if protocol is bymux.aio else client.close())
-        await until(lambda: not listener._connections and listener.stats().connections_refused + started >= 12)
+        await until(lambda: not listener.stats().connections and listener.stats().connections_refused + started >= 12)
         assert (started, most) == (4, 4)
         assert len(listener._admission) == 4
         release.set()
         await until(lambda: not len(listener._admission))
-        assert not listener._all_connections
+        assert not listener._connections
         release.clear()
         client = await protocol.connect("127.0.0.1", listener.port)
         stream = await (client.open_stream() if protocol is bymux.aio else client.open_session())

@@ -24,12 +24,12 @@ async def hold(stream: Any) -> None:
 
 def over(listener: Any) -> bool:
     """Return whether every connection has ended and finished logging."""
-    return not listener._connections and not handled(listener)
+    return not listener._connections
 
 
 def handled(listener: Any) -> set[Any]:
     """Return the handlers that are running."""
-    return {task for connection in listener._all_connections for task in connection.tasks}
+    return {task for connection in listener._connections for task in connection.tasks}
 
 
 def garbage(port: int, data: bytes) -> None:
@@ -62,7 +62,18 @@ async def test_a_protocol_error_is_logged_once_with_the_peer_and_the_rule(
         for _ in range(30):
             await asyncio.to_thread(garbage, listener.port, data)
         await until(lambda: listener.stats().connections_opened == 31 and over(listener))
-        assert len(caplog.records) == 10, "a flood is cut"
+        assert len(caplog.records) == 1, "a flood is cut"
+
+
+async def test_a_peer_cannot_forge_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    report = b"\nERROR all data is lost"
+    async with await jmux.serve(hold, "127.0.0.1", 0) as listener:
+        header = b"Jmux\x01\0\x80\0"
+        await asyncio.to_thread(garbage, listener.port, header + b"\x08\0" + len(report).to_bytes(2, "big") + report)
+        await until(lambda: listener.stats().connections_opened == 1 and over(listener))
+    (record,) = caplog.records
+    assert "error-received" in record.getMessage()
+    assert "\n" not in record.getMessage()
 
 
 @pytest.mark.parametrize("protocol", [bymux.aio, jmux])

@@ -31,8 +31,7 @@ Everything runs in the event loop's thread.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from mainstem._internal.address_prefixes import owner_of
 from mainstem._internal.listening import name_of
@@ -41,12 +40,12 @@ from mainstem.errors import Timeout
 from mainstem.mux.admission import Admission
 from mainstem.mux.settings import MAX_CONNECTIONS
 from mainstem.mux.tls import describe, handshake
-from mainstem.mux.transports import SocketTransport
+from mainstem.mux.transports import SocketTransport, UnconnectedProtocol
 
 if TYPE_CHECKING:
     import socket
     import ssl as ssl_module
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from mainstem.mux.connection import BaseConnection
     from mainstem.mux.settings import ConnectionSettings
@@ -59,7 +58,7 @@ class ConnectionAdmission:
         self,
         connection_factory: Callable[[], BaseConnection],
         settings: ConnectionSettings,
-        on_refused: Callable[[str], object],
+        on_refused: Callable[[str, str, str], object],
     ) -> None:
         self.on_refused = on_refused
         self.places: Admission[PendingConnection] = Admission(
@@ -130,7 +129,7 @@ class PendingConnection:
 
         async def connect(context: ssl_module.SSLContext | None) -> None:
             await self._loop.connect_accepted_socket(
-                lambda: _Taken(self), held, ssl=context, ssl_handshake_timeout=timeout
+                lambda: UnconnectedProtocol(self.serve), held, ssl=context, ssl_handshake_timeout=timeout
             )
 
         peer = None
@@ -143,21 +142,13 @@ class PendingConnection:
         except (OSError, TimeoutError) as error:
             # The peer does not speak TLS, has no acceptable certificate, or rejects this end's certificate.
             if not self._is_gone:
-                self._admission.on_refused(f"the TLS handshake of {name_of(peer)} failed: {describe(error)}")
+                reason = describe(error)
+                text = f"the TLS handshake of {name_of(peer)} failed: {reason}"
+                self._admission.on_refused(reason, self.address, text)
             held.close()
             self._gone()
         except BaseException:
             self._gone()
-            raise
-
-    @contextlib.contextmanager
-    def _ends_on_error(self, transport: asyncio.Transport) -> Iterator[None]:
-        """Close the socket if there is an exception, which the event loop would only log."""
-        try:
-            yield
-        except BaseException:
-            self._gone()
-            transport.abort()
             raise
 
     def drop(self, reason: str) -> None:
@@ -182,12 +173,15 @@ class PendingConnection:
         if self._is_gone:  # a handshake can complete in the same turn in which it is given up
             transport.abort()
             return
-        with self._ends_on_error(transport):
+        try:
             self._connection = connection = self._admission.connection_factory()
             connection.on_done(self._gone)
-            self._transport = protocol = SocketTransport(connection)
-            transport.set_protocol(protocol)
-            protocol.connection_made(transport)
+            self._transport = SocketTransport(connection)
+            self._transport.take_over(transport)
+        except BaseException:  # the event loop would only log it
+            self._gone()
+            transport.abort()
+            raise
 
     def _on_deadline(self) -> None:
         self._timer = None
@@ -201,13 +195,3 @@ class PendingConnection:
             self._timer.cancel()
             self._timer = None
         self._admission.places.leave(self)
-
-
-class _Taken(asyncio.Protocol):
-    """The protocol of an accepted socket's transport, which serves it once any TLS handshake is complete."""
-
-    def __init__(self, pending: PendingConnection) -> None:
-        self._arrival = pending
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._arrival.serve(cast("asyncio.Transport", transport))

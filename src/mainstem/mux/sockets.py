@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import math
 import os
 import socket
 import ssl as ssl_module
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from mainstem._internal.clock import timeout_of
+from mainstem._internal.address_prefixes import owner_of
+from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK, timeout_of
 from mainstem._internal.endpoint_stats import EndpointCounters
 from mainstem._internal.eyeballs import NoneSucceededError, check_port, open_socket, race, resolve
 from mainstem._internal.listening import name_of
+from mainstem._internal.log_throttle import LogThrottle
 from mainstem._internal.tasks import within
 from mainstem.errors import ConfigurationError, ConnectionLost, Delivery, RemoteProtocolError, Timeout
 from mainstem.mux.connection import cancel_and_wait, cancel_tasks, connection_stats, logger
 from mainstem.mux.listening import ListeningSockets
 from mainstem.mux.pending_connections import ConnectionAdmission, PendingConnection
 from mainstem.mux.tls import describe, handshake, server_context
-from mainstem.mux.transports import SocketTransport
+from mainstem.mux.transports import SocketTransport, UnconnectedProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,9 +40,8 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S = 10.0
 # Errors of connecting if no server listens on the port, or on the path of a Unix socket.
 NOBODY_LISTENS = frozenset({errno.ECONNREFUSED, errno.ENOENT})
-# Maximum number of refused or failed peers that a server logs individually per interval. Further ones are counted.
-LOG_BURST = 10
-LOG_INTERVAL_S = 60.0
+# Minimum time between log lines about peers of one address that were refused for the same reason. Further ones are counted.
+LOG_INTERVAL_NS = 60 * NS_PER_SECOND
 
 E = TypeVar("E", bound="BaseConnection")
 
@@ -123,7 +125,9 @@ class Address:
 
     async def _connect_path(self, path: str, dial: _Dial) -> None:
         tls: dict[str, Any] = {"ssl": self.ssl, "server_hostname": self.server_hostname}
-        await asyncio.get_running_loop().create_unix_connection(lambda: _Candidate(dial), path, **tls)
+        await asyncio.get_running_loop().create_unix_connection(
+            lambda: UnconnectedProtocol(dial.connected), path, **tls
+        )
 
     async def _connect_host(self, host: str, port: int, dial: _Dial) -> None:
         loop = asyncio.get_running_loop()
@@ -133,7 +137,9 @@ class Address:
             name = None if self.ssl is None else self.server_hostname or host
 
             async def connect(context: ssl_module.SSLContext | None) -> None:
-                await loop.create_connection(lambda: _Candidate(dial), sock=sock, ssl=context, server_hostname=name)
+                await loop.create_connection(
+                    lambda: UnconnectedProtocol(dial.connected), sock=sock, ssl=context, server_hostname=name
+                )
 
             try:
                 await (connect(None) if self.ssl is None else handshake(sock, self.ssl, connect))
@@ -157,25 +163,12 @@ class _Dial:
             transport.abort()
             return
         self._transport = transport
-        protocol = SocketTransport(self._handler)
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
+        SocketTransport(self._handler).take_over(transport)
 
     def abort(self) -> None:
         """Abort the transport that was opened before connecting failed or was given up."""
         if self._transport is not None:
             self._transport.abort()
-
-
-class _Candidate(asyncio.Protocol):
-    """A connection to one of the addresses."""
-
-    def __init__(self, dial: _Dial) -> None:
-        self._dial = dial
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Transports of other event loops (uvloop) do not inherit from asyncio's.
-        self._dial.connected(cast("asyncio.Transport", transport))
 
 
 class Server(Generic[E]):
@@ -203,11 +196,8 @@ class Server(Generic[E]):
         self._sockets = ListeningSockets(
             lambda accepted: PendingConnection(self._admission, accepted, self._ssl).start()
         )
-        self._all_connections: set[E] = set()  # until their last handler has ended
-        self._connections: set[E] = set()
-        self._log_since = float("-inf")
-        self._logged = 0
-        self._suppressed = 0
+        self._connections: set[E] = set()  # until their last handler has ended
+        self._refusals = LogThrottle(logger, interval_ns=LOG_INTERVAL_NS)
 
     async def _started(
         self,
@@ -231,30 +221,20 @@ class Server(Generic[E]):
     def _make_connection(self) -> E:
         connection = self._factory()
         connection.count_into(self._traffic)
-        self._all_connections.add(connection)
         self._connections.add(connection)
         connection.on_ended(lambda: self._on_ended(connection))
-        connection.on_done(lambda: self._all_connections.discard(connection))
+        connection.on_done(lambda: self._connections.discard(connection))
         return connection
 
     def _on_ended(self, connection: E) -> None:
-        self._connections.discard(connection)
         if isinstance(connection.failure, RemoteProtocolError):
             error = connection.failure
-            self._log_refusal(f"a connection of {error.peer or 'a peer'} ended, rule {error.rule}: {error}")
+            text = f"a connection of {error.peer or 'a peer'} ended, rule {error.rule}: {error}"
+            self._log_refusal(error.rule, owner_of(connection.peer_address), text)
 
-    def _log_refusal(self, text: str) -> None:
-        """Log why a peer was refused: at most ``LOG_BURST`` lines per minute, and a count of the rest."""
-        now = asyncio.get_running_loop().time()
-        if now - self._log_since >= LOG_INTERVAL_S:
-            if self._suppressed:
-                logger.warning("%d more connections ended for broken rules or failed TLS handshakes", self._suppressed)
-            self._log_since, self._logged, self._suppressed = now, 0, 0
-        if self._logged >= LOG_BURST:
-            self._suppressed += 1
-            return
-        self._logged += 1
-        logger.warning("%s", text)
+    def _log_refusal(self, reason: str, address: str, text: str) -> None:
+        """Log that a peer was refused: one line per reason, address and interval."""
+        self._refusals.log(logging.WARNING, (reason, address), text, SYSTEM_CLOCK.monotonic_ns())
 
     @property
     def port(self) -> int:
@@ -277,7 +257,7 @@ class Server(Generic[E]):
         return None
 
     def __repr__(self) -> str:
-        where = "closed" if self.closed else f"on {self._sockets.name}, {len(self._connections)} connections"
+        where = "closed" if self.closed else f"on {self._sockets.name}, {self.stats().connections} connections"
         return f"<{self._protocol} Server {where}>"
 
     async def wait(self, timeout: float | None = None) -> None:
@@ -320,7 +300,7 @@ class Server(Generic[E]):
     def _end(self) -> list[E]:
         """Stop listening and end all connections; return those that still have handlers or a transport."""
         self._stop_listening()
-        ending = list(self._all_connections)
+        ending = list(self._connections)
         for connection in ending:
             connection.end(abort=True)
         return ending

@@ -92,6 +92,17 @@ def _is_nearby(raw: socket.socket) -> bool:
     return len(info) == _TCP_INFO_RTT.size and 0 < _TCP_INFO_RTT.unpack(info)[0] < NEARBY_US
 
 
+class UnconnectedProtocol(asyncio.Protocol):
+    """The protocol of an asyncio transport until it is connected, which includes TLS: then it passes the transport on."""
+
+    def __init__(self, connected: Callable[[asyncio.Transport], object]) -> None:
+        self._connected = connected
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Transports of other event loops (uvloop) do not inherit from asyncio's.
+        self._connected(cast("asyncio.Transport", transport))
+
+
 class SocketTransport(asyncio.BufferedProtocol):
     """A transport over a socket (TCP, TLS, Unix), which receives into one buffer that it reuses.
 
@@ -114,10 +125,10 @@ class SocketTransport(asyncio.BufferedProtocol):
         self.has_received = False
         self.peer = "peer"
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Limit the bytes that can be queued ahead of urgent ones, and notify the handler."""
-        # Transports of other event loops (uvloop) do not inherit from asyncio's.
-        self._transport = transport = cast("asyncio.Transport", transport)
+    def take_over(self, transport: asyncio.Transport) -> None:
+        """Become the protocol of a connected transport, and notify the handler."""
+        transport.set_protocol(self)
+        self._transport = transport
         try:
             self._prepare(transport)
             self._handler.transport_ready(self)

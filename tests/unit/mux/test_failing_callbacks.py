@@ -11,7 +11,7 @@ from tests.support.waiting import soon
 
 from mainstem import bymux
 from mainstem.errors import ConnectionLost
-from mainstem.mux.transports import SocketTransport
+from mainstem.mux.transports import SocketTransport, UnconnectedProtocol
 
 
 def fail(*_: object) -> None:
@@ -79,6 +79,8 @@ async def test_a_transport_that_fails_during_setup_reports_the_error() -> None:
     server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
     async with server:
         handler = Broken()
-        await loop.create_connection(lambda: SocketTransport(handler), *server.sockets[0].getsockname())
+        await loop.create_connection(
+            lambda: UnconnectedProtocol(SocketTransport(handler).take_over), *server.sockets[0].getsockname()
+        )
         assert isinstance(await soon(handler.lost), ZeroDivisionError)
     assert len(logged) == 1
