@@ -16,7 +16,7 @@ from mainstem.bymux import state as bymux  # noqa: E402
 from mainstem.jmux import state as jmux  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 PAGE = ROOT / "docs" / "mux.md"
 
@@ -90,7 +90,16 @@ def picture(name: str, table: Mapping[tuple[Any, Any], Any]) -> str:
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
-TABLES = {"bymux-half": bymux.SENDS, "jmux-client": jmux.CLIENT_SENDS, "jmux-server": jmux.SERVER_SENDS}
+def by_pair(rows: Mapping[Any, tuple[Any, ...]], halves: Iterable[Any]) -> dict[tuple[Any, Any], Any]:
+    """Return a table of rows by pairs of half and packet."""
+    return {(half, sent): row[half] for half in halves for sent, row in rows.items()}
+
+
+TABLES = {
+    "bymux-half": by_pair(bymux.ROWS, bymux.HalfState),
+    "jmux-client": by_pair(jmux.CLIENT_ROWS, jmux.HalfState),
+    "jmux-server": by_pair(jmux.SERVER_ROWS, jmux.HalfState),
+}
 
 
 def pictures() -> dict[Path, str]:
@@ -125,11 +134,8 @@ def shown(name: str) -> str:
 
 def drawings() -> dict[str, str]:
     """Return every drawing, by the name of its marker."""
-    return {
-        "bymux-half": shown("bymux-half") + "\n\n" + grid(bymux.SENDS),
-        "bymux-responses": grid(bymux.RESPONSES),
-        "jmux-client": shown("jmux-client") + "\n\n" + grid(jmux.CLIENT_SENDS),
-        "jmux-server": shown("jmux-server") + "\n\n" + grid(jmux.SERVER_SENDS),
+    return {name: shown(name) + "\n\n" + grid(table) for name, table in TABLES.items()} | {
+        "bymux-responses": grid(by_pair(bymux.RESPONSE_ROWS, bymux.HalfState)),
         "jmux-open": pairs(jmux.MAY_OPEN),
     }
 

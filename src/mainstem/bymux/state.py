@@ -41,7 +41,6 @@ ROWS: dict[Packet, tuple[HalfState | Rule, ...]] = {
     Packet.CLOSE: (CLOSED, CLOSE_AFTER_CLOSE, DONE, CLOSE_AFTER_CLOSE),
     Packet.STOP_READ: (STOPPED, DONE, STOP_READ_AFTER_STOP_READ, STOP_READ_AFTER_STOP_READ),
 }
-SENDS = {(half, packet): row[half] for half in HalfState for packet, row in ROWS.items()}
 
 # The packet that must follow a received one, by the local half; None if none is due, or none is allowed any more.
 RESPONSE_ROWS: dict[Packet, tuple[Packet | None, ...]] = {
@@ -49,14 +48,13 @@ RESPONSE_ROWS: dict[Packet, tuple[Packet | None, ...]] = {
     Packet.CLOSE: (Packet.STOP_READ, Packet.STOP_READ, None, None),
     Packet.STOP_READ: (Packet.CLOSE, None, Packet.CLOSE, None),
 }
-RESPONSES = {(half, packet): row[half] for half in HalfState for packet, row in RESPONSE_ROWS.items()}
 
 # The same tables indexed by position, NEXT[half][packet] and RESPONSE[half][packet], for the code that runs for every packet.
 NEXT: tuple[tuple[HalfState | Rule, ...], ...] = tuple(
-    tuple(SENDS[half, packet] for packet in Packet) for half in HalfState
+    tuple(ROWS[packet][half] for packet in Packet) for half in HalfState
 )
 RESPONSE: tuple[tuple[Packet | None, ...], ...] = tuple(
-    tuple(RESPONSES.get((half, packet)) for packet in Packet) for half in HalfState
+    tuple(RESPONSE_ROWS.get(packet, (None,) * 4)[half] for packet in Packet) for half in HalfState
 )
 
 

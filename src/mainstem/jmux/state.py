@@ -79,14 +79,9 @@ SERVER_ROWS: dict[Input, tuple[HalfState | Rule, ...]] = {
     Input.ACKNOWLEDGMENT: (ACKNOWLEDGED_BY_SERVER,) * 4,
 }
 
-# The same tables keyed by (half, message), and indexed by position, NEXT[role][half][input], for the code that runs for every
-# message.
-SENDS = tuple(
-    {(half, sent): row[half] for half in HalfState for sent, row in rows.items()} for rows in (CLIENT_ROWS, SERVER_ROWS)
-)
-CLIENT_SENDS, SERVER_SENDS = SENDS
+# The same tables indexed by position, NEXT[role][half][input], for the code that runs for every message.
 NEXT: tuple[tuple[tuple[HalfState | Rule, ...], ...], ...] = tuple(
-    tuple(tuple(table[half, sent] for sent in Input) for half in HalfState) for table in SENDS
+    tuple(tuple(rows[sent][half] for sent in Input) for half in HalfState) for rows in (CLIENT_ROWS, SERVER_ROWS)
 )
 
 # The pairs (client's half, server's half) in which the id may be opened, for the first time or again. If a client has finished and

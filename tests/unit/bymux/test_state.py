@@ -9,7 +9,7 @@ import pytest
 from mainstem.bymux import HalfState, InitialStream, Role, Settings
 from mainstem.bymux.codec import Packet, encode_global, encode_stream
 from mainstem.bymux.engine import BymuxEngine
-from mainstem.bymux.state import NEXT, RESPONSES, SENDS, Rule
+from mainstem.bymux.state import NEXT, RESPONSE, RESPONSE_ROWS, ROWS, Rule
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
 
 PAIRS = list(product(HalfState, Packet))
@@ -51,14 +51,14 @@ def in_half(half: HalfState, *, ours: bool) -> BymuxEngine:
 
 
 def test_the_tables_cover_every_pair() -> None:
-    assert set(SENDS) == set(PAIRS)
-    assert set(RESPONSES) == set(product(HalfState, (Packet.CLOSE, Packet.STOP_READ, Packet.PING)))
-    assert all(NEXT[half][packet] == SENDS[half, packet] for half, packet in PAIRS)
+    assert set(ROWS) == set(Packet)
+    assert set(RESPONSE_ROWS) == {Packet.CLOSE, Packet.STOP_READ, Packet.PING}
+    assert all(NEXT[half][packet] == ROWS[packet][half] for half, packet in PAIRS)
 
 
 @pytest.mark.parametrize(("half", "packet"), PAIRS)
 def test_transitions_follow_the_specification(half: HalfState, packet: Packet) -> None:
-    following = SENDS[half, packet]
+    following = ROWS[packet][half]
     assert isinstance(following, Rule) == forbidden(half, packet)
     if isinstance(following, HalfState):
         added = {Packet.CLOSE: HalfState.CLOSED, Packet.STOP_READ: HalfState.STOPPED}.get(packet, 0)
@@ -73,11 +73,11 @@ def test_a_packet_forbidden_by_the_peers_half_ends_the_connection(half: HalfStat
     if forbidden(half, packet):
         with pytest.raises(RemoteProtocolError) as caught:
             connection.receive_data(wire)
-        assert caught.value.rule == SENDS[half, packet]
+        assert caught.value.rule == ROWS[packet][half]
     else:
         stream = connection.streams[0]
         connection.receive_data(wire)
-        assert stream.peer == SENDS[half, packet]
+        assert stream.peer == ROWS[packet][half]
 
 
 @pytest.mark.parametrize(("half", "packet"), PAIRS)
@@ -91,10 +91,10 @@ def test_a_global_packet_forbidden_by_the_peers_half_ends_the_connection(half: H
     if forbidden(half, packet) or no_credit:
         with pytest.raises(RemoteProtocolError) as caught:
             connection.receive_data(wire)
-        assert caught.value.rule == ("create-beyond-credit" if not forbidden(half, packet) else SENDS[half, packet])
+        assert caught.value.rule == ("create-beyond-credit" if not forbidden(half, packet) else ROWS[packet][half])
     else:
         connection.receive_data(wire)
-        assert connection.peer == SENDS[half, packet]
+        assert connection.peer == ROWS[packet][half]
 
 
 @pytest.mark.parametrize(("half", "packet"), PAIRS)
@@ -112,7 +112,7 @@ def test_a_call_forbidden_by_the_local_half_raises_and_sends_nothing(half: HalfS
     if forbidden(half, packet):
         with pytest.raises(LocalProtocolError) as caught:
             act()
-        assert caught.value.rule == SENDS[half, packet]
+        assert caught.value.rule == ROWS[packet][half]
         assert connection.data_to_send() == b""
     else:
         act()
@@ -121,17 +121,17 @@ def test_a_call_forbidden_by_the_local_half_raises_and_sends_nothing(half: HalfS
         )
 
 
-@pytest.mark.parametrize(("half", "packet"), sorted(RESPONSES))
+@pytest.mark.parametrize(("half", "packet"), sorted(product(HalfState, RESPONSE_ROWS)))
 def test_packets_are_answered_as_the_table_says(half: HalfState, packet: Packet) -> None:
     connection = in_half(half, ours=True)
     connection.receive_data(encode_stream(packet, 0))
-    answer = RESPONSES[half, packet]
+    answer = RESPONSE[half][packet]
     assert connection.data_to_send() == (b"" if answer is None else encode_stream(answer, 0))
 
 
-@pytest.mark.parametrize(("half", "packet"), sorted(RESPONSES))
+@pytest.mark.parametrize(("half", "packet"), sorted(product(HalfState, RESPONSE_ROWS)))
 def test_global_packets_are_answered_as_the_table_says(half: HalfState, packet: Packet) -> None:
     connection = in_half(half, ours=True)
     connection.receive_data(encode_global(packet))
-    answer = RESPONSES[half, packet]
+    answer = RESPONSE[half][packet]
     assert connection.data_to_send() == (b"" if answer is None else encode_global(answer))

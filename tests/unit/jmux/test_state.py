@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
-from mainstem.jmux.state import CLIENT_SENDS, MAY_OPEN, NEXT, SENDS, SERVER_SENDS, HalfState, Input, Role, Rule
+from mainstem.jmux.state import CLIENT_ROWS, MAY_OPEN, NEXT, SERVER_ROWS, HalfState, Input, Role, Rule
 
 from .helpers import client, drain, server
 
@@ -67,16 +67,16 @@ def after(half: HalfState, sent: Input) -> HalfState:
 
 
 def test_the_tables_cover_every_pair() -> None:
-    assert set(CLIENT_SENDS) == set(SERVER_SENDS) == set(PAIRS)
-    for role, table in zip(Role, SENDS, strict=True):
-        assert all(NEXT[role][half][sent] == table[half, sent] for half, sent in PAIRS)
+    assert set(CLIENT_ROWS) == set(SERVER_ROWS) == set(Input)
+    for role, rows in zip(Role, (CLIENT_ROWS, SERVER_ROWS), strict=True):
+        assert all(NEXT[role][half][sent] == rows[sent][half] for half, sent in PAIRS)
     assert len(MAY_OPEN) == 3
 
 
 @pytest.mark.parametrize(("half", "sent"), PAIRS)
 @pytest.mark.parametrize("role", Role)
 def test_transitions_follow_the_specification(role: Role, half: HalfState, sent: Input) -> None:
-    following = SENDS[role][half, sent]
+    following = NEXT[role][half][sent]
     may = (client_may if role is Role.CLIENT else server_may)(half, sent)
     assert isinstance(following, Rule) == (not may)
     if may:
@@ -95,7 +95,7 @@ def test_a_server_accepts_what_the_table_allows(half: HalfState, sent: Input) ->
         if half is HalfState.TERMINATED:
             connection.receive_data(bytes.fromhex(WIRE[Input.ABORT]))
             half = HalfState.NONE  # we answered at once, so the session is already gone
-    following = CLIENT_SENDS[half, sent]
+    following = CLIENT_ROWS[sent][half]
     if half is HalfState.FINISHED and sent in (Input.OPEN, Input.OPEN_EOF):
         assert following == "open-before-previous-session-terminated"
     if isinstance(following, HalfState):
@@ -142,7 +142,7 @@ def test_a_client_accepts_what_the_table_allows(half: HalfState, sent: Input) ->
         elif half is HalfState.TERMINATED:
             connection.receive_data(bytes.fromhex(WIRE[Input.ABORT]))
             half = HalfState.NONE
-    following = SERVER_SENDS[half, sent]
+    following = SERVER_ROWS[sent][half]
     if isinstance(following, HalfState):
         connection.receive_data(bytes.fromhex(WIRE[sent]))
         assert connection.failure is None
