@@ -18,13 +18,7 @@ from mainstem.bymux.aio_stream import PingWaiters, Stream
 from mainstem.bymux.engine import BymuxEngine
 from mainstem.bymux.state import HalfState
 from mainstem.errors import ClosedError, ConnectionLost, LocalProtocolError, MainstemError, Timeout
-from mainstem.mux.connection import (
-    BaseConnection,
-    cancel_and_wait,
-    logger,
-    nobody,
-    wait_for_tasks,
-)
+from mainstem.mux.connection import BaseConnection, cancel_and_wait, logger, nobody, wait_for_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -61,9 +55,9 @@ class Runner(BaseConnection):
         self._on_connection = None if on_connection is None else as_coroutine_function(on_connection)
         self._accepts = True
         self._greeter: asyncio.Task[object] | None = None
-        # Waiting tasks, in order of arrival.
-        self.openers: dict[asyncio.Future[None], None] = {}
-        self.accepters: dict[asyncio.Future[None], None] = {}
+        # Tasks that wait to open or accept a stream; see `_wake`.
+        self.openers = asyncio.Event()
+        self.accepters = asyncio.Event()
         self.pings = PingWaiters(self, None)
         self.streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._handlers = {
@@ -145,7 +139,7 @@ class Runner(BaseConnection):
             self._check_open()
             if self.engine.local & HalfState.CLOSED:
                 raise ClosedError(f"{self.engine.peer_name} allows no new streams any more")
-            await self._wait_in(self.openers)
+            await self.openers.wait()
         stream = self.add_stream(self.engine.open_stream(now_ns=self._clock.monotonic_ns()))
         self.traffic.streams_opened += 1
         self.schedule_flush()
@@ -158,7 +152,7 @@ class Runner(BaseConnection):
                 raise self.error.with_traceback(None)
             if self.over or self.engine.peer & HalfState.CLOSED:
                 return None
-            await self._wait_in(self.accepters)
+            await self.accepters.wait()
         stream = accepted.popleft()
         stream._served()
         return stream
@@ -167,14 +161,6 @@ class Runner(BaseConnection):
         """Put back an accepted stream, so that it is the next one to be accepted."""
         self.connection._accepted.appendleft(stream)
         _wake(self.accepters)
-
-    async def _wait_in(self, waiters: dict[asyncio.Future[None], None]) -> None:
-        waiter: asyncio.Future[None] = self.loop.create_future()
-        waiters[waiter] = None
-        try:
-            await waiter
-        finally:
-            waiters.pop(waiter, None)
 
     def send_ping(self, stream: StreamState | None) -> None:
         self._check_open()
@@ -344,8 +330,7 @@ class Runner(BaseConnection):
         _wake(self.accepters)
 
 
-def _wake(waiters: dict[asyncio.Future[None], None]) -> None:
-    for waiter in waiters:
-        if not waiter.done():
-            waiter.set_result(None)
-    waiters.clear()
+def _wake(waiting: asyncio.Event) -> None:
+    """Wake the tasks that wait now, in order of arrival."""
+    waiting.set()
+    waiting.clear()

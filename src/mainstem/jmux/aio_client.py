@@ -350,7 +350,9 @@ class Client:
                 made.call = call = _Call(self, connection)
                 self._traffic.streams_opened += 1
                 try:
-                    connection.send_request(call.session, payload)
+                    if not connection.sends_alone(call.session, payload):
+                        connection.engine.request(call.session, payload)
+                        connection.send_soon()
                     if (response := await call.response) is not None:
                         return response
                     return await call()._read_response()

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from mainstem._internal.clock import Clock
     from mainstem._internal.endpoint_stats import EndpointCounters
-    from mainstem.jmux.session import Session
     from mainstem.jmux.settings import Settings
     from mainstem.mux.sockets import Address
 
@@ -70,23 +69,6 @@ class ClientConnection(JmuxConnection):
         await asyncio.shield(self._header_or_end)
         if self.failure is not None:
             raise with_delivery(self.failure, Delivery.NONE)
-
-    def send_request(self, session: Session, request: bytes | bytearray | memoryview) -> None:
-        """Send a whole request on a newly opened session: immediately if it is alone, like :meth:`send_soon`."""
-        transport = self.transport
-        if (
-            self.sends_at_once
-            and transport is not None
-            and not transport.paused
-            and (message := self.engine.message_of(session, request))
-        ):
-            self.sends_at_once = False
-            self.writes += 1
-            self.traffic.bytes_sent += len(message)
-            transport.write([message])
-        else:
-            self.engine.request(session, request)
-            self.send_soon()
 
     def _settle(self) -> None:
         if not self._header_or_end.done():

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from mainstem._internal.clock import Clock
-    from mainstem.jmux.session import Session
 
 # Maximum number of handlers that run at once for one connection: as many as it has session ids. A client that aborts a session
 # can reuse its id while the handler is still running. The new session then waits, and its ration limits how much it can send.
@@ -62,7 +61,8 @@ class ServerSession(SessionStream):
         if ack_required:
             self._acknowledged = self._connection.loop.create_future()
         self._engine.finish(session, ack_required=ack_required)
-        self._connection.send_response(session)
+        if not self._connection.sends_alone(session):
+            self._connection.send_soon()
 
     @property
     def caller_waiting(self) -> bool:
@@ -255,22 +255,6 @@ class ServerConnection(JmuxConnection):
         if len(self._waiting) >= MAX_HANDLERS:  # some of them were aborted, because at most this many are open
             self._waiting = deque(waiting for waiting in self._waiting if not waiting._broken)
         self._waiting.append(session)
-
-    def send_response(self, session: Session) -> None:
-        """Send a complete response: immediately if it is alone, like :meth:`send_soon`."""
-        transport = self.transport
-        if (
-            self.sends_at_once
-            and transport is not None
-            and not transport.paused
-            and (message := self.engine.message_of(session))
-        ):
-            self.sends_at_once = False
-            self.writes += 1
-            self.traffic.bytes_sent += len(message)
-            transport.write([message])
-        else:
-            self.send_soon()
 
     def _start_handler(self, session: ServerSession) -> None:
         self._running += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.callbacks import ends_connection_on_error
 from mainstem.errors import Aborted, ClosedError, Delivery, MainstemError
@@ -133,6 +133,19 @@ class JmuxConnection(BaseConnection):
             self.engine.abort(handle)
             self.dispatch()
             self.schedule_flush()
+
+    def sends_alone(self, *message: Any) -> bool:
+        """Send a whole request or response immediately, if it is alone like in :meth:`send_soon`; return whether it was sent."""
+        transport = self.transport
+        if not self.sends_at_once or transport is None or transport.paused:
+            return False
+        if not (encoded := self.engine.message_of(*message)):
+            return False
+        self.sends_at_once = False
+        self.writes += 1
+        self.traffic.bytes_sent += len(encoded)
+        transport.write([encoded])
+        return True
 
     def _on_data(self, event: events.DataReceived) -> None:
         if (stream := event.session.owner()) is not None:

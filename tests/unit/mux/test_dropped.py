@@ -43,8 +43,8 @@ async def test_timed_out_calls_leave_no_waiters() -> None:
                 await asyncio.sleep(0)
                 waiting.cancel()
                 await asyncio.gather(waiting, return_exceptions=True)
-        assert not client._runner.openers
-        assert not client._runner.accepters
+        assert not client._runner.openers._waiters
+        assert not client._runner.accepters._waiters
     await asyncio.gather(client.close(), server.close())
 
 
