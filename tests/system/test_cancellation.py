@@ -358,7 +358,7 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
     # While the connection is still open: neither side has a stream left, and nothing waits.
     await until(lambda: not any(end._runner.engine.streams for end in ends if not end.closed))
     for end in ends:
-        assert not [*end._runner.openers, *end._runner.accepters, *end._runner.pings._waiters]
+        assert not [*end._runner.openers._waiters, *end._runner.accepters._waiters, *end._runner.pings._waiters]
     closing = [
         lambda: cancel("Connection.close", client.close),
         lambda: cancel("Connection.__aexit__", lambda: client.__aexit__(None, None, None)),

@@ -205,19 +205,21 @@ def connect(
     ``handler`` is a coroutine function that runs in its own task.
     """
     settings = Settings.of(settings, overrides)
-
     address = Address(host, port, path, client_context(ssl, settings), server_hostname)
+    return Opening(lambda: open_connection(address, settings, handler, timeout), "bymux.aio.connect")
 
-    async def open_connection() -> Connection:
-        connection = Connection(Role.PROACTIVE, settings, handler=handler)
-        try:
-            await address.connect(connection._runner, timeout)
-        except BaseException:
-            connection.abort()
-            raise
-        return connection
 
-    return Opening(open_connection, "bymux.aio.connect")
+async def open_connection(
+    address: Address, settings: Settings, handler: Handler | None, timeout: float | None
+) -> Connection:
+    """Connect to an address as the proactive end."""
+    connection = Connection(Role.PROACTIVE, settings, handler=handler)
+    try:
+        await address.connect(connection._runner, timeout)
+    except BaseException:
+        connection.abort()
+        raise
+    return connection
 
 
 def serve(
@@ -236,15 +238,21 @@ def serve(
 
     ``handler`` and ``on_connection`` are coroutine functions; each call runs in its own task.
     """
-    settings = Settings.of(settings, overrides)
+    server = make_server(handler, on_connection, Settings.of(settings, overrides), ssl)
+    return Opening(lambda: server._started(host, port, path, sock), "bymux.aio.serve")
+
+
+def make_server(
+    handler: Handler, on_connection: ConnectionHandler | None, settings: Settings, ssl: ssl_module.SSLContext | None
+) -> Server[Any]:
+    """Make a server, which does not listen yet."""
 
     def accept() -> Runner:
         connection = Connection(Role.REACTIVE, settings, handler=handler, on_connection=on_connection)
         connection._runner.view = connection
         return connection._runner
 
-    server = Server(accept, BymuxEngine.PROTOCOL, settings, ssl)
-    return Opening(lambda: server._started(host, port, path, sock), "bymux.aio.serve")
+    return Server(accept, BymuxEngine.PROTOCOL, settings, ssl)
 
 
 def attach(

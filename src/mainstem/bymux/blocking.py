@@ -8,18 +8,18 @@ from typing import IO, TYPE_CHECKING, Any
 
 from mainstem._internal.facade import asks, runs, waits
 from mainstem._internal.handler_threads import HandlerThreads
-from mainstem._internal.loop_thread import LoopThread
 from mainstem.bymux import aio
 from mainstem.bymux.settings import Settings
-from mainstem.mux.blocking import BaseStream, PeerFacade, Server
-from mainstem.mux.sockets import CONNECT_TIMEOUT_S
+from mainstem.mux.blocking import BaseStream, PeerFacade, Server, abort_outcome, open_in_thread
+from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Address
+from mainstem.mux.tls import client_context
 from mainstem.mux.transports import Publication, PublicationTransport, Subscription
 
 if TYPE_CHECKING:
     import ssl as ssl_module
     from collections.abc import Awaitable, Callable, Iterator, Sequence
-    from typing import Self
 
+    from mainstem._internal.loop_thread import LoopThread
     from mainstem.bymux.state import Role
 
     Handler = Callable[["Stream"], object]
@@ -81,12 +81,6 @@ class Stream(BaseStream[aio.Stream]):
         if not self._inner.closed:
             self._thread.call(self._inner.abort)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._thread.run(self._inner.__aexit__(*exc), undo=lambda _: self._inner.abort())  # type: ignore[arg-type]
-
 
 class Connection(PeerFacade[aio.Connection]):
     """One end of a bymux connection. A ``with`` block closes it at its end, or aborts it if the block raises.
@@ -137,7 +131,7 @@ class Connection(PeerFacade[aio.Connection]):
         async def work() -> Stream:
             return Stream(self._thread, await self._inner.open_stream(), self)
 
-        return self._thread.run(work(), timeout, undo=_abort)
+        return self._thread.run(work(), timeout, undo=abort_outcome)
 
     def accept_stream(self, *, timeout: float | None = None) -> Stream | None:
         """Wait for the next stream that the peer creates. For connections without a handler.
@@ -207,9 +201,6 @@ class Connection(PeerFacade[aio.Connection]):
         elif not self.closed:
             self._thread.call(self._inner.abort)
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         if kind is None:
             self.close()
@@ -217,18 +208,12 @@ class Connection(PeerFacade[aio.Connection]):
             self.abort()
 
 
-def _abort(outcome: Stream | Connection | Server | BaseException) -> None:
-    """Abort the object that an interrupted call had made."""
-    if not isinstance(outcome, BaseException):
-        outcome._inner.abort()
+def _view(thread: LoopThread) -> Callable[[aio.Stream], Stream]:
+    return lambda stream: Stream(thread, stream)
 
 
-def _streams(
-    thread: LoopThread, handler: Handler | None, handlers: HandlerThreads | None = None
-) -> Callable[[aio.Stream], Awaitable[None]] | None:
-    if handler is None:
-        return None
-    return (handlers or HandlerThreads()).adapt(handler, lambda stream: Stream(thread, stream))
+def _streams(thread: LoopThread, handler: Handler | None) -> Callable[[aio.Stream], Awaitable[None]] | None:
+    return None if handler is None else HandlerThreads().adapt(handler, _view(thread))
 
 
 def connect(
@@ -269,22 +254,13 @@ def connect(
         >>> with bymux.connect("127.0.0.1", 7000) as connection:
         ...     print(connection.ping())
     """
+    made = Settings.of(settings, overrides)
+    address = Address(host, port, path, client_context(ssl, made), server_hostname)
 
     async def start(thread: LoopThread) -> Connection:
-        opening = aio.connect(
-            host,
-            port,
-            path=path,
-            ssl=ssl,
-            server_hostname=server_hostname,
-            handler=_streams(thread, handler),
-            timeout=timeout,
-            settings=settings,
-            **overrides,
-        )
-        return Connection(thread, await opening)
+        return Connection(thread, await aio.open_connection(address, made, _streams(thread, handler), timeout))
 
-    return LoopThread.running(start, _abort)
+    return open_in_thread(start)
 
 
 def serve(
@@ -338,21 +314,12 @@ def serve(
         def view(connection: aio.Connection) -> Connection:
             return Connection(thread, connection, owns_thread=False)
 
-        on_streams = _streams(thread, handler, handlers)
-        assert on_streams is not None
-        opening = aio.serve(
-            on_streams,
-            host,
-            port,
-            path=path,
-            sock=sock,
-            ssl=ssl,
-            on_connection=None if on_connection is None else handlers.adapt(on_connection, view),
-            settings=made,
-        )
-        return Server(thread, await opening)
+        on_streams = handlers.adapt(handler, _view(thread))
+        greet = None if on_connection is None else handlers.adapt(on_connection, view)
+        server = aio.make_server(on_streams, greet, made, ssl)
+        return Server(thread, await server._started(host, port, path, sock))
 
-    return LoopThread.running(start, _abort)
+    return open_in_thread(start)
 
 
 def attach(
@@ -402,7 +369,7 @@ def attach(
             connection._runner.on_ended(transport.close)
         return Connection(thread, connection)
 
-    return LoopThread.running(start, _abort)
+    return open_in_thread(start)
 
 
 async def _open_pair(
@@ -471,4 +438,4 @@ def over_publications(
         )
         return Connection(thread, connection)
 
-    return LoopThread.running(start, _abort)
+    return open_in_thread(start)

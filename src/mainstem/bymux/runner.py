@@ -72,7 +72,9 @@ class Runner(BaseConnection):
             events.GlobalCreditReceived: lambda _: _wake(self.openers),
             events.CreationStopped: lambda _: _wake(self.openers),
             events.CreationClosed: lambda _: _wake(self.accepters),
-            events.ConnectionFinished: self._on_connection_finished,
+            events.ConnectionFinished: lambda _: self._fail_soon(
+                ClosedError("the connection has ended: both ends are done with it")
+            ),
         }
 
     @property
@@ -257,7 +259,7 @@ class Runner(BaseConnection):
         if self._handler is not None:
             task = self.spawn(self._handle(stream, self._handler))
             task.add_done_callback(lambda _: stream._served())
-            stream._attach_handler(task)
+            stream._task = task
         else:
             connection._accepted.append(stream)
             _wake(self.accepters)
@@ -309,14 +311,6 @@ class Runner(BaseConnection):
             self.pings.received(event.rtt_ns)
         elif (stream := event.stream.owner()) is not None:
             stream._pong_received(event.rtt_ns)
-
-    def _on_connection_finished(self, _: events.ConnectionFinished) -> None:
-        self.loop.call_soon(self._on_finished)  # after the last responses have been sent
-
-    @ends_connection_on_error
-    def _on_finished(self) -> None:
-        if not self.over:
-            self._fail(ClosedError("the connection has ended: both ends are done with it"))
 
     def _on_over(self, error: MainstemError) -> None:
         self.engine.fail(error)

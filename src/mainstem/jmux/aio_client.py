@@ -395,16 +395,17 @@ def connect(
     **overrides: Any,
 ) -> Opening[Client]:
     """Connect to a server; see :func:`mainstem.jmux.connect`. Await the result, or use it with ``async with``."""
-    client_settings = Settings.of(settings, overrides)
-    address = Address(host, port, path, client_context(ssl, client_settings), server_hostname)
+    settings = Settings.of(settings, overrides)
+    address = Address(host, port, path, client_context(ssl, settings), server_hostname)
+    return Opening(lambda: open_client(address, settings, timeout), "jmux.aio.connect()")
 
-    async def open_client() -> Client:
-        client = Client(address, settings=client_settings, timeout=timeout)
-        try:
-            await client._pool.add()
-        except BaseException:
-            await client.close()
-            raise
-        return client
 
-    return Opening(open_client, "jmux.aio.connect()")
+async def open_client(address: Address, settings: Settings, timeout: float | None) -> Client:
+    """Return a client of the server at an address, with its first connection."""
+    client = Client(address, settings=settings, timeout=timeout)
+    try:
+        await client._pool.add()
+    except BaseException:
+        await client.close()
+        raise
+    return client

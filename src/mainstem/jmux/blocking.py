@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.facade import asks, runs, waits
 from mainstem._internal.handler_threads import HandlerThreads
-from mainstem._internal.loop_thread import LoopThread
 from mainstem.jmux import aio_client, aio_server
 from mainstem.jmux.session_stream import SessionStream
 from mainstem.jmux.settings import Settings
-from mainstem.mux.blocking import BaseStream, PeerFacade, Server
-from mainstem.mux.sockets import CONNECT_TIMEOUT_S
+from mainstem.mux.blocking import BaseStream, PeerFacade, Server, abort_outcome, open_in_thread
+from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Address
+from mainstem.mux.tls import client_context
 
 if TYPE_CHECKING:
     import socket
     import ssl as ssl_module
     from collections.abc import Callable, Sequence
-    from typing import Self
 
+    from mainstem._internal.loop_thread import LoopThread
     from mainstem.errors import Delivery
 
 S = TypeVar("S", bound=SessionStream)
@@ -37,12 +37,6 @@ class Session(BaseStream[S]):
             detail: A text for the peer.
         """
         self._thread.call(self._inner.abort, detail)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._thread.run(lambda: self._inner.__aexit__(*exc), undo=lambda _: self._inner.abort())  # type: ignore[arg-type]
 
 
 class ClientSession(Session[aio_client.ClientSession]):
@@ -123,7 +117,7 @@ class Client(PeerFacade[aio_client.Client]):
             session._client = self  # the client ends if nothing refers to it
             return session
 
-        return self._thread.run(work(), undo=_abort)
+        return self._thread.run(work(), undo=abort_outcome)
 
     def close(self) -> None:
         """End all connections and the thread. Incomplete requests fail. Can be called more than once."""
@@ -136,9 +130,6 @@ class Client(PeerFacade[aio_client.Client]):
     def abort(self) -> None:
         """End all connections immediately. Incomplete requests fail."""
         self._thread.stop(self._inner.abort)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
@@ -167,12 +158,6 @@ class ServerSession(Session[aio_server.ServerSession]):
     acknowledged = waits(aio_server.ServerSession.acknowledged)
     reject = runs(aio_server.ServerSession.reject)
     close = waits(aio_server.ServerSession.close)
-
-
-def _abort(outcome: ClientSession | Client | Server | BaseException) -> None:
-    """Abort the object that an interrupted call had made."""
-    if not isinstance(outcome, BaseException):
-        outcome._inner.abort()
 
 
 def connect(
@@ -212,14 +197,12 @@ def connect(
         ...     print(client.request(b"whole request"))
     """
     made = Settings.of(settings, overrides)
+    address = Address(host, port, path, client_context(ssl, made), server_hostname)
 
     async def start(thread: LoopThread) -> Client:
-        opening = aio_client.connect(
-            host, port, path=path, ssl=ssl, server_hostname=server_hostname, settings=made, timeout=timeout
-        )
-        return Client(thread, await opening)
+        return Client(thread, await aio_client.open_client(address, made, timeout))
 
-    return LoopThread.running(start, _abort)
+    return open_in_thread(start)
 
 
 def serve(
@@ -273,4 +256,4 @@ def serve(
         server = aio_server.make_server(threads.adapt(handler, view), made, ssl)
         return Server(thread, await server._started(host, port, path, sock))
 
-    return LoopThread.running(start, _abort)
+    return open_in_thread(start)

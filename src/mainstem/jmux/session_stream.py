@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mainstem._internal.callbacks import ends_connection_on_error
 from mainstem.errors import Aborted, ClosedError, Delivery, MainstemError
 from mainstem.jmux import events
 from mainstem.jmux.state import HalfState
@@ -179,12 +178,8 @@ class JmuxConnection(BaseConnection):
             stream._wake_writers()
 
     def _on_last_message(self, _: object) -> None:
-        self.loop.call_soon(self._after_last_message)
-
-    @ends_connection_on_error
-    def _after_last_message(self) -> None:
-        if self.engine.failure is not None and not self.over:
-            self._fail(self.engine.failure)
+        assert self.engine.failure is not None
+        self._fail_soon(self.engine.failure)
 
     def _on_over(self, error: MainstemError) -> None:
         self.engine.fail(error)

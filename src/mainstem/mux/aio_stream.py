@@ -478,9 +478,6 @@ class BaseStream:
             if not future.done():
                 future.set_result(failed)
 
-    def _attach_handler(self, task: asyncio.Task[Any]) -> None:
-        self._task = task
-
     def _cancel_handler(self) -> None:
         """Cancel the handler's task, but only once, and not if it is the caller."""
         task = self._task

@@ -7,6 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mainstem._internal.facade import asks, waits
+from mainstem._internal.loop_thread import LoopThread
 from mainstem.errors import ClosedError
 from mainstem.mux import aio_stream, sockets
 
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
     from typing import Self
 
-    from mainstem._internal.loop_thread import LoopThread
     from mainstem.errors import MainstemError
 
 I = TypeVar("I", bound=Any)  # noqa: E741 - the inner object
 S = TypeVar("S", bound=aio_stream.BaseStream)
+F = TypeVar("F", bound="Facade[Any]")
 
 
 class Facade(Generic[I]):
@@ -44,6 +45,9 @@ class Facade(Generic[I]):
 
     def __repr__(self) -> str:
         return repr(self._inner)
+
+    def __enter__(self) -> Self:
+        return self
 
     def _warn_if_open(self) -> None:
         """Abort an object that the application dropped without closing, and stop its own thread. For ``__del__``."""
@@ -78,6 +82,17 @@ class PeerFacade(Facade[I]):
         """
         certificate: dict[str, Any] | None = self._inner.peer_certificate
         return certificate
+
+
+def abort_outcome(outcome: Facade[Any] | BaseException) -> None:
+    """Abort the object that an interrupted call had made."""
+    if not isinstance(outcome, BaseException):
+        outcome._inner.abort()
+
+
+def open_in_thread(start: Callable[[LoopThread], Coroutine[Any, Any, F]]) -> F:
+    """Return the object that ``start`` opens in the event loop of a new thread."""
+    return LoopThread.running(start, abort_outcome)
 
 
 def _unread(stream: aio_stream.BaseStream, outcome: bytes | BaseException) -> None:
@@ -134,6 +149,10 @@ class BaseStream(PeerFacade[S]):
         """Iterate over data as `read` returns it, until the peer finishes its half. Raises the same errors as `read`."""
         while data := self.read():
             yield data
+
+    def __exit__(self, *exc: object) -> None:
+        inner: Any = self._inner
+        self._thread.run(lambda: inner.__aexit__(*exc), undo=lambda _: inner.abort())
 
 
 class Server(Facade[sockets.Server[Any]]):
@@ -203,9 +222,6 @@ class Server(Facade[sockets.Server[Any]]):
     def abort(self) -> None:
         """Close the server like :meth:`close`, but without waiting for handlers to clean up."""
         self._thread.stop(self._inner.abort)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()

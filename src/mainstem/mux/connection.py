@@ -371,6 +371,14 @@ class BaseConnection:
         self.dispatch()
         self.flush()
 
+    def _fail_soon(self, error: MainstemError) -> None:
+        """End the connection once the last bytes of this turn have been sent."""
+        self.loop.call_soon(self._fail_now, error)
+
+    @ends_connection_on_error
+    def _fail_now(self, error: MainstemError) -> None:
+        self._fail(error)
+
     def _fail_internally(self, error: Exception) -> None:
         """End the connection because of an exception that is not a protocol error but a bug on this side."""
         peer = self.engine.peer_name

@@ -11,6 +11,7 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     import socket
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from mainstem.mux.settings import ConnectionSettings
 
@@ -76,10 +77,8 @@ def client_context(ssl: ssl_module.SSLContext | None, settings: ConnectionSettin
     """Return a client's context: ``ssl``, or one that trusts ``ca`` and presents ``certificate``; None means no TLS."""
     if settings.client_ca is not None:
         raise ConfigurationError("client_ca is a server's; a client trusts ca")
-    if settings.ca is None and settings.certificate is None:
-        _no_key_alone(settings)
+    if not _names_files(settings, settings.ca or settings.certificate, ssl):
         return ssl
-    _not_both(ssl)
     context = _load(lambda: ssl_module.create_default_context(cafile=settings.ca), f"ca {settings.ca}")
     _load_certificate(context, settings)
     return context
@@ -92,12 +91,10 @@ def server_context(ssl: ssl_module.SSLContext | None, settings: ConnectionSettin
     """
     if settings.ca is not None:
         raise ConfigurationError("ca is a client's; a server trusts client_ca")
-    if settings.certificate is None:
-        _no_key_alone(settings)
+    if not _names_files(settings, settings.certificate, ssl):
         if settings.client_ca is not None:
             raise ConfigurationError("client_ca needs certificate and key")
         return ssl
-    _not_both(ssl)
     context = ssl_module.create_default_context(ssl_module.Purpose.CLIENT_AUTH)
     _load_certificate(context, settings)
     if (client_ca := settings.client_ca) is not None:
@@ -108,7 +105,6 @@ def server_context(ssl: ssl_module.SSLContext | None, settings: ConnectionSettin
 
 def _load_certificate(context: ssl_module.SSLContext, settings: ConnectionSettings) -> None:
     if (certificate := settings.certificate) is None:
-        _no_key_alone(settings)
         return
 
     def no_password() -> str:
@@ -127,11 +123,10 @@ def _load(load: Callable[[], T], files: str) -> T:
         raise ConfigurationError(f"{files}: {error.strerror or error}") from None
 
 
-def _not_both(ssl: ssl_module.SSLContext | None) -> None:
-    if ssl is not None:
-        raise ConfigurationError("give either ssl= or files (certificate=, key=, ca=, client_ca=), not both")
-
-
-def _no_key_alone(settings: ConnectionSettings) -> None:
-    if settings.key is not None:
+def _names_files(settings: ConnectionSettings, main_file: str | Path | None, ssl: ssl_module.SSLContext | None) -> bool:
+    """Return whether the settings name files to make a context from, which excludes ``ssl``."""
+    if settings.key is not None and settings.certificate is None:
         raise ConfigurationError("key needs certificate")
+    if main_file is not None and ssl is not None:
+        raise ConfigurationError("give either ssl= or files (certificate=, key=, ca=, client_ca=), not both")
+    return main_file is not None
