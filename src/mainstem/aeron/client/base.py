@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND, seconds_ns
+from mainstem._internal.clock import NS_PER_MS, seconds_ns
 from mainstem._internal.exit_cleanup import close_at_exit
 from mainstem.aeron.agent import AgentInvoker, AgentRunner
 from mainstem.aeron.client.conductor import ClientConductor
@@ -18,24 +18,6 @@ from mainstem.aeron.cnc import CncAttach
 if TYPE_CHECKING:
     from mainstem._core.memory.counters import CountersReader
     from mainstem.aeron.client.context import ClientContext
-
-BUSY_SLEEP_NS = 1 * NS_PER_MS  # how long the conductor sleeps while a command is pending
-
-
-class _ConductorIdle:
-    name = "conductor"
-
-    def __init__(self, conductor: ClientConductor) -> None:
-        self._conductor = conductor
-        self._long_s = conductor.context.settings.client_idle_sleep_duration_ns / NS_PER_SECOND
-        self._short_s = min(BUSY_SLEEP_NS / NS_PER_SECOND, self._long_s)
-
-    def idle(self, work_count: int) -> None:
-        if work_count <= 0:
-            self._conductor.sleep(self._short_s if self._conductor.pending else self._long_s)
-
-    def reset(self) -> None:
-        pass
 
 
 class Attaching:
@@ -74,8 +56,7 @@ class AeronBase:
             self._invoker = AgentInvoker(conductor, clock=context.clock, error_handler=on_error)
             conductor.invokers += (self._invoker.invoke,)
         else:
-            idle = _ConductorIdle(conductor)
-            self._runner = AgentRunner(conductor, idle, clock=context.clock, error_handler=on_error).start()
+            self._runner = AgentRunner(conductor, conductor, clock=context.clock, error_handler=on_error).start()
         if context.driver_invoker is not None:
             conductor.invokers += (context.driver_invoker,)
         close_at_exit(self)

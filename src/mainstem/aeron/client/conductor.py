@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from mainstem.aeron.cnc import CncFile
 
 KEEPALIVE_INTERVAL_NS = 500 * NS_PER_MS
+BUSY_SLEEP_S = 0.001  # how long the conductor sleeps while a command is pending
 RESPONSES_PER_CYCLE = 10  # so that a burst of responses to other clients does not delay the keepalive
 
 
 class ClientConductor(ClientRegistry):
-    """The agent behind an ``Aeron``. ``do_work`` runs one duty cycle."""
+    """The agent behind an ``Aeron``, and its idle strategy. ``do_work`` runs one duty cycle."""
 
+    name = "conductor"
     role_name = "mainstem-client-conductor"
 
     def __init__(self, context: ClientContext, cnc: CncFile, now_ns: int) -> None:
@@ -60,6 +62,15 @@ class ClientConductor(ClientRegistry):
             if self.closed:
                 raise AgentTerminated
             return work
+
+    def idle(self, work_count: int) -> None:
+        """Sleep, unless there was work, until a command is written or ``client_idle_sleep_duration_ns`` has passed."""
+        if work_count <= 0:
+            seconds = self._settings.client_idle_sleep_duration_ns / NS_PER_SECOND
+            self._written.wait(min(BUSY_SLEEP_S, seconds) if self.pending else seconds)
+            self._written.clear()
+
+    def reset(self) -> None: ...
 
     def on_close(self) -> None:
         """Unmap everything. Runs in the conductor's thread."""

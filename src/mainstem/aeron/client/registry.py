@@ -123,9 +123,12 @@ class ClientRegistry:
         resources, self.resources = list(self.resources.values()), {}
         for resource in resources:
             resource._release()
+        self._removals.clear()
+        self._fail_pending()
+
+    def _fail_pending(self) -> None:
         operations, self.pending = list(self.pending.values()), {}
         self.abandoned.clear()
-        self._removals.clear()
         for operation in operations:
             operation.fail(
                 self.failure or ClosedError(f"the client was closed before the driver answered {operation.what}")
@@ -146,9 +149,7 @@ class ClientRegistry:
         resources, self.resources = list(self.resources.values()), {}
         for resource in resources:
             resource._leave_to_parent()
-        operations, self.pending = list(self.pending.values()), {}
-        for operation in operations:
-            operation.fail(self.failure)
+        self._fail_pending()
 
     def raise_failure(self) -> None:
         if self.failure is not None:
@@ -259,10 +260,6 @@ class ClientRegistry:
     def _write_removals(self) -> None:
         while self._removals and self.cnc.to_driver.write(self._removals[0].TYPE, self._removals[0].encode()):
             self._removals.popleft()
-
-    def sleep(self, seconds: float) -> None:
-        self._written.wait(seconds)
-        self._written.clear()
 
     def request_cycle(self) -> int:
         """Wake the conductor. When ``cycles`` reaches the returned value, the conductor has handled all current responses."""
